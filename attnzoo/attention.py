@@ -6,8 +6,8 @@ The mechanisms differ in where query, key and value come from, and in which of t
 
 .. math:: c_t = \sum_s \mathrm{softmax}_s(\mathrm{score}(q_t, k_s)) \; v_s
 
-Letters in shapes: B batch, H heads, T target length (queries), S source length (keys), A attention width, V value width.
-"..." stands for (B,), or (B, H) where there are heads. Masks are bool, True = attend.
+Letters in shapes: B batch, H heads, T target length (queries), S source length (keys), A attention width, V value
+width. "..." stands for (B,), or (B, H) where there are heads. Masks are bool, True = attend.
 """
 
 import math
@@ -21,7 +21,9 @@ ADDITIVE_CHUNK_ELEMENTS = 2**22
 
 
 def dot_score(query: Tensor, key: Tensor, scale: float = 1.0) -> Tensor:
-    r"""Dot-product score, :math:`\mathrm{scale} \cdot q_t^\top k_s` (Luong et al., 2015, eq. 8; Vaswani et al., 2017, eq. 1).
+    r"""Dot-product score (Luong et al., 2015, eq. 8; Vaswani et al., 2017, eq. 1).
+
+    .. math:: e_{ts} = \mathrm{scale} \cdot q_t^\top k_s
 
     Shape:
         - query: (..., T, A)
@@ -32,7 +34,9 @@ def dot_score(query: Tensor, key: Tensor, scale: float = 1.0) -> Tensor:
 
 
 def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
-    r"""Additive score, :math:`v^\top \tanh(q_t + k_s)` (Bahdanau et al., 2014, appendix A.1.2).
+    r"""Additive score (Bahdanau et al., 2014, appendix A.1.2).
+
+    .. math:: e_{ts} = v^\top \tanh(q_t + k_s)
 
     Query and key come already projected. The sum over all pairs, (..., T, S, A), is never held: it is made a few target
     steps at a time, and made again in the backward pass. Differentiable once.
@@ -109,7 +113,8 @@ def attend(
     r"""Mask, normalise, sum: :math:`c_t = \sum_s a_{ts} v_s`.
 
     ``reweight`` multiplies the weights after the softmax, without normalising again (Luong's local-p Gaussian);
-    ``dropout`` is the rate on the weights in the sum, 0 outside training. The weights come back as they were before dropout.
+    ``dropout`` is the rate on the weights in the sum, 0 outside training. The weights come back as they were before
+    dropout.
 
     Shape:
         - scores: (..., T, S)
@@ -173,8 +178,8 @@ class GeneralScore(nn.Module):
 
     .. math:: \mathrm{score}(h_t, \bar h_s) = h_t^\top W_a \bar h_s
 
-    Symbols: :math:`h_t` is ``query``, :math:`\bar h_s` is ``key``, :math:`W_a` is the weight of ``key_proj``. It is applied
-    to the key, once per source, and not to the query at every step.
+    Symbols: :math:`h_t` is ``query``, :math:`\bar h_s` is ``key``, :math:`W_a` is the weight of ``key_proj``. It is
+    applied to the key, once per source, and not to the query at every step.
 
     Shape:
         - query: (B, T, query_size)
@@ -194,14 +199,14 @@ class GeneralScore(nn.Module):
 
 
 class AdditiveScore(nn.Module):
-    r"""Additive alignment score (Bahdanau et al., 2014, appendix A.1.2), and Luong's concat (2015, eq. 8), the same function.
+    r"""Additive alignment score (Bahdanau et al., 2014, appendix A.1.2); Luong's concat (2015, eq. 8) is the same.
 
     .. math:: e_{ij} = v_a^\top \tanh(W_a s_{i-1} + U_a h_j)
 
-    Symbols: :math:`s_{i-1}` is ``query``, :math:`h_j` is ``key``; :math:`W_a, U_a, v_a` are the weights of ``query_proj``,
-    ``key_proj`` and ``score_proj``, all without bias. Luong's concat,
-    :math:`v_a^\top \tanh(W_a [h_t; \bar h_s])`, is this with his :math:`W_a` cut into its left half (``query_proj``) and its
-    right half (``key_proj``).
+    Symbols: :math:`s_{i-1}` is ``query``, :math:`h_j` is ``key``; :math:`W_a, U_a, v_a` are the weights of
+    ``query_proj``, ``key_proj`` and ``score_proj``, all without bias. Luong's concat,
+    :math:`v_a^\top \tanh(W_a [h_t; \bar h_s])`, is this with his :math:`W_a` cut into its left half (``query_proj``)
+    and its right half (``key_proj``).
 
     Shape:
         - query: (B, T, query_size)
@@ -227,9 +232,9 @@ class LocationScore(nn.Module):
 
     .. math:: a_t = \mathrm{softmax}(W_a h_t)
 
-    Symbols: :math:`h_t` is ``query``; row s of :math:`W_a` is row s of ``position_key``, the learned key of source position
-    s. A source shorter than ``max_source_positions`` uses the first rows; tokens past the last row score -inf and get no
-    weight ("for long sentences, we ignore words near the end").
+    Symbols: :math:`h_t` is ``query``; row s of :math:`W_a` is row s of ``position_key``, the learned key of source
+    position s. A source shorter than ``max_source_positions`` uses the first rows; tokens past the last row score
+    -inf and get no weight, as the paper ignores the end of long sentences.
 
     Shape:
         - query: (B, T, query_size)
@@ -252,20 +257,20 @@ class LocationScore(nn.Module):
 
 
 class LocalWindow(nn.Module):
-    r"""Luong's local attention (Luong et al., 2015, section 3.2): a window of 2D + 1 source positions around :math:`p_t`.
+    r"""Luong's local attention (Luong et al., 2015, section 3.2): a window around a source position :math:`p_t`.
 
     Monotonic (local-m): :math:`p_t = t`. Predictive (local-p), with the Gaussian that makes :math:`p_t` learnable:
 
     .. math:: p_t = S \cdot \sigma(v_p^\top \tanh(W_p h_t)), \qquad
               a_t(s) = \mathrm{align}(h_t, \bar h_s) \exp\left(-\frac{(s - p_t)^2}{2 (D/2)^2}\right)
 
-    Symbols: :math:`D` is ``window_size``; :math:`W_p, v_p` are the weights of ``query_proj`` and ``position_proj``; :math:`S`
-    is the number of real tokens of the row, and positions s are ranks among them, from 0, so that padding does not move
-    the window. The window holds the integers s with :math:`|s - p_t| \le D`. The weights of local-p sum to less than 1: the
-    Gaussian comes after the softmax and nothing is normalised again.
+    Symbols: :math:`D` is ``window_size``; :math:`W_p, v_p` are the weights of ``query_proj`` and ``position_proj``;
+    :math:`S` is the number of real tokens of the row, and positions s are ranks among them, from 0, so that padding
+    does not move the window. The window holds the integers s with :math:`|s - p_t| \le D`. The weights of local-p sum
+    to less than 1: the Gaussian comes after the softmax and nothing is normalised again.
 
-    **Differs from the paper**: in local-m, :math:`p_t` stops at the last real token, as in the authors' released code; by
-    the formula alone a target longer than the source would end with empty windows.
+    **Differs from the paper**: in local-m, :math:`p_t` stops at the last real token, as in the authors' released
+    code; by the formula alone a target longer than the source would end with empty windows.
 
     Shape:
         - query: (B, T, query_size)
@@ -283,9 +288,7 @@ class LocalWindow(nn.Module):
             self.query_proj = nn.Linear(query_size, query_size, bias=False)
             self.position_proj = nn.Linear(query_size, 1, bias=False)
 
-    def forward(
-        self, query: Tensor, step: int, positions: Tensor, length: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, query: Tensor, step: int, positions: Tensor, length: Tensor) -> tuple[Tensor, Tensor | None]:
         """``step`` is the target position of the first query row, from 0."""
         if self.predictive:
             logit = self.position_proj(self.query_proj(query).tanh()).squeeze(-1)  # (B, T)

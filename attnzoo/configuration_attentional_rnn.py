@@ -1,6 +1,6 @@
 """Configuration of the attentional RNN encoder-decoder."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
@@ -8,7 +8,7 @@ from transformers import PreTrainedConfig
 
 @strict
 class AttentionalRNNConfig(PreTrainedConfig):
-    r"""Configuration of :class:`AttentionalRNNModel`; the defaults are RNNsearch (Bahdanau et al., 2014, appendix A and B).
+    r"""Configuration of :class:`AttentionalRNNModel`; the defaults are RNNsearch (Bahdanau et al., 2014, appendix B).
 
     Attributes:
         wiring: whose decoder it is; fixes the order of state, attention and readout, and the start state. "bahdanau"
@@ -20,8 +20,8 @@ class AttentionalRNNConfig(PreTrainedConfig):
         max_source_positions: the source positions that the location score knows; later tokens get no weight from it.
         input_feeding: feed the attentional vector into the next step (Luong, section 3.3); "luong" only, for Bahdanau's
             decoder feeds the context by its nature.
-        cell: "cho_gru" is the GRU as published (reset gate before U); "gru" is torch's and cuDNN's (reset gate after U),
-            faster; "lstm" is torch's. Encoder and decoder use the same.
+        cell: "cho_gru" is the GRU as published (reset gate before U); "gru" is torch's and cuDNN's (reset gate
+            after U), faster; "lstm" is torch's. Encoder and decoder use the same.
         vocab_size: one vocabulary for source and target; the embeddings are two, as in the papers.
         embedding_size: m, of source and target embeddings.
         encoder_hidden_size: n of each direction; the encoder's outputs are twice as wide.
@@ -30,8 +30,11 @@ class AttentionalRNNConfig(PreTrainedConfig):
         attention_size: n', the width of the additive score.
         readout_size: width of what the output projection reads: l, the maxout pairs (Bahdanau), or the attentional
             vector (Luong).
-        dropout: rate on the non-recurrent connections: embeddings, between layers, readout. The papers: 0 (Bahdanau), 0.2
-            (Luong).
+        dropout: rate on the non-recurrent connections: embeddings, between layers, readout. The papers: 0
+            (Bahdanau), 0.2 (Luong).
+        initializer_range: scale of the initial weights; None is the paper's: 0.01, the standard deviation of a normal
+            distribution (Bahdanau), or 0.1, the half-width of a uniform one (Luong). The papers' models are 1000 wide; a
+            narrow one leaves its start sooner with a larger scale.
         tie_word_embeddings: one matrix for both embeddings and the output projection; needs
             ``embedding_size == readout_size``.
 
@@ -60,13 +63,19 @@ class AttentionalRNNConfig(PreTrainedConfig):
     attention_size: int = 1000
     readout_size: int = 500
     dropout: float | int = 0.0
+    initializer_range: float | int | None = None
     tie_word_embeddings: bool = False
     is_encoder_decoder: bool = True
     use_cache: bool = True
-    pad_token_id: int | None = 0
+    pad_token_id: int = 0
     bos_token_id: int | None = 1
     eos_token_id: int | list[int] | None = 2
-    decoder_start_token_id: int | None = 1
+    decoder_start_token_id: int = 1
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        if self.initializer_range is None:
+            self.initializer_range = 0.1 if self.wiring == "luong" else 0.01
+        super().__post_init__(**kwargs)
 
     def validate_architecture(self) -> None:
         """Refuse sizes out of range and fields that do not go together."""
@@ -86,6 +95,8 @@ class AttentionalRNNConfig(PreTrainedConfig):
         for name in sizes:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.initializer_range is not None and self.initializer_range <= 0:
+            raise ValueError(f"initializer_range must be above 0, got {self.initializer_range}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout}")
         if not self.is_encoder_decoder:
@@ -97,8 +108,9 @@ class AttentionalRNNConfig(PreTrainedConfig):
             )
         if self.score == "dot" and self.decoder_hidden_size != 2 * self.encoder_hidden_size:
             raise ValueError(
-                "score='dot' needs decoder_hidden_size == 2 * encoder_hidden_size (the encoder has two directions), got "
-                f"{self.decoder_hidden_size} and {self.encoder_hidden_size}; score='general' maps one onto the other"
+                "score='dot' needs decoder_hidden_size == 2 * encoder_hidden_size (the encoder has two directions), "
+                f"got {self.decoder_hidden_size} and {self.encoder_hidden_size}; "
+                "score='general' maps one onto the other"
             )
         if self.tie_word_embeddings and self.embedding_size != self.readout_size:
             raise ValueError(

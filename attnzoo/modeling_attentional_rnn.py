@@ -1,9 +1,10 @@
 r"""The attentional RNN encoder-decoder as a Hugging Face model (Bahdanau et al., 2014; Luong et al., 2015).
 
-The equations are in ``attention.py``, ``recurrent_cells.py``, ``recurrent_encoder.py`` and ``recurrent_decoder.py``; here they become
-models: token embeddings in, masks and caches converted, outputs named as every Hugging Face encoder-decoder names them.
+The equations are in ``attention.py``, ``recurrent_cells.py``, ``recurrent_encoder.py`` and ``recurrent_decoder.py``;
+here they become models: token embeddings in, masks and caches converted, outputs named as every Hugging Face
+encoder-decoder names them.
 
-Letters in shapes: B batch, T target length, S source length, L layers, V width of the encoder's outputs, R readout width.
+Letters in shapes: B batch, T target length, S source length, L layers, V width of the encoder's outputs, R readout.
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from transformers.utils import can_return_tuple
 
 from .attention import AdditiveScore
 from .configuration_attentional_rnn import AttentionalRNNConfig
-from .recurrent_cells import ChoGRU, RecurrentState
+from .recurrent_cells import RecurrentState
 from .recurrent_decoder import BahdanauDecoder, LuongDecoder, RecurrentDecoderCache, SourceAttention
 from .recurrent_encoder import RecurrentEncoder
 
@@ -40,8 +41,8 @@ class RecurrentEncoderOutput(ModelOutput):
         - hidden_states: the embeddings, then the outputs of every layer, when asked for
     """
 
-    last_hidden_state: Tensor | None = None
-    final_hidden: Tensor | None = None
+    last_hidden_state: Tensor = None  # type: ignore[assignment]
+    final_hidden: Tensor = None  # type: ignore[assignment]
     final_cell: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
 
@@ -57,16 +58,17 @@ class AttentionalRNNPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        r"""Initialise as the paper of the wiring does.
+        r"""Initialise as the paper of the wiring does, r being the config's ``initializer_range``.
 
-        Bahdanau (2014, appendix B.1): recurrent matrices orthogonal, gate by gate; :math:`W_a, U_a` from N(0, 0.001^2);
-        :math:`v_a` and all biases 0; everything else from N(0, 0.01^2). Luong (2015, section 4.1): everything from
-        U(-0.1, 0.1).
+        Bahdanau (2014, appendix B.1), r = 0.01: recurrent matrices orthogonal, gate by gate; :math:`W_a, U_a` from
+        N(0, (r / 10)^2); :math:`v_a` and all biases 0; everything else from N(0, r^2).
+        Luong (2015, section 4.1), r = 0.1: everything from U(-r, r).
         """
+        scale: float = self.config.initializer_range  # type: ignore[assignment]  # the config fills it in
         own = dict(module.named_parameters(recurse=False))
         if self.config.wiring == "luong":
             for parameter in own.values():
-                init.uniform_(parameter, -0.1, 0.1)
+                init.uniform_(parameter, -scale, scale)
             return
         for name, parameter in own.items():
             if name.startswith("bias"):
@@ -76,11 +78,11 @@ class AttentionalRNNPreTrainedModel(PreTrainedModel):
                     for gate in parameter.split(parameter.shape[1]):
                         nn.init.orthogonal_(gate)
             else:
-                init.normal_(parameter, std=0.01)
+                init.normal_(parameter, std=scale)
         if isinstance(module, AdditiveScore):
             # Children are initialised before their parent, so this is the last word.
-            init.normal_(module.query_proj.weight, std=0.001)
-            init.normal_(module.key_proj.weight, std=0.001)
+            init.normal_(module.query_proj.weight, std=scale / 10)
+            init.normal_(module.key_proj.weight, std=scale / 10)
             init.zeros_(module.score_proj.weight)
 
     def _resize_token_embeddings(
@@ -88,7 +90,7 @@ class AttentionalRNNPreTrainedModel(PreTrainedModel):
     ) -> nn.Embedding:
         """Resize both embeddings: the source's, which Hugging Face knows as the input's, and the target's."""
         resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        decoder = self.base_model.decoder
+        decoder: AttentionalRNNDecoder = self.base_model.decoder  # type: ignore[assignment]
         requires_grad = decoder.embed_tokens.weight.requires_grad
         decoder.embed_tokens = self._get_resized_embeddings(
             decoder.embed_tokens, new_num_tokens, pad_to_multiple_of, mean_resizing
@@ -183,26 +185,27 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         value = encoder_outputs.last_hidden_state
         if len(embeddings) != len(value):
             raise ValueError(
-                f"source and target are batches of {len(value)} and {len(embeddings)} rows; every source needs one target"
+                f"source and target are batches of {len(value)} and {len(embeddings)} rows; "
+                "every source needs one target"
             )
         _refuse_padding_before_tokens(attention_mask)
         if use_cache is None:
             use_cache = self.config.use_cache
         if past_key_values is not None and not isinstance(past_key_values, RecurrentDecoderCache):
             raise TypeError(
-                f"past_key_values must be a RecurrentDecoderCache, got {type(past_key_values).__name__}: a recurrent decoder "
-                "carries a state, not keys and values"
+                f"past_key_values must be a RecurrentDecoderCache, got {type(past_key_values).__name__}: "
+                "a recurrent decoder carries a state, not keys and values"
             )
-        cache = past_key_values if past_key_values is not None else (RecurrentDecoderCache() if use_cache else None)
+        cache = RecurrentDecoderCache() if past_key_values is None and use_cache else past_key_values
         loaded = cache.load() if cache is not None else None
+        mask = _source_mask(encoder_attention_mask, value)
         if loaded is None:
             final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
-            state, projected_key, step = self.wiring.initial_state(final), None, 0
+            state, step = self.wiring.initial_state(final), 0
+            source = self.wiring.attention.read(value, mask)
         else:
-            state, projected_key = loaded
-            step = cache.get_seq_length()
-        mask = _source_mask(encoder_attention_mask, value)
-        source = self.wiring.attention.read(value, mask, projected_key)
+            state, projected_key, step = loaded
+            source = self.wiring.attention.read(value, mask, projected_key)
         outputs = self.wiring(embeddings, state, source, step)
         if cache is not None:
             cache.store(outputs.state, source.projected_key, embeddings.shape[1])
@@ -229,13 +232,13 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
         - input_ids, attention_mask: (B, S); padding may stand anywhere
         - decoder_input_ids: (B, T)
         - last_hidden_state: (B, T, readout_size), the readout
-        - cross_attentions: a 1-tuple of (B, 1, T, S), the alignments, with ``output_attentions=True``; their rows sum to 1
-          (less with window="predictive"), and are 0 for a source of padding only
+        - cross_attentions: a 1-tuple of (B, 1, T, S), the alignments, with ``output_attentions=True``; their rows
+          sum to 1 (less with window="predictive"), and are 0 for a source of padding only
         - decoder_hidden_states: embeddings (B, T, E), each layer's states (B, T, H), the readout
 
     Raises:
-        ValueError: an empty source or target, batches of different sizes, a mask of another shape than its tokens, padding
-            before a token of the target.
+        ValueError: an empty source or target, batches of different sizes, a mask of another shape than its
+            tokens, padding before a token of the target.
         TypeError: a ``past_key_values`` that is not a :class:`RecurrentDecoderCache`.
     """
 
@@ -251,7 +254,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
         return self.encoder.embed_tokens
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        self.encoder.embed_tokens = value
+        self.encoder.embed_tokens = value  # type: ignore[assignment]
 
     @can_return_tuple
     def forward(
@@ -260,7 +263,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
-        encoder_outputs: RecurrentEncoderOutput | tuple[Tensor, ...] | None = None,
+        encoder_outputs: RecurrentEncoderOutput | None = None,
         past_key_values: RecurrentDecoderCache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
@@ -278,8 +281,8 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
             )
         elif not isinstance(encoder_outputs, RecurrentEncoderOutput):
             raise TypeError(
-                f"encoder_outputs must be what get_encoder() returns, got {type(encoder_outputs).__name__}: the decoder starts "
-                "from the encoder's final states, not from its hidden states alone"
+                f"encoder_outputs must be what get_encoder() returns, got {type(encoder_outputs).__name__}: "
+                "the decoder starts from the encoder's final states, not from its hidden states alone"
             )
         outputs = self.decoder(
             encoder_outputs,
@@ -307,8 +310,8 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
 
     .. math:: p(y_i | y_{<i}, x) = \mathrm{softmax}(W_o t_i)
 
-    Symbols: :math:`t_i` is the readout of :class:`AttentionalRNNModel` (Luong's :math:`\tilde h_t`), :math:`W_o` (Luong's
-    :math:`W_s`) is the weight of ``lm_head``, without bias.
+    Symbols: :math:`t_i` is the readout of :class:`AttentionalRNNModel` (Luong's :math:`\tilde h_t`), :math:`W_o`
+    (Luong's :math:`W_s`) is the weight of ``lm_head``, without bias.
 
     Shape:
         - labels: (B, T), -100 where there is nothing to predict; the decoder reads them shifted right by one
@@ -396,12 +399,14 @@ def _embed(
     embedding: nn.Embedding, ids: Tensor | None, embeddings: Tensor | None, ids_name: str, embeddings_name: str
 ) -> Tensor:
     """The embeddings of exactly one of ``ids`` (B, N) and ``embeddings`` (B, N, E), of at least one row and token."""
-    if (ids is None) == (embeddings is None):
-        raise ValueError(f"give exactly one of {ids_name} and {embeddings_name}")
-    if ids is not None:
+    if ids is not None and embeddings is None:
         if ids.ndim != 2 or ids.numel() == 0:
-            raise ValueError(f"{ids_name} must be (batch, length) with at least one token, got shape {tuple(ids.shape)}")
+            raise ValueError(
+                f"{ids_name} must be (batch, length) with at least one token, got shape {tuple(ids.shape)}"
+            )
         return embedding(ids)
+    if embeddings is None or ids is not None:
+        raise ValueError(f"give exactly one of {ids_name} and {embeddings_name}")
     if embeddings.ndim != 3 or embeddings.numel() == 0 or embeddings.shape[-1] != embedding.embedding_dim:
         raise ValueError(
             f"{embeddings_name} must be (batch, length, {embedding.embedding_dim}) with at least one token, "
@@ -416,7 +421,8 @@ def _source_mask(attention_mask: Tensor | None, states: Tensor) -> Tensor:
         return torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
     if attention_mask.shape != states.shape[:2]:
         raise ValueError(
-            f"attention_mask must be (batch, source length) = {tuple(states.shape[:2])}, got {tuple(attention_mask.shape)}"
+            f"attention_mask must be (batch, source length) = {tuple(states.shape[:2])}, "
+            f"got {tuple(attention_mask.shape)}"
         )
     return attention_mask.to(device=states.device, dtype=torch.bool)
 

@@ -1,7 +1,7 @@
 """The recurrent cells, and a stack of them, shared by the encoder and the decoders.
 
-Every cell is a one-layer, one-direction, batch-first module that is called as ``torch.nn.GRU`` is: with a padded tensor or
-a packed sequence, and a state of shape (1, B, H).
+Every cell is a one-layer, one-direction, batch-first module that is called as ``torch.nn.GRU`` is: with a padded
+tensor or a packed sequence, and a state of shape (1, B, H).
 
 Letters in shapes: B batch, T time, L layers, I input width, H hidden width.
 """

@@ -7,8 +7,8 @@ The two differ in the order of things, and the order is not a free choice (i tar
 - Luong: the cell makes :math:`h_t`, which attends, and the word is read out from
   :math:`\tilde h_t = \tanh(W_c [c_t; h_t])`.
 
-Letters in shapes: B batch, T target length, S source length, L layers, E embedding width, H hidden width, V width of the
-encoder's outputs, R readout width.
+Letters in shapes: B batch, T target length, S source length, L layers, E embedding width, H hidden width, V width of
+the encoder's outputs, R readout width.
 """
 
 from typing import Any, NamedTuple
@@ -135,16 +135,17 @@ class BahdanauDecoder(nn.Module):
         \tilde t_i &= U_o s_{i-1} + V_o E y_{i-1} + C_o c_i, \qquad t_{ij} = \max(\tilde t_{i,2j-1}, \tilde t_{i,2j}) \\
         s_i &= f(s_{i-1}, [E y_{i-1}; c_i])
 
-    Symbols: :math:`a` is ``attention``, :math:`W_s` is ``initial_proj``, :math:`[U_o\ V_o\ C_o]` side by side are the weight
-    of ``readout_proj``, :math:`f` is ``rnn`` (the paper's GRU with ``cell="cho_gru"``), :math:`t_i` is the ``readout`` that the
-    output projection :math:`W_o` reads. The paper leaves its biases out of the equations; here the cell, ``initial_proj``
-    and ``readout_proj`` have one.
+    Symbols: :math:`a` is ``attention``, :math:`W_s` is ``initial_proj``, :math:`[U_o\ V_o\ C_o]` side by side are the
+    weight of ``readout_proj``, :math:`f` is ``rnn`` (the paper's GRU with ``cell="cho_gru"``), :math:`t_i` is the
+    ``readout`` that the output projection :math:`W_o` reads. The paper leaves its biases out of the equations; here
+    the cell, ``initial_proj`` and ``readout_proj`` have one.
 
     The paper contradicts itself on the readout: equation 4 has :math:`s_i`, appendix A.2.2 and the authors' code have
     :math:`s_{i-1}`. This follows the appendix.
 
-    **Differs from the paper** only beyond it: with LSTM cells :math:`s_0` is the hidden part and the memory starts at zero; with several
-    layers each has its own :math:`W_s`, and the top layer's state is the one that attends and is read out.
+    **Differs from the paper** only beyond it: with LSTM cells :math:`s_0` is the hidden part and the memory starts at
+    zero; with several layers each has its own :math:`W_s`, and the top layer's state is the one that attends and is
+    read out.
 
     Shape:
         - inputs: (B, T, E), embeddings of the tokens before the ones to predict
@@ -207,12 +208,12 @@ class LuongDecoder(nn.Module):
 
     Symbols: :math:`f` is ``rnn``, :math:`a_t` is made by ``attention``, :math:`W_c` is the weight of ``output_proj``,
     :math:`\tilde h_t` is the ``readout`` that the output projection :math:`W_s` reads. Without input feeding
-    :math:`\tilde h_{t-1}` is not part of the cell's input, no step waits for the attention of the one before, and the whole
-    target runs through the RNN at once. With it, :math:`\tilde h_0 = 0`.
+    :math:`\tilde h_{t-1}` is not part of the cell's input, no step waits for the attention of the one before, and the
+    whole target runs through the RNN at once. With it, :math:`\tilde h_0 = 0`.
 
     **Differs from the paper**: the encoder here is bidirectional, the paper's is not. The decoder starts from the
-    encoder's final states, layer by layer, as in the paper where depths and widths agree; else from a learned linear map
-    of all of them (``hidden_bridge``, followed by tanh, and for LSTMs ``cell_bridge``).
+    encoder's final states, layer by layer, as in the paper where depths and widths agree; else from a learned linear
+    map of all of them (``hidden_bridge``, followed by tanh, and for LSTMs ``cell_bridge``).
 
     Shape:
         - inputs: (B, T, E), embeddings of the tokens before the ones to predict
@@ -333,25 +334,25 @@ class RecurrentDecoderCache(Cache):
     """
 
     def __init__(self) -> None:
-        super().__init__(layers=[_RecurrentCacheLayer()])
+        self._layer = _RecurrentCacheLayer()
+        super().__init__(layers=[self._layer])
 
     def store(self, state: DecoderState, projected_key: Tensor, num_tokens: int) -> None:
         """Replace the state by the one after ``num_tokens`` more tokens."""
-        layer = self.layers[0]
         named = {
             "hidden": state.recurrent.hidden,
             "cell": state.recurrent.cell,
             "readout": state.readout,
             "projected_key": projected_key,
         }
-        layer.tensors = {name: tensor for name, tensor in named.items() if tensor is not None}
-        layer.length += num_tokens
-        layer.is_initialized = True
+        self._layer.tensors = {name: tensor for name, tensor in named.items() if tensor is not None}
+        self._layer.length += num_tokens
+        self._layer.is_initialized = True
 
-    def load(self) -> tuple[DecoderState, Tensor] | None:
-        """The state and the projected keys, or None before the first token."""
-        tensors = self.layers[0].tensors
+    def load(self) -> tuple[DecoderState, Tensor, int] | None:
+        """The state, the projected keys and the number of tokens read, or None before the first token."""
+        tensors = self._layer.tensors
         if not tensors:
             return None
         recurrent = RecurrentState(tensors["hidden"], tensors.get("cell"))
-        return DecoderState(recurrent, tensors.get("readout")), tensors["projected_key"]
+        return DecoderState(recurrent, tensors.get("readout")), tensors["projected_key"], self._layer.length

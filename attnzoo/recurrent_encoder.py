@@ -15,8 +15,8 @@ class RecurrentEncoder(nn.Module):
 
     .. math:: h_j = [\overrightarrow h_j ; \overleftarrow h_j]
 
-    The real tokens of a row may stand anywhere in it: they are moved to the front, read in both directions, and put back.
-    A row of padding only gives zeros, outputs and final state.
+    The real tokens of a row may stand anywhere in it: they are moved to the front, read in both directions, and put
+    back. A row of padding only gives zeros, outputs and final state.
 
     Symbols: :math:`\overrightarrow h_j` comes from the ``forward_rnn`` of a layer, :math:`\overleftarrow h_j` from its
     ``backward_rnn``.
@@ -44,7 +44,8 @@ class RecurrentEncoder(nn.Module):
         back = to_front.argsort(dim=1)
         outputs = [_take(output, back) * mask.unsqueeze(-1) for output in outputs]
         is_real = mask.any(dim=1)[:, None, None]
-        return outputs, RecurrentState(*(None if part is None else part * is_real for part in state))
+        cell = None if state.cell is None else state.cell * is_real
+        return outputs, RecurrentState(state.hidden * is_real, cell)
 
     def _run(self, inputs: Tensor, lengths: Tensor | None) -> tuple[list[Tensor], RecurrentState]:
         outputs, hiddens, cells = [], [], []

@@ -9,9 +9,9 @@ from torch.utils.data import Sampler
 class LengthBatchSampler(Sampler[list[int]]):
     """Batches of row numbers, at most ``batch_tokens`` tokens each, in a new order every epoch.
 
-    Rows are sorted by source length, then target length, equals in random order; cut into batches; and the batches shuffled.
-    A longer source starts a new batch if the open one is at least half full, so that most batches have no padding in the
-    source and none is tiny. The tokens of a batch are its rows times its longest side.
+    Rows are sorted by source length, then target length, equals in random order; cut into batches; and the batches
+    shuffled. A longer source starts a new batch if the open one is at least half full, so that most batches have no
+    padding in the source and few are small. The tokens of a batch are its rows times its longest side.
 
     Args:
         lengths: (source, target) length of every row
@@ -29,7 +29,8 @@ class LengthBatchSampler(Sampler[list[int]]):
         if self.lengths.max() > batch_tokens:
             row = int(self.lengths.max(axis=1).argmax())
             raise ValueError(
-                f"example {row} has {self.lengths[row].max()} tokens, more than batch_tokens={batch_tokens}; raise it or drop the row"
+                f"example {row} has {self.lengths[row].max()} tokens, more than batch_tokens={batch_tokens}; "
+                "raise it or drop the row"
             )
         self.batch_tokens = batch_tokens
         self.seed = seed

@@ -9,10 +9,10 @@ from transformers import AutoConfig
 from .recipe import Recipe
 
 PAPERS = {
-    "bahdanau": "[Bahdanau et al. (2014)](https://arxiv.org/abs/1409.0473), *Neural Machine Translation by Jointly Learning to "
-    "Align and Translate*",
-    "luong": "[Luong et al. (2015)](https://arxiv.org/abs/1508.04025), *Effective Approaches to Attention-based Neural Machine "
-    "Translation*",
+    "bahdanau": "[Bahdanau et al. (2014)](https://arxiv.org/abs/1409.0473), *Neural Machine Translation by Jointly "
+    "Learning to Align and Translate*",
+    "luong": "[Luong et al. (2015)](https://arxiv.org/abs/1508.04025), *Effective Approaches to Attention-based Neural "
+    "Machine Translation*",
 }
 
 TEMPLATE = """---
@@ -48,9 +48,9 @@ pronunciations. Stress is not predicted. Of all evaluations of the run this is t
 
 ## Training
 
-Data: {{ data }}, split by a hash of the word. {{ steps }} steps of at most {{ batch_tokens }} tokens in {{ minutes }} minutes
-({{ processes }} process, {{ threads }} threads, precision {{ precision }}), seed {{ seed }}, commit {{ git_commit }}.
-`recipe.yaml` in this folder is the whole recipe:
+Data: {{ data }}, split by a hash of the word. {{ steps }} steps of at most {{ batch_tokens }} tokens in {{ minutes }}
+minutes ({{ processes }} process, {{ threads }} threads, precision {{ precision }}), seed {{ seed }}, commit {{
+git_commit }}. `recipe.yaml` in this folder is the whole recipe:
 
 ```
 python -m training.train recipe.yaml
@@ -117,7 +117,7 @@ def write_card(folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> 
 def _architecture(config: Any) -> str:
     feeding = " with input feeding" if config.input_feeding else ""
     return (
-        f"{config.wiring} wiring{feeding}, {config.score} score, {config.window} attention, {config.cell} cells; a bidirectional "
-        f"encoder of {config.encoder_layers} x {config.encoder_hidden_size} per direction, a decoder of {config.decoder_layers} x "
-        f"{config.decoder_hidden_size}, embeddings of {config.embedding_size}"
+        f"{config.wiring} wiring{feeding}, {config.score} score, {config.window} attention, {config.cell} cells; "
+        f"a bidirectional encoder of {config.encoder_layers} x {config.encoder_hidden_size} per direction, "
+        f"a decoder of {config.decoder_layers} x {config.decoder_hidden_size}, embeddings of {config.embedding_size}"
     )

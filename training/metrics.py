@@ -1,11 +1,13 @@
-"""Metrics as offline ``evaluate.Metric`` classes: no download, the same ``compute(predictions=, references=)`` as any other."""
+"""Metrics as offline ``evaluate.Metric`` classes: no download, the same ``compute(predictions=, references=)`` as any
+other.
+"""
 
 from collections.abc import Sequence
 
 import datasets
 import evaluate
 
-_G2P_CITATION = "Yao and Zweig, 2015, Sequence-to-Sequence Neural Net Models for Grapheme-to-Phoneme Conversion"
+_G2P_CITATION = "Yao and Zweig (2015), Sequence-to-Sequence Neural Net Models for Grapheme-to-Phoneme"
 _INPUTS = """
     predictions: one pronunciation per word, phonemes separated by spaces
     references: for each word the list of its accepted pronunciations, written in the same way
@@ -13,7 +15,7 @@ _INPUTS = """
 
 
 def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
-    """Levenshtein distance: the fewest insertions, deletions and substitutions that turn one sequence into the other."""
+    """Levenshtein distance: the fewest insertions, deletions and substitutions from one sequence to the other."""
     previous = list(range(len(right) + 1))
     for row, left_item in enumerate(left, start=1):
         current = [row]

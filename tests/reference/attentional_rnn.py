@@ -1,0 +1,332 @@
+"""The attentional RNN of the papers as loops: one sentence, one token, one state vector at a time.
+
+The executable specification of the recurrent cells, the encoder, the two decoders and the model around them. Weights
+are read from a module by their names; everything else is written from the equations.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from . import attention
+
+Weights = dict[str, Tensor]
+
+
+class State(NamedTuple):
+    """The state of one cell after one token: ``hidden`` (H,) and, for an LSTM, ``memory`` (H,)."""
+
+    hidden: Tensor
+    memory: Tensor | None = None
+
+
+class Translation(NamedTuple):
+    """What the model says about a batch: logits (B, T, vocabulary), alignments (B, T, S)."""
+
+    logits: Tensor
+    alignments: Tensor
+
+
+def weights_of(module: nn.Module) -> Weights:
+    return dict(module.named_parameters(remove_duplicate=False))
+
+
+def below(weights: Weights, prefix: str) -> Weights:
+    return {name.removeprefix(prefix): weight for name, weight in weights.items() if name.startswith(prefix)}
+
+
+# The cells: one token
+
+
+def cho_gru_step(weights: Weights, x: Tensor, state: State) -> State:
+    """Bahdanau et al., 2014, appendix A.1.1 (the GRU of Cho et al., 2014): the reset gate works before U.
+
+    z = sigma(W_z x + U_z s + b_z); r = sigma(W_r x + U_r s + b_r); s~ = tanh(W x + U [r * s] + b);
+    s' = (1 - z) * s + z * s~. The rows of every weight are z, r, candidate.
+    """
+    s = state.hidden
+    w_z, w_r, w = weights["weight_input"].split(len(s))
+    u_z, u_r, u = weights["weight_hidden"].split(len(s))
+    b_z, b_r, b = weights["bias"].split(len(s))
+    z = torch.sigmoid(w_z @ x + u_z @ s + b_z)
+    r = torch.sigmoid(w_r @ x + u_r @ s + b_r)
+    candidate = torch.tanh(w @ x + u @ (r * s) + b)
+    return State((1 - z) * s + z * candidate)
+
+
+def torch_gru_step(weights: Weights, x: Tensor, state: State) -> State:
+    """torch.nn.GRU, as its documentation has it: the reset gate works after U, and z keeps the old state.
+
+    r = sigma(W_ir x + b_ir + W_hr h + b_hr); z likewise; n = tanh(W_in x + b_in + r * (W_hn h + b_hn));
+    h' = (1 - z) * n + z * h. The rows of every weight are r, z, n.
+    """
+    h = state.hidden
+    w_ir, w_iz, w_in = weights["weight_ih_l0"].split(len(h))
+    w_hr, w_hz, w_hn = weights["weight_hh_l0"].split(len(h))
+    b_ir, b_iz, b_in = weights["bias_ih_l0"].split(len(h))
+    b_hr, b_hz, b_hn = weights["bias_hh_l0"].split(len(h))
+    r = torch.sigmoid(w_ir @ x + b_ir + w_hr @ h + b_hr)
+    z = torch.sigmoid(w_iz @ x + b_iz + w_hz @ h + b_hz)
+    n = torch.tanh(w_in @ x + b_in + r * (w_hn @ h + b_hn))
+    return State((1 - z) * n + z * h)
+
+
+def lstm_step(weights: Weights, x: Tensor, state: State) -> State:
+    """torch.nn.LSTM, as its documentation has it (no peepholes).
+
+    i, f, o = sigma(W x + b + U h + b'), g = tanh(the same); c' = f * c + i * g; h' = o * tanh(c').
+    The rows of every weight are i, f, g, o.
+    """
+    h, c = state
+    w_i, w_f, w_g, w_o = weights["weight_ih_l0"].split(len(h))
+    u_i, u_f, u_g, u_o = weights["weight_hh_l0"].split(len(h))
+    b_i, b_f, b_g, b_o = (weights["bias_ih_l0"] + weights["bias_hh_l0"]).split(len(h))
+    i = torch.sigmoid(w_i @ x + u_i @ h + b_i)
+    f = torch.sigmoid(w_f @ x + u_f @ h + b_f)
+    g = torch.tanh(w_g @ x + u_g @ h + b_g)
+    o = torch.sigmoid(w_o @ x + u_o @ h + b_o)
+    memory = f * c + i * g
+    return State(o * torch.tanh(memory), memory)
+
+
+STEPS = {"cho_gru": cho_gru_step, "gru": torch_gru_step, "lstm": lstm_step}
+
+
+def zero_state(cell: str, size: int) -> State:
+    zeros = torch.zeros(size, dtype=torch.float64)
+    return State(zeros, zeros if cell == "lstm" else None)
+
+
+def read(cell: str, weights: Weights, inputs: list[Tensor], state: State) -> list[State]:
+    """The states of one cell after each of the inputs."""
+    states = []
+    for x in inputs:
+        state = STEPS[cell](weights, x, state)
+        states.append(state)
+    return states
+
+
+# The encoder: one sentence without its padding
+
+
+class Encoding(NamedTuple):
+    """One sentence as the encoder leaves it, per layer from the bottom: annotations of every token, final states."""
+
+    annotations: list[list[Tensor]]
+    finals: list[State]
+
+
+def encode_sentence(weights: Weights, cell: str, size: int, depth: int, tokens: list[Tensor]) -> Encoding:
+    """Bahdanau et al., 2014, section 3.2: h_j = [forward h_j; backward h_j]; layers above read the h of the one below.
+
+    The final state of a layer is its forward RNN's after the last token and its backward RNN's after the first; a
+    sentence without tokens ends where both start, at zero.
+    """
+    annotations, finals = [], []
+    for layer in range(depth):
+        start = zero_state(cell, size)
+        forward = read(cell, below(weights, f"layers.{layer}.forward_rnn."), tokens, start)
+        backward = read(cell, below(weights, f"layers.{layer}.backward_rnn."), tokens[::-1], start)[::-1]
+        tokens = [torch.cat([f.hidden, b.hidden]) for f, b in zip(forward, backward, strict=True)]
+        annotations.append(tokens)
+        last, first = (forward[-1], backward[0]) if tokens else (start, start)
+        memory = torch.cat([last.memory, first.memory]) if cell == "lstm" else None
+        finals.append(State(torch.cat([last.hidden, first.hidden]), memory))
+    return Encoding(annotations, finals)
+
+
+def encode(
+    weights: Weights, cell: str, size: int, depth: int, inputs: Tensor, mask: Tensor
+) -> tuple[list[Tensor], Tensor, Tensor | None]:
+    """A padded batch, each row as a sentence of its own: annotations per layer (B, S, 2H), finals (B, L, 2H)."""
+    annotations = [torch.zeros(*mask.shape, 2 * size, dtype=inputs.dtype) for _ in range(depth)]
+    finals = []
+    for row in range(len(inputs)):
+        places = [j for j in range(inputs.shape[1]) if mask[row, j]]
+        encoding = encode_sentence(weights, cell, size, depth, [inputs[row, j] for j in places])
+        for layer in range(depth):
+            for place, annotation in zip(places, encoding.annotations[layer], strict=True):
+                annotations[layer][row, place] = annotation
+        finals.append(encoding.finals)
+    hidden = torch.stack([torch.stack([state.hidden for state in row]) for row in finals])
+    memory = torch.stack([torch.stack([state.memory for state in row]) for row in finals]) if cell == "lstm" else None
+    return annotations, hidden, memory
+
+
+# The decoders: one sentence, one word after the other
+
+
+class Attention(NamedTuple):
+    """A score function and a window, as the model's config names them, and their weights."""
+
+    weights: Weights
+    score: str
+    window: str
+    window_size: int
+
+    def score_of(self, query: Tensor, annotation: Tensor, position: int) -> attention.Score:
+        if self.score == "dot":
+            return attention.dot(query, annotation)
+        if self.score == "general":
+            return attention.general(query, annotation, self.weights["score.key_proj.weight"])
+        if self.score == "location":
+            return attention.location(query, position, self.weights["score.position_key.weight"])
+        w_a, u_a = self.weights["score.query_proj.weight"], self.weights["score.key_proj.weight"]
+        v_a = self.weights["score.score_proj.weight"][0]
+        if self.score == "additive":
+            return attention.additive(query, annotation, w_a, u_a, v_a)
+        return attention.concat(query, annotation, torch.cat([w_a, u_a], dim=1), v_a)
+
+    def look(self, query: Tensor, annotations: list[Tensor], step: int) -> list[Tensor]:
+        """The weights of one query on the tokens of one sentence (Luong et al., 2015, section 3)."""
+        num_tokens = len(annotations)
+        if self.window == "predictive":
+            w_p, v_p = self.weights["window.query_proj.weight"], self.weights["window.position_proj.weight"][0]
+            aligned = attention.predicted_position(query, w_p, v_p, num_tokens)
+        else:
+            aligned = attention.monotonic_position(step, num_tokens)
+        scores: list[attention.Score] = []
+        for position, annotation in enumerate(annotations):
+            inside = self.window == "global" or attention.in_window(position, aligned, self.window_size)
+            scores.append(self.score_of(query, annotation, position) if inside else None)
+        weights = attention.softmax(scores)
+        if self.window == "predictive":
+            return [w * attention.gaussian(s, aligned, self.window_size) for s, w in enumerate(weights)]
+        return weights
+
+
+def context_of(weights: list[Tensor], annotations: list[Tensor], size: int) -> Tensor:
+    """The context of a sentence; a sentence without tokens has the context zero."""
+    return attention.context(weights, annotations) if annotations else torch.zeros(size, dtype=torch.float64)
+
+
+def read_token(cell: str, weights: Weights, x: Tensor, states: list[State]) -> list[State]:
+    """A stack of cells reads one token, each layer the new state of the one below."""
+    new_states = []
+    for layer, state in enumerate(states):
+        state = STEPS[cell](below(weights, f"rnn.layers.{layer}."), x, state)
+        new_states.append(state)
+        x = state.hidden
+    return new_states
+
+
+def bahdanau_decode(
+    weights: Weights, look: Attention, cell: str, size: int, depth: int, words: list[Tensor], source: Encoding
+) -> list[tuple[Tensor, list[Tensor]]]:
+    """Bahdanau et al., 2014, appendix A.2.2: readout t_i and weights a_i for every word before the one to predict.
+
+    s_0 = tanh(W_s backward h_1); c_i by s_{i-1}; t~_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i; t_ij the larger of
+    t~_{i,2j-1} and t~_{i,2j}; s_i = f(s_{i-1}, [E y_{i-1}; c_i]).
+    """
+    annotations = source.annotations[-1]
+    width = len(source.finals[-1].hidden)
+    backward_first = annotations[0][width // 2 :] if annotations else torch.zeros(width // 2, dtype=torch.float64)
+    states = []
+    for layer in range(depth):
+        rows = slice(layer * size, (layer + 1) * size)  # every layer has a W_s of its own
+        w_s, b_s = weights["initial_proj.weight"][rows], weights["initial_proj.bias"][rows]
+        states.append(State(torch.tanh(w_s @ backward_first + b_s), zero_state(cell, size).memory))
+    u_o, v_o, c_o = weights["readout_proj.weight"].split([size, len(words[0]), width], dim=1)
+    steps = []
+    for step, word in enumerate(words):
+        s = states[-1].hidden  # s_{i-1}
+        alignment = look.look(s, annotations, step)
+        c = context_of(alignment, annotations, width)
+        pairs = u_o @ s + v_o @ word + c_o @ c + weights["readout_proj.bias"]
+        readout = torch.stack([torch.maximum(pairs[j], pairs[j + 1]) for j in range(0, len(pairs), 2)])
+        states = read_token(cell, weights, torch.cat([word, c]), states)  # s_i
+        steps.append((readout, alignment))
+    return steps
+
+
+def luong_start(
+    weights: Weights, cell: str, size: int, depth: int, source: Encoding, input_feeding: bool
+) -> tuple[list[State], Tensor | None]:
+    """h_0 and h~_0: the encoder's final states where they fit (section 3), else a linear map of all of them; zeros."""
+    states = source.finals
+    if (len(states), len(states[0].hidden)) != (depth, size):
+        everything = torch.cat([state.hidden for state in states])
+        hidden = torch.tanh(weights["hidden_bridge.weight"] @ everything + weights["hidden_bridge.bias"]).split(size)
+        memory: tuple[Tensor | None, ...] = (None,) * depth
+        if cell == "lstm":
+            everything = torch.cat([state.memory for state in states])
+            memory = (weights["cell_bridge.weight"] @ everything + weights["cell_bridge.bias"]).split(size)
+        states = [State(h, c) for h, c in zip(hidden, memory, strict=True)]
+    fed = torch.zeros(len(weights["output_proj.weight"]), dtype=torch.float64) if input_feeding else None
+    return states, fed
+
+
+def luong_decode(
+    weights: Weights,
+    look: Attention,
+    cell: str,
+    size: int,
+    depth: int,
+    words: list[Tensor],
+    source: Encoding,
+    input_feeding: bool,
+) -> list[tuple[Tensor, list[Tensor]]]:
+    """Luong et al., 2015, section 3: h~_t and weights a_t for every word before the one to predict.
+
+    h_t = f(h_{t-1}, E y_{t-1}), or with input feeding (section 3.3) f(h_{t-1}, [E y_{t-1}; h~_{t-1}]); c_t by h_t;
+    h~_t = tanh(W_c [c_t; h_t]).
+    """
+    annotations = source.annotations[-1]
+    states, fed = luong_start(weights, cell, size, depth, source, input_feeding)
+    steps = []
+    for step, word in enumerate(words):
+        states = read_token(cell, weights, word if fed is None else torch.cat([word, fed]), states)
+        h = states[-1].hidden
+        alignment = look.look(h, annotations, step)
+        c = context_of(alignment, annotations, len(source.finals[-1].hidden))
+        attentional = torch.tanh(weights["output_proj.weight"] @ torch.cat([c, h]))
+        fed = attentional if input_feeding else None
+        steps.append((attentional, alignment))
+    return steps
+
+
+# The whole model
+
+
+def shift_right(labels: list[int], start: int, pad: int) -> list[int]:
+    """What the decoder reads to predict the labels: the start token, then every label but the last."""
+    return [start] + [pad if label == -100 else label for label in labels[:-1]]
+
+
+def translate(model: nn.Module, input_ids: Tensor, mask: Tensor, decoder_input_ids: Tensor) -> Translation:
+    """Logits and alignments of an ``AttentionalRNNForConditionalGeneration``, sentence by sentence."""
+    config, weights = model.config, weights_of(model)
+    embed_source = weights["model.encoder.embed_tokens.weight"]
+    embed_target = weights["model.decoder.embed_tokens.weight"]
+    encoder = below(weights, "model.encoder.rnn.")
+    decoder = below(weights, "model.decoder.wiring.")
+    look = Attention(below(decoder, "attention."), config.score, config.window, config.window_size)
+    logits = []
+    alignments = torch.zeros(*decoder_input_ids.shape, input_ids.shape[1], dtype=torch.float64)
+    for row in range(len(input_ids)):
+        places = [j for j in range(input_ids.shape[1]) if mask[row, j]]
+        tokens = [embed_source[input_ids[row, j]] for j in places]
+        source = encode_sentence(encoder, config.cell, config.encoder_hidden_size, config.encoder_layers, tokens)
+        words = [embed_target[i] for i in decoder_input_ids[row]]
+        sizes = (config.cell, config.decoder_hidden_size, config.decoder_layers)
+        if config.wiring == "bahdanau":
+            steps = bahdanau_decode(decoder, look, *sizes, words, source)
+        else:
+            steps = luong_decode(decoder, look, *sizes, words, source, config.input_feeding)
+        logits.append(torch.stack([weights["lm_head.weight"] @ readout for readout, _ in steps]))
+        for step, (_, alignment) in enumerate(steps):
+            for place, weight in zip(places, alignment, strict=True):
+                alignments[row, step, place] = weight
+    return Translation(torch.stack(logits), alignments)
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """-log p(y | x) per word, p = softmax(logits), averaged over the words of the whole batch; -100 is no word."""
+    losses = []
+    for row in range(len(labels)):
+        for step in range(labels.shape[1]):
+            if labels[row, step] != -100:
+                scores = logits[row, step]
+                losses.append(torch.log(torch.exp(scores).sum()) - scores[labels[row, step]])
+    return sum(losses) / len(losses)

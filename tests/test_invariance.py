@@ -1,0 +1,220 @@
+"""What must not change a model's numbers: padding, the other rows of the batch, their order, the tokens to come."""
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from attnzoo import AttentionalRNNForConditionalGeneration
+
+from .tiny import FIRST_WORD, SIZES, VARIANTS, random_words, tiny_model
+
+examples = settings(deadline=None, max_examples=25, derandomize=True)
+# Sums run in another order when the shapes are others: no more than that may differ, in float64.
+CLOSE = {"rtol": 1e-9, "atol": 1e-11}
+# The loss may be made in float32, as Transformers' own is, whatever the model is.
+CLOSE_LOSS = {"rtol": 1e-5, "atol": 1e-6, "check_dtype": False}
+
+
+class Case(NamedTuple):
+    """A batch: the words of every source, the places they take among the padding, and the target."""
+
+    words: list[Tensor]  # one (length,) per row
+    places: list[list[int]]
+    width: int
+    labels: Tensor  # (rows, T), -100 after the end of each row
+    training: bool  # without dropout, train() must not change a thing
+    seed: int
+
+    def source(self, padding_seed: int = 0) -> tuple[Tensor, Tensor]:
+        """input_ids and attention_mask (rows, width). Any tokens lie under the padding, not only the pad token."""
+        generator = torch.Generator().manual_seed(self.seed + padding_seed)
+        ids = torch.randint(SIZES["vocab_size"], (len(self.words), self.width), generator=generator)
+        mask = torch.zeros_like(ids)
+        for row, (words, places) in enumerate(zip(self.words, self.places, strict=True)):
+            ids[row, places] = words
+            mask[row, places] = 1
+        return ids, mask
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    lengths = draw(st.lists(st.integers(1, 8), min_size=1, max_size=4))
+    width = max(lengths) + draw(st.integers(0, 3))
+    places = []
+    for length in lengths:
+        side = draw(st.sampled_from(["left", "right", "holes"]))
+        if side == "holes":
+            places.append(sorted(draw(st.permutations(range(width)))[:length]))
+        else:
+            start = width - length if side == "left" else 0
+            places.append(list(range(start, start + length)))
+    seed = draw(st.integers(0, 2**16))
+    target_length = draw(st.integers(1, 6))
+    label_lengths = torch.tensor([draw(st.integers(1, target_length)) for _ in lengths])
+    labels = random_words(len(lengths), target_length, seed + 1)
+    return Case(
+        words=[row[:length] for row, length in zip(random_words(len(lengths), 8, seed), lengths, strict=True)],
+        places=places,
+        width=width,
+        labels=labels.masked_fill(torch.arange(target_length) >= label_lengths[:, None], -100),
+        training=draw(st.booleans()),
+        seed=seed,
+    )
+
+
+@cache
+def shared_model(variant: str) -> AttentionalRNNForConditionalGeneration:
+    return tiny_model(variant)
+
+
+def run(variant: str, case: Case, ids: Tensor, mask: Tensor | None, **inputs: Any):
+    model = shared_model(variant).train(case.training)
+    with torch.no_grad():
+        return model(input_ids=ids, attention_mask=mask, output_attentions=True, **inputs)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@given(case=cases())
+@examples
+def test_padding_does_not_change_logits_loss_or_alignments(variant: str, case: Case) -> None:
+    ids, mask = case.source()
+    padded = run(variant, case, ids, mask, labels=case.labels)
+    loss = torch.zeros((), dtype=torch.float64)
+    for row, (words, places) in enumerate(zip(case.words, case.places, strict=True)):
+        labels = case.labels[row : row + 1]
+        alone = run(variant, case, words.unsqueeze(0), None, labels=labels)
+        torch.testing.assert_close(padded.logits[row], alone.logits[0], **CLOSE)
+        alignment = padded.cross_attentions[0][row, 0]  # (T, width)
+        torch.testing.assert_close(alignment[:, places], alone.cross_attentions[0][0, 0], **CLOSE)
+        assert (alignment[:, mask[row] == 0] == 0).all()
+        loss += alone.loss * (labels != -100).sum()
+    torch.testing.assert_close(padded.loss, loss / (case.labels != -100).sum(), **CLOSE_LOSS)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@given(case=cases(), data=st.data())
+@examples
+def test_order_and_size_of_the_batch_do_not_matter(variant: str, case: Case, data: st.DataObject) -> None:
+    ids, mask = case.source()
+    whole = run(variant, case, ids, mask, labels=case.labels)
+    rows = data.draw(st.permutations(range(len(ids))))
+    rows = rows[: data.draw(st.integers(1, len(rows)))]
+    part = run(variant, case, ids[rows], mask[rows], labels=case.labels[rows])
+    torch.testing.assert_close(part.logits, whole.logits[rows], **CLOSE)
+    torch.testing.assert_close(part.cross_attentions[0], whole.cross_attentions[0][rows], **CLOSE)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@given(case=cases(), data=st.data())
+@examples
+def test_tokens_to_come_do_not_change_earlier_logits(variant: str, case: Case, data: st.DataObject) -> None:
+    ids, mask = case.source()
+    target = random_words(len(ids), data.draw(st.integers(2, 6)), case.seed + 2)
+    first_changed = data.draw(st.integers(1, target.shape[1] - 1))
+    num_words = SIZES["vocab_size"] - FIRST_WORD
+    changed = target.clone()
+    # Every later token becomes another one.
+    changed[:, first_changed:] = (target[:, first_changed:] - FIRST_WORD + 1) % num_words + FIRST_WORD
+    before = run(variant, case, ids, mask, decoder_input_ids=target)
+    after = run(variant, case, ids, mask, decoder_input_ids=changed)
+    torch.testing.assert_close(after.logits[:, :first_changed], before.logits[:, :first_changed], **CLOSE)
+    torch.testing.assert_close(
+        after.cross_attentions[0][:, :, :first_changed], before.cross_attentions[0][:, :, :first_changed], **CLOSE
+    )
+    assert not torch.allclose(after.logits[:, first_changed], before.logits[:, first_changed], **CLOSE)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@given(case=cases(), data=st.data())
+@examples
+def test_a_row_of_padding_is_harmless(variant: str, case: Case, data: st.DataObject) -> None:
+    ids, mask = case.source()
+    target = random_words(len(ids), 4, case.seed + 2)
+    expected = run(variant, case, ids, mask, decoder_input_ids=target)
+    row = data.draw(st.integers(0, len(ids)))
+    others = torch.arange(len(ids) + 1) != row
+
+    def with_padding_row(padding: Tensor):
+        def insert(rows: Tensor, new: Tensor) -> Tensor:
+            return torch.cat([rows[:row], new.unsqueeze(0), rows[row:]])
+
+        return run(
+            variant,
+            case,
+            insert(ids, padding),
+            insert(mask, torch.zeros_like(mask[0])),
+            decoder_input_ids=insert(target, random_words(1, 4, case.seed + 3)[0]),
+        )
+
+    result = with_padding_row(torch.zeros_like(ids[0]))
+    assert result.logits.isfinite().all()
+    assert (result.cross_attentions[0][row] == 0).all()
+    assert (result.encoder_last_hidden_state[row] == 0).all()
+    torch.testing.assert_close(result.logits[others], expected.logits, **CLOSE)
+    torch.testing.assert_close(result.cross_attentions[0][others], expected.cross_attentions[0], **CLOSE)
+    other_padding = with_padding_row(random_words(1, case.width, case.seed + 4)[0])
+    torch.testing.assert_close(other_padding.logits, result.logits, **CLOSE)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@given(case=cases())
+@examples
+def test_tokens_under_the_padding_do_not_matter(variant: str, case: Case) -> None:
+    ids, mask = case.source()
+    other_ids, _ = case.source(padding_seed=1)
+    result = run(variant, case, ids, mask, labels=case.labels)
+    other = run(variant, case, other_ids, mask, labels=case.labels)
+    torch.testing.assert_close(other.logits, result.logits, **CLOSE)
+    torch.testing.assert_close(other.loss, result.loss, **CLOSE_LOSS)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.float32], ids=str)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_mask_may_be_of_any_type(variant: str, dtype: torch.dtype) -> None:
+    ids, target = random_words(3, 6), random_words(3, 4, seed=1)
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [1, 0, 1, 0, 1, 1]])
+    model = shared_model(variant).eval()
+    expected = model(input_ids=ids, attention_mask=mask, decoder_input_ids=target).logits
+    logits = model(input_ids=ids, attention_mask=mask.to(dtype), decoder_input_ids=target).logits
+    torch.testing.assert_close(logits, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_training_gives_every_parameter_a_finite_gradient(variant: str, dropout: float) -> None:
+    # Two layers, so that there is dropout between layers in every variant.
+    model = tiny_model(variant, dropout=dropout, encoder_layers=2, decoder_layers=2).train()
+    ids = random_words(16, 6)
+    mask = torch.ones_like(ids)
+    mask[0] = 0  # a source of padding only
+    mask[1, :3] = 0
+    mask[2, 4:] = 0
+    mask[3, 2] = 0
+    labels = random_words(16, 5, seed=1)
+    labels[4, 2:] = -100
+    labels[5] = -100
+    torch.manual_seed(0)
+    loss = model(input_ids=ids, attention_mask=mask, labels=labels).loss
+    assert loss.isfinite()
+    loss.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert (parameter.grad != 0).any(), name
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_dropout_is_for_training_only(variant: str) -> None:
+    model = tiny_model(variant, dropout=0.3)
+    inputs = {"input_ids": random_words(4, 6), "decoder_input_ids": random_words(4, 5, seed=1)}
+    without_dropout = tiny_model(variant)(**inputs).logits
+    torch.testing.assert_close(model(**inputs).logits, without_dropout, rtol=0, atol=0)
+    torch.manual_seed(0)
+    model.train()
+    assert not torch.allclose(model(**inputs).logits, without_dropout)
+    assert not torch.allclose(model(**inputs).logits, model(**inputs).logits)

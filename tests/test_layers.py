@@ -1,0 +1,59 @@
+"""The rules that hold the house up: who may import whom, and what the Hub's code upload can follow."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = sorted((ROOT / "attnzoo").glob("*.py"))
+# What a user of the Hub's copy of the code has besides the files themselves.
+LIBRARIES = {"torch", "transformers", "huggingface_hub", "matplotlib"}
+STANDARD = {"collections", "dataclasses", "math", "pathlib", "typing"}
+# A file may import from its own layer's row and the rows above it.
+LAYERS = [
+    {"attention", "recurrent_cells", "configuration_attentional_rnn"},
+    {"recurrent_encoder", "recurrent_decoder"},
+    {"modeling_attentional_rnn"},
+    {"alignment", "plots"},
+    {"__init__"},
+]
+
+
+def imports(path: Path) -> list[tuple[int, str]]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(0, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append((node.level, node.module or ""))
+    return found
+
+
+def layer_of(name: str) -> int:
+    return next(number for number, names in enumerate(LAYERS) if name in names)
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=lambda path: path.stem)
+def test_package_is_flat_and_layered(path: Path) -> None:
+    for level, module in imports(path):
+        if level == 0:
+            assert module.split(".")[0] in LIBRARIES | STANDARD, f"{path.name} imports {module}"
+        else:
+            assert level == 1, f"{path.name}: the Hub upload follows only 'from .sibling import Name'"
+            assert module, f"{path.name}: 'from . import' loses the file"
+            assert "." not in module, f"{path.name}: {module} is in a subfolder"
+            assert layer_of(module) < layer_of(path.stem), f"{path.name} imports {module}, of its own layer or above"
+
+
+def test_attention_knows_torch_alone() -> None:
+    modules = {module.split(".")[0] for _, module in imports(ROOT / "attnzoo" / "attention.py")}
+    assert modules <= {"torch", "math"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "training").rglob("*.py")), ids=lambda path: path.stem)
+def test_training_uses_only_what_the_package_shows(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "attnzoo":
+            assert not any(alias.name.startswith("_") for alias in node.names)

@@ -1,0 +1,116 @@
+"""Recipes: every YAML file in the project is sound, and every mistake in one is an error that says what to do."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from transformers import AutoModelForSeq2SeqLM
+
+import attnzoo  # noqa: F401
+from training.recipe import Recipe, load_recipe, save_recipe
+from training.tasks import TASKS
+
+RECIPES = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
+SOUND = """
+model: {model_type: attentional_rnn, embedding_size: 8}
+task: {name: grapheme_to_phoneme, data: {path: cmudict}}
+training: {max_steps: 10}
+"""
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> Path:
+    path = tmp_path / "sound.yaml"
+    path.write_text(SOUND)
+    return path
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_loads_and_its_model_can_be_built(path: Path) -> None:
+    recipe = load_recipe(path)
+    assert recipe.task.name in TASKS
+    with torch.device("meta"):
+        model = AutoModelForSeq2SeqLM.from_config(recipe.model_config(vocab_size=70))
+    assert model.config.model_type == recipe.model["model_type"]
+    assert not recipe.task.data.path.startswith(("/", "..")), "a default must be something that every user can reach"
+    header = path.read_text().split("\n\n")[0]
+    assert "Paper:" in header
+    assert "Command:" in header
+
+
+def test_there_are_recipes() -> None:
+    assert RECIPES
+
+
+def test_override_replaces_a_value_and_keeps_its_type(sound: Path) -> None:
+    recipe = load_recipe(sound, ["training.learning_rate=1e-2", "model.embedding_size=16", "training.max_steps=7"])
+    assert recipe.training.learning_rate == 0.01
+    assert recipe.model["embedding_size"] == 16
+    assert recipe.training.max_steps == 7
+
+
+def test_override_can_swap_steps_for_minutes(sound: Path) -> None:
+    recipe = load_recipe(sound, ["training.max_steps=null", "training.max_minutes=0.5"])
+    assert (recipe.training.max_steps, recipe.training.max_minutes) == (None, 0.5)
+
+
+def test_saved_recipe_is_the_same_recipe_with_every_default(sound: Path, tmp_path: Path) -> None:
+    recipe = load_recipe(sound, ["training.seed=5"])
+    save_recipe(recipe, tmp_path / "saved.yaml")
+    assert load_recipe(tmp_path / "saved.yaml") == recipe
+    assert yaml.safe_load((tmp_path / "saved.yaml").read_text())["training"]["batch_tokens"] == 4096
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.learning_rat=1", "unknown key 'learning_rat' in training; did you mean 'learning_rate'"),
+        ("model.embeding_size=1", "unknown key 'embeding_size' in model; did you mean 'embedding_size'"),
+        ("task.data.pth=1", "unknown key 'pth' in task.data; did you mean 'path'"),
+        ("trainin.seed=1", "unknown key 'trainin' in recipe; did you mean 'training'"),
+        ("model.model_type=attentional_rn", "did you mean 'attentional_rnn'"),
+        ("training.seed=one", "seed"),
+        ("training.learning_rate=-1", "learning_rate must be above 0, got -1"),
+        ("training.batch_tokens=0", "batch_tokens must be at least 1, got 0"),
+        ("training.warmup_steps=-1", "warmup_steps must not be negative, got -1"),
+        ("training.label_smoothing=1.5", "label_smoothing must be at least 0 and below 1, got 1.5"),
+        ("training.ema_decay=1", "ema_decay must be at least 0 and below 1, got 1"),
+        ("training.max_minutes=3", "give one of max_steps and max_minutes, got 10 and 3"),
+        ("training.decay=cosin", "cosin"),
+        ("task.data=cmudict", "task.data must be a mapping with 'path', got 'cmudict'"),
+        ("training=3", "section 'training' must be a mapping"),
+        ("seed", "--set takes section.key=value, got 'seed'"),
+        ("task.name.x=1", "'name' is a value, not a section"),
+        ("training.seed=[", "not valid YAML"),
+    ],
+)
+def test_a_mistake_is_named(sound: Path, override: str, message: str) -> None:
+    with pytest.raises(ValueError, match="(?s)" + message.replace(".", r"\.").replace("[", r"\[")):
+        load_recipe(sound, [override])
+
+
+def test_a_missing_recipe_names_those_beside_it(sound: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"no recipe at .*sond\.yaml.*sound\.yaml"):
+        load_recipe(sound.with_name("sond.yaml"))
+
+
+@pytest.mark.parametrize(("text", "message"), [("a: [", "not valid YAML"), ("3", "must hold the sections"), ("", "must hold")])
+def test_a_file_that_is_no_recipe(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        load_recipe(path)
+
+
+def test_a_missing_section_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "short.yaml"
+    path.write_text("model: {model_type: attentional_rnn}\ntraining: {max_steps: 1}\n")
+    with pytest.raises(ValueError, match="recipe lacks the key 'task'"):
+        load_recipe(path)
+
+
+def test_an_impossible_model_is_refused_in_words(sound: Path) -> None:
+    recipe: Recipe = load_recipe(sound, ["model.input_feeding=true"])
+    with pytest.raises(Exception, match="input_feeding=True belongs to wiring='luong', got wiring='bahdanau'"):
+        recipe.model_config(vocab_size=70)
