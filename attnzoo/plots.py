@@ -51,8 +51,8 @@ def plot_alignments(
         axis.remove()
     for axis, weights, source, target in zip(axes, attention_weights, source_tokens, target_tokens, strict=False):
         image = axis.imshow(weights.detach().float().cpu().numpy(), cmap="gray", vmin=0, vmax=1)
-        axis.set_xticks(range(len(source)), source)
-        axis.set_yticks(range(len(target)), target)
+        axis.set_xticks(range(len(source)), source, parse_math=False)
+        axis.set_yticks(range(len(target)), target, parse_math=False)
         axis.xaxis.tick_top()
         axis.tick_params(length=0)
     figure.colorbar(image, ax=figure.axes, label="attention weight", aspect=40)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -13,7 +13,10 @@ from attnzoo import AttentionalRNNForConditionalGeneration
 
 from .tiny import FIRST_WORD, SIZES, VARIANTS, random_words, tiny_model
 
-examples = settings(deadline=None, max_examples=25, derandomize=True)
+# A busy machine must not fail a test: no clock is looked at.
+examples = settings(
+    deadline=None, max_examples=25, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 # Sums run in another order when the shapes are others: no more than that may differ, in float64.
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 # The loss may be made in float32, as Transformers' own is, whatever the model is.

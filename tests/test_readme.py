@@ -1,0 +1,62 @@
+"""The README: its snippets run, its links lead somewhere, its picture is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
+from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FIRST, CONFIGS, ALIGNMENTS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
+@pytest.fixture
+def in_a_folder_with_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `make demo` leaves behind, with a model that has learned nothing."""
+    torch.manual_seed(0)
+    tokenizer = GraphemeToPhoneme("cmudict").make_tokenizer()
+    sizes = {"embedding_size": 8, "encoder_hidden_size": 8, "decoder_hidden_size": 16, "readout_size": 8}
+    config = AttentionalRNNConfig(wiring="luong", score="general", cell="lstm", vocab_size=len(tokenizer), **sizes)
+    model = AttentionalRNNForConditionalGeneration(config)
+    model.generation_config.max_new_tokens = 5
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "runs" / "demo" / "best")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("in_a_folder_with_a_demo")
+def test_snippets_run(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    exec(FIRST, names)
+    assert len(eval(capsys.readouterr().out)) == 3
+    loaded = {"model": names["model"], "tokenizer": names["tokenizer"], "inputs": names["inputs"]}
+    exec(CONFIGS, names)
+    assert isinstance(names["model"], AttentionalRNNForConditionalGeneration)
+    assert names["bahdanau"].wiring == "bahdanau"  # type: ignore[attr-defined]
+    names |= loaded
+    names["inputs"] = AutoTokenizer.from_pretrained("runs/demo/best")(["attention"], return_tensors="pt")
+    exec(ALIGNMENTS, names)
+    assert Path("attention.png").stat().st_size > 1000
+
+
+def test_links_and_pictures_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_every_choice_of_the_config_is_in_the_table() -> None:
+    for field in ("wiring", "score", "window", "cell"):
+        choices = AttentionalRNNConfig.__dataclass_fields__[field].type.__args__  # type: ignore[union-attr]
+        row = next(line for line in README.splitlines() if line.startswith(f"| `{field}`"))
+        assert re.findall(r"`(\w+)`", row.split("|")[2]) == list(choices)
+
+
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_commands_are_in_the_makefile(target: str) -> None:
+    assert f"make {target}" in README
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
