@@ -21,7 +21,7 @@ ADDITIVE_CHUNK_ELEMENTS = 2**22
 
 
 def dot_score(query: Tensor, key: Tensor, scale: float = 1.0) -> Tensor:
-    r"""Dot-product score (Luong et al., 2015, eq. 8; Vaswani et al., 2017, eq. 1).
+    r"""Dot-product score (Luong et al., 2015, section 3.1; Vaswani et al., 2017, section 3.2.1).
 
     .. math:: e_{ts} = \mathrm{scale} \cdot q_t^\top k_s
 
@@ -39,7 +39,8 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     .. math:: e_{ts} = v^\top \tanh(q_t + k_s)
 
     Query and key come already projected. The sum over all pairs, (..., T, S, A), is never held: it is made a few target
-    steps at a time, and made again in the backward pass. Differentiable once.
+    steps at a time, and made again in the backward pass. Differentiable once. It computes in the wider dtype of query
+    and key, under autocast too.
 
     Shape:
         - query: (..., T, A)
@@ -48,7 +49,8 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
         - returns: (..., T, S)
     """
     dtype = torch.promote_types(query.dtype, key.dtype)
-    return _AdditiveScore.apply(query.to(dtype), key.to(dtype), vector.to(dtype))
+    with torch.autocast(query.device.type, enabled=False):  # or the backward pass would meet another dtype than made it
+        return _AdditiveScore.apply(query.to(dtype), key.to(dtype), vector.to(dtype))
 
 
 class _AdditiveScore(torch.autograd.Function):
@@ -103,8 +105,9 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     if mask.dtype != torch.bool:
         raise TypeError(f"mask must be a bool tensor, True where a token may be attended to; got {mask.dtype}")
     # The most negative finite number instead of -inf keeps a fully masked row finite; the second fill makes it zeros.
+    hidden = ~mask | (scores == -math.inf)
     lowest = torch.finfo(scores.dtype).min
-    return scores.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
+    return scores.masked_fill(hidden, lowest).softmax(dim=-1).masked_fill(hidden, 0.0)
 
 
 def attend(
@@ -143,7 +146,7 @@ def source_positions(mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class DotScore(nn.Module):
-    r"""Luong's dot score (Luong et al., 2015, section 3.1, eq. 8, "dot").
+    r"""Luong's dot score (Luong et al., 2015, section 3.1, "dot").
 
     .. math:: \mathrm{score}(h_t, \bar h_s) = h_t^\top \bar h_s
 
@@ -174,7 +177,7 @@ class DotScore(nn.Module):
 
 
 class GeneralScore(nn.Module):
-    r"""Luong's general score (Luong et al., 2015, section 3.1, eq. 8, "general").
+    r"""Luong's general score (Luong et al., 2015, section 3.1, "general").
 
     .. math:: \mathrm{score}(h_t, \bar h_s) = h_t^\top W_a \bar h_s
 
@@ -199,7 +202,8 @@ class GeneralScore(nn.Module):
 
 
 class AdditiveScore(nn.Module):
-    r"""Additive alignment score (Bahdanau et al., 2014, appendix A.1.2); Luong's concat (2015, eq. 8) is the same.
+    r"""Additive alignment score (Bahdanau et al., 2014, appendix A.1.2); Luong's concat (2015, section 3.1) is the
+    same.
 
     .. math:: e_{ij} = v_a^\top \tanh(W_a s_{i-1} + U_a h_j)
 
@@ -228,7 +232,7 @@ class AdditiveScore(nn.Module):
 
 
 class LocationScore(nn.Module):
-    r"""Luong's location score (Luong et al., 2015, section 3.1, eq. 9): the alignment from the target state alone.
+    r"""Luong's location score (Luong et al., 2015, section 3.1, "location"): from the target state alone.
 
     .. math:: a_t = \mathrm{softmax}(W_a h_t)
 

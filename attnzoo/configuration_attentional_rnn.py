@@ -33,8 +33,8 @@ class AttentionalRNNConfig(PreTrainedConfig):
         dropout: rate on the non-recurrent connections: embeddings, between layers, readout. The papers: 0
             (Bahdanau), 0.2 (Luong).
         initializer_range: scale of the initial weights; None is the paper's: 0.01, the standard deviation of a normal
-            distribution (Bahdanau), or 0.1, the half-width of a uniform one (Luong). The papers' models are 1000 wide; a
-            narrow one leaves its start sooner with a larger scale.
+            distribution (Bahdanau), or 0.1, the half-width of a uniform one (Luong). The papers' models are 1000
+            wide; a narrow one leaves its start sooner with a larger scale.
         tie_word_embeddings: one matrix for both embeddings and the output projection; needs
             ``embedding_size == readout_size``.
 

@@ -25,6 +25,7 @@ from transformers.utils import can_return_tuple
 
 from .attention import AdditiveScore
 from .configuration_attentional_rnn import AttentionalRNNConfig
+from .loss import token_cross_entropy
 from .recurrent_cells import RecurrentState
 from .recurrent_decoder import BahdanauDecoder, LuongDecoder, RecurrentDecoderCache, SourceAttention
 from .recurrent_encoder import RecurrentEncoder
@@ -79,11 +80,6 @@ class AttentionalRNNPreTrainedModel(PreTrainedModel):
                         nn.init.orthogonal_(gate)
             else:
                 init.normal_(parameter, std=scale)
-        if isinstance(module, AdditiveScore):
-            # Children are initialised before their parent, so this is the last word.
-            init.normal_(module.query_proj.weight, std=scale / 10)
-            init.normal_(module.key_proj.weight, std=scale / 10)
-            init.zeros_(module.score_proj.weight)
 
     def _resize_token_embeddings(
         self, new_num_tokens: int, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
@@ -166,6 +162,17 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
             )
         self.post_init()
 
+    def _init_weights(self, module: nn.Module) -> None:
+        # Here, and not when the score comes by: Transformers initialises only modules that own a parameter.
+        super()._init_weights(module)
+        score = self.wiring.attention.score
+        if self.config.wiring == "bahdanau" and isinstance(score, AdditiveScore):
+            if module in (score.query_proj, score.key_proj):
+                scale: float = self.config.initializer_range  # type: ignore[assignment]  # the config fills it in
+                init.normal_(module.weight, std=scale / 10)
+            elif module is score.score_proj:
+                init.zeros_(module.weight)
+
     @can_return_tuple
     def forward(
         self,
@@ -233,7 +240,8 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
         - decoder_input_ids: (B, T)
         - last_hidden_state: (B, T, readout_size), the readout
         - cross_attentions: a 1-tuple of (B, 1, T, S), the alignments, with ``output_attentions=True``; their rows
-          sum to 1 (less with window="predictive"), and are 0 for a source of padding only
+          sum to 1 (less with window="predictive"), and are 0 where there is nothing to attend to: a source of padding
+          only, or a window past the positions that the location score knows
         - decoder_hidden_states: embeddings (B, T, E), each layer's states (B, T, H), the readout
 
     Raises:
@@ -315,6 +323,8 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
 
     Shape:
         - labels: (B, T), -100 where there is nothing to predict; the decoder reads them shifted right by one
+        - num_items_in_batch: what the summed loss is divided by, as ``Trainer`` gives it for accumulated gradients; the
+          number of labels if None
         - logits: (B, T, vocab_size)
 
     Raises:
@@ -354,6 +364,7 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> Seq2SeqLMOutput:
         if labels is not None:
@@ -382,8 +393,7 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
                 raise ValueError(
                     f"labels of shape {tuple(labels.shape)} do not fit a target of shape {tuple(logits.shape[:2])}"
                 )
-            # The decoder's input is shifted already; shift_labels keeps Hugging Face's loss from shifting once more.
-            loss = self.loss_function(logits, None, self.config.vocab_size, shift_labels=labels, **kwargs)
+            loss = token_cross_entropy(logits, labels, num_items_in_batch)
         return Seq2SeqLMOutput(
             loss=loss,
             logits=logits,

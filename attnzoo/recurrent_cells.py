@@ -26,7 +26,7 @@ class RecurrentState(NamedTuple):
 
 
 class ChoGRU(nn.Module):
-    r"""The gated recurrent unit as published (Cho et al., 2014; Bahdanau et al., 2014, appendix A.1.1 and A.2.2).
+    r"""The gated recurrent unit as published (Cho et al., 2014, section 2.3; Bahdanau et al., 2014, appendix A.1.1).
 
     .. math::
         z_t &= \sigma(W_z x_t + U_z s_{t-1} + b_z) \\
@@ -34,8 +34,10 @@ class ChoGRU(nn.Module):
         \tilde s_t &= \tanh(W x_t + U [r_t \circ s_{t-1}] + b) \\
         s_t &= (1 - z_t) \circ s_{t-1} + z_t \circ \tilde s_t
 
-    The reset gate works on the state **before** U. ``torch.nn.GRU`` and cuDNN apply it after U, and swap the roles of
-    :math:`z_t` and :math:`1 - z_t`: weights cannot be carried over between the two.
+    The reset gate works on the state **before** U. ``torch.nn.GRU`` and cuDNN apply it after U, and have :math:`z_t`
+    where this has :math:`1 - z_t`: weights cannot be carried over between the two. The last line is Bahdanau's; Cho
+    et al. write :math:`z_t` and :math:`1 - z_t` the other way round, which is the same up to the sign of the gate's
+    weights.
 
     Symbols: the rows of ``weight_input``, ``weight_hidden`` and ``bias`` are the gates z, r and the candidate, in this
     order. The decoder's context is part of its input: :math:`W x_t` is there :math:`W E y_{i-1} + C c_i`.
@@ -67,7 +69,8 @@ class ChoGRU(nn.Module):
 
     def _run(self, inputs: Tensor, state: Tensor | None) -> Tensor:
         input_part = nn.functional.linear(inputs, self.weight_input, self.bias)  # (B, T, 3H), all steps at once
-        hidden = input_part.new_zeros(len(inputs), self.hidden_size) if state is None else state[0]
+        start = input_part.new_zeros(len(inputs), self.hidden_size) if state is None else state[0]
+        hidden = start.to(input_part.dtype)  # under autocast a state may come in another precision
         weight_gates, weight_candidate = self.weight_hidden.split([2 * self.hidden_size, self.hidden_size])
         outputs = []
         for step_input in input_part.unbind(dim=1):

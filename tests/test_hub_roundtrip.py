@@ -142,8 +142,10 @@ def check_initialised(name: str, tensor: Tensor, config: AttentionalRNNConfig) -
             torch.testing.assert_close(gate @ gate.mT, torch.eye(len(gate)), rtol=1e-4, atol=1e-5)
     elif name.endswith("score_proj.weight"):  # v_a
         assert (tensor == 0).all(), name
-    else:  # five sigmas
-        std = 0.001 if name.endswith(("score.query_proj.weight", "score.key_proj.weight")) else 0.01
+    else:
+        is_additive = config.score in ("additive", "concat")
+        is_w_a_or_u_a = is_additive and name.endswith(("score.query_proj.weight", "score.key_proj.weight"))
+        std = 0.001 if is_w_a_or_u_a else 0.01
         assert tensor.abs().max() < 5 * std, name
         assert std / 3 < tensor.std() < 3 * std, name
 

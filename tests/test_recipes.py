@@ -95,7 +95,9 @@ def test_a_missing_recipe_names_those_beside_it(sound: Path) -> None:
         load_recipe(sound.with_name("sond.yaml"))
 
 
-@pytest.mark.parametrize(("text", "message"), [("a: [", "not valid YAML"), ("3", "must hold the sections"), ("", "must hold")])
+@pytest.mark.parametrize(
+    ("text", "message"), [("a: [", "not valid YAML"), ("3", "must hold the sections"), ("", "must hold")]
+)
 def test_a_file_that_is_no_recipe(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "broken.yaml"
     path.write_text(text)

@@ -35,6 +35,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "encoder_layers": 2,
         "decoder_layers": 2,
     },
+    "bahdanau-gru-general-monotonic": {"wiring": "bahdanau", "cell": "gru", "score": "general", "window": "monotonic"},
     "luong-lstm-general-feeding": {"wiring": "luong", "cell": "lstm", "score": "general", "input_feeding": True},
     "luong-gru-concat": {"wiring": "luong", "cell": "gru", "score": "concat", "decoder_hidden_size": 6},
     "luong-lstm-dot": {"wiring": "luong", "cell": "lstm", "score": "dot"},
