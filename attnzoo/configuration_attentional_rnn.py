@@ -1,5 +1,6 @@
 """Configuration of the attentional RNN encoder-decoder."""
 
+import math
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
@@ -93,10 +94,13 @@ class AttentionalRNNConfig(PreTrainedConfig):
             "readout_size",
         )
         for name in sizes:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.initializer_range is not None and self.initializer_range <= 0:
-            raise ValueError(f"initializer_range must be above 0, got {self.initializer_range}")
+            value = getattr(self, name)
+            if (
+                not isinstance(value, int) or value < 1
+            ):  # a value set through an alias has not been checked for its type
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if self.initializer_range is None or not 0 < self.initializer_range < math.inf:
+            raise ValueError(f"initializer_range must be above 0 and finite, got {self.initializer_range}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout}")
         if not self.is_encoder_decoder:

@@ -25,5 +25,5 @@ def token_cross_entropy(logits: Tensor, labels: Tensor, num_items: Tensor | int 
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     total = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum")
     if num_items is None:
-        num_items = (labels != IGNORED).sum().clamp(min=1)
-    return total / num_items
+        num_items = (labels != IGNORED).sum()
+    return total / torch.as_tensor(num_items, device=total.device).clamp(min=1)

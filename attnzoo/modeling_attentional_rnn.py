@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
@@ -57,6 +58,17 @@ class AttentionalRNNPreTrainedModel(PreTrainedModel):
     # The decoder's state cannot be rolled back, which is what assisted decoding would do.
     _is_stateful = True
 
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """Load as every Hugging Face model does; damaged weights are an OSError that says whose they are."""
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        except SafetensorError as error:
+            raise OSError(
+                f"the weights of {str(pretrained_model_name_or_path)!r} are damaged or incomplete ({error}); "
+                "download or save them again"
+            ) from error
+
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         r"""Initialise as the paper of the wiring does, r being the config's ``initializer_range``.
@@ -86,7 +98,9 @@ class AttentionalRNNPreTrainedModel(PreTrainedModel):
     ) -> nn.Embedding:
         """Resize both embeddings: the source's, which Hugging Face knows as the input's, and the target's."""
         resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        decoder: AttentionalRNNDecoder = self.base_model.decoder  # type: ignore[assignment]
+        decoder = getattr(self.base_model, "decoder", None)
+        if decoder is None:  # an encoder or decoder on its own
+            return resized
         requires_grad = decoder.embed_tokens.weight.requires_grad
         decoder.embed_tokens = self._get_resized_embeddings(
             decoder.embed_tokens, new_num_tokens, pad_to_multiple_of, mean_resizing
@@ -195,7 +209,6 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
                 f"source and target are batches of {len(value)} and {len(embeddings)} rows; "
                 "every source needs one target"
             )
-        _refuse_padding_before_tokens(attention_mask)
         if use_cache is None:
             use_cache = self.config.use_cache
         if past_key_values is not None and not isinstance(past_key_values, RecurrentDecoderCache):
@@ -212,7 +225,13 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
             source = self.wiring.attention.read(value, mask)
         else:
             state, projected_key, step = loaded
+            if projected_key.shape[:2] != value.shape[:2]:
+                raise ValueError(
+                    f"past_key_values comes from a source of (rows, length) {tuple(projected_key.shape[:2])}, "
+                    f"this one is {tuple(value.shape[:2])}; continue with the source that the cache was made from"
+                )
             source = self.wiring.attention.read(value, mask, projected_key)
+        _check_target_mask(attention_mask, embeddings, step)
         outputs = self.wiring(embeddings, state, source, step)
         if cache is not None:
             cache.store(outputs.state, source.projected_key, embeddings.shape[1])
@@ -369,9 +388,15 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
     ) -> Seq2SeqLMOutput:
         if labels is not None:
             use_cache = False  # a training step has no next token
-            if labels.ndim != 2:
-                raise ValueError(f"labels must be (batch, target length), got shape {tuple(labels.shape)}")
+            if labels.ndim != 2 or labels.numel() == 0:
+                raise ValueError(
+                    f"labels must be (batch, target length) with at least one token, got shape {tuple(labels.shape)}"
+                )
             if decoder_input_ids is None and decoder_inputs_embeds is None:
+                if past_key_values is not None:
+                    raise ValueError(
+                        "labels start a new target and past_key_values continues one; give decoder_input_ids"
+                    )
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         outputs = self.model(
             input_ids=input_ids,
@@ -434,10 +459,20 @@ def _source_mask(attention_mask: Tensor | None, states: Tensor) -> Tensor:
             f"attention_mask must be (batch, source length) = {tuple(states.shape[:2])}, "
             f"got {tuple(attention_mask.shape)}"
         )
+    if attention_mask.is_floating_point() and bool((attention_mask < 0).any()):
+        raise ValueError("attention_mask must be 1 on real tokens and 0 on padding; this one has negative values")
     return attention_mask.to(device=states.device, dtype=torch.bool)
 
 
-def _refuse_padding_before_tokens(attention_mask: Tensor | None) -> None:
-    """A recurrent decoder would read padding on the left of the target into its state: refuse it."""
-    if attention_mask is not None and bool((attention_mask[:, 1:] > attention_mask[:, :-1]).any()):
+def _check_target_mask(attention_mask: Tensor | None, embeddings: Tensor, step: int) -> None:
+    """Refuse what a recurrent decoder cannot skip: padding on the left of the target would be read into its state."""
+    if attention_mask is None:
+        return
+    rows, length = embeddings.shape[:2]
+    if attention_mask.shape not in ((rows, length), (rows, step + length)):
+        raise ValueError(
+            f"decoder_attention_mask must be (batch, target length) = {(rows, step + length)}, "
+            f"got {tuple(attention_mask.shape)}"
+        )
+    if bool((attention_mask[:, 1:] > attention_mask[:, :-1]).any()):
         raise ValueError("decoder_attention_mask has padding before a token; pad the target on the right")

@@ -337,6 +337,12 @@ class RecurrentDecoderCache(Cache):
         self._layer = _RecurrentCacheLayer()
         super().__init__(layers=[self._layer])
 
+    def crop(self, tokens_to_remove: int) -> None:
+        """Refuse: a state cannot be taken back to an earlier token."""
+        raise NotImplementedError(
+            "a recurrent state cannot be cropped: it holds the last token's state, not one per token"
+        )
+
     def store(self, state: DecoderState, projected_key: Tensor, num_tokens: int) -> None:
         """Replace the state by the one after ``num_tokens`` more tokens."""
         named = {

@@ -389,6 +389,27 @@ def test_alignments_of_a_beam_search_must_follow_the_beams() -> None:
     assert (alignments - first_beams[:, : alignments.shape[1]]).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("mode", ["greedy", "beam"])
+def test_alignments_after_a_prompt_begin_with_the_first_new_token(mode: str) -> None:
+    model = tiny_model("luong-lstm-general-feeding", std=1.0)
+    source = random_words(3, 6)
+    # generate() puts the start token before a prompt that lacks it.
+    prompt = torch.cat([torch.full((3, 1), BOS), random_words(3, 3, seed=1)], dim=1)
+    result = generate(
+        model,
+        source,
+        decoder_input_ids=prompt,
+        suppress_tokens=[EOS],
+        output_attentions=True,
+        return_dict_in_generate=True,
+        **MODES[mode],
+    )
+    start = prompt.shape[1] - 1  # the last token of the prompt chooses the first new one
+    whole = model(input_ids=source, decoder_input_ids=result.sequences[:, :-1], output_attentions=True)
+    expected = whole.cross_attentions[0][:, 0, start:]
+    torch.testing.assert_close(generation_alignments(result), expected, rtol=1e-10, atol=1e-12)
+
+
 def test_alignments_that_were_not_recorded_are_refused() -> None:
     model = tiny_model("luong-lstm-dot")
     with pytest.raises(ValueError, match="output_attentions=True"):

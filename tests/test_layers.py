@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = sorted((ROOT / "attnzoo").glob("*.py"))
 # What a user of the Hub's copy of the code has besides the files themselves.
-LIBRARIES = {"torch", "transformers", "huggingface_hub", "matplotlib"}
+LIBRARIES = {"torch", "transformers", "huggingface_hub", "safetensors", "matplotlib"}
 STANDARD = {"collections", "dataclasses", "math", "pathlib", "typing"}
 # A file may import from its own layer's row and the rows above it.
 LAYERS = [
