@@ -95,10 +95,10 @@ class AttentionalRNNConfig(PreTrainedConfig):
         )
         for name in sizes:
             value = getattr(self, name)
-            if (
-                not isinstance(value, int) or value < 1
-            ):  # a value set through an alias has not been checked for its type
-                raise ValueError(f"{name} must be at least 1, as a whole number, got {value!r}")
+            if not isinstance(value, int):  # a value set through an alias has not been checked
+                raise ValueError(f"{name} must be a whole number, got {value!r}")
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
         if self.initializer_range is None or not 0 < self.initializer_range < math.inf:
             raise ValueError(f"initializer_range must be above 0 and finite, got {self.initializer_range}")
         if not 0 <= self.dropout < 1:
