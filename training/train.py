@@ -25,7 +25,7 @@ from typing import Any, TextIO
 import torch
 import transformers
 from accelerate import Accelerator
-from accelerate.utils import set_seed
+from accelerate.utils import DataLoaderConfiguration, broadcast, set_seed
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
@@ -63,7 +63,9 @@ def main(arguments: list[str] | None = None) -> None:
 def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
     """Train ``recipe`` and return what ``run.json`` holds."""
     settings = recipe.training
-    accelerator = Accelerator(mixed_precision=_mixed_precision(settings))
+    # Batches differ in size, so that they cannot be evened out between processes.
+    loading = DataLoaderConfiguration(even_batches=False)
+    accelerator = Accelerator(mixed_precision=_mixed_precision(settings), dataloader_config=loading)
     set_seed(settings.seed)
 
     tokenizer = task.make_tokenizer()
@@ -95,12 +97,13 @@ def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
         bar = _progress_bar(settings, accelerator)
         loss_sum = torch.zeros((), device=accelerator.device)
         tokens_since_log = 0
-        while clock.progress() < 1:
+        progress = 0.0
+        while progress < 1:
             # One optimiser step: the loss is averaged over the target tokens of all its batches, on all processes.
             micro_batches = [next(batches) for _ in range(settings.accumulation_steps)]
             num_tokens = sum((batch["labels"] != -100).sum() for batch in micro_batches)
             num_tokens = accelerator.reduce(num_tokens, "sum")
-            rate = learning_rate(clock.steps, clock.progress(), settings)
+            rate = learning_rate(clock.steps, progress, settings)
             for group in optimizer.param_groups:
                 group["lr"] = rate
             for number, batch in enumerate(micro_batches, start=1):
@@ -114,8 +117,9 @@ def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
             optimizer.zero_grad()
             averaged.update_parameters(accelerator.unwrap_model(model))
             clock.steps += 1
+            progress = clock.progress(accelerator)
             tokens_since_log += int(num_tokens)
-            _advance(bar, clock, settings)
+            _advance(bar, clock, progress)
 
             if clock.steps % settings.log_every == 0:
                 row = {
@@ -135,8 +139,8 @@ def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
                 tokens_since_log = 0
 
             # The last evaluation comes at the end, the others evenly before it.
-            if clock.progress() >= (evaluations_done + 1) / settings.evaluations:
-                evaluations_done = math.floor(clock.progress() * settings.evaluations)
+            if progress >= (evaluations_done + 1) / settings.evaluations:
+                evaluations_done = max(evaluations_done + 1, math.floor(progress * settings.evaluations))
                 with clock.paused():
                     if accelerator.is_main_process:
                         candidate: Any = averaged.module if settings.ema_decay else accelerator.unwrap_model(model)
@@ -173,12 +177,13 @@ class Clock:
     def minutes(self) -> float:
         return (time.perf_counter() - self._started) / 60
 
-    def progress(self) -> float:
-        """0 at the start, 1 at the end."""
+    def progress(self, accelerator: Accelerator) -> float:
+        """0 at the start, 1 at the end; the same on every process, or they would stop at different steps."""
         if self.settings.max_steps is not None:
             return min(1.0, self.steps / self.settings.max_steps)
         assert self.settings.max_minutes is not None  # the recipe is checked
-        return min(1.0, self.minutes() / self.settings.max_minutes)
+        progress = torch.tensor(min(1.0, self.minutes() / self.settings.max_minutes), device=accelerator.device)
+        return broadcast(progress).item()
 
     def seconds_since_log(self) -> float:
         previous, self._logged = self._logged, time.perf_counter()
@@ -263,8 +268,8 @@ def _progress_bar(settings: Training, accelerator: Accelerator) -> tqdm:
     )
 
 
-def _advance(bar: tqdm, clock: Clock, settings: Training) -> None:
-    done = clock.steps if settings.max_steps is not None else clock.progress() * float(settings.max_minutes or 0)
+def _advance(bar: tqdm, clock: Clock, progress: float) -> None:
+    done = clock.steps if clock.settings.max_steps is not None else progress * float(bar.total or 0)
     bar.update(done - bar.n)
 
 
