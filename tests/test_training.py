@@ -14,7 +14,7 @@ from torch import nn
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
-from training import pronounce
+from training import evaluate, pronounce
 from training.batching import LengthBatchSampler
 from training.recipe import Recipe, Training, load_recipe
 from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme, refuse_unknown_characters
@@ -117,6 +117,18 @@ def test_pronounce_prints_words_and_draws_alignments(
     assert "T EH TH AA" in printed
     assert "K OW L AA" in printed
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_evaluate_prints_the_figures_of_a_split(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluate.main([str(run / "best")])
+    scores = json.loads((run / "run.json").read_text())["validation"]
+    assert f"regular.dict, validation split, {scores['examples']} examples, beam 1: PER {scores['per']:.2f} %" in (
+        capsys.readouterr().out
+    )
+    with pytest.raises(SystemExit, match=r"there is no split 'tests'; choose one of: train, validation, test"):
+        evaluate.main([str(run / "best"), "--split", "tests"])
+    with pytest.raises(SystemExit, match=r"error: no recipe at nowhere"):
+        evaluate.main(["nowhere"])
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def write_card(folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> 
         eval_results=[
             EvalResult(
                 task_type=task.pipeline_tag,
-                dataset_type=recipe.task.data.path,
+                dataset_type=Path(recipe.task.data.path).name,
                 dataset_name=task.name,
                 dataset_split="validation",
                 metric_type=key,

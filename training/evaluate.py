@@ -29,10 +29,10 @@ def main(arguments: list[str] | None = None) -> None:
         task = make_task(recipe)
         if options.split not in task.splits:
             raise ValueError(f"there is no split {options.split!r}; choose one of: {', '.join(task.splits)}")
+        model = AutoModelForSeq2SeqLM.from_pretrained(options.folder)
+        tokenizer = AutoTokenizer.from_pretrained(options.folder)
     except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
         sys.exit(f"error: {error}")
-    model = AutoModelForSeq2SeqLM.from_pretrained(options.folder)
-    tokenizer = AutoTokenizer.from_pretrained(options.folder)
     started = time.perf_counter()
     scores = task.evaluate(model, tokenizer, options.split, options.num_beams)
     seconds = time.perf_counter() - started
