@@ -230,7 +230,7 @@ def _mixed_precision(settings: Training) -> str:
     if settings.precision == "auto":
         if torch.cuda.is_available():
             return "bf16" if torch.cuda.is_bf16_supported() else "no"
-        capabilities = getattr(torch.cpu, "get_capabilities", dict)()  # not in every release
+        capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # not in every release
         return "bf16" if capabilities.get("amx_bf16") or capabilities.get("avx512_bf16") else "no"
     return "bf16" if settings.precision == "bf16" else "no"
 
