@@ -305,6 +305,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
                 attention_mask=attention_mask,
                 inputs_embeds=inputs_embeds,
                 output_hidden_states=output_hidden_states,
+                return_dict=True,
             )
         elif not isinstance(encoder_outputs, RecurrentEncoderOutput):
             raise TypeError(
@@ -321,6 +322,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
             use_cache=use_cache,
             output_attentions=output_attentions,
             output_hidden_states=output_hidden_states,
+            return_dict=True,
         )
         return Seq2SeqModelOutput(
             last_hidden_state=outputs.last_hidden_state,
@@ -410,6 +412,7 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
             use_cache=use_cache,
             output_attentions=output_attentions,
             output_hidden_states=output_hidden_states,
+            return_dict=True,
         )
         logits = self.lm_head(outputs.last_hidden_state)  # (B, T, vocab_size)
         loss = None
