@@ -17,7 +17,7 @@ help:
 
 # Made again whenever the dependencies change.
 $(VENV)/installed: pyproject.toml constraints.txt
-	$(call say,Making the virtual environment $(VENV) and installing attnzoo into it (a few minutes the first time))
+	$(call say,Making the virtual environment $(VENV) and installing attnzoo into it; torch is large so give it some minutes the first time)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "attnzoo needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another with: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-# Additive attention holds this many elements of tanh(q + k) at a time: 16 MB in float32.
+# Additive attention holds about this many elements of tanh(q + k) at a time, 16 MB in float32, and at least one step's.
 ADDITIVE_CHUNK_ELEMENTS = 2**22
 
 
@@ -63,7 +63,8 @@ class _AdditiveScore(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, grad_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         query, key, vector = ctx.saved_tensors  # type: ignore[attr-defined]
-        grad_query, grad_key, grad_vector = [], torch.zeros_like(key), torch.zeros_like(vector)
+        sums = torch.promote_types(key.dtype, torch.float32)  # sums over the chunks
+        grad_query, grad_key, grad_vector = [], torch.zeros_like(key, dtype=sums), torch.zeros_like(vector, dtype=sums)
         start = 0
         for chunk in _target_chunks(query, key):
             grad_chunk = grad_scores.narrow(-2, start, chunk.shape[-2])  # (..., t, S)
@@ -73,7 +74,7 @@ class _AdditiveScore(torch.autograd.Function):
             grad_pairs = (1 - activation.square_()) * (grad_chunk.unsqueeze(-1) * vector)  # (..., t, S, A)
             grad_query.append(grad_pairs.sum(dim=-2))
             grad_key += grad_pairs.sum(dim=-3)
-        return torch.cat(grad_query, dim=-2), grad_key, grad_vector
+        return torch.cat(grad_query, dim=-2), grad_key.to(key.dtype), grad_vector.to(vector.dtype)
 
 
 def _target_chunks(query: Tensor, key: Tensor) -> tuple[Tensor, ...]:
@@ -105,9 +106,9 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     if mask.dtype != torch.bool:
         raise TypeError(f"mask must be a bool tensor, True where a token may be attended to; got {mask.dtype}")
     # The most negative finite number instead of -inf keeps a fully masked row finite; the second fill makes it zeros.
-    hidden = ~mask | (scores == -math.inf)
+    excluded = ~mask | (scores == -math.inf)
     lowest = torch.finfo(scores.dtype).min
-    return scores.masked_fill(hidden, lowest).softmax(dim=-1).masked_fill(hidden, 0.0)
+    return scores.masked_fill(excluded, lowest).softmax(dim=-1).masked_fill(excluded, 0.0)
 
 
 def attend(
@@ -124,6 +125,9 @@ def attend(
         - value: (..., S, V)
         - mask, reweight: broadcastable to (..., T, S)
         - returns: context (..., T, V), attention_weights (..., T, S)
+
+    Raises:
+        TypeError: if ``mask`` is not bool.
     """
     attention_weights = masked_softmax(scores, mask)
     if reweight is not None:
@@ -280,6 +284,9 @@ class LocalWindow(nn.Module):
         - query: (B, T, query_size)
         - positions: (B, S); length: (B,), both from :func:`source_positions`
         - returns: mask (B, T, S), reweight (B, T, S) or None for local-m
+
+    Raises:
+        ValueError: if ``window_size`` is below 1.
     """
 
     def __init__(self, query_size: int, window_size: int, predictive: bool) -> None:

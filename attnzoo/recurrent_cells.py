@@ -84,7 +84,11 @@ class ChoGRU(nn.Module):
 
 
 def recurrent_layer(cell: str, input_size: int, hidden_size: int) -> nn.Module:
-    """One layer in one direction: "cho_gru" (as published), or torch's fused "gru" and "lstm"."""
+    """One layer in one direction: "cho_gru" (as published), or torch's fused "gru" and "lstm".
+
+    Raises:
+        ValueError: ``cell`` is none of these.
+    """
     if cell == "cho_gru":
         return ChoGRU(input_size, hidden_size)
     if cell == "gru":
@@ -112,11 +116,11 @@ class RecurrentStack(nn.Module):
     def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[list[Tensor], RecurrentState]:
         outputs, hiddens, cells = [], [], []
         for index, layer in enumerate(self.layers):
-            hidden = state.hidden[:, index].unsqueeze(0).to(inputs.dtype)  # (1, B, H)
+            hidden = _layer_state(state.hidden, index, inputs)  # (1, B, H)
             if state.cell is None:
                 inputs, hidden = layer(inputs, hidden)
             else:
-                cell = state.cell[:, index].unsqueeze(0).to(inputs.dtype)
+                cell = _layer_state(state.cell, index, inputs)
                 inputs, (hidden, cell) = layer(inputs, (hidden, cell))
                 cells.append(cell[0])
             outputs.append(inputs)
@@ -124,3 +128,8 @@ class RecurrentStack(nn.Module):
             if index + 1 < len(self.layers):
                 inputs = self.dropout(inputs)
         return outputs, RecurrentState(torch.stack(hiddens, dim=1), torch.stack(cells, dim=1) if cells else None)
+
+
+def _layer_state(states: Tensor, index: int, inputs: Tensor) -> Tensor:
+    """One layer's part of (B, L, H) as torch's RNNs want it: (1, B, H), in the inputs' dtype, contiguous for cuDNN."""
+    return states[:, index].unsqueeze(0).to(inputs.dtype).contiguous()

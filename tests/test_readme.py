@@ -44,6 +44,10 @@ def test_snippets_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert Path("attention.png").stat().st_size > 1000
 
 
+def test_nothing_is_left_to_fill_in() -> None:
+    assert not re.search(r"TODO|TBD|XXX|DEMO_", README)
+
+
 def test_links_and_pictures_lead_somewhere() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert target.startswith("https://") or (ROOT / target).exists(), target

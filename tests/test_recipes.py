@@ -50,6 +50,13 @@ def test_override_replaces_a_value_and_keeps_its_type(sound: Path) -> None:
     assert recipe.training.max_steps == 7
 
 
+def test_a_power_of_ten_is_a_number_in_a_file_too(tmp_path: Path) -> None:
+    path = tmp_path / "power.yaml"
+    path.write_text(SOUND.replace("max_steps: 10", "max_steps: 10, learning_rate: 1e-3, weight_decay: 2.5E-2"))
+    training = load_recipe(path).training
+    assert (training.learning_rate, training.weight_decay) == (0.001, 0.025)
+
+
 def test_override_can_swap_steps_for_minutes(sound: Path) -> None:
     recipe = load_recipe(sound, ["training.max_steps=null", "training.max_minutes=0.5"])
     assert (recipe.training.max_steps, recipe.training.max_minutes) == (None, 0.5)
@@ -78,6 +85,10 @@ def test_saved_recipe_is_the_same_recipe_with_every_default(sound: Path, tmp_pat
         ("training.ema_decay=1", "ema_decay must be at least 0 and below 1, got 1"),
         ("training.max_minutes=3", "give one of max_steps and max_minutes, got 10 and 3"),
         ("training.decay=cosin", "cosin"),
+        ("training.learning_rate=.nan", "learning_rate must be above 0, got nan"),
+        ("training.seed=-1", "seed must not be negative, got -1"),
+        ("model.vocab_size=100", "'vocab_size' in model comes from the task's tokenizer"),
+        ("model.model_type=bart", "model.model_type 'bart' is unknown; known: attentional_rnn"),
         ("task.data=cmudict", "task.data must be a mapping with 'path', got 'cmudict'"),
         ("training=3", "section 'training' must be a mapping"),
         ("seed", "--set takes section.key=value, got 'seed'"),

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +17,9 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSe
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
 from training import evaluate, pronounce
 from training.batching import LengthBatchSampler
-from training.recipe import Recipe, Training, load_recipe
+from training.recipe import Training, load_recipe
 from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme, refuse_unknown_characters
-from training.train import Clock, _forever, _moving_average, _summed_loss, learning_rate, main, train
+from training.train import Clock, _forever, _loss, _moving_average, learning_rate, main, train
 
 ROOT = Path(__file__).parent.parent
 # Every letter is one phoneme, but h is silent after t and k, which it changes: a rule over two letters.
@@ -71,6 +72,7 @@ def test_it_learns_to_pronounce_words_it_has_not_seen(run: Path) -> None:
     result = json.loads((run / "run.json").read_text())
     assert result["validation"]["per"] < 5
     assert result["total_steps"] == 450
+    assert 0 < result["minutes"] <= result["total_minutes"]  # the time of evaluations is not counted
 
 
 def test_the_log_has_losses_and_evaluations(run: Path) -> None:
@@ -98,7 +100,10 @@ def test_the_card_holds_the_measured_figures_and_its_snippet_runs(run: Path) -> 
     assert f"| {result['validation']['per']:.2f} | {result['validation']['wer']:.2f} |" in card
     assert "license: apache-2.0" in card
     snippet = card.split("```python\n")[1].split("```")[0].replace("attention", "tetha")
-    printed = subprocess.run([sys.executable, "-c", snippet], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert str(run) not in card  # no machine's paths on a card
+    command = [sys.executable, "-c", snippet]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=run, env=environment)
     assert "TH" in printed.stdout
 
 
@@ -127,6 +132,8 @@ def test_evaluate_prints_the_figures_of_a_split(run: Path, capsys: pytest.Captur
     )
     with pytest.raises(SystemExit, match=r"there is no split 'tests'; choose one of: train, validation, test"):
         evaluate.main([str(run / "best"), "--split", "tests"])
+    with pytest.raises(SystemExit, match=r"error: num_beams must be at least 1, got 0"):
+        evaluate.main([str(run / "best"), "--num-beams", "0"])
     with pytest.raises(SystemExit, match=r"error: no recipe at nowhere"):
         evaluate.main(["nowhere"])
 
@@ -153,6 +160,7 @@ def test_a_mistake_in_pronounce_is_said_without_a_traceback(run: Path, arguments
         (["configs/demo.yaml", "--set", "task.name=g2p"], "error: task.name is 'g2p'"),
         (["configs/demo.yaml", "--set", "model.dropout=2"], "dropout must be at least 0 and below 1"),
         (["configs/demo.yaml", "--set", "model.score=dott"], "dott"),
+        (["configs/demo.yaml", "--set", "training.batch_tokens=4"], "tokens, more than batch_tokens=4"),
     ],
 )
 def test_a_mistake_in_train_is_said_without_a_traceback(
@@ -160,7 +168,7 @@ def test_a_mistake_in_train_is_said_without_a_traceback(
 ) -> None:
     monkeypatch.chdir(ROOT)
     with pytest.raises(SystemExit) as stop:
-        main([*arguments, "--output", str(tmp_path)])
+        main([*arguments, "--output", str(tmp_path), "--set", "training.precision=fp32"])
     assert message in str(stop.value)
 
 
@@ -187,7 +195,7 @@ def test_accumulated_batches_give_the_gradient_of_one_large_batch(run: Path) -> 
     def gradients(batches: list[list[dict[str, list[int]]]]) -> list[torch.Tensor]:
         model.zero_grad()
         for batch in batches:
-            (_summed_loss(model, collate(batch), label_smoothing=0.1) / 6).backward()  # 6 target tokens in all
+            _loss(model, collate(batch), 6, label_smoothing=0.1).backward()  # 6 target tokens in all
         return [parameter.grad.clone() for parameter in model.parameters()]
 
     for one, many in zip(gradients([rows]), gradients([[row] for row in rows]), strict=True):
@@ -291,17 +299,48 @@ def test_dictionary_files(tmp_path: Path) -> None:
     path.write_text("hello HH AH0 L OW1\nworld\n")
     with pytest.raises(ValueError, match="line 2: 'world' has a word but no phonemes"):
         GraphemeToPhoneme(str(path))
+    path.write_text("hello hh ah l ow\n")
+    with pytest.raises(ValueError, match="'hello' has the phoneme 'hh'; phonemes are upper-case letters"):
+        GraphemeToPhoneme(str(path))
+    path.write_bytes("café K AH F EY\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"short\.dict is not UTF-8"):
+        GraphemeToPhoneme(str(path))
     with pytest.raises(FileNotFoundError, match="neither 'cmudict' nor a file"):
         GraphemeToPhoneme(str(tmp_path / "gone.dict"))
 
 
-def test_a_loss_that_is_not_finite_stops_the_training(dictionary: Path, tmp_path: Path) -> None:
-    recipe: Recipe = load_recipe(
-        ROOT / "configs" / "demo.yaml",
-        [*SMALL, "training.max_steps=20", f"task.data.path={dictionary}", "training.learning_rate=1e30"],
-    )
-    with pytest.raises(FloatingPointError, match=r"lower training\.learning_rate"):
+def test_a_letter_that_is_only_in_held_out_words_is_named_before_training(dictionary: Path, tmp_path: Path) -> None:
+    path = tmp_path / "with_c.dict"
+    path.write_text(dictionary.read_text() + "\ncolonel K ER N AH L\n")  # a test word; "c" is in no other
+    with pytest.raises(ValueError, match="'colonel' of the test split has letters that no training word has: c"):
+        GraphemeToPhoneme(str(path))
+
+
+@pytest.mark.parametrize("log_every", [5, 1000])
+def test_a_training_that_diverges_stops_and_saves_nothing(dictionary: Path, tmp_path: Path, log_every: int) -> None:
+    """Whether the loss of a logged step shows it, or only the weights before an evaluation."""
+    more = ["training.max_steps=20", f"task.data.path={dictionary}", "training.learning_rate=1e30"]
+    recipe = load_recipe(ROOT / "configs" / "demo.yaml", [*SMALL, *more, f"training.log_every={log_every}"])
+    with pytest.raises(FloatingPointError, match=r"at step \d+; lower training\.learning_rate"):
         train(recipe, GraphemeToPhoneme(str(dictionary)), tmp_path)
+    assert not (tmp_path / "best").exists()
+    assert not (tmp_path / "last").exists()
+
+
+def test_a_failing_evaluation_does_not_lose_the_weights(
+    dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = load_recipe(
+        ROOT / "configs" / "demo.yaml", [*SMALL, "training.max_steps=3", f"task.data.path={dictionary}"]
+    )
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("the disk is full, say")
+
+    monkeypatch.setattr(GraphemeToPhoneme, "evaluate", fail)
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        train(recipe, GraphemeToPhoneme(str(dictionary)), tmp_path)
+    AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "last")
 
 
 def test_sampler_is_reshuffled_every_epoch() -> None:

@@ -347,3 +347,26 @@ def test_luongs_initialisation(score: str, cell: str) -> None:
     for name, parameter in model.named_parameters():
         assert parameter.abs().max() <= 0.1, name
         assert_spread(parameter, 0.1 / 3**0.5, name)
+
+
+# What cuDNN asks for and the CPU does not
+
+
+@pytest.mark.parametrize("wiring", ["bahdanau", "luong"])
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_states_reach_torchs_rnns_contiguous(cell: str, wiring: str) -> None:
+    model = tiny_model({"wiring": wiring, "cell": cell, "score": "additive", "encoder_layers": 2, "decoder_layers": 2})
+    seen = []
+
+    def look(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        state = arguments[1] if len(arguments) > 1 else None
+        seen.extend(
+            part.is_contiguous() for part in (state if isinstance(state, tuple) else (state,)) if part is not None
+        )
+
+    for module in model.modules():
+        if isinstance(module, nn.RNNBase):
+            module.register_forward_pre_hook(look)
+    model(**batch())
+    assert seen
+    assert all(seen)

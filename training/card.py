@@ -35,7 +35,7 @@ inputs = tokenizer(["{{ example }}"], return_tensors="pt")
 print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))
 ```
 
-The source is lower-case; a character that was not in the training data is an error, not a guess.
+{{ usage }}
 
 ## Results
 
@@ -43,14 +43,13 @@ The source is lower-case; a character that was not in the training data is an er
 |---|---|{{ metric_rule }}|---|
 | validation | {{ examples }} | {{ metric_values }} | {{ decoding }} |
 
-PER: edit distance to the nearest listed pronunciation over its length. WER: words that match none of their listed
-pronunciations. Stress is not predicted. Of all evaluations of the run this is the best one, chosen on this same split.
+{{ metric_note }} Of all evaluations of the run this is the best one, chosen on this same split.
 
 ## Training
 
-Data: {{ data }}, split by a hash of the word. {{ steps }} steps of at most {{ batch_tokens }} tokens in {{ minutes }}
-minutes ({{ processes }} process, {{ threads }} threads, precision {{ precision }}), seed {{ seed }}, commit {{
-git_commit }}. `recipe.yaml` in this folder is the whole recipe:
+Data: {{ data }}, {{ split_note }}. {{ steps }} steps in {{ minutes }} minutes ({{ processes }} process(es) of {{
+threads }} threads, precision {{ precision }}), seed {{ seed }}, commit {{ git_commit }}. `recipe.yaml` in this folder
+is the whole recipe:
 
 ```
 python -m training.train recipe.yaml
@@ -58,7 +57,7 @@ python -m training.train recipe.yaml
 
 ## Limits
 
-English words of the training dictionary's kind; no context, no stress, one pronunciation per word at a time.
+{{ limits }}
 """
 
 
@@ -94,7 +93,11 @@ def write_card(folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> 
         title=title,
         paper=PAPERS[config.wiring],
         architecture=_architecture(config),
-        folder=folder.as_posix(),
+        folder=folder.name if folder.is_absolute() else folder.as_posix(),  # no machine's paths on a card
+        usage=task.usage,
+        metric_note=task.metric_note,
+        split_note=task.split_note,
+        limits=task.limits,
         example=task.example(),
         metric_head=" | ".join(f"{name} %" for name in task.metric_names.values()),
         metric_rule="|".join("---" for _ in task.metric_names),
@@ -103,7 +106,6 @@ def write_card(folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> 
         decoding="greedy" if training.num_beams == 1 else f"beam {training.num_beams}",
         data=task.name,
         steps=run["steps"],
-        batch_tokens=training.batch_tokens,
         minutes=f"{run['minutes']:.1f}",
         processes=run["processes"],
         threads=run["threads"],

@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+from accelerate import PartialState
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.utils import logging
@@ -25,17 +26,14 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     logging.disable_progress_bar()
     try:
-        recipe = load_recipe(options.folder / "recipe.yaml", options.set)
-        task = make_task(recipe)
-        if options.split not in task.splits:
-            raise ValueError(f"there is no split {options.split!r}; choose one of: {', '.join(task.splits)}")
-        model = AutoModelForSeq2SeqLM.from_pretrained(options.folder)
+        task = make_task(load_recipe(options.folder / "recipe.yaml", options.set))
+        model = AutoModelForSeq2SeqLM.from_pretrained(options.folder).to(PartialState().device)
         tokenizer = AutoTokenizer.from_pretrained(options.folder)
+        started = time.perf_counter()
+        scores = task.evaluate(model, tokenizer, options.split, options.num_beams)
+        seconds = time.perf_counter() - started
     except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
         sys.exit(f"error: {error}")
-    started = time.perf_counter()
-    scores = task.evaluate(model, tokenizer, options.split, options.num_beams)
-    seconds = time.perf_counter() - started
     figures = ", ".join(f"{name} {scores[key]:.2f} %" for key, name in task.metric_names.items())
     print(f"{task.name}, {options.split} split, {scores['examples']} examples, beam {options.num_beams}: {figures}")
     print(f"{seconds:.0f} seconds")

@@ -8,8 +8,8 @@ import argparse
 import sys
 from pathlib import Path
 
-import torch
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerBase
+from accelerate import PartialState
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
@@ -18,7 +18,7 @@ from attnzoo.plots import plot_alignments
 
 from .recipe import load_recipe
 from .tasks import make_task
-from .tasks.grapheme_to_phoneme import refuse_unknown_characters
+from .tasks.grapheme_to_phoneme import pronounce
 
 # All of them in the test split of the CMU dictionary.
 UNSEEN = [
@@ -32,7 +32,6 @@ UNSEEN = [
     "dinosaur",
     "hurricane",
 ]
-UNSEEN += ["neural", "theater", "trumpet"]
 INVENTED = ["blorptastic", "phlinkerton", "quizzaciously", "transformerish"]
 
 
@@ -46,16 +45,23 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     logging.disable_progress_bar()
     try:
-        pronounce(options.folder, options.words, options.num_beams, options.plot)
+        run(options.folder, options.words, options.num_beams, options.plot)
     except (OSError, ValueError) as error:  # what the user can put right, said without a traceback
         sys.exit(f"error: {error}")
 
 
-def pronounce(folder: Path, words: list[str], num_beams: int, plot: Path | None) -> None:
-    """Print a table of words and pronunciations, and draw the alignments if ``plot`` is given."""
-    if not (folder / "config.json").is_file():
-        raise FileNotFoundError(f"{folder} is not a checkpoint folder: it has no config.json; `make demo` makes one")
-    model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+def run(folder: Path, words: list[str], num_beams: int, plot: Path | None) -> None:
+    """Print a table of words and pronunciations, and draw the alignments of the first four if ``plot`` is given.
+
+    Raises:
+        FileNotFoundError: the folder lacks a file that a checkpoint has.
+        ValueError: a word that the model cannot read.
+    """
+    for name in ("config.json", "tokenizer.json"):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder} is not a checkpoint folder: it has no {name}; `make demo` makes one")
+    device = PartialState().device
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder).to(device).eval()
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
     listed: dict[str, list[str]] = {}
     if not words:
@@ -63,31 +69,32 @@ def pronounce(folder: Path, words: list[str], num_beams: int, plot: Path | None)
         test = {row["word"]: row["pronunciations"] for row in task.splits["test"]}
         shown = [word for word in UNSEEN if word in test] or list(test)[: len(UNSEEN)]
         listed = {word: test[word] for word in shown}
-        words = [*shown, *INVENTED]
-    words = [word.lower() for word in words]
-    refuse_unknown_characters(words, tokenizer)
-
-    batch = tokenizer(words, padding=True, return_tensors="pt")
-    with torch.no_grad():
-        generated = model.generate(
-            **batch, num_beams=num_beams, do_sample=False, output_attentions=True, return_dict_in_generate=True
-        )
-    pronunciations = tokenizer.batch_decode(generated.sequences, skip_special_tokens=True)
+        words = [*shown, *(word for word in INVENTED if set(word) <= tokenizer.get_vocab().keys())]
+    pronunciations = pronounce(model, tokenizer, words, num_beams)
     width = max(map(len, words))
     for word, pronunciation in zip(words, pronunciations, strict=True):
         accepted = listed.get(word)
         verdict = "" if accepted is None else "as listed" if pronunciation in accepted else f"listed: {accepted[0]}"
         print(f"  {word:<{width}}  {pronunciation:<40}  {verdict}".rstrip())
-
     if plot is not None:
         plot.parent.mkdir(parents=True, exist_ok=True)
-        alignments = generation_alignments(generated)
-        rows = range(min(4, len(words)))
-        sources = [_tokens_up_to_end(tokenizer, batch["input_ids"][row].tolist()) for row in rows]
-        targets = [_tokens_up_to_end(tokenizer, generated.sequences[row, 1:].tolist()) for row in rows]
-        weights = [alignments[row, : len(targets[row]), : len(sources[row])] for row in rows]
-        plot_alignments(weights, sources, targets, plot)
-        print(f"alignments of {', '.join(words[row] for row in rows)}: {plot}")
+        draw(model, tokenizer, [word.lower() for word in words[:4]], num_beams, plot)
+        print(f"alignments of {', '.join(words[:4])}: {plot}")
+
+
+def draw(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, words: list[str], num_beams: int, path: Path
+) -> None:
+    """Draw the alignment of every word as a picture, letters along the top and phonemes down the side."""
+    batch = tokenizer(words, padding=True, return_tensors="pt").to(model.device)
+    generated = model.generate(  # type: ignore[operator]
+        **batch, num_beams=num_beams, do_sample=False, output_attentions=True, return_dict_in_generate=True
+    )
+    sources = [_tokens_up_to_end(tokenizer, ids) for ids in batch["input_ids"].tolist()]
+    targets = [_tokens_up_to_end(tokenizer, ids) for ids in generated.sequences[:, 1:].tolist()]
+    alignments = generation_alignments(generated)
+    weights = [a[: len(t), : len(s)] for a, s, t in zip(alignments, sources, targets, strict=True)]
+    plot_alignments(weights, sources, targets, path)
 
 
 def _tokens_up_to_end(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[str]:

@@ -1,8 +1,9 @@
 """Recipes: one YAML file says everything about a training run, ``--set section.key=value`` changes a part of it."""
 
-import contextlib
 import dataclasses
 import difflib
+import math
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +12,20 @@ from typing import Any, Literal
 import yaml
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
-from transformers import CONFIG_MAPPING, PreTrainedConfig
+from transformers import PreTrainedConfig
 
-import attnzoo  # noqa: F401  (a recipe may name any of its models)
+from attnzoo import AttentionalRNNConfig
+
+CONFIGS: dict[str, type[PreTrainedConfig]] = {AttentionalRNNConfig.model_type: AttentionalRNNConfig}
+FROM_TOKENIZER = {"vocab_size", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"}
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as everybody expects it: 1e-3 is a number, which YAML 1.1 reads as a string."""
+
+
+_POWER_OF_TEN = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _POWER_OF_TEN, list("-+0123456789"))
 
 
 @strict
@@ -60,7 +72,7 @@ class Training:
         max_grad_norm: gradients are clipped to this norm.
         label_smoothing: probability given to all words alike in the training loss.
         ema_decay: decay of the moving average of the weights, which is what is evaluated and saved; 0 for none.
-            It grows from a tenth to this value as (1 + steps) / (10 + steps), so that the start is forgotten.
+            It grows to this value as (1 + steps) / (10 + steps), so that the start is forgotten.
         precision: "fp32", "bf16", or "auto": bf16 where the processor multiplies in it, fp32 elsewhere.
         evaluations: how often to evaluate on the validation split, evenly spread, the last time at the end.
         num_beams: beam width of these evaluations.
@@ -90,13 +102,13 @@ class Training:
             raise ValueError(f"give one of max_steps and max_minutes, got {self.max_steps} and {self.max_minutes}")
         for name in ("max_steps", "max_minutes", "learning_rate", "max_grad_norm"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be above 0, got {value}")
         for name in ("batch_tokens", "accumulation_steps", "evaluations", "num_beams", "log_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("warmup_steps", "weight_decay"):
-            if getattr(self, name) < 0:
+        for name in ("seed", "warmup_steps", "weight_decay"):
+            if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         for name in ("label_smoothing", "ema_decay"):
             if not 0 <= getattr(self, name) < 1:
@@ -123,7 +135,7 @@ class Recipe:
     def model_config(self, **from_tokenizer: Any) -> PreTrainedConfig:
         """The model's config, with what only the tokenizer knows."""
         fields = {name: value for name, value in self.model.items() if name != "model_type"}
-        return CONFIG_MAPPING[self.model["model_type"]](**fields, **from_tokenizer)
+        return CONFIGS[self.model["model_type"]](**fields, **from_tokenizer)
 
 
 def load_recipe(path: str | Path, overrides: list[str] | None = None) -> Recipe:
@@ -138,7 +150,7 @@ def load_recipe(path: str | Path, overrides: list[str] | None = None) -> Recipe:
         known = ", ".join(sorted(str(known) for known in path.parent.glob("*.yaml"))) or "none there"
         raise FileNotFoundError(f"no recipe at {path} (recipes beside it: {known})")
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(tree, dict):
@@ -163,10 +175,12 @@ def _parse(tree: dict[str, Any]) -> Recipe:
             raise ValueError(f"section {section!r} must be a mapping of keys to values, got {tree[section]!r}")
     model = tree["model"]
     model_type = model.get("model_type")
-    if model_type not in CONFIG_MAPPING:
-        raise ValueError(f"model.model_type {model_type!r} is unknown{_nearest(str(model_type), set(CONFIG_MAPPING))}")
+    if model_type not in CONFIGS:
+        raise ValueError(f"model.model_type {model_type!r} is unknown{_nearest(str(model_type), set(CONFIGS))}")
+    for key in FROM_TOKENIZER & model.keys():
+        raise ValueError(f"{key!r} in model comes from the task's tokenizer; leave it out")
     # A config class accepts unknown keywords silently; a recipe does not.
-    _check_keys(model, {"model_type", *_fields(CONFIG_MAPPING[model_type])}, "model")
+    _check_keys(model, {"model_type", *_fields(CONFIGS[model_type])}, "model")
     task = tree["task"]
     _check_keys(task, _fields(Task), "task", required=_fields(Task))
     if not isinstance(task["data"], dict):
@@ -208,11 +222,7 @@ def _override(tree: dict[str, Any], override: str) -> None:
         if not isinstance(tree, dict):
             raise ValueError(f"--set {override}: {section!r} is a value, not a section")
     try:
-        value = yaml.safe_load(text)
+        value = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         raise ValueError(f"--set {override}: the value is not valid YAML: {error}") from error
-    # YAML 1.1 reads 1e-3 as a string; everybody else reads a number.
-    if isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            value = float(value)
     tree[key] = value

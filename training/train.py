@@ -1,7 +1,7 @@
 """Train a recipe: ``python -m training.train configs/demo.yaml --output runs/demo --set training.max_minutes=1``.
 
 One loop, from top to bottom: recipe, task, model, optimiser; then batches until the steps or minutes are used up,
-with an evaluation by generation now and then. In the output folder:
+with an evaluation by generation now and then; tokens per second are target tokens. In the output folder:
 
 - ``best/`` and ``last/``: complete Hub repositories (weights, config, tokenizer, recipe, and ``best/`` with its
   card), loaded by the Auto classes; ``best`` is the one with the lowest validation error
@@ -34,6 +34,7 @@ from tqdm import tqdm
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
 
 import attnzoo
+from attnzoo.loss import token_cross_entropy
 
 from .batching import LengthBatchSampler
 from .card import write_card
@@ -55,9 +56,9 @@ def main(arguments: list[str] | None = None) -> None:
         output.mkdir(parents=True, exist_ok=True)
         task = make_task(recipe)
         recipe.model_config()
-    except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
-        sys.exit(f"error: {error}")
-    train(recipe, task, output)
+        train(recipe, task, output)
+    except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:
+        sys.exit(f"error: {error}")  # what the user can put right, without a traceback
 
 
 def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
@@ -66,7 +67,7 @@ def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
     # Batches differ in size, so that they cannot be evened out between processes.
     loading = DataLoaderConfiguration(even_batches=False)
     accelerator = Accelerator(mixed_precision=_mixed_precision(settings), dataloader_config=loading)
-    set_seed(settings.seed)
+    set_seed(settings.seed, device_specific=True)  # or every process would drop out the same units
 
     tokenizer = task.make_tokenizer()
     model = _make_model(recipe, task, tokenizer)
@@ -77,8 +78,10 @@ def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
     )
+    averaged = None
+    if settings.ema_decay:
+        averaged = AveragedModel(model, accelerator.device, multi_avg_fn=_moving_average(settings.ema_decay))
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-    averaged = AveragedModel(accelerator.unwrap_model(model), multi_avg_fn=_moving_average(settings.ema_decay))
 
     accelerator.print(
         f"{task.name}: {len(examples):,} training pairs, {sampler.batch_tokens:,} tokens a batch at most; "
@@ -109,13 +112,14 @@ def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
             for number, batch in enumerate(micro_batches, start=1):
                 is_last = number == len(micro_batches)
                 with contextlib.nullcontext() if is_last else accelerator.no_sync(model):
-                    loss = _summed_loss(model, batch, settings.label_smoothing) / num_tokens
+                    loss = _loss(model, batch, num_tokens, settings.label_smoothing)
                     accelerator.backward(loss * accelerator.num_processes)  # gradients are averaged over processes
                 loss_sum += loss.detach()
             accelerator.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
             optimizer.step()
             optimizer.zero_grad()
-            averaged.update_parameters(accelerator.unwrap_model(model))
+            if averaged is not None:
+                averaged.update_parameters(accelerator.unwrap_model(model))
             clock.steps += 1
             progress = clock.progress(accelerator)
             tokens_since_log += int(num_tokens)
@@ -130,9 +134,7 @@ def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
                     "tokens_per_second": tokens_since_log / clock.seconds_since_log(),
                 }
                 if not math.isfinite(row["loss"]):
-                    raise FloatingPointError(
-                        f"the loss is {row['loss']} at step {clock.steps}; lower training.learning_rate"
-                    )
+                    raise _diverged(f"the loss is {row['loss']}", clock)
                 _write_row(log, row)
                 bar.set_postfix_str(f"loss {row['loss']:.3f}, {row['tokens_per_second']:,.0f} tokens/s")
                 loss_sum.zero_()
@@ -141,18 +143,19 @@ def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
             # The last evaluation comes at the end, the others evenly before it.
             if progress >= (evaluations_done + 1) / settings.evaluations:
                 evaluations_done = max(evaluations_done + 1, math.floor(progress * settings.evaluations))
+                minutes = clock.minutes()
                 with clock.paused():
                     if accelerator.is_main_process:
-                        candidate: Any = averaged.module if settings.ema_decay else accelerator.unwrap_model(model)
+                        candidate: Any = accelerator.unwrap_model(model) if averaged is None else averaged.module
+                        if not all(parameter.isfinite().all() for parameter in candidate.parameters()):
+                            raise _diverged("the weights are not finite", clock)
+                        _save(candidate, tokenizer, recipe, output / "last")  # first: an evaluation may fail
                         scores = task.evaluate(candidate, tokenizer, "validation", settings.num_beams)
-                        _write_row(log, {"step": clock.steps, "minutes": clock.minutes(), "validation": scores})
-                        bar.write(
-                            f"step {clock.steps}, {clock.minutes():.1f} minutes: validation {_format(task, scores)}"
-                        )
-                        _save(candidate, tokenizer, recipe, output / "last")
+                        _write_row(log, {"step": clock.steps, "minutes": minutes, "validation": scores})
+                        bar.write(f"step {clock.steps}, {minutes:.1f} minutes: validation {_format(task, scores)}")
                         if scores[task.metric] < best:
                             best = scores[task.metric]
-                            run |= {"steps": clock.steps, "minutes": clock.minutes(), "validation": scores}
+                            run |= {"steps": clock.steps, "minutes": minutes, "validation": scores}
                             _save(candidate, tokenizer, recipe, output / "best")
                             write_card(output / "best", recipe, task, run)
                     accelerator.wait_for_everyone()
@@ -205,12 +208,15 @@ def learning_rate(step: int, progress: float, settings: Training) -> float:
     return settings.learning_rate * warmup * decay
 
 
-def _summed_loss(model: nn.Module, batch: dict[str, Tensor], label_smoothing: float) -> Tensor:
+def _loss(model: nn.Module, batch: dict[str, Tensor], num_tokens: Tensor | int, label_smoothing: float) -> Tensor:
+    """The batch's share of a loss averaged over ``num_tokens`` target tokens."""
     inputs = {name: value for name, value in batch.items() if name != "labels"}
     logits = model(**inputs, use_cache=False).logits
-    return nn.functional.cross_entropy(
-        logits.flatten(0, 1).float(), batch["labels"].flatten(), label_smoothing=label_smoothing, reduction="sum"
-    )  # labels of -100 are not counted
+    return token_cross_entropy(logits, batch["labels"], num_tokens, label_smoothing)
+
+
+def _diverged(what: str, clock: Clock) -> FloatingPointError:
+    return FloatingPointError(f"{what} at step {clock.steps}; lower training.learning_rate")
 
 
 def _make_model(recipe: Recipe, task: Any, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:

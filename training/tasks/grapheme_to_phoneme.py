@@ -17,6 +17,7 @@ PAD, START, END = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>"]
 # One vocabulary for both sides: a lower-case letter is a token, and so is a whole upper-case phoneme.
 LETTER_OR_PHONEME = r"[A-Z]+|[^A-Z\s]"
 WORD = re.compile(r"[a-z][a-z']+")
+PHONEME = re.compile(r"[A-Z]+")
 MAX_PHONEMES = 64
 
 
@@ -32,7 +33,8 @@ class GraphemeToPhoneme:
 
     Raises:
         FileNotFoundError: ``path`` is neither "cmudict" nor a file.
-        ValueError: a split of the dictionary is empty, or a line has no phonemes.
+        ValueError: a split of the dictionary is empty, a line has no phonemes or one that is not upper-case
+            letters, a file is not UTF-8, or a held-out word has a letter that no training word has.
     """
 
     metric = "per"
@@ -40,6 +42,14 @@ class GraphemeToPhoneme:
     pipeline_tag = "text2text-generation"
     language = "en"
     tags = ("grapheme-to-phoneme", "g2p", "pronunciation")
+    # What a card says of the data, of the figures, and of where they end.
+    usage = "The source is lower-case; a character that was not in the training data is an error, not a guess."
+    split_note = "split by a hash of the word, so that no word is on two sides"
+    metric_note = (
+        "PER: edit distance to the nearest listed pronunciation over its length. WER: words that match none of their "
+        "listed pronunciations. Stress is not predicted."
+    )
+    limits = "English words of the dictionary's kind; no context, no stress, one pronunciation at a time."
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -51,7 +61,11 @@ class GraphemeToPhoneme:
         pronunciations: dict[str, list[str]] = {}
         for word, phonemes in entries:
             if WORD.fullmatch(word):
-                pronunciation = " ".join(phoneme.rstrip("012") for phoneme in phonemes)
+                sounds = [phoneme.rstrip("012") for phoneme in phonemes]
+                for sound in sounds:
+                    if not PHONEME.fullmatch(sound):
+                        raise ValueError(f"{path}: {word!r} has the phoneme {sound!r}; phonemes are upper-case letters")
+                pronunciation = " ".join(sounds)
                 known = pronunciations.setdefault(word, [])
                 if pronunciation not in known:
                     known.append(pronunciation)
@@ -61,6 +75,14 @@ class GraphemeToPhoneme:
         for split, members in words.items():
             if not members:
                 raise ValueError(f"{path} has no words for the {split} split, of {len(pronunciations)} words in all")
+        letters = set("".join(words["train"]))
+        for split in ("validation", "test"):
+            for word in words[split]:
+                if not letters.issuperset(word):
+                    raise ValueError(
+                        f"{path}: {word!r} of the {split} split has letters that no training word has: "
+                        f"{' '.join(sorted(set(word) - letters))}; remove it, or add training words"
+                    )
         self.splits = datasets.DatasetDict(
             {
                 split: datasets.Dataset.from_dict(
@@ -106,39 +128,18 @@ class GraphemeToPhoneme:
         """What ``generate()`` shall do unless told otherwise; saved with the model."""
         return {"max_new_tokens": MAX_PHONEMES}
 
-    def pronounce(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, words: list[str], num_beams: int = 1
-    ) -> list[str]:
-        """The pronunciation of every word, in the order given.
-
-        Raises:
-            ValueError: a word is empty, or has characters that the tokenizer does not know; they are named.
-        """
-        words = [word.lower() for word in words]
-        refuse_unknown_characters(words, tokenizer)
-        by_length = sorted(range(len(words)), key=lambda row: len(words[row]))  # little padding in a batch
-        pronunciations = [""] * len(words)
-        was_training = model.training
-        model.eval()
-        for start in range(0, len(words), 256):
-            rows = by_length[start : start + 256]
-            batch = tokenizer([words[row] for row in rows], padding=True, return_tensors="pt").to(model.device)
-            ids = model.generate(  # type: ignore[operator]
-                **batch, num_beams=num_beams, do_sample=False
-            )
-            for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
-                pronunciations[row] = text
-        model.train(was_training)
-        return pronunciations
-
     def evaluate(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, split: str, num_beams: int = 1
     ) -> dict[str, float]:
-        """PER and WER, in percent, of beam search on a split."""
+        """PER and WER, in percent, on a split; greedy with one beam, beam search with more.
+
+        Raises:
+            ValueError: there is no such split, or no beam.
+        """
         if split not in self.splits:
-            raise ValueError(f"unknown split {split!r}; choose one of {', '.join(self.splits)}")
+            raise ValueError(f"there is no split {split!r}; choose one of: {', '.join(self.splits)}")
         rows = self.splits[split]
-        predictions = self.pronounce(model, tokenizer, rows["word"][:], num_beams)
+        predictions = pronounce(model, tokenizer, rows["word"][:], num_beams)
         scores: dict[str, float] = {}
         for metric in (PhonemeErrorRate(), WordErrorRate()):
             scores |= metric.compute(predictions=predictions, references=rows["pronunciations"][:])
@@ -147,6 +148,32 @@ class GraphemeToPhoneme:
     def example(self) -> str:
         """A source for the model card."""
         return "attention"
+
+
+def pronounce(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, words: list[str], num_beams: int = 1
+) -> list[str]:
+    """The pronunciation of every word, in the order given.
+
+    Raises:
+        ValueError: a word is empty, or has characters that the tokenizer does not know; they are named. Or no beam.
+    """
+    if num_beams < 1:
+        raise ValueError(f"num_beams must be at least 1, got {num_beams}")
+    words = [word.lower() for word in words]
+    refuse_unknown_characters(words, tokenizer)
+    by_length = sorted(range(len(words)), key=lambda row: len(words[row]))  # little padding in a batch
+    pronunciations = [""] * len(words)
+    was_training = model.training
+    model.eval()
+    for start in range(0, len(words), 256):
+        rows = by_length[start : start + 256]
+        batch = tokenizer([words[row] for row in rows], padding=True, return_tensors="pt").to(model.device)
+        ids = model.generate(**batch, num_beams=num_beams, do_sample=False)  # type: ignore[operator]
+        for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
+            pronunciations[row] = text
+    model.train(was_training)
+    return pronunciations
 
 
 def refuse_unknown_characters(words: list[str], tokenizer: PreTrainedTokenizerBase) -> None:
@@ -168,8 +195,12 @@ def _split_of(word: str) -> str:
 def _read_dictionary(path: Path) -> list[tuple[str, list[str]]]:
     if not path.is_file():
         raise FileNotFoundError(f"task.data.path is {str(path)!r}: neither 'cmudict' nor a file")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 ({error}); convert it, from latin-1 perhaps: iconv -f latin1") from error
     entries = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(text.splitlines(), start=1):
         fields = line.split(" #")[0].split()
         if not fields or line.startswith(";;;"):
             continue
