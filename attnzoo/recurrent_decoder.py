@@ -214,8 +214,8 @@ class LuongDecoder(nn.Module):
     :math:`\tilde h_{t-1}` is not part of the cell's input, no step waits for the attention of the one before, and the
     whole target runs through the RNN at once. With it, :math:`\tilde h_0 = 0`.
 
-    **Differs from the paper**: the encoder here is bidirectional, the paper's is not and reads the source in reverse;
-    its dropout is placed by the config. The decoder starts from the encoder's final states, layer by layer, as in the
+    **Differs from the paper**: the encoder here is bidirectional, the paper's is not and reads the source in reverse.
+    The decoder starts from the encoder's final states, layer by layer, as in the
     paper where depths and widths agree; else from a learned linear map of all of them (``hidden_bridge``, followed by
     tanh, and for LSTMs ``cell_bridge``).
 

@@ -36,7 +36,7 @@ INVENTED = ["blorptastic", "phlinkerton", "quizzaciously", "transformerish"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m training.pronounce", description="Pronounce words.")
     parser.add_argument("folder", type=Path, help="a checkpoint folder, such as runs/demo/best")
     parser.add_argument("words", nargs="*", help="words to pronounce (default: words that the model has not seen)")

@@ -43,7 +43,7 @@ from .tasks import make_task
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m training.train", description="Train a recipe.")
     parser.add_argument("recipe", help="a YAML file under configs/")
     parser.add_argument("--output", type=Path, help="folder for the results (default: runs/<name of the recipe>)")
@@ -62,7 +62,13 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
-    """Train ``recipe`` and return what ``run.json`` holds."""
+    """Train ``recipe`` and return what ``run.json`` holds.
+
+    Raises:
+        FloatingPointError: the training diverges; nothing of it is saved.
+        ValueError: an example is longer than a batch.
+        OSError: ``output`` cannot be written.
+    """
     settings = recipe.training
     # Batches differ in size, so that they cannot be evened out between processes.
     loading = DataLoaderConfiguration(even_batches=False)
