@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT ?= runs/demo
 
-# The words of people and tools without a colour terminal stay readable.
+# Every step says what it is doing.
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help

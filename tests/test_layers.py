@@ -10,7 +10,7 @@ PACKAGE = sorted((ROOT / "attnzoo").glob("*.py"))
 # What a user of the Hub's copy of the code has besides the files themselves.
 LIBRARIES = {"torch", "transformers", "huggingface_hub", "safetensors", "matplotlib"}
 STANDARD = {"collections", "dataclasses", "math", "pathlib", "typing"}
-# A file may import from its own layer's row and the rows above it.
+# A file may import from the rows above its own.
 LAYERS = [
     {"attention", "loss", "recurrent_cells", "configuration_attentional_rnn"},
     {"recurrent_encoder", "recurrent_decoder"},

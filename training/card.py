@@ -47,9 +47,9 @@ print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
 
 ## Training
 
-Data: {{ data }}, {{ split_note }}. {{ steps }} steps in {{ minutes }} minutes ({{ processes }} process(es) of {{
-threads }} threads, precision {{ precision }}), seed {{ seed }}, commit {{ git_commit }}. `recipe.yaml` in this folder
-is the whole recipe:
+Data: {{ data }}, {{ split_note }}. {{ steps }} steps in {{ minutes }} minutes
+({{ processes }} process(es) of {{ threads }} threads, precision {{ precision }}), seed {{ seed }}, commit
+{{ git_commit }}. `recipe.yaml` in this folder is the whole recipe:
 
 ```
 python -m training.train recipe.yaml
@@ -98,7 +98,7 @@ def write_card(folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> 
         metric_note=task.metric_note,
         split_note=task.split_note,
         limits=task.limits,
-        example=task.example(),
+        example=task.example,
         metric_head=" | ".join(f"{name} %" for name in task.metric_names.values()),
         metric_rule="|".join("---" for _ in task.metric_names),
         metric_values=" | ".join(f"{scores[key]:.2f}" for key in task.metric_names),

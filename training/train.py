@@ -65,7 +65,7 @@ def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
     """Train ``recipe`` and return what ``run.json`` holds.
 
     Raises:
-        FloatingPointError: the training diverges; nothing of it is saved.
+        FloatingPointError: the training diverges; what it diverged to is not saved.
         ValueError: an example is longer than a batch.
         OSError: ``output`` cannot be written.
     """
