@@ -1,12 +1,56 @@
-"""Alignments: which source tokens a model looked at for each token it generated.
+r"""Alignments: which source tokens a model looked at for each target token, in a generation or for a given pair.
 
-Letters in shapes: N sequences, B rows in the decoder (sources times beams), T generated tokens, S source length.
+Row t of a decoder's attention is what it looked at in the step that reads token t - 1 and predicts token t. Whose
+alignment that is, is a question. Bahdanau's query has not read token t - 1 yet, and its row aligns the **predicted**
+token. Luong's has, and his footnote 14 takes the row of a content score for the alignment of the token **read**, that
+of the location score for the predicted one (Luong et al., 2015): a shift by one step, which :func:`paper_shift` knows.
+Models trained here align the predicted token, Luong's content scores too (``tests/test_training.py`` measures it on a
+language whose alignment is known), so :func:`align` shifts nothing unless told to.
+
+Letters in shapes: N sequences, B rows in the decoder (sources times beams), T target tokens, S source length.
 """
 
-from typing import Any
+import math
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+
+Links = set[tuple[int, int]]  # of (source word, target word), both from 0
+
+
+class ForcedDecoding(NamedTuple):
+    """What a model says of given targets.
+
+    Shape:
+        - token_log_probabilities: (N, T), log p(y_t | y_<t, x); 0 where the label is -100
+        - scores: (N,), their sums, log p(y | x)
+        - alignments: (N, T, S), what the decoder looked at to predict each token; None for a model without attention
+    """
+
+    token_log_probabilities: Tensor
+    scores: Tensor
+    alignments: Tensor | None
+
+
+class AlignedPair(NamedTuple):
+    """A source and a target with their alignment, word by word.
+
+    Attributes:
+        source_words, target_words: the tokens of every word, joined; special tokens are no words.
+        weights: (target words, source words), the attention of each target word; NaN in a row that the decoder did
+            not come to (see :func:`align`).
+        links: the source word of highest weight for every target word (Luong et al., 2015, section 5.4); none for a
+            word without weights.
+        score: log p(target | source), its end token included.
+    """
+
+    source_words: list[str]
+    target_words: list[str]
+    weights: Tensor
+    links: Links
+    score: float
 
 
 def generation_alignments(generated: Any) -> Tensor:
@@ -28,9 +72,222 @@ def generation_alignments(generated: Any) -> Tensor:
         raise ValueError(
             "no attentions in this result; call generate(..., output_attentions=True, return_dict_in_generate=True)"
         )
+    if steps[0] is None:
+        raise ValueError("no attentions in this result; a model without attention has no alignments")
     attention_weights = torch.stack([step[0][:, 0, -1] for step in steps], dim=1)  # (B, T, S)
     beam_indices = getattr(generated, "beam_indices", None)  # (N, T), -1 past the end of a sequence
     if beam_indices is None:
         return attention_weights
     step_indices = torch.arange(beam_indices.shape[1], device=beam_indices.device)
     return attention_weights[beam_indices.clamp(min=0), step_indices]
+
+
+@torch.no_grad()
+def forced_decode(
+    model: Any, input_ids: Tensor, labels: Tensor, attention_mask: Tensor | None = None
+) -> ForcedDecoding:
+    """Score given targets and see their alignments: the decoder reads ``labels`` instead of its own words.
+
+    In evaluation mode, without dropout; the model's mode is left as it was. Of generated sequences give what stands
+    after the start token up to the first end token, and -100 after it: a beam search fills up with end tokens.
+
+    Shape:
+        - input_ids, attention_mask: (N, S)
+        - labels: (N, T), -100 on padding
+    """
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        outputs = model(
+            input_ids=input_ids, attention_mask=attention_mask, labels=labels, output_attentions=True, return_dict=True
+        )
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    is_real = labels != -100
+    log_probabilities = outputs.logits.to(torch.promote_types(outputs.logits.dtype, torch.float32)).log_softmax(-1)
+    chosen = log_probabilities.gather(-1, labels.where(is_real, torch.zeros_like(labels)).unsqueeze(-1)).squeeze(-1)
+    chosen = chosen.where(is_real, torch.zeros_like(chosen))
+    weights = outputs.cross_attentions[0][:, 0] if outputs.cross_attentions else None
+    return ForcedDecoding(chosen, chosen.sum(dim=1), weights)
+
+
+def paper_shift(config: Any) -> int:
+    """The shift by which the paper of the wiring reads alignments: 1 for Luong's content scores, else 0."""
+    return int(config.wiring == "luong" and config.score != "location")
+
+
+def align(
+    model: Any,
+    tokenizer: Any,
+    sources: Sequence[str] | Sequence[Sequence[str]],
+    targets: Sequence[str] | Sequence[Sequence[str]],
+    batch_size: int = 64,
+    shift: int | Literal["paper"] = 0,
+) -> list[AlignedPair]:
+    """The word alignment of every given pair, by a forced decode.
+
+    Tokens are joined to the words that the tokenizer made them of: the weights of a word's source tokens are added,
+    those of its target tokens averaged. Pairs given as lists of words keep these words. A word that the tokenizer does
+    not know is scored as its unknown token, where it has one.
+
+    Args:
+        model: an ``AttentionalRNNForConditionalGeneration`` with attention
+        tokenizer: the model's fast tokenizer
+        sources: texts, or lists of words
+        targets: as many of them
+        batch_size: pairs in a forward pass
+        shift: steps from the prediction of a token to its alignment: 0 takes the step that predicts it, 1 the step
+            that reads it, which for the last word is the one that predicts the end; "paper" is :func:`paper_shift`.
+            Where some gold alignments are at hand, they can say which it is.
+
+    Raises:
+        ValueError: sources and targets differ in number, one is empty or cannot be tokenized word by word, texts and
+            lists of words are mixed, a shift below 0, or the model has no attention.
+    """
+    if len(sources) != len(targets):
+        raise ValueError(f"every source needs one target, got {len(sources)} sources and {len(targets)} targets")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    for name, texts in (("sources", sources), ("targets", targets)):
+        if isinstance(texts, str) or len({isinstance(text, str) for text in texts}) > 1:
+            raise ValueError(f"{name} must be a list of texts, or a list of lists of words")
+    if shift == "paper":
+        shift = paper_shift(model.config)
+    if shift < 0:
+        raise ValueError(f"shift must be 0 or more steps, got {shift}")
+    pairs = []
+    for start in range(0, len(sources), batch_size):
+        source = _tokenize(tokenizer, sources[start : start + batch_size], "source", start)
+        target = _tokenize(tokenizer, targets[start : start + batch_size], "target", start)
+        labels = target["input_ids"].masked_fill(target["attention_mask"] == 0, -100)
+        decoded = forced_decode(
+            model,
+            source["input_ids"].to(model.device),
+            labels.to(model.device),
+            source["attention_mask"].to(model.device),
+        )
+        if decoded.alignments is None:
+            raise ValueError(f"wiring={model.config.wiring!r} has no attention and so no alignments")
+        alignments = decoded.alignments.cpu()
+        for row, score in enumerate(decoded.scores.tolist()):
+            weights = torch.full_like(alignments[row], math.nan)
+            num_tokens = int(target["attention_mask"][row].sum())
+            weights[: max(0, num_tokens - shift)] = alignments[row, shift:num_tokens]
+            source_words, source_tokens = _words(tokenizer, source, row)
+            target_words, target_tokens = _words(tokenizer, target, row)
+            by_word = torch.stack([weights[:, tokens].sum(dim=1) for tokens in source_tokens], dim=1)
+            by_word = torch.stack([by_word[tokens].nanmean(dim=0) for tokens in target_tokens])
+            pairs.append(AlignedPair(source_words, target_words, by_word, links_of(by_word), score))
+    return pairs
+
+
+def links_of(weights: Tensor) -> Links:
+    """The source word of the highest weight for every target word; none where all weights are 0 or NaN.
+
+    Shape:
+        - weights: (target words, source words)
+    """
+    if not weights.numel():
+        return set()
+    best, source = weights.nan_to_num(0.0).max(dim=1)
+    return {(s, t) for t, (s, weight) in enumerate(zip(source.tolist(), best.tolist(), strict=True)) if weight > 0}
+
+
+def to_pharaoh(links: Iterable[tuple[int, int]]) -> str:
+    """Links as a line in Pharaoh format: "0-0 1-2", source word before target word, both from 0."""
+    return " ".join(f"{source}-{target}" for source, target in sorted(links))
+
+
+def from_pharaoh(line: str) -> tuple[Links, Links]:
+    """The sure and the possible links of a line in Pharaoh format; every sure link is possible.
+
+    "3-4" is sure; "3p4" and "3?4" are possible only, as in the published gold alignments.
+
+    Raises:
+        ValueError: a link that is none of these.
+    """
+    sure, possible = set(), set()
+    for link in line.split():
+        for mark in "-p?":
+            source, found, target = link.partition(mark)
+            if found and source.isdecimal() and target.isdecimal():
+                possible.add((int(source), int(target)))
+                if mark == "-":
+                    sure.add((int(source), int(target)))
+                break
+        else:
+            raise ValueError(f"{link!r} is not a link; write 3-4 for a sure one and 3p4 or 3?4 for a possible one")
+    return sure, possible
+
+
+def alignment_error_rate(
+    predicted: Sequence[Collection[tuple[int, int]]],
+    sure: Sequence[Collection[tuple[int, int]]],
+    possible: Sequence[Collection[tuple[int, int]]] | None = None,
+) -> float:
+    r"""AER over all sentences together (Och and Ney, 2003): 0 is perfect, 1 is all wrong.
+
+    .. math:: 1 - \frac{|A \cap S| + |A \cap P|}{|A| + |S|}
+
+    Symbols: :math:`A` is ``predicted``, :math:`S` is ``sure``, :math:`P` is ``possible`` with the sure ones, which
+    count as possible whether they are repeated or not; None is no others.
+
+    Raises:
+        ValueError: different numbers of sentences, or not a link in all of them.
+    """
+    if possible is None:
+        possible = sure
+    if not len(predicted) == len(sure) == len(possible):
+        raise ValueError(
+            f"every sentence needs its gold links, got {len(predicted)} predicted, {len(sure)} sure and "
+            f"{len(possible)} possible"
+        )
+    right = total = 0
+    for a, s, p in zip(map(set, predicted), map(set, sure), map(set, possible), strict=True):
+        right += len(a & s) + len(a & (p | s))
+        total += len(a) + len(s)
+    if not total:
+        raise ValueError("there is not a single link, predicted or sure; the error rate is not defined")
+    return 1 - right / total
+
+
+def _tokenize(tokenizer: Any, texts: Sequence[Any], side: str, start: int) -> Any:
+    """The tokens of some texts, or lists of words; ``start`` is the number of the first, for the errors."""
+    for number, text in enumerate(texts, start=start):
+        if not text or (isinstance(text, str) and not text.strip()):
+            raise ValueError(f"{side} {number} is empty; there is nothing to align")
+
+    def encode(some: Sequence[Any]) -> Any:
+        return tokenizer(
+            **{"text" if side == "source" else "text_target": list(some)},
+            is_split_into_words=not isinstance(some[0], str),
+            padding=True,
+            padding_side="right",
+            return_tensors="pt",
+        )
+
+    try:
+        encoded = encode(texts)
+    except Exception:  # tokenizers raise nothing narrower for a word without a token
+        for number, text in enumerate(texts, start=start):
+            try:
+                encode([text])
+            except Exception as error:
+                raise ValueError(f"{side} {number}, {text!r}, cannot be tokenized: {error}") from error
+        raise
+    for row, text in enumerate(texts):
+        words = set(encoded.word_ids(row)) - {None}
+        if not words or (not isinstance(text, str) and len(words) != len(text)):
+            raise ValueError(f"{side} {start + row}, {text!r}, has words that the tokenizer makes no token of")
+    return encoded
+
+
+def _words(tokenizer: Any, encoded: Any, row: int) -> tuple[list[str], list[list[int]]]:
+    """The words of one row, and where the tokens of each stand."""
+    tokens: dict[int, list[int]] = {}
+    for place, word in enumerate(encoded.word_ids(row)):
+        if word is not None:  # a special token, or padding
+            tokens.setdefault(word, []).append(place)
+    names = tokenizer.convert_ids_to_tokens(encoded["input_ids"][row])
+    return ["".join(names[place] for place in places) for places in tokens.values()], list(tokens.values())

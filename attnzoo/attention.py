@@ -211,8 +211,8 @@ class AdditiveScore(nn.Module):
 
     .. math:: e_{ij} = v_a^\top \tanh(W_a s_{i-1} + U_a h_j)
 
-    Symbols: :math:`s_{i-1}` is ``query``, :math:`h_j` is ``key``; :math:`W_a, U_a, v_a` are the weights of
-    ``query_proj``, ``key_proj`` and ``score_proj``, all without bias. Luong's concat,
+    Symbols: :math:`s_{i-1}` is ``query``, :math:`h_j` is ``key``; :math:`W_a, U_a` are the weights of ``query_proj``
+    and ``key_proj``, without bias, and :math:`v_a` is ``score_vector``. Luong's concat,
     :math:`v_a^\top \tanh(W_a [h_t; \bar h_s])`, is this with his :math:`W_a` cut into its left half (``query_proj``)
     and its right half (``key_proj``).
 
@@ -226,13 +226,15 @@ class AdditiveScore(nn.Module):
         super().__init__()
         self.query_proj = nn.Linear(query_size, attention_size, bias=False)
         self.key_proj = nn.Linear(key_size, attention_size, bias=False)
-        self.score_proj = nn.Linear(attention_size, 1, bias=False)
+        # A parameter of this module and not of a Linear: whoever loads weights as they are needed (accelerate, from a
+        # disk) brings those of the module that is called.
+        self.score_vector = nn.Parameter(torch.zeros(attention_size))
 
     def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
         return self.key_proj(key)
 
     def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
-        return additive_score(self.query_proj(query), projected_key, self.score_proj.weight[0])
+        return additive_score(self.query_proj(query), projected_key, self.score_vector)
 
 
 class LocationScore(nn.Module):
@@ -252,15 +254,15 @@ class LocationScore(nn.Module):
 
     def __init__(self, query_size: int, max_source_positions: int) -> None:
         super().__init__()
-        self.position_key = nn.Embedding(max_source_positions, query_size)
+        self.position_key = nn.Parameter(torch.zeros(max_source_positions, query_size))
 
     def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
         return positions
 
     def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
-        scores = dot_score(query, self.position_key.weight)  # (B, T, max_source_positions)
+        scores = dot_score(query, self.position_key)  # (B, T, max_source_positions)
         scores = nn.functional.pad(scores, (0, 1), value=-math.inf)  # one more row, for every position past the last
-        positions = projected_key.clamp(max=self.position_key.num_embeddings)
+        positions = projected_key.clamp(max=len(self.position_key))
         return scores.gather(-1, positions.unsqueeze(1).expand(-1, query.shape[1], -1))  # (B, T, S)
 
 

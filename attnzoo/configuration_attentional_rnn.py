@@ -1,10 +1,49 @@
 """Configuration of the attentional RNN encoder-decoder."""
 
+import dataclasses
+import difflib
 import math
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
+
+# What a wiring has where nothing else is said: the score, and the scale of the initial weights.
+SCORES = {"cho": "none", "sutskever": "none", "bahdanau": "additive", "luong": "general"}
+INITIALIZER_RANGES = {"cho": 0.01, "sutskever": 0.08, "bahdanau": 0.01, "luong": 0.1}
+
+_LUONG: dict[str, Any] = {
+    "wiring": "luong",
+    "input_feeding": True,
+    "cell": "lstm",
+    "bidirectional": False,
+    "reverse_source": True,
+    "vocab_size": 50_000,
+    "embedding_size": 1000,
+    "encoder_layers": 4,
+    "decoder_layers": 4,
+    "dropout": 0.2,
+}
+PAPERS: dict[str, dict[str, Any]] = {
+    "cho2014": {"wiring": "cho", "bidirectional": False, "vocab_size": 15_000, "embedding_size": 100},
+    "sutskever2014": {
+        "wiring": "sutskever",
+        "cell": "lstm",
+        "bidirectional": False,
+        "reverse_source": True,
+        "vocab_size": 160_000,
+        "embedding_size": 1000,
+        "encoder_layers": 4,
+        "decoder_layers": 4,
+    },
+    "bahdanau2014": {},  # the defaults
+    "luong2015-global-dot": _LUONG | {"score": "dot"},
+    "luong2015-global-general": _LUONG | {"score": "general"},
+    "luong2015-global-concat": _LUONG | {"score": "concat"},
+    "luong2015-global-location": _LUONG | {"score": "location"},
+    "luong2015-local-m": _LUONG | {"score": "general", "window": "monotonic"},
+    "luong2015-local-p": _LUONG | {"score": "general", "window": "predictive"},
+}
 
 
 @strict
@@ -12,30 +51,44 @@ class AttentionalRNNConfig(PreTrainedConfig):
     r"""Configuration of :class:`AttentionalRNNModel`; the defaults are RNNsearch (Bahdanau et al., 2014, appendix B).
 
     Attributes:
-        wiring: whose decoder it is; fixes the order of state, attention and readout, and the start state. "bahdanau"
-            (2014, appendix A.2.2) or "luong" (2015, section 3).
-        score: the alignment score. "concat" is Luong's name for the additive function. "dot" needs
-            ``decoder_hidden_size == 2 * encoder_hidden_size``.
+        wiring: whose decoder it is; fixes the order of state, attention and readout, and the start state. Without
+            attention: "cho" (2014, appendix A.1), one vector of the source at every step, and "sutskever" (2014),
+            the source in the start state only. With attention: "bahdanau" (2014, appendix A.2.2) and "luong" (2015,
+            section 3).
+        score: the alignment score; None is the wiring's own: "additive" (Bahdanau), "general" (Luong), "none" (the
+            two without attention, which take no other). "concat" is Luong's name for the additive function. "dot"
+            needs a decoder as wide as the encoder's outputs.
         window: "global", or Luong's local attention: "monotonic" (local-m) or "predictive" (local-p).
         window_size: D, half the width of a local window, in tokens.
         max_source_positions: the source positions that the location score knows; later tokens get no weight from it.
-        input_feeding: feed the attentional vector into the next step (Luong, section 3.3); "luong" only, for Bahdanau's
-            decoder feeds the context by its nature.
+        input_feeding: feed the attentional vector into the next step (Luong, section 3.3); "luong" only, for the
+            other decoders feed the context by their nature or have none.
         cell: "cho_gru" is the GRU as published (reset gate before U); "gru" is torch's and cuDNN's (reset gate
-            after U), faster; "lstm" is torch's. Encoder and decoder use the same.
+            after U), faster; "lstm" is torch's; "rnn" has no gates, only tanh. Encoder and decoder use the same.
+        bidirectional: whether the encoder reads in both directions; its outputs are twice as wide then.
+        reverse_source: a one-directional encoder reads the source from its end (Sutskever, section 3.3). Outputs,
+            alignments and windows keep the places of the tokens as they were given.
         vocab_size: one vocabulary for source and target; the embeddings are two, as in the papers.
         embedding_size: m, of source and target embeddings.
-        encoder_hidden_size: n of each direction; the encoder's outputs are twice as wide.
+        encoder_hidden_size: n of each direction.
         decoder_hidden_size: n of the decoder; ``hidden_size`` reads the same value.
         encoder_layers, decoder_layers: depth; ``num_hidden_layers`` reads the decoder's.
         attention_size: n', the width of the additive score.
-        readout_size: width of what the output projection reads: l, the maxout pairs (Bahdanau), or the attentional
-            vector (Luong).
-        dropout: rate on the non-recurrent connections: embeddings, between layers, readout. The papers: 0
-            (Bahdanau), 0.2 (Luong).
+        readout_size: width of what the output projection reads: l, the maxout pairs (Cho, Bahdanau), the attentional
+            vector (Luong), or the decoder's state (Sutskever). None is half the decoder's width for the pairs, the
+            decoder's width for the others, as in the papers.
+        dropout: rate in training, where the wiring has it. Embeddings and between layers; in addition the fed
+            attentional vector (Luong, whose released code drops the input of every LSTM layer and nothing else), or
+            the readout (the others, whose papers have none). The papers: 0, Luong 0.2.
+        teacher_forcing_ratio: in training, the probability that a step of the decoder reads the label before it and
+            not the model's own best word there (Bengio et al., 2015, section 2.4). 1 is teacher forcing, the papers'
+            way and the fast one; below it the decoder takes one step at a time. Without effect in evaluation mode,
+            without gradients, and on a target that goes on from ``past_key_values``.
         initializer_range: scale of the initial weights; None is the paper's: 0.01, the standard deviation of a normal
-            distribution (Bahdanau), or 0.1, the half-width of a uniform one (Luong). The papers' models are 1000
-            wide; a narrow one leaves its start sooner with a larger scale.
+            distribution (Cho, Bahdanau), or the half-width of a uniform one, 0.08 (Sutskever) or 0.1 (Luong). The
+            papers' models are 1000 wide; a narrow one leaves its start sooner with a larger scale.
+        forget_gate_bias: start of the LSTMs' forget-gate biases (Jozefowicz et al., 2015, propose 1); None leaves
+            them to the paper's initialisation. "lstm" only.
         tie_word_embeddings: one matrix for both embeddings and the output projection; needs
             ``embedding_size == readout_size``.
 
@@ -48,23 +101,27 @@ class AttentionalRNNConfig(PreTrainedConfig):
     keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state"]
     attribute_map = {"hidden_size": "decoder_hidden_size", "num_hidden_layers": "decoder_layers"}
 
-    wiring: Literal["bahdanau", "luong"] = "bahdanau"
-    score: Literal["additive", "dot", "general", "concat", "location"] = "additive"
+    wiring: Literal["cho", "sutskever", "bahdanau", "luong"] = "bahdanau"
+    score: Literal["none", "additive", "dot", "general", "concat", "location"] | None = None
     window: Literal["global", "monotonic", "predictive"] = "global"
     window_size: int = 10
     max_source_positions: int = 50
     input_feeding: bool = False
-    cell: Literal["cho_gru", "gru", "lstm"] = "cho_gru"
-    vocab_size: int = 30000
+    cell: Literal["cho_gru", "gru", "lstm", "rnn"] = "cho_gru"
+    bidirectional: bool = True
+    reverse_source: bool = False
+    vocab_size: int = 30_000
     embedding_size: int = 620
     encoder_hidden_size: int = 1000
     decoder_hidden_size: int = 1000
     encoder_layers: int = 1
     decoder_layers: int = 1
     attention_size: int = 1000
-    readout_size: int = 500
+    readout_size: int | None = None
     dropout: float | int = 0.0
+    teacher_forcing_ratio: float | int = 1.0
     initializer_range: float | int | None = None
+    forget_gate_bias: float | int | None = None
     tie_word_embeddings: bool = False
     is_encoder_decoder: bool = True
     use_cache: bool = True
@@ -73,10 +130,49 @@ class AttentionalRNNConfig(PreTrainedConfig):
     eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int = 1
 
+    @classmethod
+    def from_paper(cls, paper: str, **overrides: Any) -> Self:
+        """The model of a paper with the paper's sizes, any field of it overridden.
+
+        | paper | model |
+        |---|---|
+        | cho2014 | the RNN Encoder-Decoder (arXiv:1406.1078) |
+        | sutskever2014 | the deep LSTM on reversed sources (arXiv:1409.3215) |
+        | bahdanau2014 | RNNsearch (arXiv:1409.0473) |
+        | luong2015-global-dot, -general, -concat, -location | global attention (arXiv:1508.04025) |
+        | luong2015-local-m, luong2015-local-p | local attention, general score, D = 10 (the same) |
+
+        Source and target share one vocabulary here, of the paper's larger size.
+
+        Raises:
+            ValueError: no such paper, an override that is no field, or one that is given under two names.
+        """
+        if paper not in PAPERS:
+            raise ValueError(f"there is no paper {paper!r}; choose one of: {', '.join(PAPERS)}")
+        known = [f.name for f in dataclasses.fields(cls)] + list(cls.attribute_map)
+        for name in overrides:
+            if name not in known:
+                nearest = "".join(f"; did you mean {n!r}?" for n in difflib.get_close_matches(name, known, n=1))
+                raise ValueError(f"AttentionalRNNConfig has no field {name!r}{nearest}")
+        for alias, field in cls.attribute_map.items():
+            if alias in overrides and field in overrides:
+                raise ValueError(f"{alias} is another name of {field}; give one of them")
+        return cls(**(PAPERS[paper] | overrides))
+
+    @property
+    def encoder_output_size(self) -> int:
+        """V, the width of the encoder's outputs: of both directions where there are two."""
+        return (2 if self.bidirectional else 1) * self.encoder_hidden_size
+
     def __post_init__(self, **kwargs: Any) -> None:
+        if self.score is None:
+            self.score = SCORES[self.wiring]  # type: ignore[assignment]
         if self.initializer_range is None:
-            self.initializer_range = 0.1 if self.wiring == "luong" else 0.01
-        super().__post_init__(**kwargs)
+            self.initializer_range = INITIALIZER_RANGES[self.wiring]
+        super().__post_init__(**kwargs)  # here the standard names arrive, hidden_size among them
+        if self.readout_size is None and isinstance(self.decoder_hidden_size, int):
+            has_maxout = self.wiring in ("cho", "bahdanau")
+            self.readout_size = max(1, self.decoder_hidden_size // 2) if has_maxout else self.decoder_hidden_size
 
     def validate_architecture(self) -> None:
         """Refuse sizes out of range and fields that do not go together."""
@@ -103,21 +199,59 @@ class AttentionalRNNConfig(PreTrainedConfig):
             raise ValueError(f"initializer_range must be above 0 and finite, got {self.initializer_range}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout}")
+        if not 0 <= self.teacher_forcing_ratio <= 1:
+            raise ValueError(f"teacher_forcing_ratio must be between 0 and 1, got {self.teacher_forcing_ratio}")
         if not self.is_encoder_decoder:
             raise ValueError("is_encoder_decoder must be True: the attentional RNN has an encoder and a decoder")
-        if self.input_feeding and self.wiring != "luong":
+        self._validate_attention()
+        if self.reverse_source and self.bidirectional:
             raise ValueError(
-                f"input_feeding=True belongs to wiring='luong', got wiring={self.wiring!r}; "
-                "Bahdanau's decoder feeds the context into the cell by its nature"
+                "reverse_source=True needs bidirectional=False: a bidirectional encoder reads from both ends"
             )
-        if self.score == "dot" and self.decoder_hidden_size != 2 * self.encoder_hidden_size:
+        if self.forget_gate_bias is not None and self.cell != "lstm":
             raise ValueError(
-                "score='dot' needs decoder_hidden_size == 2 * encoder_hidden_size (the encoder has two directions), "
-                f"got {self.decoder_hidden_size} and {self.encoder_hidden_size}; "
-                "score='general' maps one onto the other"
+                f"forget_gate_bias={self.forget_gate_bias} needs cell='lstm', got cell={self.cell!r}; "
+                "no other cell has a forget gate"
+            )
+        if self.forget_gate_bias is not None and not math.isfinite(self.forget_gate_bias):
+            raise ValueError(f"forget_gate_bias must be finite, got {self.forget_gate_bias}")
+        if self.wiring == "sutskever" and self.readout_size != self.decoder_hidden_size:
+            raise ValueError(
+                "wiring='sutskever' predicts from the decoder's state itself and needs readout_size == "
+                f"decoder_hidden_size, got {self.readout_size} and {self.decoder_hidden_size}; leave readout_size out"
             )
         if self.tie_word_embeddings and self.embedding_size != self.readout_size:
             raise ValueError(
                 "tie_word_embeddings=True needs embedding_size == readout_size, got "
                 f"{self.embedding_size} and {self.readout_size}"
+            )
+
+    def _validate_attention(self) -> None:
+        if self.input_feeding and self.wiring != "luong":
+            raise ValueError(
+                f"input_feeding=True belongs to wiring='luong', got wiring={self.wiring!r}; "
+                "the other decoders feed the context into the cell by their nature or have none"
+            )
+        if SCORES[self.wiring] == "none":
+            if self.score != "none":
+                raise ValueError(
+                    f"wiring={self.wiring!r} has no attention and takes score='none' only, got score={self.score!r}; "
+                    "wiring='bahdanau' and wiring='luong' have it"
+                )
+            if self.window != "global":
+                raise ValueError(
+                    f"window={self.window!r} needs attention and wiring={self.wiring!r} has none; "
+                    "choose window='global', or wiring='bahdanau' or 'luong'"
+                )
+        elif self.score == "none":
+            raise ValueError(
+                f"score='none' belongs to wiring='cho' and wiring='sutskever', got wiring={self.wiring!r}; "
+                "choose score='additive', 'dot', 'general', 'concat' or 'location'"
+            )
+        if self.score == "dot" and self.decoder_hidden_size != self.encoder_output_size:
+            raise ValueError(
+                "score='dot' needs a decoder as wide as the encoder's outputs, got "
+                f"decoder_hidden_size={self.decoder_hidden_size}, and encoder_hidden_size={self.encoder_hidden_size} "
+                f"with bidirectional={self.bidirectional} makes {self.encoder_output_size}; "
+                "score='general' maps one onto the other"
             )

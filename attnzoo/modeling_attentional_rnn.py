@@ -1,4 +1,4 @@
-r"""The attentional RNN encoder-decoder as a Hugging Face model (Bahdanau et al., 2014; Luong et al., 2015).
+r"""The attentional RNN encoder-decoder as a Hugging Face model, from Cho et al. (2014) to Luong et al. (2015).
 
 The equations are in ``attention.py``, ``recurrent_cells.py``, ``recurrent_encoder.py`` and ``recurrent_decoder.py``;
 here they become models: token embeddings in, masks and caches converted, outputs named as every Hugging Face
@@ -28,7 +28,14 @@ from .attention import AdditiveScore
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .loss import token_cross_entropy
 from .recurrent_cells import RecurrentState
-from .recurrent_decoder import BahdanauDecoder, LuongDecoder, RecurrentDecoderCache, SourceAttention
+from .recurrent_decoder import (
+    BahdanauDecoder,
+    ChoDecoder,
+    LuongDecoder,
+    RecurrentDecoderCache,
+    SourceAttention,
+    SutskeverDecoder,
+)
 from .recurrent_encoder import RecurrentEncoder
 
 
@@ -38,7 +45,7 @@ class RecurrentEncoderOutput(ModelOutput):
 
     Shape:
         - last_hidden_state: (B, S, V), 0 on padding
-        - final_hidden: (B, L, V), each layer's last states of both directions, side by side
+        - final_hidden: (B, L, V), each layer's last states, of both directions side by side
         - final_cell: (B, L, V) for LSTMs, else None
         - hidden_states: the embeddings, then the outputs of every layer, when asked for
     """
@@ -58,6 +65,10 @@ class AttentionalRNNPreTrainedModel(PreTrainedModel):
     # The decoder's state cannot be rolled back, which is what assisted decoding would do.
     _is_stateful = True
 
+    def __init__(self, config: AttentionalRNNConfig) -> None:
+        config.validate()  # its fields may have been set one by one since it was made
+        super().__init__(config)
+
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
         """Load as every Hugging Face model does; damaged weights are an OSError that says whose they are."""
@@ -73,18 +84,16 @@ class AttentionalRNNPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         r"""Initialise as the paper of the wiring does, r being the config's ``initializer_range``.
 
-        Bahdanau (2014, appendix B.1), r = 0.01: recurrent matrices orthogonal, gate by gate; :math:`W_a, U_a` from
-        N(0, (r / 10)^2); :math:`v_a` and all biases 0; everything else from N(0, r^2).
-        Luong (2015, section 4.1), r = 0.1: everything from U(-r, r).
+        Cho (2014, section 4.1.1) and Bahdanau (2014, appendix B.1), r = 0.01: recurrent matrices orthogonal, gate by
+        gate; :math:`W_a, U_a` from N(0, (r / 10)^2); :math:`v_a` and all biases 0; everything else from N(0, r^2).
+        Sutskever (2014, section 3.4), r = 0.08, and Luong (2015, section 4.1), r = 0.1: everything from U(-r, r).
         """
         scale: float = self.config.initializer_range  # type: ignore[assignment]  # the config fills it in
         own = dict(module.named_parameters(recurse=False))
-        if self.config.wiring == "luong":
-            for parameter in own.values():
-                init.uniform_(parameter, -scale, scale)
-            return
         for name, parameter in own.items():
-            if name.startswith("bias"):
+            if self.config.wiring in ("sutskever", "luong"):
+                init.uniform_(parameter, -scale, scale)
+            elif name.startswith("bias"):
                 init.zeros_(parameter)
             elif name.startswith("weight_h"):  # torch's weight_hh_l0 and ChoGRU's weight_hidden, gates stacked in rows
                 if not getattr(parameter, "_is_hf_initialized", False):
@@ -92,6 +101,11 @@ class AttentionalRNNPreTrainedModel(PreTrainedModel):
                         nn.init.orthogonal_(gate)
             else:
                 init.normal_(parameter, std=scale)
+        if isinstance(module, nn.LSTM) and self.config.forget_gate_bias is not None:
+            # Of torch's two biases, which are added, one takes the value and the other nothing.
+            for name, value in (("bias_ih_l0", self.config.forget_gate_bias), ("bias_hh_l0", 0.0)):
+                if not getattr(own[name], "_is_hf_initialized", False):
+                    own[name][module.hidden_size : 2 * module.hidden_size] = value  # gates i, f, g, o
 
     def _resize_token_embeddings(
         self, new_num_tokens: int, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
@@ -109,14 +123,20 @@ class AttentionalRNNPreTrainedModel(PreTrainedModel):
 
 
 class AttentionalRNNEncoder(AttentionalRNNPreTrainedModel):
-    """Source embedding and bidirectional RNN; returns :class:`RecurrentEncoderOutput`."""
+    """Source embedding and RNN, in one direction or both; returns :class:`RecurrentEncoderOutput`."""
 
     def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
         self.dropout = nn.Dropout(config.dropout)
+        one_way = ("backward",) if config.reverse_source else ("forward",)
         self.rnn = RecurrentEncoder(
-            config.cell, config.embedding_size, config.encoder_hidden_size, config.encoder_layers, config.dropout
+            config.cell,
+            config.embedding_size,
+            config.encoder_hidden_size,
+            config.encoder_layers,
+            config.dropout,
+            directions=("forward", "backward") if config.bidirectional else one_way,
         )
         self.post_init()
 
@@ -148,44 +168,47 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
         self.dropout = nn.Dropout(config.dropout)
-        encoder_size = 2 * config.encoder_hidden_size
-        attention = SourceAttention(
-            config.score,
-            config.window,
-            query_size=config.decoder_hidden_size,
-            key_size=encoder_size,
-            attention_size=config.attention_size,
-            window_size=config.window_size,
-            max_source_positions=config.max_source_positions,
-        )
         sizes: dict[str, Any] = {
             "cell": config.cell,
             "embedding_size": config.embedding_size,
             "hidden_size": config.decoder_hidden_size,
-            "encoder_size": encoder_size,
+            "encoder_size": config.encoder_output_size,
             "num_layers": config.decoder_layers,
-            "readout_size": config.readout_size,
             "dropout": config.dropout,
         }
-        self.wiring: BahdanauDecoder | LuongDecoder
-        if config.wiring == "bahdanau":
-            self.wiring = BahdanauDecoder(attention, **sizes)
+        readout: dict[str, Any] = {"readout_size": config.readout_size}
+        self.wiring: ChoDecoder | SutskeverDecoder | BahdanauDecoder | LuongDecoder
+        if config.wiring == "cho":
+            self.wiring = ChoDecoder(**sizes, **readout)
+        elif config.wiring == "sutskever":
+            self.wiring = SutskeverDecoder(**sizes, encoder_layers=config.encoder_layers)
+        elif config.wiring == "bahdanau":
+            self.wiring = BahdanauDecoder(
+                _source_attention(config),
+                **sizes,
+                **readout,
+                direction_size=config.encoder_hidden_size,
+            )
         else:
             self.wiring = LuongDecoder(
-                attention, **sizes, encoder_layers=config.encoder_layers, input_feeding=config.input_feeding
+                _source_attention(config),
+                **sizes,
+                **readout,
+                encoder_layers=config.encoder_layers,
+                input_feeding=config.input_feeding,
             )
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
         # Here, and not when the score comes by: Transformers initialises only modules that own a parameter.
         super()._init_weights(module)
-        score = self.wiring.attention.score
+        score = self.wiring.attention.score if self.wiring.attention is not None else None
         if self.config.wiring == "bahdanau" and isinstance(score, AdditiveScore):
             if module in (score.query_proj, score.key_proj):
                 scale: float = self.config.initializer_range  # type: ignore[assignment]  # the config fills it in
                 init.normal_(module.weight, std=scale / 10)
-            elif module is score.score_proj:
-                init.zeros_(module.weight)
+            elif module is score:
+                init.zeros_(module.score_vector)
 
     @can_return_tuple
     def forward(
@@ -218,41 +241,47 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
             )
         cache = RecurrentDecoderCache() if past_key_values is None and use_cache else past_key_values
         loaded = cache.load() if cache is not None else None
-        mask = _source_mask(encoder_attention_mask, value)
         if loaded is None:
             final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
-            state, step = self.wiring.initial_state(final), 0
-            source = self.wiring.attention.read(value, mask)
+            state, projected_key, step = self.wiring.initial_state(final), None, 0
         else:
             state, projected_key, step = loaded
-            if projected_key.shape[:2] != value.shape[:2]:
+            made_from = [len(state.recurrent.hidden)]
+            if projected_key is not None:  # without attention nothing tells how long the source was
+                made_from.append(projected_key.shape[1])
+            if made_from != list(value.shape[: len(made_from)]):
                 raise ValueError(
-                    f"past_key_values comes from a source of (rows, length) {tuple(projected_key.shape[:2])}, "
+                    f"past_key_values comes from a source of (rows, length) {tuple(made_from)}, "
                     f"this one is {tuple(value.shape[:2])}; continue with the source that the cache was made from"
                 )
-            source = self.wiring.attention.read(value, mask, projected_key)
+        mask = _source_mask(encoder_attention_mask, value)
+        attention = self.wiring.attention
+        source = None if attention is None else attention.read(value, mask, projected_key)
         _check_target_mask(attention_mask, embeddings, step)
         outputs = self.wiring(embeddings, state, source, step)
         if cache is not None:
-            cache.store(outputs.state, source.projected_key, embeddings.shape[1])
+            cache.store(outputs.state, None if source is None else source.projected_key, embeddings.shape[1])
         if output_attentions is None:
             output_attentions = self.config.output_attentions
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
-        readout = self.dropout(outputs.readout)
+        cross_attentions = None
+        if output_attentions and outputs.attention_weights is not None:
+            cross_attentions = (outputs.attention_weights.unsqueeze(1),)  # (B, 1, T, S)
         return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=readout,
+            last_hidden_state=outputs.readout,
             past_key_values=cache,
-            hidden_states=(embeddings, *outputs.hidden_states, readout) if output_hidden_states else None,
-            cross_attentions=(outputs.attention_weights.unsqueeze(1),) if output_attentions else None,  # (B, 1, T, S)
+            hidden_states=(embeddings, *outputs.hidden_states, outputs.readout) if output_hidden_states else None,
+            cross_attentions=cross_attentions,
         )
 
 
 class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
-    r"""The attentional RNN without an output projection (Bahdanau et al., 2014; Luong et al., 2015).
+    r"""The attentional RNN without an output projection, from Cho et al. (2014) to Luong et al. (2015).
 
     The config's ``wiring`` says whose decoder it is; equations and symbols are in :class:`RecurrentEncoder`,
-    :class:`BahdanauDecoder`, :class:`LuongDecoder` and the score classes of ``attention.py``.
+    :class:`ChoDecoder`, :class:`SutskeverDecoder`, :class:`BahdanauDecoder`, :class:`LuongDecoder` and the score
+    classes of ``attention.py``.
 
     Shape:
         - input_ids, attention_mask: (B, S); padding may stand anywhere
@@ -260,7 +289,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
         - last_hidden_state: (B, T, readout_size), the readout
         - cross_attentions: a 1-tuple of (B, 1, T, S), the alignments, with ``output_attentions=True``; their rows
           sum to 1 (less with window="predictive"), and are 0 where there is nothing to attend to: a source of padding
-          only, or a window past the positions that the location score knows
+          only, or a window past the positions that the location score knows; None without attention
         - decoder_hidden_states: embeddings (B, T, E), each layer's states (B, T, H), the readout
 
     Raises:
@@ -357,7 +386,7 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
     def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__(config)
         self.model = AttentionalRNNModel(config)
-        self.lm_head = nn.Linear(config.readout_size, config.vocab_size, bias=False)
+        self.lm_head = nn.Linear(config.readout_size, config.vocab_size, bias=False)  # type: ignore[arg-type]
         self.post_init()
 
     @classmethod
@@ -366,9 +395,39 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
         return False
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """What the decoder reads for ``labels`` (B, T): the start token, then the labels without the last."""
+        """What the decoder reads for ``labels`` (B, T): the start token, then the labels without the last.
+
+        Raises:
+            ValueError: a label after a -100, as left padding makes it: the decoder would read the padding.
+        """
+        if bool(((labels[:, :-1] == -100) & (labels[:, 1:] != -100)).any()):
+            raise ValueError("labels have a token after a -100; pad them on the right (tokenizer.padding_side='right')")
         start = labels.new_full((len(labels), 1), self.config.decoder_start_token_id)
         return torch.cat([start, labels[:, :-1].masked_fill(labels[:, :-1] == -100, self.config.pad_token_id)], dim=1)
+
+    @torch.no_grad()
+    def _mix_own_words(
+        self, decoder_input_ids: Tensor, encoder_outputs: RecurrentEncoderOutput, attention_mask: Tensor | None
+    ) -> Tensor:
+        """``decoder_input_ids`` (B, T) with some of the tokens after the first replaced by what the model says there.
+
+        Each is kept with the probability ``teacher_forcing_ratio`` (Bengio et al., 2015, section 2.4). No gradient
+        passes through the choice of a word, so the words are chosen first and read like given ones afterwards.
+        """
+        cache = RecurrentDecoderCache()
+        mixed = [decoder_input_ids[:, :1]]
+        for given in decoder_input_ids[:, 1:].split(1, dim=1):
+            outputs = self.model(
+                encoder_outputs=encoder_outputs,
+                attention_mask=attention_mask,
+                decoder_input_ids=mixed[-1],
+                past_key_values=cache,
+                return_dict=True,
+            )
+            own = self.lm_head(outputs.last_hidden_state).argmax(dim=-1)
+            is_kept = torch.rand(given.shape, device=given.device) < self.config.teacher_forcing_ratio
+            mixed.append(torch.where(is_kept, given, own))
+        return torch.cat(mixed, dim=1)
 
     @can_return_tuple
     def forward(
@@ -400,6 +459,23 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
                         "labels start a new target and past_key_values continues one; give decoder_input_ids"
                     )
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+        # Not in generate(), which makes no gradients, and whose prompt is not the model's to change.
+        is_mixed = self.training and torch.is_grad_enabled() and self.config.teacher_forcing_ratio < 1
+        if is_mixed and past_key_values is None:
+            if decoder_input_ids is None:
+                raise ValueError(
+                    f"teacher_forcing_ratio={self.config.teacher_forcing_ratio} mixes tokens and needs labels or "
+                    "decoder_input_ids; decoder_inputs_embeds cannot be mixed"
+                )
+            if encoder_outputs is None:
+                encoder_outputs = self.model.encoder(
+                    input_ids=input_ids,
+                    attention_mask=attention_mask,
+                    inputs_embeds=inputs_embeds,
+                    output_hidden_states=output_hidden_states,
+                    return_dict=True,
+                )
+            decoder_input_ids = self._mix_own_words(decoder_input_ids, encoder_outputs, attention_mask)
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -431,6 +507,18 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
             encoder_last_hidden_state=outputs.encoder_last_hidden_state,
             encoder_hidden_states=outputs.encoder_hidden_states,
         )
+
+
+def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:
+    return SourceAttention(
+        str(config.score),
+        config.window,
+        query_size=config.decoder_hidden_size,
+        key_size=config.encoder_output_size,
+        attention_size=config.attention_size,
+        window_size=config.window_size,
+        max_source_positions=config.max_source_positions,
+    )
 
 
 def _embed(

@@ -54,6 +54,8 @@ class ChoGRU(nn.Module):
         self.weight_input = nn.Parameter(torch.empty(3 * hidden_size, input_size))
         self.weight_hidden = nn.Parameter(torch.empty(3 * hidden_size, hidden_size))
         self.bias = nn.Parameter(torch.empty(3 * hidden_size))
+        for parameter in self.parameters():  # as torch's own cells, until a model initialises them as its paper does
+            nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)
 
     def forward(
         self, inputs: Tensor | PackedSequence, state: Tensor | None = None
@@ -84,7 +86,7 @@ class ChoGRU(nn.Module):
 
 
 def recurrent_layer(cell: str, input_size: int, hidden_size: int) -> nn.Module:
-    """One layer in one direction: "cho_gru" (as published), or torch's fused "gru" and "lstm".
+    """One layer in one direction: "cho_gru" (as published), or torch's fused "gru", "lstm" and "rnn" (tanh).
 
     Raises:
         ValueError: ``cell`` is none of these.
@@ -95,7 +97,9 @@ def recurrent_layer(cell: str, input_size: int, hidden_size: int) -> nn.Module:
         return nn.GRU(input_size, hidden_size, batch_first=True)
     if cell == "lstm":
         return nn.LSTM(input_size, hidden_size, batch_first=True)
-    raise ValueError(f"unknown cell {cell!r}; choose 'cho_gru', 'gru' or 'lstm'")
+    if cell == "rnn":
+        return nn.RNN(input_size, hidden_size, batch_first=True)
+    raise ValueError(f"unknown cell {cell!r}; choose 'cho_gru', 'gru', 'lstm' or 'rnn'")
 
 
 class RecurrentStack(nn.Module):

@@ -1,6 +1,6 @@
 """A recurrent encoder over padded batches that does not see the padding, wherever it stands.
 
-Letters in shapes: B batch, S source length, L layers, D input width, H hidden width of one direction.
+Letters in shapes: B batch, S source length, L layers, D input width, H hidden width of one direction, V output width.
 """
 
 import torch
@@ -11,12 +11,16 @@ from .recurrent_cells import RecurrentState, recurrent_layer
 
 
 class RecurrentEncoder(nn.Module):
-    r"""Bidirectional RNN encoder (Bahdanau et al., 2014, section 3.2 and appendix A.2.1), of any depth.
+    r"""RNN encoder (Bahdanau et al., 2014, section 3.2 and appendix A.2.1), of any depth, in one direction or in both.
 
     .. math:: h_j = [\overrightarrow h_j ; \overleftarrow h_j]
 
-    The real tokens of a row may stand anywhere in it: they are moved to the front, read in both directions, and put
-    back. A row of padding only gives zeros, outputs and final state.
+    ``directions`` is ("forward", "backward") as in the equation, or one of the two. ("backward",) is Sutskever's
+    reversed source (Sutskever et al., 2014, section 3.3): what is read from the end still stands at its own place in
+    the outputs, so that alignments and windows need no conversion.
+
+    The real tokens of a row may stand anywhere in it: they are moved to the front, read, and put back. A row of padding
+    only gives zeros, outputs and final state.
 
     Symbols: :math:`\overrightarrow h_j` comes from the ``forward_rnn`` of a layer, :math:`\overleftarrow h_j` from its
     ``backward_rnn``.
@@ -24,15 +28,23 @@ class RecurrentEncoder(nn.Module):
     Shape:
         - inputs: (B, S, D)
         - mask: (B, S) bool, True on real tokens, or None where all are real
-        - returns: the outputs of every layer, bottom to top, each (B, S, 2H) and 0 on padding; and the final
-          :class:`RecurrentState` (B, L, 2H): the forward RNN's after the last real token, then the backward RNN's after
-          the first
+        - returns: the outputs of every layer, bottom to top, each (B, S, V) with V = H for every direction, and 0 on
+          padding; and the final :class:`RecurrentState` (B, L, V): the forward RNN's after the last real token, then
+          the backward RNN's after the first
     """
 
-    def __init__(self, cell: str, input_size: int, hidden_size: int, num_layers: int, dropout: float) -> None:
+    def __init__(
+        self,
+        cell: str,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        dropout: float,
+        directions: tuple[str, ...] = ("forward", "backward"),
+    ) -> None:
         super().__init__()
-        sizes = [input_size] + [2 * hidden_size] * (num_layers - 1)
-        self.layers = nn.ModuleList(BidirectionalLayer(cell, size, hidden_size) for size in sizes)
+        sizes = [input_size] + [len(directions) * hidden_size] * (num_layers - 1)
+        self.layers = nn.ModuleList(EncoderLayer(cell, size, hidden_size, directions) for size in sizes)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> tuple[list[Tensor], RecurrentState]:
@@ -60,43 +72,53 @@ class RecurrentEncoder(nn.Module):
         return outputs, RecurrentState(torch.stack(hiddens, dim=1), torch.stack(cells, dim=1) if cells else None)
 
 
-class BidirectionalLayer(nn.Module):
-    """One RNN from left to right and one from right to left, side by side.
+class EncoderLayer(nn.Module):
+    """An RNN from the first token to the last, one from the last to the first, or both side by side.
 
     Shape:
         - inputs: (B, S, D), padding after the real tokens
         - lengths: (B,), or None where every row is S long
-        - returns: outputs (B, S, 2H), and the final state, each part (B, 2H)
+        - returns: outputs (B, S, V), and the final state, each part (B, V)
     """
 
-    def __init__(self, cell: str, input_size: int, hidden_size: int) -> None:
+    def __init__(self, cell: str, input_size: int, hidden_size: int, directions: tuple[str, ...]) -> None:
         super().__init__()
-        self.forward_rnn = recurrent_layer(cell, input_size, hidden_size)
-        self.backward_rnn = recurrent_layer(cell, input_size, hidden_size)
+        self.forward_rnn = recurrent_layer(cell, input_size, hidden_size) if "forward" in directions else None
+        self.backward_rnn = recurrent_layer(cell, input_size, hidden_size) if "backward" in directions else None
 
     def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, RecurrentState]:
-        if lengths is None:
-            forward_outputs, forward_state = self.forward_rnn(inputs)
-            backward_outputs, backward_state = self.backward_rnn(inputs.flip(1))
-            backward_outputs = backward_outputs.flip(1)
-        else:
-            steps = torch.arange(inputs.shape[1], device=inputs.device)
-            reverse = lengths.unsqueeze(1) - 1 - steps  # (B, S): the last real token first
-            reverse = torch.where(reverse >= 0, reverse, steps)  # padding stays where it is
-            forward_outputs, forward_state = _run_packed(self.forward_rnn, inputs, lengths)
-            backward_outputs, backward_state = _run_packed(self.backward_rnn, _take(inputs, reverse), lengths)
-            backward_outputs = _take(backward_outputs, reverse)
-        outputs = torch.cat([forward_outputs, backward_outputs], dim=-1)
-        if isinstance(forward_state, tuple):
-            hidden, cell = (torch.cat(parts, dim=-1)[0] for parts in zip(forward_state, backward_state, strict=True))
-            return outputs, RecurrentState(hidden, cell)
-        return outputs, RecurrentState(torch.cat([forward_state, backward_state], dim=-1)[0], None)
+        outputs, states = [], []
+        if self.forward_rnn is not None:
+            forward_outputs, state = _run(self.forward_rnn, inputs, lengths)
+            outputs.append(forward_outputs)
+            states.append(state)
+        if self.backward_rnn is not None:
+            backward_outputs, state = _run(self.backward_rnn, _reversed(inputs, lengths), lengths)
+            outputs.append(_reversed(backward_outputs, lengths))
+            states.append(state)
+        cells = [state.cell for state in states if state.cell is not None]
+        hidden = torch.cat([state.hidden for state in states], dim=-1)
+        return torch.cat(outputs, dim=-1), RecurrentState(hidden, torch.cat(cells, dim=-1) if cells else None)
 
 
-def _run_packed(rnn: nn.Module, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor]]:
-    packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
-    outputs, state = rnn(packed)
-    return pad_packed_sequence(outputs, batch_first=True, total_length=inputs.shape[1])[0], state
+def _run(rnn: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, RecurrentState]:
+    if lengths is None:
+        outputs, state = rnn(inputs)
+    else:
+        packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        outputs, state = rnn(packed)
+        outputs = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.shape[1])[0]
+    hidden, cell = state if isinstance(state, tuple) else (state, None)
+    return outputs, RecurrentState(hidden[0], None if cell is None else cell[0])
+
+
+def _reversed(values: Tensor, lengths: Tensor | None) -> Tensor:
+    """``values`` (B, S, D) with the last real token first; padding after them stays where it is."""
+    if lengths is None:
+        return values.flip(1)
+    steps = torch.arange(values.shape[1], device=values.device)
+    order = lengths.unsqueeze(1) - 1 - steps  # (B, S)
+    return _take(values, torch.where(order >= 0, order, steps))
 
 
 def _take(values: Tensor, index: Tensor) -> Tensor:

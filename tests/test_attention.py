@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -164,12 +165,12 @@ def score_and_loop(name: str) -> tuple[nn.Module, Callable[..., reference.Score]
         return module, lambda h, k, s: reference.general(h, k, module.key_proj.weight)
     if name == "location":
         module = randomize(LocationScore(QUERY, LOCATIONS), seed=5)
-        return module, lambda h, k, s: reference.location(h, int(s), module.position_key.weight)
+        return module, lambda h, k, s: reference.location(h, int(s), module.position_key)
     module = randomize(AdditiveScore(QUERY, KEY, WIDTH), seed=5)
-    w_a, u_a, v_a = module.query_proj.weight, module.key_proj.weight, module.score_proj.weight
+    w_a, u_a, v_a = module.query_proj.weight, module.key_proj.weight, module.score_vector
     if name == "additive":
-        return module, lambda h, k, s: reference.additive(h, k, w_a, u_a, v_a[0])
-    return module, lambda h, k, s: reference.concat(h, k, torch.cat([w_a, u_a], dim=1), v_a[0])
+        return module, lambda h, k, s: reference.additive(h, k, w_a, u_a, v_a)
+    return module, lambda h, k, s: reference.concat(h, k, torch.cat([w_a, u_a], dim=1), v_a)
 
 
 @pytest.mark.parametrize("name", ["dot", "general", "additive", "concat", "location"])
@@ -266,8 +267,13 @@ def tensor(*rows: object) -> Tensor:
 
 
 def set_weight(layer: nn.Module, rows: list[list[float]]) -> None:
-    assert layer.weight.shape == (len(rows), len(rows[0]))
-    layer.weight = nn.Parameter(torch.tensor(rows, dtype=torch.float64))
+    set_parameter(layer, "weight", rows)
+
+
+def set_parameter(module: nn.Module, name: str, values: list[Any]) -> None:
+    parameter = nn.Parameter(torch.tensor(values, dtype=torch.float64))
+    assert parameter.shape == getattr(module, name).shape
+    setattr(module, name, parameter)
 
 
 def score_of(module: nn.Module, query: Tensor, key: Tensor) -> Tensor:
@@ -293,7 +299,7 @@ def test_additive_by_hand() -> None:
     module = AdditiveScore(2, 3, 2)
     set_weight(module.query_proj, [[1, -1], [2, 0]])
     set_weight(module.key_proj, [[1, 0, 0], [0, 1, -1]])
-    set_weight(module.score_proj, [[5, 10]])
+    set_parameter(module, "score_vector", [5, 10])
     actual = score_of(module, LN2 * tensor([1, 1]), LN2 * tensor([1, 0, 1], [2, 0, 3]))
     assert_equal(actual, tensor([9, 75 / 17 - 6]))
 
@@ -304,7 +310,7 @@ def test_concat_by_hand() -> None:
     module = AdditiveScore(2, 1, 3)
     set_weight(module.query_proj, [[1, 0], [0, 1], [1, 1]])
     set_weight(module.key_proj, [[0], [1], [-1]])
-    set_weight(module.score_proj, [[10, 17, 5]])
+    set_parameter(module, "score_vector", [10, 17, 5])
     assert_equal(score_of(module, LN2 * tensor([1, 0]), LN2 * tensor([2])), tensor([18]))
 
 
@@ -312,7 +318,7 @@ def test_location_by_hand() -> None:
     # W_a h_t = (ln 2, ln 3, 0), so exp gives 2, 3, 1 of 6. The fourth token is past the table; the words begin after
     # one token of padding.
     module = LocationScore(2, 3)
-    set_weight(module.position_key, [[1, 0], [0, 1], [0, 0]])
+    set_parameter(module, "position_key", [[1, 0], [0, 1], [0, 0]])
     mask = torch.tensor([[False, True, True, True, True]])
     positions = source_positions(mask)[0]
     scores = module(tensor([LN2, LN3]), module.project_key(torch.zeros(1, 5, 4), positions))
@@ -528,9 +534,9 @@ def test_the_location_score_ignores_tokens_past_its_table() -> None:
     weights = masked_softmax(scores, MASK.unsqueeze(1))
     assert not weights[0, :, LOCATIONS:].any()
     # What is left is the softmax of W_a h_t over the table, as for a sentence that ends where the table does.
-    assert_equal(weights[0, :, :LOCATIONS], (query[0] @ module.position_key.weight.T).softmax(dim=-1))
+    assert_equal(weights[0, :, :LOCATIONS], (query[0] @ module.position_key.T).softmax(dim=-1))
     # A source shorter than the table uses the top part of W_a.
-    assert_equal(weights[1, :, :3], (query[1] @ module.position_key.weight[:3].T).softmax(dim=-1))
+    assert_equal(weights[1, :, :3], (query[1] @ module.position_key[:3].T).softmax(dim=-1))
 
 
 def test_the_location_score_does_not_look_at_the_source() -> None:
@@ -611,9 +617,9 @@ def test_parameters_are_the_papers_and_no_more() -> None:
     assert shapes(AdditiveScore(3, 4, 6)) == {
         "query_proj.weight": (6, 3),
         "key_proj.weight": (6, 4),
-        "score_proj.weight": (1, 6),
+        "score_vector": (6,),
     }
-    assert shapes(LocationScore(3, 5)) == {"position_key.weight": (5, 3)}
+    assert shapes(LocationScore(3, 5)) == {"position_key": (5, 3)}
     assert shapes(LocalWindow(3, 2, predictive=False)) == {}
     assert shapes(LocalWindow(3, 2, predictive=True)) == {
         "query_proj.weight": (3, 3),

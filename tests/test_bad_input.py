@@ -1,7 +1,7 @@
 """What a model, a config or a folder that cannot be right says: the name, the value, and what would be right."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,15 @@ def test_past_key_values_of_another_type(past: Any) -> None:
         forward(past_key_values=past)
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_past_key_values_of_another_batch(variant: str, rows: int) -> None:
+    model = tiny_model(variant)
+    past = model(input_ids=random_words(rows, 4), decoder_input_ids=random_words(rows, 3)).past_key_values
+    with refused(ValueError, "past_key_values", f"({rows},", tuple(SOURCE.shape)):
+        model(input_ids=SOURCE, decoder_input_ids=TARGET, past_key_values=past)
+
+
 @pytest.mark.parametrize("shape", [(1, 4), (3, 4), (2, 1), (2, 3), (2, 5)], ids=str)
 @pytest.mark.parametrize("variant", ["bahdanau-cho_gru-additive", "luong-lstm-dot"])
 def test_past_key_values_of_another_source(variant: str, shape: tuple[int, int]) -> None:
@@ -156,6 +165,13 @@ def test_labels_of_another_rank(shape: tuple[int, ...]) -> None:
         forward(decoder_input_ids=None, labels=torch.full(shape, 3))
 
 
+def test_labels_with_padding_before_a_token() -> None:
+    """As a collator makes them with a tokenizer that pads on the left; the decoder would read the padding."""
+    labels = torch.tensor([[5, 6, 2], [-100, 5, 2]])
+    with pytest.raises(ValueError, match="pad them on the right"):
+        tiny_model("luong-lstm-dot")(input_ids=random_words(2, 3), labels=labels)
+
+
 def test_labels_without_a_token() -> None:
     with refused(ValueError, "labels", (2, 0)):
         forward(decoder_input_ids=None, labels=NO_TOKENS)
@@ -176,6 +192,26 @@ def test_labels_with_nothing_to_predict(options: dict[str, Any]) -> None:
     assert loss.isfinite()
     loss.backward()
     assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+# Teacher forcing ------------------------------------------------------------------------------------------------------
+
+
+def test_embeddings_cannot_be_mixed_with_own_words() -> None:
+    """The model's own words are ids; given embeddings have none to stand beside."""
+    model = tiny_model("luong-lstm-dot", teacher_forcing_ratio=0.5).train()
+    embeddings = torch.zeros(2, 3, SIZES["embedding_size"], dtype=torch.float64)
+    for labels in (None, TARGET):
+        with refused(ValueError, "teacher_forcing_ratio=0.5", "decoder_input_ids", "decoder_inputs_embeds"):
+            model(input_ids=SOURCE, decoder_inputs_embeds=embeddings, labels=labels)
+    assert model.eval()(input_ids=SOURCE, decoder_inputs_embeds=embeddings).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("ids", [torch.full((2, 0), 3), torch.full((3, 3), 3), torch.full((2, 3, 1), 3)], ids=str)
+def test_bad_targets_are_refused_before_they_are_mixed(ids: torch.Tensor) -> None:
+    model = tiny_model("luong-lstm-dot", teacher_forcing_ratio=0.5).train()
+    with pytest.raises(ValueError, match=r"decoder_input_ids must be|source and target are batches"):
+        model(input_ids=SOURCE, decoder_input_ids=ids)
 
 
 # generate() -----------------------------------------------------------------------------------------------------------
@@ -240,13 +276,27 @@ SIZE_FIELDS = [
     "attention_size",
     "readout_size",
 ]
-FLAGS = ["input_feeding", "tie_word_embeddings", "is_encoder_decoder", "use_cache"]
+FLAGS = [
+    "input_feeding",
+    "bidirectional",
+    "reverse_source",
+    "tie_word_embeddings",
+    "is_encoder_decoder",
+    "use_cache",
+]
 CHOICES = {
-    "wiring": ["bahdanau", "luong"],
-    "score": ["additive", "dot", "general", "concat", "location"],
+    "wiring": ["cho", "sutskever", "bahdanau", "luong"],
+    "score": ["none", "additive", "dot", "general", "concat", "location"],
     "window": ["global", "monotonic", "predictive"],
-    "cell": ["cho_gru", "gru", "lstm"],
+    "cell": ["cho_gru", "gru", "lstm", "rnn"],
 }
+
+
+def but_for_optional_none(names: Iterable[str], values: list[Any]) -> list[Any]:
+    """Every name with every value; score and readout_size may be None, which is the wiring's own."""
+    pairs = [(name, value) for name in names for value in values]
+    optional = [("score", None), ("readout_size", None)]
+    return [pytest.param(*pair, id=f"{pair[0]}-{pair[1]!r}") for pair in pairs if pair not in optional]
 
 
 @pytest.mark.parametrize("value", [0, -1])
@@ -256,8 +306,7 @@ def test_sizes_below_one(name: str, value: int) -> None:
         AttentionalRNNConfig(**{name: value})
 
 
-@pytest.mark.parametrize("value", ["3", 2.5, True, None], ids=repr)
-@pytest.mark.parametrize("name", SIZE_FIELDS)
+@pytest.mark.parametrize(("name", "value"), but_for_optional_none(SIZE_FIELDS, ["3", 2.5, True, None]))
 def test_sizes_of_another_type(name: str, value: Any) -> None:
     with refused(StrictDataclassError, name, "int", repr(value)):
         AttentionalRNNConfig(**{name: value})
@@ -281,8 +330,7 @@ def test_flags_of_another_type(name: str, value: Any) -> None:
         AttentionalRNNConfig(**{name: value})
 
 
-@pytest.mark.parametrize("value", ["cho", "", None, 1], ids=repr)
-@pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.parametrize(("name", "value"), but_for_optional_none(CHOICES, ["Luong", "", None, 1]))
 def test_unknown_choices(name: str, value: Any) -> None:
     with refused(StrictDataclassError, name, value, *CHOICES[name]):
         AttentionalRNNConfig(**{name: value})
@@ -292,6 +340,19 @@ def test_unknown_choices(name: str, value: Any) -> None:
 def test_dropout_out_of_range(value: float) -> None:
     with refused(StrictDataclassError, f"dropout must be at least 0 and below 1, got {value}"):
         AttentionalRNNConfig(dropout=value)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, -1, 2, float("nan"), float("inf")])
+def test_teacher_forcing_ratio_out_of_range(value: float) -> None:
+    with refused(StrictDataclassError, f"teacher_forcing_ratio must be between 0 and 1, got {value}"):
+        AttentionalRNNConfig(teacher_forcing_ratio=value)
+
+
+@pytest.mark.parametrize("value", ["half", None, True], ids=repr)
+@pytest.mark.parametrize("name", ["dropout", "teacher_forcing_ratio"])
+def test_rates_of_another_type(name: str, value: Any) -> None:
+    with refused(StrictDataclassError, name, "float", repr(value)):
+        AttentionalRNNConfig(**{name: value})
 
 
 @pytest.mark.parametrize("value", [0, -0.1, float("nan")])
@@ -308,16 +369,43 @@ def test_token_ids_of_another_type(name: str, value: Any) -> None:
         AttentionalRNNConfig(**{name: value})
 
 
-def test_dot_score_of_unequal_sizes() -> None:
+@pytest.mark.parametrize(("bidirectional", "width"), [(True, 14), (False, 7)])
+def test_dot_score_of_unequal_sizes(bidirectional: bool, width: int) -> None:
+    sizes = {"encoder_hidden_size": 7, "bidirectional": bidirectional}
     with refused(
-        StrictDataclassError, "score='dot'", "decoder_hidden_size", "encoder_hidden_size", "10 and 7", "general"
+        StrictDataclassError,
+        "score='dot'",
+        "decoder_hidden_size=10",
+        "encoder_hidden_size=7",
+        f"bidirectional={bidirectional}",
+        f"makes {width}",
+        "score='general'",
     ):
-        AttentionalRNNConfig(wiring="luong", score="dot", decoder_hidden_size=10, encoder_hidden_size=7)
+        AttentionalRNNConfig(wiring="luong", score="dot", decoder_hidden_size=10, **sizes)
+    assert AttentionalRNNConfig(wiring="luong", score="dot", decoder_hidden_size=width, **sizes).score == "dot"
 
 
-def test_input_feeding_with_bahdanau() -> None:
-    with refused(StrictDataclassError, "input_feeding=True", "wiring='luong'", "wiring='bahdanau'"):
-        AttentionalRNNConfig(wiring="bahdanau", input_feeding=True)
+def test_a_reversed_source_read_in_both_directions() -> None:
+    with refused(StrictDataclassError, "reverse_source=True", "bidirectional=False"):
+        AttentionalRNNConfig(reverse_source=True)
+
+
+@pytest.mark.parametrize("cell", ["cho_gru", "gru", "rnn"])
+@pytest.mark.parametrize("value", [0, 1.0])
+def test_a_forget_gate_bias_without_a_forget_gate(cell: str, value: float) -> None:
+    with refused(StrictDataclassError, f"forget_gate_bias={value}", f"cell={cell!r}", "cell='lstm'"):
+        AttentionalRNNConfig(cell=cell, forget_gate_bias=value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_forget_gate_bias_that_is_not_finite(value: float) -> None:
+    with refused(StrictDataclassError, f"forget_gate_bias must be finite, got {value}"):
+        AttentionalRNNConfig(cell="lstm", forget_gate_bias=value)
+
+
+def test_a_readout_of_its_own_for_sutskever() -> None:
+    with refused(StrictDataclassError, "wiring='sutskever'", "readout_size", "decoder_hidden_size", "9 and 5"):
+        AttentionalRNNConfig(wiring="sutskever", readout_size=9, decoder_hidden_size=5)
 
 
 def test_tied_embeddings_of_unequal_sizes() -> None:
@@ -328,6 +416,18 @@ def test_tied_embeddings_of_unequal_sizes() -> None:
 def test_a_decoder_alone() -> None:
     with refused(StrictDataclassError, "is_encoder_decoder must be True"):
         AttentionalRNNConfig(is_encoder_decoder=False)
+
+
+def test_a_config_that_was_changed_is_checked_again_by_the_model() -> None:
+    config = tiny_model("luong-lstm-dot").config
+    config.wiring = "sutskever"
+    with pytest.raises(StrictDataclassError, match="has no attention and takes score='none' only"):
+        AutoModelForSeq2SeqLM.from_config(config)
+
+
+def test_a_field_given_under_two_names() -> None:
+    with pytest.raises(ValueError, match="hidden_size is another name of decoder_hidden_size"):
+        AttentionalRNNConfig.from_paper("bahdanau2014", hidden_size=64, decoder_hidden_size=32)
 
 
 def test_positional_arguments() -> None:

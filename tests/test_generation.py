@@ -1,20 +1,45 @@
 """Decoding step by step: the cache, every mode of generate(), beam search against all sequences, the alignments."""
 
 import itertools
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import LogitsProcessor, LogitsProcessorList, StoppingCriteria, StoppingCriteriaList, TextStreamer
+from transformers import (
+    Cache,
+    DynamicCache,
+    EncoderDecoderCache,
+    LlamaConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    StaticCache,
+    StoppingCriteria,
+    StoppingCriteriaList,
+    TextStreamer,
+)
 from transformers.generation.streamers import BaseStreamer
 
 from attnzoo import AttentionalRNNForConditionalGeneration
 from attnzoo.alignment import generation_alignments
 from attnzoo.recurrent_decoder import RecurrentDecoderCache, _RecurrentCacheLayer
 
-from .tiny import BOS, EOS, FEEDING_VARIANTS, FIRST_WORD, PAD, SIZES, VARIANTS, padded_batch, random_words, tiny_model
+from .tiny import (
+    ATTENTION_VARIANTS,
+    BOS,
+    EOS,
+    FED_VARIANTS,
+    FIRST_WORD,
+    PAD,
+    SIZES,
+    VARIANTS,
+    alignments_of,
+    padded_batch,
+    random_words,
+    tiny_model,
+)
 
 MODES: dict[str, dict[str, Any]] = {
     "greedy": {},
@@ -44,7 +69,7 @@ def unpadded(source: Tensor, mask: Tensor) -> list[Tensor]:
 def decode_in_chunks(
     model: AttentionalRNNForConditionalGeneration, source: Tensor, mask: Tensor, target: Tensor, sizes: list[int]
 ) -> tuple[Tensor, Tensor, RecurrentDecoderCache]:
-    """Logits and alignments of the whole target, read through the cache a few tokens at a time."""
+    """Logits and alignments (B, T, S) of the whole target, read through the cache a few tokens at a time."""
     encoder_outputs = model.get_encoder()(source, attention_mask=mask)
     cache, logits, alignments = None, [], []
     for chunk in target.split(sizes, dim=1):
@@ -58,8 +83,8 @@ def decode_in_chunks(
         )
         cache = outputs.past_key_values
         logits.append(outputs.logits)
-        alignments.append(outputs.cross_attentions[0])
-    return torch.cat(logits, dim=1), torch.cat(alignments, dim=2), cache
+        alignments.append(alignments_of(outputs))
+    return torch.cat(logits, dim=1), torch.cat(alignments, dim=1), cache
 
 
 def log_probabilities(
@@ -90,7 +115,7 @@ def test_cached_steps_equal_teacher_forcing(variant: str, sizes: list[int]) -> N
     whole = model(input_ids=source, attention_mask=mask, decoder_input_ids=target, output_attentions=True)
     logits, alignments, cache = decode_in_chunks(model, source, mask, target, sizes)
     torch.testing.assert_close(logits, whole.logits, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(alignments, whole.cross_attentions[0], rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(alignments, alignments_of(whole), rtol=1e-10, atol=1e-12)
     assert cache.get_seq_length() == sum(sizes)
 
 
@@ -119,15 +144,18 @@ def test_sampling_is_reproducible_and_not_greedy() -> None:
 def test_beam_search_needs_the_cache_reordered(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model(variant, std=1.0, seed=1)
     source, mask = padded_batch([5, 3, 4, 6, 2, 6, 5, 7], "left")
-    options = {"num_beams": 4, "max_new_tokens": 10}
+    options = {"num_beams": 4, "num_return_sequences": 4, "max_new_tokens": 10}  # every beam, not only the best
     correct = generate(model, source, mask, use_cache=False, **options)
     assert torch.equal(generate(model, source, mask, use_cache=True, **options), correct)
     monkeypatch.setattr(_RecurrentCacheLayer, "reorder_cache", lambda self, beam_idx: None)
     assert generate(model, source, mask, use_cache=True, **options).tolist() != correct.tolist()
 
 
-@pytest.mark.parametrize("variant", FEEDING_VARIANTS)
-def test_input_feeding_needs_the_attentional_vector_in_the_cache(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("variant", FED_VARIANTS)
+def test_what_is_fed_to_the_next_step_needs_its_place_in_the_cache(
+    variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Luong's attentional vector, which is 0 in the first step, and Cho's c, which is made for the first step."""
     model = tiny_model(variant, std=1.0)
     source, mask = padded_batch([5, 3, 4, 6, 2, 6, 5, 7], "left")
     target = random_words(len(source), 4, seed=1)
@@ -138,11 +166,11 @@ def test_input_feeding_needs_the_attentional_vector_in_the_cache(variant: str, m
     def store_and_forget(cache: RecurrentDecoderCache, *args: Any, **kwargs: Any) -> None:
         store(cache, *args, **kwargs)
         tensors = cache.layers[0].tensors
-        tensors["readout"] = torch.zeros_like(tensors["readout"])
+        tensors["fed"] = torch.zeros_like(tensors["fed"])
 
     monkeypatch.setattr(RecurrentDecoderCache, "store", store_and_forget)
     logits, _, _ = decode_in_chunks(model, source, mask, target, [1] * 4)
-    torch.testing.assert_close(logits[:, 0], correct_logits[:, 0])  # nothing to feed yet
+    torch.testing.assert_close(logits[:, 0], correct_logits[:, 0])  # nothing is taken from the cache yet
     assert (logits[:, 1] - correct_logits[:, 1]).abs().amax(dim=-1).min() > 1e-3
     assert generate(model, source, mask, use_cache=True).tolist() != correct_ids.tolist()
 
@@ -211,9 +239,10 @@ def test_a_padded_batch_generates_what_its_rows_generate_alone(variant: str, mod
     assert [until_eos(row) for row in together] == [until_eos(row) for row in alone]
 
 
-@pytest.mark.parametrize("mode", ["greedy", "sampling", "beam", "beam-sampling"])
-def test_padding_side_does_not_matter_to_any_mode(mode: str) -> None:
-    model = tiny_model("luong-lstm-general-predictive-feeding")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_padding_side_does_not_matter_to_any_mode(variant: str, mode: str) -> None:
+    model = tiny_model(variant)
     (left, left_mask), (right, right_mask) = padded_batch(LENGTHS, "left"), padded_batch(LENGTHS, "right")
     for row, keep, other, other_keep in zip(left, left_mask, right, right_mask, strict=True):
         other[other_keep.bool()] = row[keep.bool()]  # the same words on both sides
@@ -231,6 +260,23 @@ def test_batch_of_several_equals_one_by_one(variant: str) -> None:
         assert [until_eos(row) for row in together] == [
             until_eos(generate(model, row[None], **options)[0]) for row in source
         ]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_n_best_come_with_their_scores_the_best_first(variant: str) -> None:
+    model = tiny_model(variant)
+    source, mask = padded_batch(LENGTHS, "left")
+    options = {"num_beams": 5, "num_return_sequences": 5, "return_dict_in_generate": True, "output_scores": True}
+    result = generate(model, source, mask, **options)
+    assert len(result.sequences_scores) == len(result.sequences) == 5 * len(source)
+    for scores, rows in zip(result.sequences_scores.split(5), result.sequences.split(5), strict=True):
+        assert scores.tolist() == sorted(scores.tolist(), reverse=True)
+        assert len({tuple(until_eos(row)) for row in rows}) == 5
+    # length_penalty is 1: a score is the log-probability per token.
+    rows = torch.arange(len(source)).repeat_interleave(5)
+    lengths = torch.tensor([len(until_eos(row)) for row in result.sequences])
+    expected = log_probabilities(model, source[rows], mask[rows], result.sequences) / lengths
+    torch.testing.assert_close(result.sequences_scores.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["beam", "sampling", "beam-sampling"])
@@ -335,7 +381,7 @@ def test_beam_scores_are_teacher_forced_log_probabilities(variant: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["greedy", "beam"])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", ATTENTION_VARIANTS)
 def test_every_step_of_generate_gives_its_alignment(variant: str, mode: str) -> None:
     model = tiny_model(variant)
     source, mask = padded_batch(LENGTHS, "left")
@@ -358,7 +404,7 @@ def test_every_step_of_generate_gives_its_alignment(variant: str, mode: str) -> 
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", ATTENTION_VARIANTS)
 def test_alignments_of_generated_sequences_equal_teacher_forcing(variant: str, mode: str) -> None:
     model = tiny_model(variant, std=1.0)
     source, mask = padded_batch(LENGTHS, "left")
@@ -418,6 +464,16 @@ def test_alignments_that_were_not_recorded_are_refused() -> None:
         generation_alignments(generate(model, random_words(2, 3)))
 
 
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant not in ATTENTION_VARIANTS])
+def test_a_model_without_attention_generates_without_alignments(variant: str, mode: str) -> None:
+    options = {"output_attentions": True, "return_dict_in_generate": True, **MODES[mode]}
+    result = generate(tiny_model(variant), random_words(2, 3), **options)
+    assert set(result.cross_attentions) == {None}
+    with pytest.raises(ValueError, match="without attention"):
+        generation_alignments(result)
+
+
 # What else generate() promises ----------------------------------------------------------------------------------------
 
 
@@ -440,7 +496,7 @@ def test_bfloat16_models_generate(variant: str, mode: str) -> None:
     assert result.sequences.max() < SIZES["vocab_size"]
     assert all(logits.isfinite().all() for logits in result.logits)
     # The softmax is made in float32, whatever the model is.
-    assert all(step[0].dtype == torch.float32 for step in result.cross_attentions)
+    assert all(step is None or step[0].dtype == torch.float32 for step in result.cross_attentions)
 
 
 @pytest.mark.parametrize("options", [{"assistant_model": "itself"}, {"prompt_lookup_num_tokens": 2}], ids=str)
@@ -456,6 +512,39 @@ def test_generate_does_not_bring_a_cache_of_keys_and_values() -> None:
     assert isinstance(result.past_key_values, RecurrentDecoderCache)
     # Transformers' hook that keeps it away is private: this line fails first if it goes.
     assert AttentionalRNNForConditionalGeneration._supports_default_dynamic_cache() is False
+
+
+@pytest.mark.parametrize("implementation", ["static", "dynamic", "quantized"])
+def test_another_cache_implementation_is_not_used_and_a_warning_says_so(
+    implementation: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, source = tiny_model("luong-lstm-dot"), random_words(2, 4)
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    caplog.set_level("WARNING", "transformers")
+    logging.Logger.warning_once.cache_clear()  # another test may have heard it
+    result = generate(model, source, cache_implementation=implementation, return_dict_in_generate=True)
+    assert f"`cache_implementation` (set to {implementation}) will be ignored" in caplog.text
+    assert isinstance(result.past_key_values, RecurrentDecoderCache)
+    assert torch.equal(result.sequences, generate(model, source))
+
+
+KEYS_AND_VALUES = LlamaConfig(hidden_size=8, num_attention_heads=2, num_hidden_layers=1)
+
+
+@pytest.mark.parametrize(
+    "cache",
+    [
+        DynamicCache(),
+        StaticCache(KEYS_AND_VALUES, max_cache_len=9),
+        EncoderDecoderCache(DynamicCache(), DynamicCache()),
+    ],
+    ids=lambda cache: type(cache).__name__,
+)
+@pytest.mark.parametrize("mode", ["greedy", "beam"])
+@pytest.mark.parametrize("variant", ["luong-lstm-dot", "sutskever-lstm-2-layers-reversed"])
+def test_a_cache_of_keys_and_values_is_refused_in_words(variant: str, mode: str, cache: Cache) -> None:
+    with pytest.raises(TypeError, match=f"RecurrentDecoderCache, got {type(cache).__name__}: .* not keys and values"):
+        generate(tiny_model(variant), random_words(2, 4), past_key_values=cache, **MODES[mode])
 
 
 class OnlyThese(LogitsProcessor):
@@ -545,3 +634,13 @@ def test_text_streamer_prints_the_generated_text(capsys: pytest.CaptureFixture[s
     text = LetterTokenizer().decode(ids[0].tolist())
     assert len(text) == 8
     assert capsys.readouterr().out.strip() == text
+
+
+def test_a_prompt_is_read_as_it_is_in_training_mode_too() -> None:
+    """teacher_forcing_ratio is for training steps, and not for what samples during a training."""
+    model = tiny_model("luong-lstm-general-feeding", std=1.0, teacher_forcing_ratio=0.0)
+    source = random_words(3, 6)
+    prompt = torch.cat([torch.full((3, 1), BOS), random_words(3, 3, seed=1)], dim=1)
+    for use_cache in (True, False):
+        expected = generate(model.eval(), source, decoder_input_ids=prompt, use_cache=use_cache)
+        assert torch.equal(generate(model.train(), source, decoder_input_ids=prompt, use_cache=use_cache), expected)

@@ -15,9 +15,8 @@ from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, Generatio
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, AttentionalRNNModel
 
-from .tiny import BOS, SIZES, VARIANTS, padded_batch, random_words, tiny_config, tiny_model
+from .tiny import BOS, SIZES, VARIANTS, padded_batch, random_words, tied, tiny_config, tiny_model
 
-TIED = {"tie_word_embeddings": True, "embedding_size": SIZES["readout_size"]}
 EVERY_LAYER = {"encoder_layers": 2, "decoder_layers": 2, "decoder_hidden_size": 8}
 NEW_VOCAB_SIZE = SIZES["vocab_size"] + 4
 
@@ -36,6 +35,8 @@ for folder in sorted(path for path in root.iterdir() if path.is_dir()):
     assert type(head) is attnzoo.AttentionalRNNForConditionalGeneration
     assert type(base) is attnzoo.AttentionalRNNModel
     assert not head.training and not base.training
+    saved = load_file(folder / "model.safetensors")
+    assert all(torch.equal(head.state_dict()[name], tensor) for name, tensor in saved.items())
     assert {parameter.dtype for model in (head, base) for parameter in model.parameters()} == {torch.float32}
     with torch.no_grad():
         outputs = {"logits": head(**inputs).logits, "readout": base(**inputs).last_hidden_state}
@@ -46,6 +47,12 @@ for folder in sorted(path for path in root.iterdir() if path.is_dir()):
 """
 
 
+def assert_same(actual: Tensor, expected: Tensor) -> None:
+    """The same float32 numbers. Their last bit may differ: where a file's weights come to lie in memory decides which
+    of its kernels BLAS takes."""
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+
+
 def inputs() -> dict[str, Tensor]:
     source, mask = padded_batch([5, 3, 1, 7], "left")
     return {"input_ids": source, "attention_mask": mask, "decoder_input_ids": random_words(4, 5, seed=1)}
@@ -53,7 +60,7 @@ def inputs() -> dict[str, Tensor]:
 
 def saved_models() -> dict[str, AttentionalRNNForConditionalGeneration]:
     models = {variant: tiny_model(variant, dtype=torch.float32) for variant in VARIANTS}
-    return models | {"tied": tiny_model("luong-lstm-dot", dtype=torch.float32, **TIED)}
+    return models | {"tied": tiny_model("luong-lstm-dot", dtype=torch.float32, **tied("luong-lstm-dot"))}
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +83,7 @@ def loaded_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", [*VARIANTS, "tied"])
-def test_another_process_computes_the_same_bits(name: str, loaded_elsewhere: Path) -> None:
+def test_another_process_computes_the_same(name: str, loaded_elsewhere: Path) -> None:
     outputs = load_file(loaded_elsewhere / f"{name}.safetensors")
     model = saved_models()[name]
     with torch.no_grad():
@@ -84,8 +91,8 @@ def test_another_process_computes_the_same_bits(name: str, loaded_elsewhere: Pat
         readout = model.base_model(**inputs()).last_hidden_state
     source, mask = inputs()["input_ids"], inputs()["attention_mask"]
     generated = model.generate(source, attention_mask=mask, num_beams=3, max_new_tokens=6)
-    assert torch.equal(outputs["logits"], expected)
-    assert torch.equal(outputs["readout"], readout)
+    assert_same(outputs["logits"], expected)
+    assert_same(outputs["readout"], readout)
     assert torch.equal(outputs["generated"], generated)
 
 
@@ -94,7 +101,7 @@ def test_shards_load_like_one_file(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path, max_shard_size="4KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
     loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
-    assert torch.equal(loaded(**inputs()).logits, model(**inputs()).logits)
+    assert_same(loaded(**inputs()).logits, model(**inputs()).logits)
 
 
 def test_half_precision_files_load_as_the_config_says(tmp_path: Path) -> None:
@@ -105,35 +112,40 @@ def test_half_precision_files_load_as_the_config_says(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(config | {"dtype": "float32"}))
     loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
     assert {parameter.dtype for parameter in loaded.parameters()} == {torch.float32}
-    assert torch.equal(loaded(**inputs()).logits, model.float()(**inputs()).logits)
+    assert_same(loaded(**inputs()).logits, model.float()(**inputs()).logits)
     assert AutoModelForSeq2SeqLM.from_pretrained(tmp_path, dtype=torch.bfloat16).dtype == torch.bfloat16
 
 
-@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("is_tied", [False, True], ids=["untied", "tied"])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_base_loads_into_head_and_head_into_base(variant: str, tied: bool, tmp_path: Path) -> None:
-    head = tiny_model(variant, dtype=torch.float32, **(TIED if tied else {}))
+def test_base_loads_into_head_and_head_into_base(variant: str, is_tied: bool, tmp_path: Path) -> None:
+    head = tiny_model(variant, dtype=torch.float32, **(tied(variant) if is_tied else {}))
     head.save_pretrained(tmp_path / "head")
     base, info = AutoModel.from_pretrained(tmp_path / "head", output_loading_info=True)
     assert set(info["missing_keys"]) == set()
-    assert set(info["unexpected_keys"]) == (set() if tied else {"lm_head.weight"})
-    assert torch.equal(base(**inputs()).last_hidden_state, head.base_model(**inputs()).last_hidden_state)
+    assert set(info["unexpected_keys"]) == (set() if is_tied else {"lm_head.weight"})
+    assert_same(base(**inputs()).last_hidden_state, head.base_model(**inputs()).last_hidden_state)
 
     base.save_pretrained(tmp_path / "base")
     again, info = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "base", output_loading_info=True)
-    assert set(info["missing_keys"]) == (set() if tied else {"lm_head.weight"})
+    assert set(info["missing_keys"]) == (set() if is_tied else {"lm_head.weight"})
     assert set(info["unexpected_keys"]) == set()
-    if not tied:
+    if not is_tied:
         again.lm_head.weight = head.lm_head.weight
-    assert torch.equal(again(**inputs()).logits, head(**inputs()).logits)
+    assert_same(again(**inputs()).logits, head(**inputs()).logits)
+    assert all(torch.equal(tensor, head.state_dict()[name]) for name, tensor in again.state_dict().items())
 
 
 def check_initialised(name: str, tensor: Tensor, config: AttentionalRNNConfig, scale: float | None = None) -> None:
     """A fresh weight: as the paper of the wiring has it."""
     assert tensor.isfinite().all(), name
     leaf = name.rsplit(".", 1)[-1]
-    if config.wiring == "luong":  # U(-0.1, 0.1), all of it
-        scale = scale or 0.1
+    if config.forget_gate_bias is not None and leaf.startswith("bias_"):  # an LSTM's; torch adds the two
+        start, forget, *others = tensor.chunk(4)
+        assert (forget == (config.forget_gate_bias if leaf == "bias_ih_l0" else 0)).all(), name
+        tensor = torch.cat([start, *others])
+    if config.wiring in ("sutskever", "luong"):  # U(-0.08, 0.08) or U(-0.1, 0.1), all of it
+        scale = scale or {"sutskever": 0.08, "luong": 0.1}[config.wiring]
         assert tensor.abs().max() <= scale, name
         assert tensor.std() > scale / 5, name
     elif leaf.startswith("bias"):
@@ -141,7 +153,7 @@ def check_initialised(name: str, tensor: Tensor, config: AttentionalRNNConfig, s
     elif leaf.startswith("weight_h"):  # recurrent: orthogonal, gate by gate
         for gate in tensor.split(tensor.shape[1]):
             torch.testing.assert_close(gate @ gate.mT, torch.eye(len(gate)), rtol=1e-4, atol=1e-5)
-    elif name.endswith("score_proj.weight"):  # v_a
+    elif name.endswith("score_vector"):  # v_a
         assert (tensor == 0).all(), name
     else:  # N(0, 0.01^2), but a tenth for W_a and U_a
         std = scale or 0.01
@@ -189,6 +201,15 @@ def test_a_new_model_is_initialised_as_its_paper_has_it(variant: str, scale: flo
         check_initialised(name, tensor, config, scale)
 
 
+def test_a_forget_gate_bias_does_not_touch_the_weights_of_a_checkpoint(tmp_path: Path) -> None:
+    model = tiny_model("luong-lstm-dot", dtype=torch.float32, forget_gate_bias=1.0)
+    model.save_pretrained(tmp_path)
+    for change in ({}, {"forget_gate_bias": 3.0}):
+        loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, **change)
+        assert loaded.config.forget_gate_bias == change.get("forget_gate_bias", 1.0)
+        assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in loaded.state_dict().items())
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_initialisation_is_reproducible_by_seed(variant: str) -> None:
     weights = []
@@ -223,14 +244,14 @@ def num_storages(model: AttentionalRNNForConditionalGeneration) -> int:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_tied_matrices_are_one_after_init_save_load_and_resize(variant: str, tmp_path: Path) -> None:
-    model = AttentionalRNNForConditionalGeneration(tiny_config(variant, **TIED))
+    model = AttentionalRNNForConditionalGeneration(tiny_config(variant, **tied(variant)))
     assert num_storages(model) == 1
     model.save_pretrained(tmp_path)
     saved = load_file(tmp_path / "model.safetensors")
     assert sum("embed_tokens" in name or "lm_head" in name for name in saved) == 1
     loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
     assert num_storages(loaded) == 1
-    assert torch.equal(loaded(**inputs()).logits, model.eval()(**inputs()).logits)
+    assert_same(loaded(**inputs()).logits, model.eval()(**inputs()).logits)
     loaded.resize_token_embeddings(NEW_VOCAB_SIZE)
     assert num_storages(loaded) == 1
 
@@ -239,11 +260,11 @@ def test_untied_matrices_are_three() -> None:
     assert num_storages(AttentionalRNNForConditionalGeneration(tiny_config("luong-lstm-dot"))) == 3
 
 
-@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("is_tied", [False, True], ids=["untied", "tied"])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_resized_vocabulary_keeps_the_old_logits_and_takes_new_ids(variant: str, tied: bool, tmp_path: Path) -> None:
+def test_resized_vocabulary_keeps_the_old_logits_and_takes_new_ids(variant: str, is_tied: bool, tmp_path: Path) -> None:
     old_size = SIZES["vocab_size"]
-    model = tiny_model(variant, dtype=torch.float32, **(TIED if tied else {}))
+    model = tiny_model(variant, dtype=torch.float32, **(tied(variant) if is_tied else {}))
     with torch.no_grad():
         expected = model(**inputs()).logits
         model.resize_token_embeddings(NEW_VOCAB_SIZE)
@@ -267,7 +288,7 @@ def test_resized_vocabulary_keeps_the_old_logits_and_takes_new_ids(variant: str,
     model.save_pretrained(tmp_path)
     loaded, info = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, output_loading_info=True)
     assert not info["missing_keys"]
-    assert torch.equal(loaded(**inputs()).logits, model(**inputs()).logits)
+    assert_same(loaded(**inputs()).logits, model(**inputs()).logits)
 
 
 def test_vocabulary_can_shrink_and_be_padded() -> None:
@@ -330,6 +351,29 @@ def test_every_field_is_in_config_json(tmp_path: Path) -> None:
     saved = json.loads((tmp_path / "config.json").read_text())
     assert set(AttentionalRNNConfig.__annotations__) <= set(saved)
     assert saved["model_type"] == "attentional_rnn"
+
+
+@pytest.mark.parametrize(
+    ("wiring", "score", "readout_size", "initializer_range"),
+    [
+        ("cho", "none", 12, 0.01),
+        ("sutskever", "none", 25, 0.08),
+        ("bahdanau", "additive", 12, 0.01),
+        ("luong", "general", 25, 0.1),
+    ],
+)
+def test_none_is_the_wirings_own_and_is_saved_as_a_value(
+    wiring: str, score: str, readout_size: int, initializer_range: float, tmp_path: Path
+) -> None:
+    """Half of the decoder's width for maxout pairs, the whole of it for the others; given by either of its names."""
+    expected = score, readout_size, initializer_range
+    for name in ("decoder_hidden_size", "hidden_size"):
+        config = AttentionalRNNConfig(wiring=wiring, **{name: 25})
+        assert (config.score, config.readout_size, config.initializer_range) == expected
+    config.save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert (saved["score"], saved["readout_size"], saved["initializer_range"]) == expected
+    assert AttentionalRNNConfig(wiring=wiring, hidden_size=1).readout_size == 1  # half of one unit is still one
 
 
 def test_standard_names_read_and_write_the_papers_fields() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from attnzoo import AttentionalRNNForConditionalGeneration
 
-from .tiny import FIRST_WORD, SIZES, VARIANTS, random_words, tiny_model
+from .tiny import FIRST_WORD, SIZES, VARIANTS, alignments_of, random_words, tiny_model
 
 # A busy machine must not fail a test: no clock is looked at.
 examples = settings(
@@ -90,8 +90,8 @@ def test_padding_does_not_change_logits_loss_or_alignments(variant: str, case: C
         labels = case.labels[row : row + 1]
         alone = run(variant, case, words.unsqueeze(0), None, labels=labels)
         torch.testing.assert_close(padded.logits[row], alone.logits[0], **CLOSE)
-        alignment = padded.cross_attentions[0][row, 0]  # (T, width)
-        torch.testing.assert_close(alignment[:, places], alone.cross_attentions[0][0, 0], **CLOSE)
+        alignment = alignments_of(padded)[row]  # (T, width)
+        torch.testing.assert_close(alignment[:, places], alignments_of(alone)[0], **CLOSE)
         assert (alignment[:, mask[row] == 0] == 0).all()
         loss += alone.loss * (labels != -100).sum()
     torch.testing.assert_close(padded.loss, loss / (case.labels != -100).sum(), **CLOSE)
@@ -107,7 +107,7 @@ def test_order_and_size_of_the_batch_do_not_matter(variant: str, case: Case, dat
     rows = rows[: data.draw(st.integers(1, len(rows)))]
     part = run(variant, case, ids[rows], mask[rows], labels=case.labels[rows])
     torch.testing.assert_close(part.logits, whole.logits[rows], **CLOSE)
-    torch.testing.assert_close(part.cross_attentions[0], whole.cross_attentions[0][rows], **CLOSE)
+    torch.testing.assert_close(alignments_of(part), alignments_of(whole)[rows], **CLOSE)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -124,9 +124,8 @@ def test_tokens_to_come_do_not_change_earlier_logits(variant: str, case: Case, d
     before = run(variant, case, ids, mask, decoder_input_ids=target)
     after = run(variant, case, ids, mask, decoder_input_ids=changed)
     torch.testing.assert_close(after.logits[:, :first_changed], before.logits[:, :first_changed], **CLOSE)
-    torch.testing.assert_close(
-        after.cross_attentions[0][:, :, :first_changed], before.cross_attentions[0][:, :, :first_changed], **CLOSE
-    )
+    unchanged = alignments_of(before)[:, :first_changed]
+    torch.testing.assert_close(alignments_of(after)[:, :first_changed], unchanged, **CLOSE)
     assert not torch.allclose(after.logits[:, first_changed], before.logits[:, first_changed], **CLOSE)
 
 
@@ -154,10 +153,10 @@ def test_a_row_of_padding_is_harmless(variant: str, case: Case, data: st.DataObj
 
     result = with_padding_row(torch.zeros_like(ids[0]))
     assert result.logits.isfinite().all()
-    assert (result.cross_attentions[0][row] == 0).all()
+    assert (alignments_of(result)[row] == 0).all()
     assert (result.encoder_last_hidden_state[row] == 0).all()
     torch.testing.assert_close(result.logits[others], expected.logits, **CLOSE)
-    torch.testing.assert_close(result.cross_attentions[0][others], expected.cross_attentions[0], **CLOSE)
+    torch.testing.assert_close(alignments_of(result)[others], alignments_of(expected), **CLOSE)
     other_padding = with_padding_row(random_words(1, case.width, case.seed + 4)[0])
     torch.testing.assert_close(other_padding.logits, result.logits, **CLOSE)
 
@@ -222,17 +221,50 @@ def test_dropout_is_for_training_only(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_dropout_falls_on_embeddings_and_readout(variant: str) -> None:
+def test_dropout_stands_where_the_wiring_has_it_and_nowhere_else(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dropout that doubles instead acts like weights that are doubled where the dropped values are read.
+
+    These are the embeddings, what goes from layer to layer, and in addition: the attentional vector fed to the next
+    step in Luong's wiring, as in his released code; the readout in the others.
+    """
+    depth = {"encoder_layers": 2, "decoder_layers": 2}  # so that every variant has something between layers
+    inputs = {"input_ids": random_words(4, 6), "decoder_input_ids": random_words(4, 5, seed=1)}
+    expected = tiny_model(variant, **depth)
+    config, weights = expected.config, dict(expected.named_parameters())
+    read = [weights["model.encoder.embed_tokens.weight"], weights["model.decoder.embed_tokens.weight"]]
+    for name, weight in weights.items():
+        if "weight_i" in name:  # torch's weight_ih_l0 and ChoGRU's weight_input
+            if ".layers.1." in name:
+                read.append(weight)
+            elif config.input_feeding and "decoder" in name:
+                read.append(weight[:, config.embedding_size :])
+    if config.wiring != "luong":
+        read.append(weights["lm_head.weight"])
+    with torch.no_grad():
+        for weight in read:
+            weight *= 2
+
+    def double(values: Tensor, rate: float, training: bool, inplace: bool) -> Tensor:
+        return 2 * values if training else values
+
+    monkeypatch.setattr(torch.nn.functional, "dropout", double)
+    model = tiny_model(variant, dropout=0.5, **depth).train()
+    torch.testing.assert_close(model(**inputs).logits, expected(**inputs).logits, **CLOSE)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_dropout_drops_at_its_rate(variant: str) -> None:
     model = tiny_model(variant, dropout=0.3).train()
     torch.manual_seed(0)
     with torch.no_grad():
         outputs = model.model(
             input_ids=random_words(16, 8), decoder_input_ids=random_words(16, 8, seed=1), output_hidden_states=True
         )
-    dropped = {
-        "source embeddings": outputs.encoder_hidden_states[0],
-        "target embeddings": outputs.decoder_hidden_states[0],
-        "readout": outputs.last_hidden_state,
+    rates = {
+        "source embeddings": (outputs.encoder_hidden_states[0], 0.3),
+        "target embeddings": (outputs.decoder_hidden_states[0], 0.3),
+        "readout": (outputs.last_hidden_state, 0.0 if model.config.wiring == "luong" else 0.3),
     }
-    for name, values in dropped.items():
-        assert 0.2 < (values == 0).double().mean() < 0.4, name
+    for name, (values, rate) in rates.items():
+        share = (values == 0).double().mean().item()
+        assert share == pytest.approx(rate, abs=5 * (rate * (1 - rate) / values.numel()) ** 0.5), name

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from .tiny import SIZES, VARIANTS, random_words, tiny_model
+from .tiny import ATTENTION_VARIANTS, SIZES, VARIANTS, random_words, tiny_model
 
 S, T = 5, 4
 
@@ -17,8 +17,11 @@ def test_names_and_shapes(variant: str) -> None:
     )
     assert outputs.loss.shape == ()
     assert outputs.logits.shape == (2, T, SIZES["vocab_size"])
-    assert [tuple(weights.shape) for weights in outputs.cross_attentions] == [(2, 1, T, S)]
-    encoder_size = 2 * config.encoder_hidden_size
+    if variant in ATTENTION_VARIANTS:
+        assert [tuple(weights.shape) for weights in outputs.cross_attentions] == [(2, 1, T, S)]
+    else:
+        assert outputs.cross_attentions is None
+    encoder_size = (2 if config.bidirectional else 1) * config.encoder_hidden_size
     assert outputs.encoder_last_hidden_state.shape == (2, S, encoder_size)
     widths = [config.embedding_size] + [encoder_size] * config.encoder_layers
     assert [tuple(states.shape) for states in outputs.encoder_hidden_states] == [(2, S, width) for width in widths]
@@ -36,9 +39,10 @@ def test_only_what_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("base", [False, True])
-def test_the_same_as_a_tuple(base: bool) -> None:
+@pytest.mark.parametrize("variant", ["luong-lstm-general-feeding", "cho-cho_gru-forward"])
+def test_the_same_as_a_tuple(variant: str, base: bool) -> None:
     """By argument and by config; a model inside of another goes on returning names to it."""
-    model = tiny_model("luong-lstm-general-feeding").eval()
+    model = tiny_model(variant).eval()
     model = model.model if base else model
     inputs = {"input_ids": random_words(2, S), "decoder_input_ids": random_words(2, T), "use_cache": False}
     named = model(**inputs, output_attentions=True).to_tuple()

@@ -15,7 +15,9 @@ from torch import nn
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
-from training import evaluate, pronounce
+from attnzoo.alignment import Links, align, alignment_error_rate, from_pharaoh
+from training import align as training_align
+from training import evaluate, pronounce, which_attention
 from training.batching import LengthBatchSampler
 from training.recipe import Training, load_recipe
 from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme, refuse_unknown_characters
@@ -219,7 +221,7 @@ def test_eight_examples_are_learned_by_heart(wiring: str) -> None:
     model = AttentionalRNNForConditionalGeneration(config)
     inputs, labels = torch.randint(3, 20, (8, 6)), torch.randint(3, 20, (8, 5))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(150):
+    for _ in range(600):
         loss = model(input_ids=inputs, labels=labels).loss
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -358,3 +360,109 @@ def test_sampler_is_reshuffled_every_epoch() -> None:
     assert first != second
     for batches_of_epoch in (first, second):
         assert sorted(row for batch in batches_of_epoch for row in batch) == list(range(40))
+
+
+# Alignments that are known: every letter of the regular language is one phoneme, and th and kh are
+
+
+def gold_links(word: str) -> tuple[Links, Links]:
+    """The sure and the possible links of letters and phonemes; the silent h may be linked or not."""
+    sure, letter = set(), 0
+    silent = set()
+    for phoneme in range(len(spell_out(word).split())):
+        sure.add((letter, phoneme))
+        if word[letter : letter + 2] in ("th", "kh"):
+            silent.add((letter + 1, phoneme))
+            letter += 1
+        letter += 1
+    return sure, sure | silent
+
+
+@pytest.mark.parametrize("choice", ["score=general", "score=general,input_feeding=true", "wiring=bahdanau"])
+def test_a_trained_model_aligns_the_token_that_it_predicts(choice: str, dictionary: Path, tmp_path: Path) -> None:
+    """Which reading of a row is right is measured, not assumed: see the top of attnzoo/alignment.py."""
+    overrides = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=300", "training.evaluations=1"]
+    overrides += ["model.score=null", *(f"model.{item}" for item in choice.split(","))]
+    main([str(ROOT / "configs" / "demo.yaml"), "--output", str(tmp_path), *(f"--set={item}" for item in overrides)])
+    model, tokenizer = (c.from_pretrained(tmp_path / "best") for c in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    words = [line.split()[0].lower() for line in dictionary.read_text().splitlines()[1::9]]
+    sure, possible = zip(*map(gold_links, words), strict=True)
+    error_rates = [
+        alignment_error_rate(
+            [pair.links for pair in align(model, tokenizer, words, [spell_out(w) for w in words], shift=shift)],
+            sure,
+            possible,
+        )
+        for shift in (0, 1)
+    ]
+    assert error_rates[0] < 0.3
+    assert error_rates[1] > 0.6
+
+
+def test_align_prints_links_scores_and_the_error_rate(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["tetha", "kheno"]
+    for name, lines in {
+        "words": words,
+        "phonemes": [spell_out(word) for word in words],
+        "gold": ["0-0 1-1 2-2 3p2 4-3", "0-0 1p0 2-1 3-2 4-3"],
+    }.items():
+        (tmp_path / name).write_text("\n".join(lines))
+    files = [str(tmp_path / name) for name in ("words", "phonemes")]
+    training_align.main([str(run / "best"), *files, "--scores", "--gold", str(tmp_path / "gold")])
+    output = capsys.readouterr()
+    rows = [line.split("\t") for line in output.out.splitlines()]
+    assert len(rows) == 2
+    assert all(float(score) < 0 for score, _ in rows)
+    links = [from_pharaoh(line)[0] for _, line in rows]
+    gold = [from_pharaoh(line) for line in (tmp_path / "gold").read_text().splitlines()]
+    expected = alignment_error_rate(links, *zip(*gold, strict=True))
+    assert f"AER {100 * expected:.2f} %" in output.err
+    training_align.main([str(run / "best"), *files, "--words"])  # a word is what white space separates
+    assert all(line.startswith("0-0") for line in capsys.readouterr().out.splitlines())
+    training_align.main([str(run / "best"), *files, "--shift", "paper"])
+    (tmp_path / "words").write_text("tetha\nna\u00efve\n")
+    with pytest.raises(SystemExit, match="source 1, 'na\u00efve', cannot be tokenized"):
+        training_align.main([str(run / "best"), *files])
+    (tmp_path / "gold").write_text("0-0")
+    with pytest.raises(SystemExit, match="has 1 lines"):
+        training_align.main([str(run / "best"), *files, "--gold", str(tmp_path / "gold")])
+
+
+def test_which_attention_trains_draws_and_tabulates(
+    dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    word = dictionary.read_text().splitlines()[1].split()[0].lower()
+    overrides = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=2"]
+    arguments = ["--recipe", str(ROOT / "configs" / "which_attention.yaml"), "--models", str(tmp_path / "models")]
+    arguments += ["--plot", str(tmp_path / "which.png"), "--word", word]
+    sets = [f"--set={item}" for item in overrides]
+    which_attention.main([*arguments, *sets])
+    output = capsys.readouterr().out
+    assert len(list((tmp_path / "models").glob("*-*/best/model.safetensors"))) == 12
+    assert (tmp_path / "which.png").stat().st_size > 10_000
+    assert len([line for line in output.splitlines() if line.startswith("| ")]) == 5
+    which_attention.main([*arguments, *sets])  # nothing is trained again
+    assert "training pairs" not in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="trained from another recipe"):
+        which_attention.main([*arguments, *sets, "--set=training.max_steps=3"])
+    with pytest.raises(SystemExit, match="not in the dictionary"):
+        which_attention.main([*arguments, *sets, "--word=zzz"])
+
+
+@pytest.mark.parametrize("paper", ["cho2014", "sutskever2014", "bahdanau2014", "luong2015-local-p"])
+def test_a_recipe_can_start_from_a_paper_and_its_card_says_so(paper: str, dictionary: Path, tmp_path: Path) -> None:
+    small = [item for item in SMALL if not item.startswith("model.")]
+    small += ["model.decoder_hidden_size=16", "model.encoder_hidden_size=16", "model.embedding_size=16"]
+    path = tmp_path / "paper.yaml"
+    path.write_text(
+        f"model: {{model_type: attentional_rnn, paper: {paper}}}\n"
+        f"task: {{name: grapheme_to_phoneme, data: {{path: {dictionary}}}}}\ntraining: {{max_steps: 2}}\n"
+    )
+    main([str(path), "--output", str(tmp_path), *(f"--set={item}" for item in small)])
+    config = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "best").config
+    assert config.wiring == AttentionalRNNConfig.from_paper(paper).wiring
+    assert config.encoder_layers == AttentionalRNNConfig.from_paper(paper).encoder_layers
+    card = (tmp_path / "best" / "README.md").read_text()
+    assert f"{config.wiring.title()} et al. ({paper[-4:] if paper[-1].isdigit() else '2015'})" in card

@@ -1,4 +1,4 @@
-"""Tiny random models that the tests share: one per wiring, score, window and cell that differ in code path.
+"""Tiny random models that the tests share: one per wiring, score, window, cell and encoder that differ in code path.
 
 Their weights are drawn much wider than any paper's, so that scores differ, beams really change places and a lost state
 shows in the first digits.
@@ -47,12 +47,49 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "input_feeding": True,
     },
     "luong-gru-location-monotonic": {"wiring": "luong", "cell": "gru", "score": "location", "window": "monotonic"},
+    "cho-cho_gru-forward": {"wiring": "cho", "cell": "cho_gru", "bidirectional": False},
+    "sutskever-lstm-2-layers-reversed": {
+        "wiring": "sutskever",
+        "cell": "lstm",
+        "bidirectional": False,
+        "reverse_source": True,
+        "encoder_hidden_size": 8,  # as wide and as deep as the decoder: its start is copied
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "readout_size": 8,
+    },
+    "bahdanau-rnn-additive-reversed": {
+        "wiring": "bahdanau",
+        "cell": "rnn",
+        "score": "additive",
+        "bidirectional": False,
+        "reverse_source": True,
+    },
+    "luong-lstm-general-predictive-feeding-2-layers-reversed": {
+        "wiring": "luong",
+        "cell": "lstm",
+        "score": "general",
+        "window": "predictive",
+        "input_feeding": True,
+        "bidirectional": False,
+        "reverse_source": True,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "forget_gate_bias": 1.0,
+    },
 }
-FEEDING_VARIANTS = [name for name, fields in VARIANTS.items() if fields.get("input_feeding")]
+ATTENTION_VARIANTS = [name for name, fields in VARIANTS.items() if fields["wiring"] in ("bahdanau", "luong")]
+# Those whose steps read more than the token and the recurrent state: the attentional vector, or Cho's c.
+FED_VARIANTS = [name for name, fields in VARIANTS.items() if fields.get("input_feeding") or fields["wiring"] == "cho"]
 
 
 def tiny_config(variant: str, **overrides: Any) -> AttentionalRNNConfig:
     return AttentionalRNNConfig(**(SIZES | VARIANTS[variant] | overrides))
+
+
+def tied(variant: str) -> dict[str, Any]:
+    """The fields that tie the variant's embeddings and output projection."""
+    return {"tie_word_embeddings": True, "embedding_size": tiny_config(variant).readout_size}
 
 
 def tiny_model(
@@ -81,3 +118,11 @@ def padded_batch(lengths: list[int], side: str = "right", seed: int = 0) -> tupl
         steps = steps.flip(0)
     mask = steps < torch.tensor(lengths).unsqueeze(1)
     return words.where(mask, torch.tensor(PAD)), mask.long()
+
+
+def alignments_of(outputs: Any) -> Tensor:
+    """The alignments (B, T, S) of a model's outputs; zeros where it has no attention and so no ``cross_attentions``."""
+    if outputs.cross_attentions is None:
+        rows, source_length = outputs.encoder_last_hidden_state.shape[:2]
+        return outputs.logits.new_zeros(rows, outputs.logits.shape[1], source_length)
+    return outputs.cross_attentions[0][:, 0]

@@ -9,6 +9,10 @@ from transformers import AutoConfig
 from .recipe import Recipe
 
 PAPERS = {
+    "cho": "[Cho et al. (2014)](https://arxiv.org/abs/1406.1078), *Learning Phrase Representations using RNN "
+    "Encoder-Decoder for Statistical Machine Translation*",
+    "sutskever": "[Sutskever et al. (2014)](https://arxiv.org/abs/1409.3215), *Sequence to Sequence Learning with "
+    "Neural Networks*",
     "bahdanau": "[Bahdanau et al. (2014)](https://arxiv.org/abs/1409.0473), *Neural Machine Translation by Jointly "
     "Learning to Align and Translate*",
     "luong": "[Luong et al. (2015)](https://arxiv.org/abs/1508.04025), *Effective Approaches to Attention-based Neural "
@@ -21,7 +25,7 @@ TEMPLATE = """---
 
 # {{ title }}
 
-An attentional RNN encoder-decoder after {{ paper }}, trained with **attnzoo**: {{ architecture }}.
+An RNN encoder-decoder after {{ paper }}, trained with **attnzoo**: {{ architecture }}.
 
 ## Use
 
@@ -117,9 +121,12 @@ def write_card(folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> 
 
 
 def _architecture(config: Any) -> str:
+    attention = f"{config.score} score, {config.window} attention" if config.score != "none" else "no attention"
     feeding = " with input feeding" if config.input_feeding else ""
+    reading = "from the last token to the first" if config.reverse_source else "from the first token to the last"
+    encoder = f"{config.encoder_layers} x {config.encoder_hidden_size}"
     return (
-        f"{config.wiring} wiring{feeding}, {config.score} score, {config.window} attention, {config.cell} cells; "
-        f"a bidirectional encoder of {config.encoder_layers} x {config.encoder_hidden_size} per direction, "
+        f"{config.wiring} wiring{feeding}, {attention}, {config.cell} cells; an encoder of {encoder} "
+        f"{'per direction, in both' if config.bidirectional else f'that reads {reading}'}, "
         f"a decoder of {config.decoder_layers} x {config.decoder_hidden_size}, embeddings of {config.embedding_size}"
     )

@@ -122,6 +122,7 @@ class Recipe:
 
     Attributes:
         model: ``model_type`` and the fields of its config class; the vocabulary comes from the task's tokenizer.
+            With ``paper`` the fields that are not named are that paper's (``from_paper`` of the config class).
         task: what is learned.
         training: how.
         expected: the figures that this recipe reached, for the reader; not used by the program.
@@ -134,8 +135,11 @@ class Recipe:
 
     def model_config(self, **from_tokenizer: Any) -> PreTrainedConfig:
         """The model's config, with what only the tokenizer knows."""
-        fields = {name: value for name, value in self.model.items() if name != "model_type"}
-        return CONFIGS[self.model["model_type"]](**fields, **from_tokenizer)
+        fields = {name: value for name, value in self.model.items() if name not in ("model_type", "paper")}
+        config_class: Any = CONFIGS[self.model["model_type"]]
+        if "paper" in self.model:
+            return config_class.from_paper(self.model["paper"], **fields, **from_tokenizer)
+        return config_class(**fields, **from_tokenizer)
 
 
 def load_recipe(path: str | Path, overrides: list[str] | None = None) -> Recipe:
@@ -180,7 +184,8 @@ def _parse(tree: dict[str, Any]) -> Recipe:
     for key in FROM_TOKENIZER & model.keys():
         raise ValueError(f"{key!r} in model comes from the task's tokenizer; leave it out")
     # A config class accepts unknown keywords silently; a recipe does not.
-    _check_keys(model, {"model_type", *_fields(CONFIGS[model_type])}, "model")
+    own_keys = {"model_type", "paper"} if hasattr(CONFIGS[model_type], "from_paper") else {"model_type"}
+    _check_keys(model, own_keys | _fields(CONFIGS[model_type]), "model")
     task = tree["task"]
     _check_keys(task, _fields(Task), "task", required=_fields(Task))
     if not isinstance(task["data"], dict):

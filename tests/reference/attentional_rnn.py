@@ -1,10 +1,10 @@
 """The attentional RNN of the papers as loops: one sentence, one token, one state vector at a time.
 
-The executable specification of the recurrent cells, the encoder, the two decoders and the model around them. Weights
+The executable specification of the recurrent cells, the encoder, the four decoders and the model around them. Weights
 are read from a module by their names; everything else is written from the equations.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +22,10 @@ class State(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """What the model says about a batch: logits (B, T, vocabulary), alignments (B, T, S)."""
+    """What the model says about a batch: logits (B, T, vocabulary), alignments (B, T, S), None without attention."""
 
     logits: Tensor
-    alignments: Tensor
+    alignments: Tensor | None
 
 
 def weights_of(module: nn.Module) -> Weights:
@@ -90,7 +90,13 @@ def lstm_step(weights: Weights, x: Tensor, state: State) -> State:
     return State(o * torch.tanh(memory), memory)
 
 
-STEPS = {"cho_gru": cho_gru_step, "gru": torch_gru_step, "lstm": lstm_step}
+def rnn_step(weights: Weights, x: Tensor, state: State) -> State:
+    """torch.nn.RNN, as its documentation has it: h' = tanh(W x + b + U h + b')."""
+    x_part = weights["weight_ih_l0"] @ x + weights["bias_ih_l0"]
+    return State(torch.tanh(x_part + weights["weight_hh_l0"] @ state.hidden + weights["bias_hh_l0"]))
+
+
+STEPS = {"cho_gru": cho_gru_step, "gru": torch_gru_step, "lstm": lstm_step, "rnn": rnn_step}
 
 
 def zero_state(cell: str, size: int) -> State:
@@ -117,34 +123,48 @@ class Encoding(NamedTuple):
     finals: list[State]
 
 
-def encode_sentence(weights: Weights, cell: str, size: int, depth: int, tokens: list[Tensor]) -> Encoding:
+def encode_sentence(
+    weights: Weights, cell: str, size: int, depth: int, tokens: list[Tensor], directions: tuple[str, ...]
+) -> Encoding:
     """Bahdanau et al., 2014, section 3.2: h_j = [forward h_j; backward h_j]; layers above read the h of the one below.
 
     The final state of a layer is its forward RNN's after the last token and its backward RNN's after the first; a
-    sentence without tokens ends where both start, at zero.
+    sentence without tokens ends where both start, at zero. With one direction h_j has its half alone.
     """
     annotations, finals = [], []
     for layer in range(depth):
         start = zero_state(cell, size)
-        forward = read(cell, below(weights, f"layers.{layer}.forward_rnn."), tokens, start)
-        backward = read(cell, below(weights, f"layers.{layer}.backward_rnn."), tokens[::-1], start)[::-1]
-        tokens = [torch.cat([f.hidden, b.hidden]) for f, b in zip(forward, backward, strict=True)]
+        halves, ends = [], []
+        if "forward" in directions:
+            forward = read(cell, below(weights, f"layers.{layer}.forward_rnn."), tokens, start)
+            halves.append(forward)
+            ends.append(forward[-1] if tokens else start)
+        if "backward" in directions:
+            backward = read(cell, below(weights, f"layers.{layer}.backward_rnn."), tokens[::-1], start)[::-1]
+            halves.append(backward)
+            ends.append(backward[0] if tokens else start)
+        tokens = [torch.cat([half.hidden for half in place]) for place in zip(*halves, strict=True)]
         annotations.append(tokens)
-        last, first = (forward[-1], backward[0]) if tokens else (start, start)
-        memory = torch.cat([last.memory, first.memory]) if cell == "lstm" else None
-        finals.append(State(torch.cat([last.hidden, first.hidden]), memory))
+        memory = torch.cat([end.memory for end in ends]) if cell == "lstm" else None
+        finals.append(State(torch.cat([end.hidden for end in ends]), memory))
     return Encoding(annotations, finals)
 
 
 def encode(
-    weights: Weights, cell: str, size: int, depth: int, inputs: Tensor, mask: Tensor
+    weights: Weights,
+    cell: str,
+    size: int,
+    depth: int,
+    inputs: Tensor,
+    mask: Tensor,
+    directions: tuple[str, ...],
 ) -> tuple[list[Tensor], Tensor, Tensor | None]:
-    """A padded batch, each row as a sentence of its own: annotations per layer (B, S, 2H), finals (B, L, 2H)."""
-    annotations = [torch.zeros(*mask.shape, 2 * size, dtype=inputs.dtype) for _ in range(depth)]
+    """A padded batch, each row as a sentence of its own: annotations per layer (B, S, V), finals (B, L, V)."""
+    annotations = [torch.zeros(*mask.shape, len(directions) * size, dtype=inputs.dtype) for _ in range(depth)]
     finals = []
     for row in range(len(inputs)):
         places = [j for j in range(inputs.shape[1]) if mask[row, j]]
-        encoding = encode_sentence(weights, cell, size, depth, [inputs[row, j] for j in places])
+        encoding = encode_sentence(weights, cell, size, depth, [inputs[row, j] for j in places], directions)
         for layer in range(depth):
             for place, annotation in zip(places, encoding.annotations[layer], strict=True):
                 annotations[layer][row, place] = annotation
@@ -171,9 +191,9 @@ class Attention(NamedTuple):
         if self.score == "general":
             return attention.general(query, annotation, self.weights["score.key_proj.weight"])
         if self.score == "location":
-            return attention.location(query, position, self.weights["score.position_key.weight"])
+            return attention.location(query, position, self.weights["score.position_key"])
         w_a, u_a = self.weights["score.query_proj.weight"], self.weights["score.key_proj.weight"]
-        v_a = self.weights["score.score_proj.weight"][0]
+        v_a = self.weights["score.score_vector"]
         if self.score == "additive":
             return attention.additive(query, annotation, w_a, u_a, v_a)
         return attention.concat(query, annotation, torch.cat([w_a, u_a], dim=1), v_a)
@@ -211,50 +231,96 @@ def read_token(cell: str, weights: Weights, x: Tensor, states: list[State]) -> l
     return new_states
 
 
+def maxout(pairs: Tensor) -> Tensor:
+    """Bahdanau et al., 2014, appendix A.2.2: t_j is the larger of t~_{2j-1} and t~_{2j}."""
+    return torch.stack([torch.maximum(pairs[j], pairs[j + 1]) for j in range(0, len(pairs), 2)])
+
+
+def projected_start(weights: Weights, cell: str, size: int, depth: int, vector: Tensor) -> list[State]:
+    """s_0 = tanh(W_s v), every layer with a W_s of its own; memories start at zero."""
+    states = []
+    for layer in range(depth):
+        rows = slice(layer * size, (layer + 1) * size)
+        w_s, b_s = weights["initial_proj.weight"][rows], weights["initial_proj.bias"][rows]
+        states.append(State(torch.tanh(w_s @ vector + b_s), zero_state(cell, size).memory))
+    return states
+
+
+def bridged_start(weights: Weights, cell: str, size: int, depth: int, source: Encoding) -> list[State]:
+    """The encoder's final states where they fit (Sutskever, Luong et al., 2015), else a linear map of all of them."""
+    states = source.finals
+    if (len(states), len(states[0].hidden)) == (depth, size):
+        return states
+    everything = torch.cat([state.hidden for state in states])
+    hidden = torch.tanh(weights["bridge.hidden_proj.weight"] @ everything + weights["bridge.hidden_proj.bias"])
+    memory: tuple[Tensor | None, ...] = (None,) * depth
+    if cell == "lstm":
+        everything = torch.cat([state.memory for state in states])
+        memory = (weights["bridge.cell_proj.weight"] @ everything + weights["bridge.cell_proj.bias"]).split(size)
+    return [State(h, c) for h, c in zip(hidden.split(size), memory, strict=True)]
+
+
+Step = tuple[Tensor, list[Tensor] | None]  # a readout, and the weights on the tokens of the source, if there are any
+
+
+def cho_decode(weights: Weights, cell: str, size: int, depth: int, words: list[Tensor], source: Encoding) -> list[Step]:
+    """Cho et al., 2014, section 2.2 and appendix A.1: one c for all words.
+
+    c = tanh(V h_S); s_0 = tanh(V' c); s_i = f(s_{i-1}, [E y_{i-1}; c]); t~_i = O_h s_i + O_y E y_{i-1} + O_c c.
+    """
+    c = torch.tanh(weights["context_proj.weight"] @ source.finals[-1].hidden + weights["context_proj.bias"])
+    states = projected_start(weights, cell, size, depth, c)
+    o_h, o_y, o_c = weights["readout_proj.weight"].split([size, len(words[0]), len(c)], dim=1)
+    steps = []
+    for word in words:
+        states = read_token(cell, weights, torch.cat([word, c]), states)
+        readout = maxout(o_h @ states[-1].hidden + o_y @ word + o_c @ c + weights["readout_proj.bias"])
+        steps.append((readout, None))
+    return steps
+
+
+def sutskever_decode(
+    weights: Weights, cell: str, size: int, depth: int, words: list[Tensor], source: Encoding
+) -> list[Step]:
+    """Sutskever et al., 2014, section 2: s_0 is the encoder's; s_i = f(s_{i-1}, E y_{i-1}); words are read from s_i."""
+    states = bridged_start(weights, cell, size, depth, source)
+    steps = []
+    for word in words:
+        states = read_token(cell, weights, word, states)
+        steps.append((states[-1].hidden, None))
+    return steps
+
+
 def bahdanau_decode(
-    weights: Weights, look: Attention, cell: str, size: int, depth: int, words: list[Tensor], source: Encoding
-) -> list[tuple[Tensor, list[Tensor]]]:
+    weights: Weights,
+    look: Attention,
+    cell: str,
+    size: int,
+    depth: int,
+    words: list[Tensor],
+    source: Encoding,
+    direction_size: int,
+    fixed_context: Tensor | None = None,
+) -> list[Step]:
     """Bahdanau et al., 2014, appendix A.2.2: readout t_i and weights a_i for every word before the one to predict.
 
     s_0 = tanh(W_s backward h_1); c_i by s_{i-1}; t~_i = U_o s_{i-1} + V_o E y_{i-1} + C_o c_i; t_ij the larger of
-    t~_{i,2j-1} and t~_{i,2j}; s_i = f(s_{i-1}, [E y_{i-1}; c_i]).
+    t~_{i,2j-1} and t~_{i,2j}; s_i = f(s_{i-1}, [E y_{i-1}; c_i]). With one direction s_0 is made of its final state.
+    With every c_i fixed to one vector it is the RNN Encoder-Decoder, as the appendix says.
     """
     annotations = source.annotations[-1]
     width = len(source.finals[-1].hidden)
-    backward_first = annotations[0][width // 2 :] if annotations else torch.zeros(width // 2, dtype=torch.float64)
-    states = []
-    for layer in range(depth):
-        rows = slice(layer * size, (layer + 1) * size)  # every layer has a W_s of its own
-        w_s, b_s = weights["initial_proj.weight"][rows], weights["initial_proj.bias"][rows]
-        states.append(State(torch.tanh(w_s @ backward_first + b_s), zero_state(cell, size).memory))
+    states = projected_start(weights, cell, size, depth, source.finals[-1].hidden[width - direction_size :])
     u_o, v_o, c_o = weights["readout_proj.weight"].split([size, len(words[0]), width], dim=1)
     steps = []
     for step, word in enumerate(words):
         s = states[-1].hidden  # s_{i-1}
         alignment = look.look(s, annotations, step)
-        c = context_of(alignment, annotations, width)
-        pairs = u_o @ s + v_o @ word + c_o @ c + weights["readout_proj.bias"]
-        readout = torch.stack([torch.maximum(pairs[j], pairs[j + 1]) for j in range(0, len(pairs), 2)])
+        c = context_of(alignment, annotations, width) if fixed_context is None else fixed_context
+        readout = maxout(u_o @ s + v_o @ word + c_o @ c + weights["readout_proj.bias"])
         states = read_token(cell, weights, torch.cat([word, c]), states)  # s_i
         steps.append((readout, alignment))
     return steps
-
-
-def luong_start(
-    weights: Weights, cell: str, size: int, depth: int, source: Encoding, input_feeding: bool
-) -> tuple[list[State], Tensor | None]:
-    """h_0 and h~_0: the encoder's final states where they fit (section 3), else a linear map of all of them; zeros."""
-    states = source.finals
-    if (len(states), len(states[0].hidden)) != (depth, size):
-        everything = torch.cat([state.hidden for state in states])
-        hidden = torch.tanh(weights["hidden_bridge.weight"] @ everything + weights["hidden_bridge.bias"]).split(size)
-        memory: tuple[Tensor | None, ...] = (None,) * depth
-        if cell == "lstm":
-            everything = torch.cat([state.memory for state in states])
-            memory = (weights["cell_bridge.weight"] @ everything + weights["cell_bridge.bias"]).split(size)
-        states = [State(h, c) for h, c in zip(hidden, memory, strict=True)]
-    fed = torch.zeros(len(weights["output_proj.weight"]), dtype=torch.float64) if input_feeding else None
-    return states, fed
 
 
 def luong_decode(
@@ -266,14 +332,15 @@ def luong_decode(
     words: list[Tensor],
     source: Encoding,
     input_feeding: bool,
-) -> list[tuple[Tensor, list[Tensor]]]:
+) -> list[Step]:
     """Luong et al., 2015, section 3: h~_t and weights a_t for every word before the one to predict.
 
     h_t = f(h_{t-1}, E y_{t-1}), or with input feeding (section 3.3) f(h_{t-1}, [E y_{t-1}; h~_{t-1}]); c_t by h_t;
     h~_t = tanh(W_c [c_t; h_t]).
     """
     annotations = source.annotations[-1]
-    states, fed = luong_start(weights, cell, size, depth, source, input_feeding)
+    states = bridged_start(weights, cell, size, depth, source)
+    fed = torch.zeros(len(weights["output_proj.weight"]), dtype=torch.float64) if input_feeding else None
     steps = []
     for step, word in enumerate(words):
         states = read_token(cell, weights, word if fed is None else torch.cat([word, fed]), states)
@@ -294,31 +361,63 @@ def shift_right(labels: list[int], start: int, pad: int) -> list[int]:
     return [start] + [pad if label == -100 else label for label in labels[:-1]]
 
 
-def translate(model: nn.Module, input_ids: Tensor, mask: Tensor, decoder_input_ids: Tensor) -> Translation:
-    """Logits and alignments of an ``AttentionalRNNForConditionalGeneration``, sentence by sentence."""
+def directions_of(config: Any) -> tuple[str, ...]:
+    if config.bidirectional:
+        return ("forward", "backward")
+    return ("backward",) if config.reverse_source else ("forward",)
+
+
+def translate(
+    model: nn.Module, input_ids: Tensor, mask: Tensor, decoder_input_ids: Tensor, fix_context: bool = False
+) -> Translation:
+    """Logits and alignments of an ``AttentionalRNNForConditionalGeneration``, sentence by sentence.
+
+    With ``fix_context`` every context of Bahdanau's decoder is the encoder's last state.
+    """
     config, weights = model.config, weights_of(model)
     embed_source = weights["model.encoder.embed_tokens.weight"]
     embed_target = weights["model.decoder.embed_tokens.weight"]
     encoder = below(weights, "model.encoder.rnn.")
     decoder = below(weights, "model.decoder.wiring.")
     look = Attention(below(decoder, "attention."), config.score, config.window, config.window_size)
+    encoder_shape = (config.cell, config.encoder_hidden_size, config.encoder_layers)
+    shape = (config.cell, config.decoder_hidden_size, config.decoder_layers)
     logits = []
-    alignments = torch.zeros(*decoder_input_ids.shape, input_ids.shape[1], dtype=torch.float64)
+    alignments = None
+    if config.score != "none":
+        alignments = torch.zeros(*decoder_input_ids.shape, input_ids.shape[1], dtype=torch.float64)
     for row in range(len(input_ids)):
         places = [j for j in range(input_ids.shape[1]) if mask[row, j]]
         tokens = [embed_source[input_ids[row, j]] for j in places]
-        source = encode_sentence(encoder, config.cell, config.encoder_hidden_size, config.encoder_layers, tokens)
+        source = encode_sentence(encoder, *encoder_shape, tokens, directions_of(config))
         words = [embed_target[i] for i in decoder_input_ids[row]]
-        sizes = (config.cell, config.decoder_hidden_size, config.decoder_layers)
-        if config.wiring == "bahdanau":
-            steps = bahdanau_decode(decoder, look, *sizes, words, source)
+        if config.wiring == "cho":
+            steps = cho_decode(decoder, *shape, words, source)
+        elif config.wiring == "sutskever":
+            steps = sutskever_decode(decoder, *shape, words, source)
+        elif config.wiring == "bahdanau":
+            fixed = source.finals[-1].hidden if fix_context else None
+            steps = bahdanau_decode(decoder, look, *shape, words, source, config.encoder_hidden_size, fixed)
         else:
-            steps = luong_decode(decoder, look, *sizes, words, source, config.input_feeding)
+            steps = luong_decode(decoder, look, *shape, words, source, config.input_feeding)
         logits.append(torch.stack([weights["lm_head.weight"] @ readout for readout, _ in steps]))
-        for step, (_, alignment) in enumerate(steps):
-            for place, weight in zip(places, alignment, strict=True):
-                alignments[row, step, place] = weight
+        if alignments is not None:
+            for step, (_, alignment) in enumerate(steps):
+                for place, weight in zip(places, alignment, strict=True):
+                    alignments[row, step, place] = weight
     return Translation(torch.stack(logits), alignments)
+
+
+def own_words(model: nn.Module, input_ids: Tensor, mask: Tensor, length: int) -> Tensor:
+    """What the decoder reads when nobody tells it the words: the start token, then its own best word, time after time.
+
+    Bengio et al., 2015, section 2.4, with a probability of the true word of 0.
+    """
+    read = torch.full((len(input_ids), 1), model.config.decoder_start_token_id)
+    while read.shape[1] < length:
+        best = translate(model, input_ids, mask, read).logits[:, -1].argmax(dim=-1)
+        read = torch.cat([read, best.unsqueeze(1)], dim=1)
+    return read
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
