@@ -151,7 +151,7 @@ class AttentionalRNNConfig(PreTrainedConfig):
             raise ValueError(f"there is no paper {paper!r}; choose one of: {', '.join(PAPERS)}")
         known = [f.name for f in dataclasses.fields(cls)] + list(cls.attribute_map)
         for name in overrides:
-            if name not in known:
+            if name not in known and not hasattr(PreTrainedConfig, name):  # such as output_attentions, a property
                 nearest = "".join(f"; did you mean {n!r}?" for n in difflib.get_close_matches(name, known, n=1))
                 raise ValueError(f"AttentionalRNNConfig has no field {name!r}{nearest}")
         for alias, field in cls.attribute_map.items():

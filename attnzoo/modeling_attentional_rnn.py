@@ -250,9 +250,10 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
             if projected_key is not None:  # without attention nothing tells how long the source was
                 made_from.append(projected_key.shape[1])
             if made_from != list(value.shape[: len(made_from)]):
+                what = "(rows, length)" if len(made_from) == 2 else "rows"
                 raise ValueError(
-                    f"past_key_values comes from a source of (rows, length) {tuple(made_from)}, "
-                    f"this one is {tuple(value.shape[:2])}; continue with the source that the cache was made from"
+                    f"past_key_values comes from a source of {what} {tuple(made_from)}, this one is "
+                    f"{tuple(value.shape[: len(made_from)])}; continue with the source that the cache was made from"
                 )
         mask = _source_mask(encoder_attention_mask, value)
         attention = self.wiring.attention
@@ -475,7 +476,8 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
                     output_hidden_states=output_hidden_states,
                     return_dict=True,
                 )
-            decoder_input_ids = self._mix_own_words(decoder_input_ids, encoder_outputs, attention_mask)
+            if decoder_input_ids.ndim == 2:  # else the decoder refuses them
+                decoder_input_ids = self._mix_own_words(decoder_input_ids, encoder_outputs, attention_mask)
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,

@@ -106,7 +106,7 @@ def test_past_key_values_of_another_type(past: Any) -> None:
 def test_past_key_values_of_another_batch(variant: str, rows: int) -> None:
     model = tiny_model(variant)
     past = model(input_ids=random_words(rows, 4), decoder_input_ids=random_words(rows, 3)).past_key_values
-    with refused(ValueError, "past_key_values", f"({rows},", tuple(SOURCE.shape)):
+    with refused(ValueError, "past_key_values", f"({rows},", f"({len(SOURCE)},"):
         model(input_ids=SOURCE, decoder_input_ids=TARGET, past_key_values=past)
 
 
