@@ -8,11 +8,11 @@ OUTPUT ?= runs/demo
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint check clean
+.PHONY: help demo test test-slow lint check clean
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make check   format, lint, types and tests: what CI runs' \
+		'make test    run the tests' 'make test-slow   those that take minutes' 'make check   format, lint, types and tests: what CI runs' \
 		'make clean   remove the virtual environment and caches'
 
 # Made again whenever the dependencies change.
@@ -25,7 +25,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 demo: $(VENV)/installed
 	$(call say,Training on the CMU Pronouncing Dictionary for three minutes and evaluating on words held out)
-	$(BIN)/python -m training.train configs/demo.yaml --output $(OUTPUT)
+	$(BIN)/python -m training.train configs/demo.yaml --output $(OUTPUT) --overwrite
 	$(call say,Loading $(OUTPUT)/best through the Auto classes in a new process and pronouncing words it has not seen)
 	$(BIN)/python -m training.pronounce $(OUTPUT)/best --plot $(OUTPUT)/alignment.png
 	$(call say,Done. The checkpoint is in $(OUTPUT)/best with its card and the picture of the alignments in $(OUTPUT)/alignment.png)
@@ -33,6 +33,10 @@ demo: $(VENV)/installed
 test: $(VENV)/installed
 	$(call say,Running the tests)
 	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/installed
+	$(call say,Running the tests that take minutes)
+	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/installed
 	$(call say,Checking format and style and types)

@@ -13,7 +13,7 @@ lengths = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1
 @settings(max_examples=50, deadline=None, derandomize=True)
 def test_every_row_once_within_the_budget(lengths: list[tuple[int, int]], budget: int, epoch: int) -> None:
     sampler = LengthBatchSampler(lengths, budget, seed=0)
-    sampler.set_epoch(epoch)
+    sampler.start_at(epoch)
     batches = list(sampler)
     assert sorted(row for batch in batches for row in batch) == list(range(len(lengths)))
     for batch in batches:
@@ -25,7 +25,7 @@ def test_order_is_fixed_by_seed_and_epoch() -> None:
     first, again, other_seed = (LengthBatchSampler(lengths, 40, seed) for seed in (1, 1, 2))
     assert list(first) == list(again)
     assert list(first) != list(other_seed)
-    again.set_epoch(1)
+    again.start_at(1)
     assert list(first) != list(again)
 
 

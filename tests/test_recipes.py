@@ -84,7 +84,7 @@ def test_saved_recipe_is_the_same_recipe_with_every_default(sound: Path, tmp_pat
         ("training.label_smoothing=1.5", "label_smoothing must be at least 0 and below 1, got 1.5"),
         ("training.ema_decay=1", "ema_decay must be at least 0 and below 1, got 1"),
         ("training.max_minutes=3", "give one of max_steps and max_minutes, got 10 and 3"),
-        ("training.decay=cosin", "cosin"),
+        ("training.schedule=cosin", "cosin"),
         ("training.learning_rate=.nan", "learning_rate must be above 0, got nan"),
         ("training.seed=-1", "seed must not be negative, got -1"),
         ("model.vocab_size=100", "'vocab_size' in model comes from the task's tokenizer"),

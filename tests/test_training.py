@@ -1,13 +1,11 @@
 """The training loop end to end, on a small language whose spelling is regular, and its parts."""
 
 import json
-import math
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
@@ -15,51 +13,19 @@ from torch import nn
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
-from attnzoo.alignment import Links, align, alignment_error_rate, from_pharaoh
+from attnzoo.alignment import align, alignment_error_rate, from_pharaoh
 from training import align as training_align
-from training import evaluate, pronounce, which_attention
+from training import average, evaluate, pronounce, which_attention
 from training.batching import LengthBatchSampler
+from training.checkpoint import checkpoints
+from training.progress import Batches, Clock
 from training.recipe import Training, load_recipe
 from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme, refuse_unknown_characters
-from training.train import Clock, _forever, _loss, _moving_average, learning_rate, main, train
+from training.train import _loss, _moving_average, main, train
+
+from .regular_language import SMALL, gold_links, spell_out
 
 ROOT = Path(__file__).parent.parent
-# Every letter is one phoneme, but h is silent after t and k, which it changes: a rule over two letters.
-PHONEMES = ["AA", "B", "D", "EH", "G", "HH", "IY", "K", "L", "M", "N", "OW", "P", "R", "S", "T", "UW"]
-SOUNDS = dict(zip("abdeghiklmnoprstu", PHONEMES, strict=True))
-SMALL = [
-    "model.embedding_size=24",
-    "model.encoder_hidden_size=32",
-    "model.encoder_layers=1",
-    "model.decoder_hidden_size=64",
-    "model.readout_size=32",
-    "model.dropout=0.0",
-    "model.initializer_range=0.3",
-    "training.max_minutes=null",
-    "training.batch_tokens=200",
-    "training.learning_rate=1e-2",
-    "training.precision=fp32",
-    "training.log_every=5",
-]
-
-
-def spell_out(word: str) -> str:
-    sounds = word.replace("th", "X").replace("kh", "Y")
-    return " ".join({"X": "TH", "Y": "CH"}.get(letter) or SOUNDS[letter] for letter in sounds)
-
-
-@pytest.fixture(scope="module")
-def dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    random = np.random.default_rng(0)
-    consonants, vowels = ["b", "d", "g", "k", "l", "m", "n", "p", "r", "s", "t", "th", "kh"], list("aeiou")
-    words = {
-        "".join(random.choice(consonants) + random.choice(vowels) for _ in range(random.integers(1, 4)))
-        for _ in range(1500)
-    }
-    path = tmp_path_factory.mktemp("data") / "regular.dict"
-    lines = [";;; a comment", *(f"{word.upper()}  {spell_out(word)}" for word in sorted(words))]
-    path.write_text("\n".join(lines))
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +78,8 @@ def test_the_card_holds_the_measured_figures_and_its_snippet_runs(run: Path) -> 
 def test_best_is_what_was_evaluated(run: Path, dictionary: Path) -> None:
     model = AutoModelForSeq2SeqLM.from_pretrained(run / "best")
     tokenizer = AutoTokenizer.from_pretrained(run / "best")
-    scores = GraphemeToPhoneme(str(dictionary)).evaluate(model, tokenizer, "validation")
+    task = GraphemeToPhoneme(str(dictionary))
+    scores = task.score("validation", task.predict(model, tokenizer, "validation"))
     assert scores == pytest.approx(json.loads((run / "run.json").read_text())["validation"])
 
 
@@ -232,16 +199,6 @@ def test_eight_examples_are_learned_by_heart(wiring: str) -> None:
     assert torch.equal(generated[:, 1:], labels)
 
 
-def test_learning_rate_warms_up_and_decays_to_nothing() -> None:
-    settings = Training(max_steps=100, learning_rate=2.0, warmup_steps=9, decay="linear")
-    assert learning_rate(0, 0.0, settings) == pytest.approx(0.2)
-    assert learning_rate(9, 0.0, settings) == pytest.approx(2.0)
-    assert learning_rate(50, 0.5, settings) == pytest.approx(1.0)
-    assert learning_rate(100, 1.0, settings) == 0
-    cosine = Training(max_steps=100, learning_rate=2.0, warmup_steps=0, decay="cosine")
-    assert learning_rate(25, 0.25, cosine) == pytest.approx(1 + math.cos(math.pi / 4))
-
-
 def test_clock_counts_steps_or_minutes_without_pauses() -> None:
     accelerator = Accelerator(cpu=True)
     clock = Clock(Training(max_steps=4))
@@ -347,7 +304,7 @@ def test_a_failing_evaluation_does_not_lose_the_weights(
     def fail(*_: object) -> None:
         raise RuntimeError("the disk is full, say")
 
-    monkeypatch.setattr(GraphemeToPhoneme, "evaluate", fail)
+    monkeypatch.setattr(GraphemeToPhoneme, "predict", fail)
     with pytest.raises(RuntimeError, match="the disk is full"):
         train(recipe, GraphemeToPhoneme(str(dictionary)), tmp_path)
     AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "last")
@@ -355,7 +312,7 @@ def test_a_failing_evaluation_does_not_lose_the_weights(
 
 def test_sampler_is_reshuffled_every_epoch() -> None:
     sampler = LengthBatchSampler([(3, 3)] * 40, 30, seed=0)
-    batches = _forever(sampler, sampler)  # type: ignore[arg-type]
+    batches = Batches(sampler, sampler, num_processes=1)  # type: ignore[arg-type]
     first, second = ([next(batches) for _ in range(4)] for _ in range(2))
     assert first != second
     for batches_of_epoch in (first, second):
@@ -363,19 +320,6 @@ def test_sampler_is_reshuffled_every_epoch() -> None:
 
 
 # Alignments that are known: every letter of the regular language is one phoneme, and th and kh are
-
-
-def gold_links(word: str) -> tuple[Links, Links]:
-    """The sure and the possible links of letters and phonemes; the silent h may be linked or not."""
-    sure, letter = set(), 0
-    silent = set()
-    for phoneme in range(len(spell_out(word).split())):
-        sure.add((letter, phoneme))
-        if word[letter : letter + 2] in ("th", "kh"):
-            silent.add((letter + 1, phoneme))
-            letter += 1
-        letter += 1
-    return sure, sure | silent
 
 
 @pytest.mark.parametrize("choice", ["score=general", "score=general,input_feeding=true", "wiring=bahdanau"])
@@ -466,3 +410,54 @@ def test_a_recipe_can_start_from_a_paper_and_its_card_says_so(paper: str, dictio
     assert config.encoder_layers == AttentionalRNNConfig.from_paper(paper).encoder_layers
     card = (tmp_path / "best" / "README.md").read_text()
     assert f"{config.wiring.title()} et al. ({paper[-4:] if paper[-1].isdigit() else '2015'})" in card
+
+
+def test_it_stops_early_and_keeps_what_averaging_needs(dictionary: Path, tmp_path: Path) -> None:
+    """With a learning rate that teaches nothing no evaluation is better than the first."""
+    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=40", "training.evaluations=20"]
+    sets += ["training.learning_rate=1e-9", "training.patience=3", "training.keep_evaluated=2"]
+    main([str(ROOT / "configs" / "demo.yaml"), "--output", str(tmp_path / "run"), *(f"--set={item}" for item in sets)])
+    result = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (result["steps"], result["total_steps"]) == (2, 8)
+    evaluated = checkpoints(tmp_path / "run" / "evaluated")
+    assert [path.name for path in evaluated] == ["step-00000006", "step-00000008"]
+
+
+def test_checkpoints_are_averaged(run: Path, dictionary: Path, tmp_path: Path) -> None:
+    folders = []
+    for number, scale in enumerate((1.0, 2.0, 6.0)):
+        model = AutoModelForSeq2SeqLM.from_pretrained(run / "best")
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter *= scale
+        folders.append(tmp_path / str(number))
+        model.save_pretrained(folders[-1])
+        AutoTokenizer.from_pretrained(run / "best").save_pretrained(folders[-1])
+    average.main([*map(str, folders), "--output", str(tmp_path / "mean")])
+    mean, one = (AutoModelForSeq2SeqLM.from_pretrained(folder) for folder in (tmp_path / "mean", run / "best"))
+    assert mean.dtype == torch.float32
+    for name, parameter in mean.named_parameters():
+        torch.testing.assert_close(parameter, 3 * one.get_parameter(name))
+    assert AutoTokenizer.from_pretrained(tmp_path / "mean").get_vocab()
+    with pytest.raises(SystemExit, match="is there already"):
+        average.main([*map(str, folders), "--output", str(tmp_path / "mean")])
+    small = AttentionalRNNForConditionalGeneration(AttentionalRNNConfig(vocab_size=5, embedding_size=3))
+    small.save_pretrained(tmp_path / "other")
+    with pytest.raises(SystemExit, match="different models"):
+        average.main([str(folders[0]), str(tmp_path / "other"), "--output", str(tmp_path / "mixed")])
+    assert not (tmp_path / "mixed").exists()
+
+
+def test_tensorboard_is_written_where_the_run_is(dictionary: Path, tmp_path: Path) -> None:
+    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=10", "training.tracker=tensorboard"]
+    main([str(ROOT / "configs" / "demo.yaml"), "--output", str(tmp_path), *(f"--set={item}" for item in sets)])
+    assert list((tmp_path / "tensorboard").rglob("events.out.tfevents.*"))
+
+
+def test_a_missing_tracker_is_said_before_training(
+    dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("training.train.is_tensorboard_available", lambda: False)
+    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=10", "training.tracker=tensorboard"]
+    with pytest.raises(SystemExit, match="pip install tensorboard"):
+        main([str(ROOT / "configs" / "demo.yaml"), "--output", str(tmp_path), *(f"--set={item}" for item in sets)])

@@ -17,12 +17,20 @@ class LengthBatchSampler(Sampler[list[int]]):
         lengths: (source, target) length of every row
         batch_tokens: the most tokens in a batch
         seed: of the order, together with the number of the epoch
+        multiple_of: drop as many batches at the end of an epoch, others in each, as leave a multiple of this: with
+            processes times accumulation steps, no optimiser step is shared by two epochs and no process waits
 
     Raises:
-        ValueError: there are no rows, or a row is longer than ``batch_tokens``.
+        ValueError: there are no rows, too few for ``multiple_of`` batches, or a row is longer than ``batch_tokens``.
     """
 
-    def __init__(self, lengths: Sequence[tuple[int, int]], batch_tokens: int, seed: int) -> None:
+    def __init__(
+        self,
+        lengths: Sequence[tuple[int, int]],
+        batch_tokens: int,
+        seed: int,
+        multiple_of: int = 1,
+    ) -> None:
         if not len(lengths):
             raise ValueError("there are no examples to train on")
         self.lengths = np.asarray(lengths)
@@ -34,13 +42,30 @@ class LengthBatchSampler(Sampler[list[int]]):
             )
         self.batch_tokens = batch_tokens
         self.seed = seed
-        self.epoch = 0
+        self.multiple_of = multiple_of
+        self.epoch = self.skipped = 0
+        num_batches = len(self._batches())  # the same in every epoch: it depends on the lengths alone
+        self.batches_per_epoch = num_batches - num_batches % multiple_of
+        if not self.batches_per_epoch:
+            raise ValueError(
+                f"{len(self.lengths)} examples make {num_batches} batches of at most {batch_tokens} tokens, fewer than "
+                f"the {multiple_of} of one optimiser step; lower batch_tokens or accumulation_steps"
+            )
 
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the order: epoch n has the same one in every run."""
-        self.epoch = epoch
+    def start_at(self, epoch: int, skipped: int = 0) -> None:
+        """Choose the order: epoch n has the same one in every run, and begins after the ``skipped`` first batches.
+
+        Not called set_epoch, or Accelerate's loaders would call it with a count of their own.
+        """
+        self.epoch, self.skipped = epoch, skipped
+
+    def __len__(self) -> int:
+        return self.batches_per_epoch - self.skipped
 
     def __iter__(self) -> Iterator[list[int]]:
+        yield from self._batches()[self.skipped : self.batches_per_epoch]
+
+    def _batches(self) -> list[list[int]]:
         random = np.random.default_rng((self.seed, self.epoch))
         order = np.lexsort((random.random(len(self.lengths)), self.lengths[:, 1], self.lengths[:, 0]))
         batches: list[list[int]] = []
@@ -58,4 +83,4 @@ class LengthBatchSampler(Sampler[list[int]]):
             source_length = source
         batches.append(batch)
         random.shuffle(batches)
-        yield from batches
+        return batches

@@ -65,9 +65,12 @@ python -m training.train recipe.yaml
 """
 
 
-def write_card(folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> None:
-    """Write ``README.md`` into a checkpoint folder from its config, its recipe and the run's figures."""
-    config = AutoConfig.from_pretrained(folder)
+def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> None:
+    """Write ``README.md`` into a checkpoint that is being written, from its config, recipe and the run's figures.
+
+    ``folder`` is where the checkpoint will stand, as the card's snippet has it.
+    """
+    config = AutoConfig.from_pretrained(written)
     scores, training = run["validation"], recipe.training
     title = f"attentional-rnn {task.name}"
     data = ModelCardData(
@@ -117,7 +120,7 @@ def write_card(folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> 
         seed=run["seed"],
         git_commit=run["git_commit"],
     )
-    card.save(folder / "README.md")
+    card.save(written / "README.md")
 
 
 def _architecture(config: Any) -> str:

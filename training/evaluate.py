@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
         model = AutoModelForSeq2SeqLM.from_pretrained(options.folder).to(PartialState().device)
         tokenizer = AutoTokenizer.from_pretrained(options.folder)
         started = time.perf_counter()
-        scores = task.evaluate(model, tokenizer, options.split, options.num_beams)
+        scores = task.score(options.split, task.predict(model, tokenizer, options.split, options.num_beams))
         seconds = time.perf_counter() - started
     except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
         sys.exit(f"error: {error}")

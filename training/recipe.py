@@ -17,7 +17,13 @@ from transformers import PreTrainedConfig
 from attnzoo import AttentionalRNNConfig
 
 CONFIGS: dict[str, type[PreTrainedConfig]] = {AttentionalRNNConfig.model_type: AttentionalRNNConfig}
-FROM_TOKENIZER = {"vocab_size", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"}
+FROM_TOKENIZER = {
+    "vocab_size",
+    "pad_token_id",
+    "bos_token_id",
+    "eos_token_id",
+    "decoder_start_token_id",
+}
 
 
 class _Loader(yaml.SafeLoader):
@@ -66,9 +72,15 @@ class Training:
             slower machine takes fewer steps but ends as well decayed. A run that shall be repeated exactly gives
             ``max_steps``.
         batch_tokens: the most tokens in a batch, counted as rows times the longest side.
-        accumulation_steps: batches per optimiser step; their loss is averaged over all their target tokens.
-        learning_rate: the highest; reached after ``warmup_steps``, then decayed to 0 along ``decay``.
-        weight_decay: AdamW's.
+        accumulation_steps: batches per optimiser step and process; their loss is averaged over all their target
+            tokens.
+        optimizer: "adamw", or the papers' "adam", "adadelta" and "sgd" (see ``training/schedule.py``).
+        learning_rate: the highest; reached after ``warmup_steps``.
+        warmup_steps: optimiser steps from 0 to the highest learning rate.
+        schedule: what follows the warm-up: "cosine" and "linear" go to 0 over the whole run, "inverse_sqrt" is
+            Vaswani's, "halving" Luong's and Sutskever's, "constant" is none.
+        halve_after_epochs, halve_every_epochs: when "halving" halves for the first time, and again.
+        weight_decay: the optimiser's.
         max_grad_norm: gradients are clipped to this norm.
         label_smoothing: probability given to all words alike in the training loss.
         ema_decay: decay of the moving average of the weights, which is what is evaluated and saved; 0 for none.
@@ -76,6 +88,12 @@ class Training:
         precision: "fp32", "bf16", or "auto": bf16 where the processor multiplies in it, fp32 elsewhere.
         evaluations: how often to evaluate on the validation split, evenly spread, the last time at the end.
         num_beams: beam width of these evaluations.
+        patience: stop after so many evaluations in a row without a better one; None never does.
+        keep_evaluated: how many of the latest evaluated weights to keep in ``evaluated/``, for
+            ``python -m training.average``.
+        checkpoint_every: optimiser steps from one checkpoint to the next.
+        keep_checkpoints: how many of the latest to keep.
+        tracker: "tensorboard" writes its files into the output folder; None writes ``log.jsonl`` alone.
         log_every: optimiser steps between two lines of the log.
     """
 
@@ -84,9 +102,12 @@ class Training:
     max_minutes: float | int | None = None
     batch_tokens: int = 4096
     accumulation_steps: int = 1
+    optimizer: Literal["adamw", "adam", "adadelta", "sgd"] = "adamw"
     learning_rate: float | int = 1e-3
     warmup_steps: int = 100
-    decay: Literal["linear", "cosine"] = "cosine"
+    schedule: Literal["cosine", "linear", "inverse_sqrt", "halving", "constant"] = "cosine"
+    halve_after_epochs: float | int = 5
+    halve_every_epochs: float | int = 1
     weight_decay: float | int = 0.01
     max_grad_norm: float | int = 1.0
     label_smoothing: float | int = 0.0
@@ -94,20 +115,49 @@ class Training:
     precision: Literal["fp32", "bf16", "auto"] = "fp32"
     evaluations: int = 1
     num_beams: int = 1
+    patience: int | None = None
+    keep_evaluated: int = 0
+    checkpoint_every: int = 1000
+    keep_checkpoints: int = 2
+    tracker: Literal["tensorboard"] | None = None
     log_every: int = 20
 
     def validate_ranges(self) -> None:
         """Refuse numbers out of range."""
         if (self.max_steps is None) == (self.max_minutes is None):
             raise ValueError(f"give one of max_steps and max_minutes, got {self.max_steps} and {self.max_minutes}")
-        for name in ("max_steps", "max_minutes", "learning_rate", "max_grad_norm"):
+        positive = (
+            "max_steps",
+            "max_minutes",
+            "learning_rate",
+            "max_grad_norm",
+            "halve_every_epochs",
+        )
+        counts = (
+            *(
+                "batch_tokens",
+                "accumulation_steps",
+                "evaluations",
+                "num_beams",
+                "log_every",
+            ),
+            *("patience", "checkpoint_every", "keep_checkpoints"),
+        )
+        for name in positive:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be above 0, got {value}")
-        for name in ("batch_tokens", "accumulation_steps", "evaluations", "num_beams", "log_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("seed", "warmup_steps", "weight_decay"):
+        for name in counts:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        for name in (
+            "seed",
+            "warmup_steps",
+            "weight_decay",
+            "halve_after_epochs",
+            "keep_evaluated",
+        ):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         for name in ("label_smoothing", "ema_decay"):
@@ -169,7 +219,10 @@ def load_recipe(path: str | Path, overrides: list[str] | None = None) -> Recipe:
 
 def save_recipe(recipe: Recipe, path: Path) -> None:
     """Write the recipe with every default filled in."""
-    path.write_text(yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False, allow_unicode=True), encoding="utf-8")
+    path.write_text(
+        yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False, allow_unicode=True),
+        encoding="utf-8",
+    )
 
 
 def _parse(tree: dict[str, Any]) -> Recipe:

@@ -5,19 +5,27 @@ with an evaluation by generation now and then; tokens per second are target toke
 
 - ``best/`` and ``last/``: complete Hub repositories (weights, config, tokenizer, recipe, and ``best/`` with its
   card), loaded by the Auto classes; ``best`` is the one with the lowest validation error
+- ``checkpoints/``: what ``--resume`` goes on from after a kill, to the same weights bit for bit (in fp32, on as many
+  processes and threads); Ctrl-C and SIGTERM write one before they stop
 - ``log.jsonl``: a line for every ``log_every`` steps and every evaluation
 - ``recipe.yaml``, ``run.json``: the recipe with all defaults; seed, git commit, versions, minutes, results
+
+On several processes (``accelerate launch`` on GPUs, ``torchrun`` on CPUs) each takes its part of the batches and of the
+evaluation; the loss is averaged over the target tokens of all.
 """
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import math
 import os
 import platform
+import shutil
+import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
@@ -25,7 +33,7 @@ from typing import Any, TextIO
 import torch
 import transformers
 from accelerate import Accelerator
-from accelerate.utils import DataLoaderConfiguration, broadcast, set_seed
+from accelerate.utils import DataLoaderConfiguration, gather_object, is_tensorboard_available, set_seed
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
@@ -38,81 +46,154 @@ from attnzoo.loss import token_cross_entropy
 
 from .batching import LengthBatchSampler
 from .card import write_card
+from .checkpoint import (
+    aside,
+    checkpoint_folder,
+    checkpoints,
+    recover,
+    replacing,
+    require_room,
+    rotate,
+)
+from .progress import Batches, Best, Clock
 from .recipe import Recipe, Training, load_recipe, save_recipe
+from .schedule import learning_rate, make_optimizer
 from .tasks import make_task
+
+
+class StoppedError(Exception):
+    """The training was told to stop, by the signal of this number, and has saved what it needs to go on."""
+
+    def __init__(self, signum: int, step: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name} at step {step}; --resume goes on from there")
+        self.signum = signum
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m training.train", description="Train a recipe.")
     parser.add_argument("recipe", help="a YAML file under configs/")
-    parser.add_argument("--output", type=Path, help="folder for the results (default: runs/<name of the recipe>)")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        help="folder for the results (default: runs/<name of the recipe>)",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        help="change the recipe",
+    )
+    existing = parser.add_mutually_exclusive_group()
+    existing.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from the last checkpoint in the output folder",
+    )
+    existing.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="discard the run that is in the output folder",
+    )
     options = parser.parse_args(arguments)
     transformers.utils.logging.disable_progress_bar()  # one bar is enough
     output = options.output or Path("runs") / Path(options.recipe).stem
     try:
         recipe = load_recipe(options.recipe, options.set)
-        output.mkdir(parents=True, exist_ok=True)
-        task = make_task(recipe)
         recipe.model_config()
-        train(recipe, task, output)
+        task = make_task(recipe)
+        train(recipe, task, output, resume=options.resume, overwrite=options.overwrite)
     except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:
         sys.exit(f"error: {error}")  # what the user can put right, without a traceback
+    except StoppedError as stopped:
+        print(stopped, file=sys.stderr)
+        sys.exit(128 + stopped.signum)  # as a shell has it
 
 
-def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
+def train(
+    recipe: Recipe,
+    task: Any,
+    output: Path,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> dict[str, Any]:
     """Train ``recipe`` and return what ``run.json`` holds.
 
     Raises:
         FloatingPointError: the training diverges; what it diverged to is not saved.
-        ValueError: an example is longer than a batch.
-        OSError: ``output`` cannot be written.
+        ValueError: an example is longer than a batch; ``output`` holds a run and neither ``resume`` nor
+            ``overwrite`` says what to do with it, or what is to be resumed is of another recipe.
+        OSError: ``output`` cannot be written, or has too little room.
+        StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """
     settings = recipe.training
+    if settings.tracker == "tensorboard" and not is_tensorboard_available():
+        raise ValueError("training.tracker=tensorboard needs a package that is missing: pip install tensorboard")
     # Batches differ in size, so that they cannot be evened out between processes.
     loading = DataLoaderConfiguration(even_batches=False)
-    accelerator = Accelerator(mixed_precision=_mixed_precision(settings), dataloader_config=loading)
+    accelerator = Accelerator(
+        mixed_precision=_mixed_precision(settings),
+        dataloader_config=loading,
+        log_with=settings.tracker,
+        project_dir=output,
+    )
+    if accelerator.is_main_process:
+        _prepare_output(output, recipe, resume, overwrite)
+    accelerator.wait_for_everyone()
     set_seed(settings.seed, device_specific=True)  # or every process would drop out the same units
 
     tokenizer = task.make_tokenizer()
     model = _make_model(recipe, task, tokenizer)
     examples = task.training_examples(tokenizer)
     lengths = [(len(row["input_ids"]), len(row["labels"])) for row in examples]
-    sampler = LengthBatchSampler(lengths, settings.batch_tokens, settings.seed)
-    loader = DataLoader(examples, batch_sampler=sampler, collate_fn=task.collator(tokenizer, model))
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+    batches_per_step = accelerator.num_processes * settings.accumulation_steps
+    sampler = LengthBatchSampler(lengths, settings.batch_tokens, settings.seed, multiple_of=batches_per_step)
+    # With a generator of its own the loader leaves alone the random numbers of dropout, which a resumed run repeats.
+    loader = DataLoader(
+        examples,
+        batch_sampler=sampler,
+        collate_fn=task.collator(tokenizer, model),
+        generator=torch.Generator(),
     )
+    optimizer = make_optimizer(model.parameters(), settings)
     averaged = None
     if settings.ema_decay:
         averaged = AveragedModel(model, accelerator.device, multi_avg_fn=_moving_average(settings.ema_decay))
+    if accelerator.is_main_process:
+        require_room(output, _room_needed(model, settings))
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
 
+    clock, best = Clock(settings), Best()
+    batches = Batches(loader, sampler, accelerator.num_processes)
+    accelerator.register_for_checkpointing(clock, batches, best, *([averaged] if averaged is not None else []))
+    if resume:
+        accelerator.load_state(checkpoints(output)[-1])
     accelerator.print(
         f"{task.name}: {len(examples):,} training pairs, {sampler.batch_tokens:,} tokens a batch at most; "
         f"model of {sum(p.numel() for p in model.parameters()):,} parameters; {_precision(accelerator)}, "
         f"{accelerator.num_processes} process(es) of {torch.get_num_threads()} threads"
+        + (f"; going on after step {clock.steps}" if resume else "")
     )
     run = _describe_run(recipe, accelerator)
-    if accelerator.is_main_process:
-        save_recipe(recipe, output / "recipe.yaml")
+    if settings.tracker:
+        accelerator.init_trackers("tensorboard")
 
-    with _open_log(output / "log.jsonl", accelerator) as log:
-        clock = Clock(settings)
-        best = math.inf
-        evaluations_done = 0
-        batches = _forever(loader, sampler)
+    with (
+        _open_log(output / "log.jsonl", accelerator, clock.steps) as log,
+        _signals() as received,
+    ):
         bar = _progress_bar(settings, accelerator)
         loss_sum = torch.zeros((), device=accelerator.device)
-        tokens_since_log = 0
-        progress = 0.0
+        steps_since_log = tokens_since_log = 0
+        progress = clock.progress(accelerator)
         while progress < 1:
             # One optimiser step: the loss is averaged over the target tokens of all its batches, on all processes.
             micro_batches = [next(batches) for _ in range(settings.accumulation_steps)]
-            num_tokens = sum((batch["labels"] != -100).sum() for batch in micro_batches)
-            num_tokens = accelerator.reduce(num_tokens, "sum")
-            rate = learning_rate(clock.steps, progress, settings)
+            num_tokens = torch.stack([(batch["labels"] != -100).sum() for batch in micro_batches]).sum()
+            signum = torch.as_tensor(max(received, default=0), device=accelerator.device)
+            num_tokens, signum = accelerator.reduce(torch.stack([num_tokens, signum]), "sum")
+            rate = learning_rate(clock.steps, progress, batches.epochs(), settings)
             for group in optimizer.param_groups:
                 group["lr"] = rate
             for number, batch in enumerate(micro_batches, start=1):
@@ -128,6 +209,7 @@ def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
                 averaged.update_parameters(accelerator.unwrap_model(model))
             clock.steps += 1
             progress = clock.progress(accelerator)
+            steps_since_log += 1
             tokens_since_log += int(num_tokens)
             _advance(bar, clock, progress)
 
@@ -135,39 +217,79 @@ def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
                 row = {
                     "step": clock.steps,
                     "minutes": clock.minutes(),
-                    "loss": float(accelerator.reduce(loss_sum, "sum")) / settings.log_every,
+                    "epoch": batches.epochs(),
+                    "loss": float(accelerator.reduce(loss_sum, "sum")) / steps_since_log,
                     "learning_rate": rate,
                     "tokens_per_second": tokens_since_log / clock.seconds_since_log(),
                 }
                 if not math.isfinite(row["loss"]):
                     raise _diverged(f"the loss is {row['loss']}", clock)
                 _write_row(log, row)
+                accelerator.log(
+                    {name: row[name] for name in row if name != "step"},
+                    step=clock.steps,
+                )
                 bar.set_postfix_str(f"loss {row['loss']:.3f}, {row['tokens_per_second']:,.0f} tokens/s")
                 loss_sum.zero_()
-                tokens_since_log = 0
+                steps_since_log = tokens_since_log = 0
 
             # The last evaluation comes at the end, the others evenly before it.
-            if progress >= (evaluations_done + 1) / settings.evaluations:
-                evaluations_done = max(evaluations_done + 1, math.floor(progress * settings.evaluations))
+            is_evaluated = progress >= (best.evaluations + 1) / settings.evaluations
+            if is_evaluated:
+                best.evaluations = max(best.evaluations + 1, math.floor(progress * settings.evaluations))
                 minutes = clock.minutes()
                 with clock.paused():
-                    if accelerator.is_main_process:
-                        candidate: Any = accelerator.unwrap_model(model) if averaged is None else averaged.module
-                        if not all(parameter.isfinite().all() for parameter in candidate.parameters()):
-                            raise _diverged("the weights are not finite", clock)
-                        _save(candidate, tokenizer, recipe, output / "last")  # first: an evaluation may fail
-                        scores = task.evaluate(candidate, tokenizer, "validation", settings.num_beams)
-                        _write_row(log, {"step": clock.steps, "minutes": minutes, "validation": scores})
-                        bar.write(f"step {clock.steps}, {minutes:.1f} minutes: validation {_format(task, scores)}")
-                        if scores[task.metric] < best:
-                            best = scores[task.metric]
-                            run |= {"steps": clock.steps, "minutes": minutes, "validation": scores}
-                            _save(candidate, tokenizer, recipe, output / "best")
-                            write_card(output / "best", recipe, task, run)
+                    candidate: Any = accelerator.unwrap_model(model) if averaged is None else averaged.module
+                    if not all(parameter.isfinite().all() for parameter in candidate.parameters()):
+                        raise _diverged("the weights are not finite", clock)
+                    if accelerator.is_main_process:  # first: an evaluation may fail
+                        _save(candidate, tokenizer, recipe, output / "last")
+                        if settings.keep_evaluated:
+                            _save(
+                                candidate,
+                                tokenizer,
+                                recipe,
+                                checkpoint_folder(output / "evaluated", clock.steps),
+                            )
+                            rotate(output / "evaluated", settings.keep_evaluated)
+                    scores = _evaluate(candidate, tokenizer, task, settings, accelerator)
+                    _write_row(
+                        log,
+                        {"step": clock.steps, "minutes": minutes, "validation": scores},
+                    )
+                    accelerator.log(
+                        {f"validation_{name}": score for name, score in scores.items()},
+                        step=clock.steps,
+                    )
+                    bar.write(f"step {clock.steps}, {minutes:.1f} minutes: validation {_format(task, scores)}")
+                    figures = {
+                        "steps": clock.steps,
+                        "minutes": minutes,
+                        "validation": scores,
+                    }
+                    if best.update(scores[task.metric], figures) and accelerator.is_main_process:
+                        _save(
+                            candidate,
+                            tokenizer,
+                            recipe,
+                            output / "best",
+                            task,
+                            run | figures,
+                        )
                     accelerator.wait_for_everyone()
+                if settings.patience is not None and best.evaluations_since >= settings.patience:
+                    bar.write(f"no better evaluation in {best.evaluations_since}; stopping early")
+                    progress = 1.0
+            if is_evaluated or signum or clock.steps % settings.checkpoint_every == 0:
+                with clock.paused():
+                    _save_checkpoint(accelerator, output, clock.steps, settings.keep_checkpoints)
+            if signum and progress < 1:
+                bar.close()
+                accelerator.end_training()
+                raise StoppedError(max(received, default=int(signal.SIGTERM)), clock.steps)
         bar.close()
 
-    run |= {"total_steps": clock.steps, "total_minutes": clock.minutes()}
+    run |= best.figures | {"total_steps": clock.steps, "total_minutes": clock.minutes()}
     if accelerator.is_main_process:
         (output / "run.json").write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
         print(f"best: validation {_format(task, run['validation'])} after {run['steps']} steps, in {output / 'best'}")
@@ -175,46 +297,104 @@ def train(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
     return run
 
 
-class Clock:
-    """How far the training is, in steps or in minutes of training (time spent in evaluations does not count)."""
-
-    def __init__(self, settings: Training) -> None:
-        self.settings = settings
-        self.steps = 0
-        self._started = self._logged = time.perf_counter()
-
-    def minutes(self) -> float:
-        return (time.perf_counter() - self._started) / 60
-
-    def progress(self, accelerator: Accelerator) -> float:
-        """0 at the start, 1 at the end; the same on every process, or they would stop at different steps."""
-        if self.settings.max_steps is not None:
-            return min(1.0, self.steps / self.settings.max_steps)
-        assert self.settings.max_minutes is not None  # the recipe is checked
-        progress = torch.tensor(min(1.0, self.minutes() / self.settings.max_minutes), device=accelerator.device)
-        return broadcast(progress).item()
-
-    def seconds_since_log(self) -> float:
-        previous, self._logged = self._logged, time.perf_counter()
-        return self._logged - previous
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        before = time.perf_counter()
-        yield
-        pause = time.perf_counter() - before
-        self._started += pause
-        self._logged += pause
+def _prepare_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) -> None:
+    """Make the output folder ready for a new run or for going on, and lose nothing that was not given up."""
+    require_room(output, 0)
+    for name in ("best", "last"):
+        recover(output / name)
+    rotate(output, keep=sys.maxsize)
+    is_finished = (output / "run.json").is_file()
+    if resume:
+        if is_finished or not checkpoints(output):
+            state = "a finished run" if is_finished else "no checkpoint"
+            raise ValueError(f"{output} holds {state}; there is nothing to resume")
+        if changed := _differences(load_recipe(output / "recipe.yaml"), recipe):
+            raise ValueError(f"{output} was started with another recipe, which differs in {', '.join(changed)}")
+        return
+    if not overwrite and (is_finished or checkpoints(output)):
+        state, remedy = ("a finished run", "") if is_finished else ("a run that can go on", "--resume goes on, ")
+        raise ValueError(f"{output} holds {state}; {remedy}--overwrite discards it, or choose another --output")
+    for name in ("checkpoints", "evaluated", "best", "last"):
+        shutil.rmtree(output / name, ignore_errors=True)
+    (output / "run.json").unlink(missing_ok=True)
+    save_recipe(recipe, output / "recipe.yaml")
 
 
-def learning_rate(step: int, progress: float, settings: Training) -> float:
-    """The learning rate of a step: linear warm-up, then decay to 0 over the whole run."""
-    warmup = min(1.0, (step + 1) / (settings.warmup_steps + 1))
-    decay = (1 + math.cos(math.pi * progress)) / 2 if settings.decay == "cosine" else 1 - progress
-    return settings.learning_rate * warmup * decay
+def _differences(one: Recipe, other: Recipe) -> list[str]:
+    """The dotted names of the values that two recipes do not share."""
+
+    def flat(tree: Any, name: str) -> dict[str, Any]:
+        if not isinstance(tree, dict):
+            return {name: tree}
+        return {k: v for key, value in tree.items() for k, v in flat(value, f"{name}.{key}".lstrip(".")).items()}
+
+    first, second = (
+        flat(dataclasses.asdict(one), ""),
+        flat(dataclasses.asdict(other), ""),
+    )
+    return sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
 
 
-def _loss(model: nn.Module, batch: dict[str, Tensor], num_tokens: Tensor | int, label_smoothing: float) -> Tensor:
+def _room_needed(model: nn.Module, settings: Training) -> int:
+    """Bytes: the checkpoints with weights, two moments and a moving average, and the Hub repositories."""
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    in_checkpoint = 3 + bool(settings.ema_decay)
+    repositories = 3 + settings.keep_evaluated  # best, last, and the one being written
+    return weights * (in_checkpoint * (settings.keep_checkpoints + 1) + repositories)
+
+
+def _save_checkpoint(accelerator: Accelerator, output: Path, step: int, keep: int) -> None:
+    folder = checkpoint_folder(output, step)
+    is_main = accelerator.is_main_process
+    with replacing(folder) if is_main else contextlib.nullcontext(aside(folder)) as new:
+        accelerator.wait_for_everyone()  # the folder is there
+        accelerator.save_state(str(new))
+        accelerator.wait_for_everyone()  # every process has written its part
+    if is_main:
+        rotate(output, keep)
+
+
+def _evaluate(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    task: Any,
+    settings: Training,
+    accelerator: Accelerator,
+) -> dict[str, float]:
+    """Scores on the validation split; every process predicts its part of it, and none predicts another's."""
+    rows = list(range(len(task.splits["validation"])))
+    with accelerator.split_between_processes(rows) as mine:
+        predictions = task.predict(model, tokenizer, "validation", settings.num_beams, mine)
+    return task.score("validation", gather_object(predictions))
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[list[int]]:
+    """A list of the signals to stop that have come; the second one stops at once."""
+    received: list[int] = []
+
+    def note(signum: int, frame: Any) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(signum)
+
+    if threading.current_thread() is not threading.main_thread():  # which alone may listen
+        yield received
+        return
+    previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _loss(
+    model: nn.Module,
+    batch: dict[str, Tensor],
+    num_tokens: Tensor | int,
+    label_smoothing: float,
+) -> Tensor:
     """The batch's share of a loss averaged over ``num_tokens`` target tokens."""
     inputs = {name: value for name, value in batch.items() if name != "labels"}
     logits = model(**inputs, use_cache=False).logits
@@ -260,14 +440,6 @@ def _moving_average(decay: float) -> Callable[[Any, Any, Tensor | int], None]:
     return update
 
 
-def _forever(loader: DataLoader, sampler: LengthBatchSampler) -> Iterator[dict[str, Tensor]]:
-    epoch = 0
-    while True:
-        sampler.set_epoch(epoch)
-        yield from loader
-        epoch += 1
-
-
 def _progress_bar(settings: Training, accelerator: Accelerator) -> tqdm:
     count = "{n_fmt}/{total_fmt} steps" if settings.max_steps is not None else "{n:.1f}/{total:.1f} minutes"
     # A terminal sees the bar move; a log file gets a line now and then.
@@ -285,15 +457,33 @@ def _advance(bar: tqdm, clock: Clock, progress: float) -> None:
     bar.update(done - bar.n)
 
 
-def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, recipe: Recipe, folder: Path) -> None:
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    save_recipe(recipe, folder / "recipe.yaml")
+def _save(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    recipe: Recipe,
+    folder: Path,
+    task: Any = None,
+    run: dict[str, Any] | None = None,
+) -> None:
+    """Write a Hub repository, with a card where the run's figures are given."""
+    with replacing(folder) as new:
+        model.save_pretrained(new)
+        tokenizer.save_pretrained(new)
+        save_recipe(recipe, new / "recipe.yaml")
+        if run is not None:
+            write_card(new, folder, recipe, task, run)
 
 
 @contextlib.contextmanager
-def _open_log(path: Path, accelerator: Accelerator) -> Iterator[TextIO]:
-    with open(path if accelerator.is_main_process else os.devnull, "w", encoding="utf-8") as log:
+def _open_log(path: Path, accelerator: Accelerator, steps: int) -> Iterator[TextIO]:
+    """The log, with what it holds of the first ``steps`` steps: a resumed run writes the others again."""
+    if accelerator.is_main_process:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if steps and path.is_file() else []
+        # A kill may have cut the last line, and may come now: the old log stands until the new one does.
+        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= steps]
+        path.with_suffix(".new").write_text("".join(kept), encoding="utf-8")
+        path.with_suffix(".new").replace(path)
+    with open(path if accelerator.is_main_process else os.devnull, "a", encoding="utf-8") as log:
         yield log
 
 
@@ -327,7 +517,11 @@ def _git_commit() -> str | None:
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         return subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+            command,
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -1,8 +1,8 @@
 """Which attention? ``python -m training.which_attention`` draws every score and window of Luong et al. on one word.
 
 Trains the recipe ``configs/which_attention.yaml`` once for each score and window, all else equal, in a folder each;
-models that are there already are not trained again. Then each of them reads the same word and its listed
-pronunciation: one picture for every model in one figure, and a table of their error rates.
+models that are there already are not trained again, and one that was cut short goes on. Then each of them reads the
+same word and its listed pronunciation: one picture for every model in one figure, and a table of their error rates.
 """
 
 import argparse
@@ -20,6 +20,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from attnzoo.alignment import forced_decode
 from attnzoo.plots import plot_alignments
 
+from .checkpoint import checkpoints
 from .recipe import load_recipe
 from .tasks import make_task
 from .tasks.grapheme_to_phoneme import refuse_unknown_characters
@@ -60,8 +61,7 @@ def run(recipe_path: str, word: str, models: Path, plot: Path, overrides: list[s
         recipe = load_recipe(recipe_path, [*overrides, f"model.score={score}", f"model.window={window}"])
         if not (folder / "run.json").is_file():  # written at the end of a training
             print(f"\n{score} score, {WINDOWS[window]}:")
-            folder.mkdir(parents=True, exist_ok=True)
-            train(recipe, task, folder)
+            train(recipe, task, folder, resume=bool(checkpoints(folder)))
         elif load_recipe(folder / "recipe.yaml") != recipe:
             raise ValueError(f"{folder} was trained from another recipe; remove it, or keep the new ones in --models")
         results[score, window] = json.loads((folder / "run.json").read_text(encoding="utf-8"))

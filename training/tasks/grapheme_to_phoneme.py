@@ -128,21 +128,30 @@ class GraphemeToPhoneme:
         """What ``generate()`` shall do unless told otherwise; saved with the model."""
         return {"max_new_tokens": MAX_PHONEMES}
 
-    def evaluate(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, split: str, num_beams: int = 1
-    ) -> dict[str, float]:
-        """PER and WER, in percent, on a split; greedy with one beam, beam search with more.
+    def predict(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        split: str,
+        num_beams: int = 1,
+        rows: list[int] | None = None,
+    ) -> list[str]:
+        """The pronunciations of a split's words, or of some of its rows; greedy with one beam.
 
         Raises:
             ValueError: there is no such split, or no beam.
         """
         if split not in self.splits:
             raise ValueError(f"there is no split {split!r}; choose one of: {', '.join(self.splits)}")
-        rows = self.splits[split]
-        predictions = pronounce(model, tokenizer, rows["word"][:], num_beams)
+        chosen = self.splits[split] if rows is None else self.splits[split].select(rows)
+        return pronounce(model, tokenizer, chosen["word"][:], num_beams)
+
+    def score(self, split: str, predictions: list[str]) -> dict[str, float]:
+        """PER and WER, in percent, of the predictions for a whole split."""
+        references = self.splits[split]["pronunciations"][:]
         scores: dict[str, float] = {}
         for metric in (PhonemeErrorRate(), WordErrorRate()):
-            scores |= metric.compute(predictions=predictions, references=rows["pronunciations"][:])
+            scores |= metric.compute(predictions=predictions, references=references)
         return scores | {"examples": len(predictions)}
 
 

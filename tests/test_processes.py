@@ -1,0 +1,89 @@
+"""Two processes train as one does with the same batches, and lose or repeat no part of the work."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from training.checkpoint import checkpoints
+
+from .regular_language import SMALL
+
+ROOT = Path(__file__).parent.parent
+STEPS = 50
+
+
+def train(dictionary: Path, output: Path, processes: int, *more: str) -> None:
+    """A training on CPU, whose optimiser steps have two batches in all."""
+    sets = [
+        *(*SMALL, f"task.data.path={dictionary}", f"training.max_steps={STEPS}", "training.log_every=1"),
+        *(f"training.accumulation_steps={2 // processes}", "training.evaluations=2", "training.ema_decay=0.9"),
+    ]
+    launcher = ["-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"] if processes == 2 else []
+    command = [sys.executable, *launcher, "-m", "training.train", str(ROOT / "configs" / "demo.yaml")]
+    command += ["--output", str(output), *(f"--set={item}" for item in sets), *more]
+    environment = os.environ | {"ACCELERATE_USE_CPU": "1", "OMP_NUM_THREADS": "1"}
+    finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert finished.returncode == 0, finished.stderr[-3000:]
+
+
+def rows_of(output: Path, kind: str) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    return [row for row in rows if kind in row]
+
+
+@pytest.fixture(scope="module")
+def one(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("one")
+    train(dictionary, output, 1)
+    return output
+
+
+@pytest.fixture(scope="module")
+def two(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("two")
+    train(dictionary, output, 2)
+    return output
+
+
+def test_two_processes_give_the_loss_curve_of_one(one: Path, two: Path) -> None:
+    losses = [[row["loss"] for row in rows_of(output, "loss")] for output in (one, two)]
+    assert len(losses[0]) == STEPS
+    assert losses[0][-1] < losses[0][0] - 1  # there is a curve
+    torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-5, atol=1e-5)
+
+
+def test_both_evaluate_every_example_once(one: Path, two: Path) -> None:
+    for alone, shared in zip(rows_of(one, "validation"), rows_of(two, "validation"), strict=True):
+        assert shared["validation"]["examples"] == alone["validation"]["examples"]
+        # A weight that differs in its last digits may change a word or two, no more.
+        assert shared["validation"]["per"] == pytest.approx(alone["validation"]["per"], abs=3)
+
+
+def test_they_write_one_run(one: Path, two: Path) -> None:
+    names = [sorted(str(path.relative_to(output)) for path in output.rglob("*")) for output in (one, two)]
+    assert [name for name in names[1] if name not in names[0]] == [  # each has random numbers of its own
+        str(folder.relative_to(two) / "random_states_1.pkl") for folder in checkpoints(two)
+    ]
+    assert json.loads((two / "run.json").read_text())["processes"] == 2
+    first, second = (load_file(output / "last" / "model.safetensors") for output in (one, two))
+    for name, weight in first.items():
+        torch.testing.assert_close(second[name], weight, rtol=1e-3, atol=1e-3)
+
+
+def test_two_processes_resume(dictionary: Path, two: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    every = "--set=training.checkpoint_every=20", "--set=training.keep_checkpoints=9"
+    train(dictionary, output, 2, *every)
+    (output / "run.json").unlink()
+    for folder in checkpoints(output)[1:]:
+        folder.rename(folder.with_name(f".{folder.name}"))  # as if it had been killed after the first
+    train(dictionary, output, 2, "--resume", *every)
+    assert (output / "last" / "model.safetensors").read_bytes() == (two / "last" / "model.safetensors").read_bytes()
+    assert [row["loss"] for row in rows_of(output, "loss")] == [row["loss"] for row in rows_of(two, "loss")]

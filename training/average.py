@@ -1,0 +1,58 @@
+"""Average the weights of checkpoints: ``python -m training.average runs/x/evaluated/checkpoints/* --output runs/mean``.
+
+Vaswani et al. (2017, section 6.1) average the last five checkpoints of a run. ``training.keep_evaluated`` keeps them.
+"""
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForSeq2SeqLM
+from transformers.utils import logging
+
+import attnzoo  # noqa: F401  (registers the models with the Auto classes)
+
+from .checkpoint import replacing
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m training.average", description="Average the weights of checkpoints."
+    )
+    parser.add_argument("folders", type=Path, nargs="+", help="checkpoint folders of one model")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the averaged checkpoint; must be new")
+    options = parser.parse_args(arguments)
+    logging.disable_progress_bar()
+    try:
+        average(options.folders, options.output)
+    except (OSError, ValueError) as error:  # what the user can put right, said without a traceback
+        sys.exit(f"error: {error}")
+    print(f"the average of {len(options.folders)} checkpoints: {options.output}")
+
+
+@torch.no_grad()
+def average(folders: list[Path], output: Path) -> None:
+    """Write a checkpoint whose weights are the mean of those of ``folders``, all else being the last one's.
+
+    Raises:
+        ValueError: ``output`` is there already, or the checkpoints are of different models.
+        OSError: one of them cannot be read, or ``output`` not written.
+    """
+    if output.exists():
+        raise ValueError(f"{output} is there already; choose another --output")
+    mean = AutoModelForSeq2SeqLM.from_pretrained(folders[-1], dtype=torch.float64)
+    sums = dict(mean.named_parameters())
+    for folder in folders[:-1]:
+        weights = dict(AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float64).named_parameters())
+        if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in sums.items()}:
+            raise ValueError(f"{folder} and {folders[-1]} are checkpoints of different models")
+        for name, weight in weights.items():
+            sums[name] += weight
+    for weight in sums.values():
+        weight /= len(folders)
+    with replacing(output) as new:
+        shutil.copytree(folders[-1], new, dirs_exist_ok=True)
+        mean.float().save_pretrained(new)

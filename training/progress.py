@@ -1,0 +1,125 @@
+"""How far a training is: its clock, its place in the data, its best evaluation. All of it goes into a checkpoint."""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from .batching import LengthBatchSampler
+from .recipe import Training
+
+
+class Clock:
+    """Steps and minutes of training; time spent in evaluations and checkpoints does not count."""
+
+    def __init__(self, settings: Training) -> None:
+        self.settings = settings
+        self.steps = 0
+        self._started = self._logged = time.perf_counter()
+
+    def minutes(self) -> float:
+        return (time.perf_counter() - self._started) / 60
+
+    def progress(self, accelerator: Accelerator) -> float:
+        """0 at the start, 1 at the end; the same on every process, or they would stop at different steps."""
+        if self.settings.max_steps is not None:
+            return min(1.0, self.steps / self.settings.max_steps)
+        assert self.settings.max_minutes is not None  # the recipe is checked
+        progress = torch.tensor(
+            min(1.0, self.minutes() / self.settings.max_minutes),
+            device=accelerator.device,
+        )
+        return broadcast(progress).item()
+
+    def seconds_since_log(self) -> float:
+        previous, self._logged = self._logged, time.perf_counter()
+        return self._logged - previous
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        before = time.perf_counter()
+        yield
+        pause = time.perf_counter() - before
+        self._started += pause
+        self._logged += pause
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": self.steps, "minutes": self.minutes()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.steps = state["steps"]
+        self._logged = time.perf_counter()
+        self._started = self._logged - 60 * state["minutes"]
+
+
+class Batches:
+    """The batches of one process without end, epoch after epoch, from any place in the data.
+
+    Args:
+        loader: the prepared loader of this process
+        sampler: what it draws from, of all processes together
+        num_processes: how many share its batches
+    """
+
+    def __init__(self, loader: DataLoader, sampler: LengthBatchSampler, num_processes: int) -> None:
+        self.loader = loader
+        self.sampler = sampler
+        self.num_processes = num_processes
+        self.epoch = self.position = 0  # in the epoch, of this process
+        self._iterator: Iterator[dict[str, Tensor]] | None = None
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        return self
+
+    def __next__(self) -> dict[str, Tensor]:
+        if self.position * self.num_processes == self.sampler.batches_per_epoch:
+            self.epoch, self.position, self._iterator = self.epoch + 1, 0, None
+        if self._iterator is None:
+            self.sampler.start_at(self.epoch, skipped=self.position * self.num_processes)
+            self._iterator = iter(self.loader)
+        self.position += 1
+        return next(self._iterator)
+
+    def epochs(self) -> float:
+        """Epochs that are done, with the part of the running one."""
+        return self.epoch + self.position * self.num_processes / self.sampler.batches_per_epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "position": self.position}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.epoch, self.position, self._iterator = (
+            state["epoch"],
+            state["position"],
+            None,
+        )
+
+
+class Best:
+    """The best evaluation so far and what has happened since, and the run's figures that belong to it."""
+
+    def __init__(self) -> None:
+        self.score = math.inf
+        self.evaluations = 0
+        self.evaluations_since = 0
+        self.figures: dict[str, Any] = {}
+
+    def update(self, score: float, figures: dict[str, Any]) -> bool:
+        """Note an evaluation; whether it is the best one."""
+        self.evaluations_since += 1
+        if score < self.score:
+            self.score, self.figures, self.evaluations_since = score, figures, 0
+        return self.evaluations_since == 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
