@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from .regular_language import write_dictionary
+from training.train import main
+
+from .regular_language import SMALL, write_dictionary
+
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +23,12 @@ def dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "regular.dict"
     write_dictionary(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def run(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished training on the regular language; not to be changed."""
+    output = tmp_path_factory.mktemp("run")
+    overrides = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=450", "training.evaluations=3"]
+    main([str(ROOT / "configs" / "demo.yaml"), "--output", str(output), *(f"--set={item}" for item in overrides)])
+    return output

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from training.checkpoint import checkpoints
@@ -19,16 +20,20 @@ ROOT = Path(__file__).parent.parent
 STEPS = 50
 
 
-def train(dictionary: Path, output: Path, processes: int, *more: str) -> None:
+def train(dictionary: Path, output: Path, processes: int, *more: str, sharded: bool = False) -> None:
     """A training on CPU, whose optimiser steps have two batches in all."""
     sets = [
         *(*SMALL, f"task.data.path={dictionary}", f"training.max_steps={STEPS}", "training.log_every=1"),
         *(f"training.accumulation_steps={2 // processes}", "training.evaluations=2", "training.ema_decay=0.9"),
     ]
     launcher = ["-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"] if processes == 2 else []
-    command = [sys.executable, *launcher, "-m", "training.train", str(ROOT / "configs" / "demo.yaml")]
+    module = "tests.sharded_training" if sharded else "training.train"
+    command = [sys.executable, *launcher, "-m", module, str(ROOT / "configs" / "demo.yaml")]
     command += ["--output", str(output), *(f"--set={item}" for item in sets), *more]
     environment = os.environ | {"ACCELERATE_USE_CPU": "1", "OMP_NUM_THREADS": "1"}
+    if sharded:  # what `accelerate launch` makes of the file
+        settings = yaml.safe_load((ROOT / "configs" / "accelerate" / "fsdp.yaml").read_text())["fsdp_config"]
+        environment |= {"ACCELERATE_USE_FSDP": "true"} | {name.upper(): str(settings[name]) for name in settings}
     finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert finished.returncode == 0, finished.stderr[-3000:]
 
@@ -87,3 +92,24 @@ def test_two_processes_resume(dictionary: Path, two: Path, tmp_path: Path) -> No
     train(dictionary, output, 2, "--resume", *every)
     assert (output / "last" / "model.safetensors").read_bytes() == (two / "last" / "model.safetensors").read_bytes()
     assert [row["loss"] for row in rows_of(output, "loss")] == [row["loss"] for row in rows_of(two, "loss")]
+
+
+def test_sharded_weights_give_the_same_curve_and_whole_checkpoints_and_resume(
+    dictionary: Path, one: Path, two: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "run"
+    train(dictionary, output, 2, "--set=training.checkpoint_every=20", sharded=True)
+    # Saved by FSDP: another file than that of whole weights.
+    assert (checkpoints(output)[-1] / "pytorch_model_fsdp.bin").is_file()
+    losses = [[row["loss"] for row in rows_of(folder, "loss")] for folder in (one, output)]
+    torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-5, atol=1e-5)
+    expected, weights = (load_file(folder / "last" / "model.safetensors") for folder in (two, output))
+    assert weights.keys() == expected.keys()
+    for name, weight in expected.items():
+        torch.testing.assert_close(weights[name], weight, rtol=1e-3, atol=1e-3)
+    (output / "run.json").unlink()
+    checkpoints(output)[-1].rename(output / "end")  # as if it had been killed after the one before
+    train(dictionary, output, 2, "--resume", "--set=training.checkpoint_every=20", sharded=True)
+    resumed = load_file(output / "last" / "model.safetensors")
+    for name, weight in weights.items():
+        assert torch.equal(resumed[name], weight), name

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,25 +16,18 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSe
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
 from attnzoo.alignment import align, alignment_error_rate, from_pharaoh
 from training import align as training_align
-from training import average, evaluate, pronounce, which_attention
+from training import average, evaluate, pronounce
+from training.average import MovingAverage
 from training.batching import LengthBatchSampler
 from training.checkpoint import checkpoints
 from training.progress import Batches, Clock
 from training.recipe import Training, load_recipe
 from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme, refuse_unknown_characters
-from training.train import _loss, _moving_average, main, train
+from training.train import _loss, main, train
 
 from .regular_language import SMALL, gold_links, spell_out
 
 ROOT = Path(__file__).parent.parent
-
-
-@pytest.fixture(scope="module")
-def run(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("run")
-    overrides = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=450", "training.evaluations=3"]
-    main([str(ROOT / "configs" / "demo.yaml"), "--output", str(output), *(f"--set={item}" for item in overrides)])
-    return output
 
 
 def test_it_learns_to_pronounce_words_it_has_not_seen(run: Path) -> None:
@@ -94,7 +88,7 @@ def test_pronounce_prints_words_and_draws_alignments(
 
 
 def test_evaluate_prints_the_figures_of_a_split(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    evaluate.main([str(run / "best")])
+    evaluate.main([str(run / "best"), "--split", "validation"])
     scores = json.loads((run / "run.json").read_text())["validation"]
     assert f"regular.dict, validation split, {scores['examples']} examples, beam 1: PER {scores['per']:.2f} %" in (
         capsys.readouterr().out
@@ -126,7 +120,7 @@ def test_a_mistake_in_pronounce_is_said_without_a_traceback(run: Path, arguments
     [
         (["configs/dem.yaml"], "error: no recipe at configs/dem.yaml (recipes beside it: configs/"),
         (["configs/demo.yaml", "--set", "task.data.path=gone"], "error: task.data.path is 'gone'"),
-        (["configs/demo.yaml", "--set", "task.name=g2p"], "error: task.name is 'g2p'"),
+        (["configs/demo.yaml", "--set", "task.name=g2p"], "task.name is 'g2p'; known: grapheme_to_phoneme"),
         (["configs/demo.yaml", "--set", "model.dropout=2"], "dropout must be at least 0 and below 1"),
         (["configs/demo.yaml", "--set", "model.score=dott"], "dott"),
         (["configs/demo.yaml", "--set", "training.batch_tokens=4"], "tokens, more than batch_tokens=4"),
@@ -216,12 +210,24 @@ def test_clock_counts_steps_or_minutes_without_pauses() -> None:
 
 
 def test_moving_average_forgets_the_start_and_then_decays_slowly() -> None:
-    update = _moving_average(0.5)
-    averaged = [torch.tensor([0.0])]
-    update(averaged, [torch.tensor([1.0])], 0)  # (1 + 0) / (10 + 0) of the old
-    assert averaged[0].item() == pytest.approx(0.9)
-    update(averaged, [torch.tensor([0.0])], 1000)  # 0.5 of the old by now
-    assert averaged[0].item() == pytest.approx(0.45)
+    model = torch.nn.Linear(1, 1, bias=False)
+
+    def average_after(weight: float) -> float:
+        torch.nn.init.constant_(model.weight, weight)
+        average.update(model)
+        return average.model.weight.item()
+
+    average = MovingAverage(model, 0.5)
+    assert average_after(1.0) == 1.0  # the first weights themselves
+    assert average_after(0.0) == pytest.approx(2 / 11)  # (1 + 1) / (10 + 1) of the old
+    average.updates = 1000
+    assert average_after(0.0) == pytest.approx(1 / 11)  # 0.5 of the old by now
+    other = MovingAverage(model, 0.5)
+    other.load_state_dict(average.state_dict())
+    assert (other.model.weight.item(), other.updates) == (average.model.weight.item(), 1001)
+    average = MovingAverage(model, 0.0)
+    assert average_after(0.1) == average_after(0.1)  # a decay of 0 copies
+    assert average_after(0.3) == float(torch.tensor(0.3))
 
 
 def test_words_are_split_so_that_all_pronunciations_of_one_stay_together() -> None:
@@ -312,7 +318,7 @@ def test_a_failing_evaluation_does_not_lose_the_weights(
 
 def test_sampler_is_reshuffled_every_epoch() -> None:
     sampler = LengthBatchSampler([(3, 3)] * 40, 30, seed=0)
-    batches = Batches(sampler, sampler, num_processes=1)  # type: ignore[arg-type]
+    batches: Any = Batches(sampler, load=list)  # type: ignore[arg-type]
     first, second = ([next(batches) for _ in range(4)] for _ in range(2))
     assert first != second
     for batches_of_epoch in (first, second):
@@ -372,27 +378,6 @@ def test_align_prints_links_scores_and_the_error_rate(
     (tmp_path / "gold").write_text("0-0")
     with pytest.raises(SystemExit, match="has 1 lines"):
         training_align.main([str(run / "best"), *files, "--gold", str(tmp_path / "gold")])
-
-
-def test_which_attention_trains_draws_and_tabulates(
-    dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    word = dictionary.read_text().splitlines()[1].split()[0].lower()
-    overrides = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=2"]
-    arguments = ["--recipe", str(ROOT / "configs" / "which_attention.yaml"), "--models", str(tmp_path / "models")]
-    arguments += ["--plot", str(tmp_path / "which.png"), "--word", word]
-    sets = [f"--set={item}" for item in overrides]
-    which_attention.main([*arguments, *sets])
-    output = capsys.readouterr().out
-    assert len(list((tmp_path / "models").glob("*-*/best/model.safetensors"))) == 12
-    assert (tmp_path / "which.png").stat().st_size > 10_000
-    assert len([line for line in output.splitlines() if line.startswith("| ")]) == 5
-    which_attention.main([*arguments, *sets])  # nothing is trained again
-    assert "training pairs" not in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="trained from another recipe"):
-        which_attention.main([*arguments, *sets, "--set=training.max_steps=3"])
-    with pytest.raises(SystemExit, match="not in the dictionary"):
-        which_attention.main([*arguments, *sets, "--word=zzz"])
 
 
 @pytest.mark.parametrize("paper", ["cho2014", "sutskever2014", "bahdanau2014", "luong2015-local-p"])

@@ -1,20 +1,54 @@
-"""Average the weights of checkpoints: ``python -m training.average runs/x/evaluated/checkpoints/* --output runs/mean``.
+"""Averages of weights: the moving one of a training, and ``python -m training.average`` for those of checkpoints.
 
-Vaswani et al. (2017, section 6.1) average the last five checkpoints of a run. ``training.keep_evaluated`` keeps them.
+``python -m training.average runs/x/evaluated/checkpoints/* --output runs/mean`` averages as Vaswani et al. (2017,
+section 6.1) do with the last five checkpoints of a run. ``training.keep_evaluated`` keeps them.
 """
 
 import argparse
+import copy
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
 from transformers import AutoModelForSeq2SeqLM
 from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
 from .checkpoint import replacing
+
+
+class MovingAverage:
+    r"""A model whose weights are the exponential moving average of another one's, whole on every process.
+
+    .. math:: \bar\theta_n = d_n \bar\theta_{n-1} + (1 - d_n) \theta_n, \qquad d_n = \min(d, (1 + n) / (10 + n))
+
+    and :math:`\bar\theta_0 = \theta_0`, the weights at the first update; with a decay :math:`d` of 0 it is a copy. The
+    weights it follows may be sharded over the processes: every one of them gathers them, so all must call ``update``.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.model = copy.deepcopy(model)
+        self.decay = decay
+        self.updates = 0
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates)) if self.updates else 0.0
+        weights = [w.full_tensor() if isinstance(w, DTensor) else w for w in model.parameters()]
+        torch._foreach_lerp_(list(self.model.parameters()), weights, 1 - decay)
+        self.updates += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"model": self.model.state_dict(), "updates": self.updates}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.updates = state["updates"]
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,9 +1,14 @@
 """Batches of examples of similar length, counted in tokens."""
 
+import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+import datasets
 import numpy as np
 from torch.utils.data import Sampler
+
+Example = dict[str, Any]
 
 
 class LengthBatchSampler(Sampler[list[int]]):
@@ -36,10 +41,7 @@ class LengthBatchSampler(Sampler[list[int]]):
         self.lengths = np.asarray(lengths)
         if self.lengths.max() > batch_tokens:
             row = int(self.lengths.max(axis=1).argmax())
-            raise ValueError(
-                f"example {row} has {self.lengths[row].max()} tokens, more than batch_tokens={batch_tokens}; "
-                "raise it or drop the row"
-            )
+            raise _too_long(f"example {row}", self.lengths[row].max(), batch_tokens)
         self.batch_tokens = batch_tokens
         self.seed = seed
         self.multiple_of = multiple_of
@@ -47,16 +49,10 @@ class LengthBatchSampler(Sampler[list[int]]):
         num_batches = len(self._batches())  # the same in every epoch: it depends on the lengths alone
         self.batches_per_epoch = num_batches - num_batches % multiple_of
         if not self.batches_per_epoch:
-            raise ValueError(
-                f"{len(self.lengths)} examples make {num_batches} batches of at most {batch_tokens} tokens, fewer than "
-                f"the {multiple_of} of one optimiser step; lower batch_tokens or accumulation_steps"
-            )
+            raise _too_few(len(self.lengths), num_batches, batch_tokens, multiple_of)
 
     def start_at(self, epoch: int, skipped: int = 0) -> None:
-        """Choose the order: epoch n has the same one in every run, and begins after the ``skipped`` first batches.
-
-        Not called set_epoch, or Accelerate's loaders would call it with a count of their own.
-        """
+        """Choose the order: epoch n has the same one in every run, and begins after the ``skipped`` first batches."""
         self.epoch, self.skipped = epoch, skipped
 
     def __len__(self) -> int:
@@ -66,21 +62,110 @@ class LengthBatchSampler(Sampler[list[int]]):
         yield from self._batches()[self.skipped : self.batches_per_epoch]
 
     def _batches(self) -> list[list[int]]:
+        return _length_batches(self.lengths, self.batch_tokens, np.random.default_rng((self.seed, self.epoch)))
+
+
+class LengthBatchStream:
+    """The same for examples that are not held: batches of examples, by length out of as many as are held at a time.
+
+    The stream is shuffled anew in every epoch, through a buffer of ``SHUFFLED`` examples; what comes out of it is
+    gathered to ``POOLED`` batches of tokens, and these are sorted, cut and shuffled as ``LengthBatchSampler`` does with
+    all rows. To begin after batches of an epoch, it reads the stream again up to there.
+
+    Args:
+        examples: ``input_ids`` and ``labels``
+        batch_tokens: the most tokens in a batch
+        seed: of the order, together with the number of the epoch
+        multiple_of: as for ``LengthBatchSampler``
+
+    Raises:
+        ValueError: while it is read: there are no examples, too few for ``multiple_of`` batches, or one is longer than
+            ``batch_tokens``.
+    """
+
+    SHUFFLED = 10_000
+    POOLED = 100
+    batches_per_epoch = None  # not known
+
+    def __init__(self, examples: datasets.IterableDataset, batch_tokens: int, seed: int, multiple_of: int = 1) -> None:
+        self.examples = examples
+        self.batch_tokens = batch_tokens
+        self.seed = seed
+        self.multiple_of = multiple_of
+        self.epoch = self.skipped = 0
+
+    def start_at(self, epoch: int, skipped: int = 0) -> None:
+        """Choose the order: epoch n has the same one in every run, and begins after the ``skipped`` first batches."""
+        self.epoch, self.skipped = epoch, skipped
+
+    def __iter__(self) -> Iterator[list[Example]]:
+        return itertools.islice(self._whole_steps(), self.skipped, None)
+
+    def _whole_steps(self) -> Iterator[list[Example]]:
+        """As many batches as make a multiple of ``multiple_of``."""
+        num_batches = num_examples = 0
+        step: list[list[Example]] = []
+        for batch in self._batches():
+            step.append(batch)
+            num_batches += 1
+            num_examples += len(batch)
+            if len(step) == self.multiple_of:
+                yield from step
+                step = []
+        if not num_examples:
+            raise ValueError("there are no examples to train on")
+        if num_batches < self.multiple_of:
+            raise _too_few(num_examples, num_batches, self.batch_tokens, self.multiple_of)
+
+    def _batches(self) -> Iterator[list[Example]]:
         random = np.random.default_rng((self.seed, self.epoch))
-        order = np.lexsort((random.random(len(self.lengths)), self.lengths[:, 1], self.lengths[:, 0]))
-        batches: list[list[int]] = []
-        batch: list[int] = []
-        longest = source_length = 0
-        for row in order.tolist():
-            source, target = self.lengths[row]
-            longest = max(longest, source, target)
-            is_full = (len(batch) + 1) * longest > self.batch_tokens
-            is_next_length = source > source_length and 2 * len(batch) * longest >= self.batch_tokens
-            if batch and (is_full or is_next_length):
-                batches.append(batch)
-                batch, longest = [], max(source, target)
-            batch.append(row)
-            source_length = source
-        batches.append(batch)
-        random.shuffle(batches)
-        return batches
+        pool: list[Example] = []
+        lengths: list[tuple[int, int]] = []
+        tokens = 0
+        for example in self.examples.shuffle(generator=random, buffer_size=self.SHUFFLED):
+            length = len(example["input_ids"]), len(example["labels"])
+            if max(length) > self.batch_tokens:
+                raise _too_long("an example of the stream", max(length), self.batch_tokens)
+            pool.append(example)
+            lengths.append(length)
+            tokens += max(length)
+            if tokens >= self.POOLED * self.batch_tokens:
+                yield from ([pool[i] for i in rows] for rows in _length_batches(lengths, self.batch_tokens, random))
+                pool, lengths, tokens = [], [], 0
+        if pool:
+            yield from ([pool[i] for i in rows] for rows in _length_batches(lengths, self.batch_tokens, random))
+
+
+def _length_batches(
+    lengths: Sequence[tuple[int, int]] | np.ndarray, batch_tokens: int, random: np.random.Generator
+) -> list[list[int]]:
+    """Row numbers in batches, as the docstring of ``LengthBatchSampler`` says."""
+    lengths = np.asarray(lengths)
+    order = np.lexsort((random.random(len(lengths)), lengths[:, 1], lengths[:, 0]))
+    batches: list[list[int]] = []
+    batch: list[int] = []
+    longest = source_length = 0
+    for row in order.tolist():
+        source, target = lengths[row]
+        longest = max(longest, source, target)
+        is_full = (len(batch) + 1) * longest > batch_tokens
+        is_next_length = source > source_length and 2 * len(batch) * longest >= batch_tokens
+        if batch and (is_full or is_next_length):
+            batches.append(batch)
+            batch, longest = [], max(source, target)
+        batch.append(row)
+        source_length = source
+    batches.append(batch)
+    random.shuffle(batches)
+    return batches
+
+
+def _too_long(what: str, tokens: int, batch_tokens: int) -> ValueError:
+    return ValueError(f"{what} has {tokens} tokens, more than batch_tokens={batch_tokens}; raise it or drop the row")
+
+
+def _too_few(num_examples: int, num_batches: int, batch_tokens: int, multiple_of: int) -> ValueError:
+    return ValueError(
+        f"{num_examples} examples make {num_batches} batches of at most {batch_tokens} tokens, fewer than the "
+        f"{multiple_of} of one optimiser step; lower batch_tokens or accumulation_steps"
+    )

@@ -1,9 +1,11 @@
 """Model cards, filled from what a run measured, never by hand."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from safetensors import safe_open
 from transformers import AutoConfig
 
 from .recipe import Recipe
@@ -40,20 +42,29 @@ print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
 ```
 
 {{ usage }}
-
+{% if picture %}
+![What the model looks at: the source along the top, what it predicts down the side]({{ picture }})
+{% endif %}
 ## Results
 
 | split | examples | {{ metric_head }} | decoding |
 |---|---|{{ metric_rule }}|---|
-| validation | {{ examples }} | {{ metric_values }} | {{ decoding }} |
+{% for row in results -%}
+| {{ row.split }} | {{ row.examples }} | {{ row.figures }} | {{ row.decoding }} |
+{% endfor %}
+{{ metric_note }} Of all evaluations of the run on the validation split this is the best one, chosen on this same split.
+{%- if published %} The test split is evaluated by `python -m training.evaluate {{ folder }}`.
 
-{{ metric_note }} Of all evaluations of the run this is the best one, chosen on this same split.
+### Beside published results
+
+{{ published }}
+{%- endif %}
 
 ## Training
 
 Data: {{ data }}, {{ split_note }}. {{ steps }} steps in {{ minutes }} minutes
-({{ processes }} process(es) of {{ threads }} threads, precision {{ precision }}), seed {{ seed }}, commit
-{{ git_commit }}. `recipe.yaml` in this folder is the whole recipe:
+({{ processes }} of {{ threads }}, precision {{ precision }}), seed {{ seed }}, commit
+{{ git_commit }}. {{ parameters }} million parameters. `recipe.yaml` in this folder is the whole recipe:
 
 ```
 python -m training.train recipe.yaml
@@ -65,14 +76,26 @@ python -m training.train recipe.yaml
 """
 
 
+PICTURE = "alignment.png"  # where a checkpoint has one
+
+
+def describe(task: Any, scores: dict[str, float]) -> str:
+    """The task's metrics in one line."""
+    return ", ".join(f"{name} {scores[key]:.2f} %" for key, name in task.metric_names.items())
+
+
 def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> None:
     """Write ``README.md`` into a checkpoint that is being written, from its config, recipe and the run's figures.
 
-    ``folder`` is where the checkpoint will stand, as the card's snippet has it.
+    ``folder`` is where the checkpoint will stand, as the card's snippet has it. A card with figures of the test split
+    (under "test" in ``run``) gives these to the Hub, and has the published ones beside them.
     """
     config = AutoConfig.from_pretrained(written)
-    scores, training = run["validation"], recipe.training
-    title = f"attentional-rnn {task.name}"
+    scores = {"validation": run["validation"] | {"num_beams": recipe.training.num_beams}}
+    if "test" in run:
+        scores["test"] = run["test"]
+    title = f"attentional-rnn {task.name}" if "test" not in run else folder.name
+    reported = "test" if "test" in run else "validation"
     data = ModelCardData(
         language=task.language,
         license="apache-2.0",
@@ -84,12 +107,12 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
         eval_results=[
             EvalResult(
                 task_type=task.pipeline_tag,
-                dataset_type=Path(recipe.task.data.path).name,
+                dataset_type=_dataset(recipe.task.data.path),
                 dataset_name=task.name,
-                dataset_split="validation",
+                dataset_split=reported,
                 metric_type=key,
                 metric_name=name,
-                metric_value=round(scores[key], 2),
+                metric_value=round(scores[reported][key], 2),
             )
             for key, name in task.metric_names.items()
         ],
@@ -108,19 +131,42 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
         example=task.example,
         metric_head=" | ".join(f"{name} %" for name in task.metric_names.values()),
         metric_rule="|".join("---" for _ in task.metric_names),
-        metric_values=" | ".join(f"{scores[key]:.2f}" for key in task.metric_names),
-        examples=scores["examples"],
-        decoding="greedy" if training.num_beams == 1 else f"beam {training.num_beams}",
+        results=[
+            {
+                "split": split,
+                "examples": row["examples"],
+                "figures": " | ".join(f"{row[key]:.2f}" for key in task.metric_names),
+                "decoding": "greedy" if row["num_beams"] == 1 else f"beam {row['num_beams']}",
+            }
+            for split, row in scores.items()
+        ],
+        published=task.published if "test" in run else None,
+        picture=PICTURE if (written / PICTURE).is_file() else None,
         data=task.name,
-        steps=run["steps"],
+        steps=f"{run['steps']:,}",
         minutes=f"{run['minutes']:.1f}",
-        processes=run["processes"],
-        threads=run["threads"],
+        parameters=f"{_parameters(written) / 1e6:.1f}",
+        processes=_counted(run["processes"], "process", "processes"),
+        threads=_counted(run["threads"], "thread", "threads"),
         precision=run["precision"],
         seed=run["seed"],
         git_commit=run["git_commit"],
     )
     card.save(written / "README.md")
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"
+
+
+def _dataset(path: str) -> str:
+    """The Hub's name of a dataset, or the last part of a path: no machine's paths on a card."""
+    return path if not Path(path).exists() and path.count("/") == 1 else Path(path).name
+
+
+def _parameters(written: Path) -> int:
+    with safe_open(written / "model.safetensors", framework="pt") as weights:
+        return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
 
 
 def _architecture(config: Any) -> str:

@@ -1,9 +1,14 @@
-"""Evaluate a checkpoint folder: ``python -m training.evaluate runs/demo/best --split test --num-beams 5``."""
+"""Evaluate a checkpoint folder: ``python -m training.evaluate runs/demo/best``.
+
+On the test split unless told otherwise, and with the beams that the folder's ``generation_config.json`` asks for.
+Choices between models are made with ``--split validation``.
+"""
 
 import argparse
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from accelerate import PartialState
 from huggingface_hub.errors import StrictDataclassError
@@ -12,6 +17,7 @@ from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
+from .card import describe
 from .recipe import load_recipe
 from .tasks import make_task
 
@@ -20,23 +26,36 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m training.evaluate", description="Evaluate a checkpoint folder.")
     parser.add_argument("folder", type=Path, help="a checkpoint folder, such as runs/demo/best")
-    parser.add_argument("--split", default="validation", help="train, validation or test (default: validation)")
-    parser.add_argument("--num-beams", type=int, default=1)
+    parser.add_argument("--split", default="test", help="train, validation or test (default: test)")
+    parser.add_argument("--num-beams", type=int, help="default: what the folder's generation config says, or else 1")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
     options = parser.parse_args(arguments)
     logging.disable_progress_bar()
     try:
         task = make_task(load_recipe(options.folder / "recipe.yaml", options.set))
-        model = AutoModelForSeq2SeqLM.from_pretrained(options.folder).to(PartialState().device)
-        tokenizer = AutoTokenizer.from_pretrained(options.folder)
         started = time.perf_counter()
-        scores = task.score(options.split, task.predict(model, tokenizer, options.split, options.num_beams))
+        scores = evaluate(options.folder, task, options.split, options.num_beams)
         seconds = time.perf_counter() - started
     except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
         sys.exit(f"error: {error}")
-    figures = ", ".join(f"{name} {scores[key]:.2f} %" for key, name in task.metric_names.items())
-    print(f"{task.name}, {options.split} split, {scores['examples']} examples, beam {options.num_beams}: {figures}")
+    how = f"{options.split} split, {scores['examples']} examples, beam {scores['num_beams']}"
+    print(f"{task.name}, {how}: {describe(task, scores)}")
     print(f"{seconds:.0f} seconds")
+
+
+def evaluate(folder: Path, task: Any, split: str, num_beams: int | None = None) -> dict[str, float]:
+    """The scores of the model in ``folder`` on a split of its task, and under "num_beams" how it was decoded.
+
+    Raises:
+        OSError: ``folder`` holds no model.
+        ValueError: there is no such split, or no beam.
+    """
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder).to(PartialState().device)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if num_beams is None:
+        num_beams = model.generation_config.num_beams or 1
+    predictions = task.predict(model, tokenizer, split, num_beams)
+    return task.score(split, predictions) | {"num_beams": num_beams}
 
 
 if __name__ == "__main__":

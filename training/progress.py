@@ -1,18 +1,18 @@
 """How far a training is: its clock, its place in the data, its best evaluation. All of it goes into a checkpoint."""
 
 import contextlib
+import itertools
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast
 from torch import Tensor
-from torch.utils.data import DataLoader
 
-from .batching import LengthBatchSampler
+from .batching import LengthBatchSampler, LengthBatchStream
 from .recipe import Training
 
 
@@ -63,33 +63,46 @@ class Batches:
     """The batches of one process without end, epoch after epoch, from any place in the data.
 
     Args:
-        loader: the prepared loader of this process
-        sampler: what it draws from, of all processes together
-        num_processes: how many share its batches
+        order: the batches of an epoch, of all processes together
+        load: makes the tensors of one of them
+        process, num_processes: which of them are this process's: it takes every ``num_processes``-th
     """
 
-    def __init__(self, loader: DataLoader, sampler: LengthBatchSampler, num_processes: int) -> None:
-        self.loader = loader
-        self.sampler = sampler
+    def __init__(
+        self,
+        order: LengthBatchSampler | LengthBatchStream,
+        load: Callable[[list[Any]], dict[str, Tensor]],
+        process: int = 0,
+        num_processes: int = 1,
+    ) -> None:
+        self.order = order
+        self.load = load
+        self.process = process
         self.num_processes = num_processes
         self.epoch = self.position = 0  # in the epoch, of this process
-        self._iterator: Iterator[dict[str, Tensor]] | None = None
+        self._iterator: Iterator[list[Any]] | None = None
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
         return self
 
     def __next__(self) -> dict[str, Tensor]:
-        if self.position * self.num_processes == self.sampler.batches_per_epoch:
-            self.epoch, self.position, self._iterator = self.epoch + 1, 0, None
-        if self._iterator is None:
-            self.sampler.start_at(self.epoch, skipped=self.position * self.num_processes)
-            self._iterator = iter(self.loader)
+        batch = next(self._iterator or self._start(), None)
+        if batch is None:
+            self.epoch, self.position = self.epoch + 1, 0
+            batch = next(self._start())
         self.position += 1
-        return next(self._iterator)
+        return self.load(batch)
+
+    def _start(self) -> Iterator[list[Any]]:
+        self.order.start_at(self.epoch, skipped=self.position * self.num_processes)
+        self._iterator = itertools.islice(self.order, self.process, None, self.num_processes)
+        return self._iterator
 
     def epochs(self) -> float:
-        """Epochs that are done, with the part of the running one."""
-        return self.epoch + self.position * self.num_processes / self.sampler.batches_per_epoch
+        """Epochs that are done, with the part of the running one where it is known how long that is."""
+        if self.order.batches_per_epoch is None:
+            return self.epoch
+        return self.epoch + self.position * self.num_processes / self.order.batches_per_epoch
 
     def state_dict(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "position": self.position}

@@ -16,6 +16,8 @@ from transformers import PreTrainedConfig
 
 from attnzoo import AttentionalRNNConfig
 
+from .tasks import TASKS
+
 CONFIGS: dict[str, type[PreTrainedConfig]] = {AttentionalRNNConfig.model_type: AttentionalRNNConfig}
 FROM_TOKENIZER = {
     "vocab_size",
@@ -36,28 +38,16 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _POWER_OF_TEN, list("-+
 
 @strict
 @dataclass(kw_only=True)
-class Data:
-    """Where the examples come from.
-
-    Attributes:
-        path: what the task reads: the name of a registry package it knows, or a file.
-    """
-
-    path: str
-
-
-@strict
-@dataclass(kw_only=True)
 class Task:
     """What is learned.
 
     Attributes:
         name: a key of ``training.tasks.TASKS``.
-        data: where its examples come from.
+        data: where its examples come from: of the task's ``data_class``, a ``training.sources.Source``.
     """
 
     name: str
-    data: Data
+    data: Any
 
 
 @strict
@@ -243,11 +233,14 @@ def _parse(tree: dict[str, Any]) -> Recipe:
     _check_keys(task, _fields(Task), "task", required=_fields(Task))
     if not isinstance(task["data"], dict):
         raise ValueError(f"task.data must be a mapping with 'path', got {task['data']!r}")
-    _check_keys(task["data"], _fields(Data), "task.data", required=_fields(Data))
+    if task["name"] not in TASKS:
+        raise ValueError(f"task.name is {task['name']!r}{_nearest(str(task['name']), set(TASKS))}")
+    data_class = TASKS[task["name"]].data_class
+    _check_keys(task["data"], _fields(data_class), "task.data", required={"path"})
     _check_keys(tree["training"], _fields(Training), "training")
     return Recipe(
         model=model,
-        task=Task(name=task["name"], data=Data(**task["data"])),
+        task=Task(name=task["name"], data=data_class(**task["data"])),
         training=Training(**tree["training"]),
         expected=tree.get("expected") or {},
     )

@@ -26,26 +26,26 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
 import torch
 import transformers
 from accelerate import Accelerator
-from accelerate.utils import DataLoaderConfiguration, gather_object, is_tensorboard_available, set_seed
+from accelerate.utils import DistributedType, gather_object, is_tensorboard_available, send_to_device, set_seed
+from datasets import IterableDataset
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel
-from torch.utils.data import DataLoader
 from tqdm import tqdm
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
 
 import attnzoo
 from attnzoo.loss import token_cross_entropy
 
-from .batching import LengthBatchSampler
-from .card import write_card
+from .average import MovingAverage
+from .batching import LengthBatchSampler, LengthBatchStream
+from .card import describe, write_card
 from .checkpoint import (
     aside,
     checkpoint_folder,
@@ -130,47 +130,49 @@ def train(
     settings = recipe.training
     if settings.tracker == "tensorboard" and not is_tensorboard_available():
         raise ValueError("training.tracker=tensorboard needs a package that is missing: pip install tensorboard")
-    # Batches differ in size, so that they cannot be evened out between processes.
-    loading = DataLoaderConfiguration(even_batches=False)
     accelerator = Accelerator(
         mixed_precision=_mixed_precision(settings),
-        dataloader_config=loading,
         log_with=settings.tracker,
         project_dir=output,
     )
     if accelerator.is_main_process:
         _prepare_output(output, recipe, resume, overwrite)
     accelerator.wait_for_everyone()
-    set_seed(settings.seed, device_specific=True)  # or every process would drop out the same units
+    set_seed(settings.seed)
 
     tokenizer = task.make_tokenizer()
-    model = _make_model(recipe, task, tokenizer)
+    model = _make_model(recipe, task, tokenizer)  # the same on every process: each may keep a part of it
+    if accelerator.process_index:
+        set_seed(settings.seed, device_specific=True)  # or all of them would drop out the same units
     examples = task.training_examples(tokenizer)
-    lengths = [(len(row["input_ids"]), len(row["labels"])) for row in examples]
+    collate = task.collator(tokenizer, model)
     batches_per_step = accelerator.num_processes * settings.accumulation_steps
-    sampler = LengthBatchSampler(lengths, settings.batch_tokens, settings.seed, multiple_of=batches_per_step)
-    # With a generator of its own the loader leaves alone the random numbers of dropout, which a resumed run repeats.
-    loader = DataLoader(
-        examples,
-        batch_sampler=sampler,
-        collate_fn=task.collator(tokenizer, model),
-        generator=torch.Generator(),
-    )
+    batching = settings.batch_tokens, settings.seed, batches_per_step
+    order: LengthBatchSampler | LengthBatchStream
+    if isinstance(examples, IterableDataset):
+        order, size = LengthBatchStream(examples, *batching), "streamed"
+    else:
+        lengths = [(len(row["input_ids"]), len(row["labels"])) for row in examples]
+        order, size = LengthBatchSampler(lengths, *batching), f"{len(examples):,}"
+
+    def load(batch: list[Any]) -> dict[str, Tensor]:
+        rows = batch if isinstance(examples, IterableDataset) else examples.__getitems__(batch)
+        return send_to_device(collate(rows), accelerator.device)
+
     optimizer = make_optimizer(model.parameters(), settings)
-    averaged = None
-    if settings.ema_decay:
-        averaged = AveragedModel(model, accelerator.device, multi_avg_fn=_moving_average(settings.ema_decay))
+    is_sharded = accelerator.distributed_type == DistributedType.FSDP
+    averaged = MovingAverage(model, settings.ema_decay) if settings.ema_decay or is_sharded else None
     if accelerator.is_main_process:
         require_room(output, _room_needed(model, settings))
-    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    model, optimizer = accelerator.prepare(model, optimizer)
 
     clock, best = Clock(settings), Best()
-    batches = Batches(loader, sampler, accelerator.num_processes)
+    batches = Batches(order, load, accelerator.process_index, accelerator.num_processes)
     accelerator.register_for_checkpointing(clock, batches, best, *([averaged] if averaged is not None else []))
     if resume:
         accelerator.load_state(checkpoints(output)[-1])
     accelerator.print(
-        f"{task.name}: {len(examples):,} training pairs, {sampler.batch_tokens:,} tokens a batch at most; "
+        f"{task.name}: {size} training pairs, {settings.batch_tokens:,} tokens a batch at most; "
         f"model of {sum(p.numel() for p in model.parameters()):,} parameters; {_precision(accelerator)}, "
         f"{accelerator.num_processes} process(es) of {torch.get_num_threads()} threads"
         + (f"; going on after step {clock.steps}" if resume else "")
@@ -206,7 +208,7 @@ def train(
             optimizer.step()
             optimizer.zero_grad()
             if averaged is not None:
-                averaged.update_parameters(accelerator.unwrap_model(model))
+                averaged.update(accelerator.unwrap_model(model))
             clock.steps += 1
             progress = clock.progress(accelerator)
             steps_since_log += 1
@@ -239,7 +241,7 @@ def train(
                 best.evaluations = max(best.evaluations + 1, math.floor(progress * settings.evaluations))
                 minutes = clock.minutes()
                 with clock.paused():
-                    candidate: Any = accelerator.unwrap_model(model) if averaged is None else averaged.module
+                    candidate: Any = accelerator.unwrap_model(model) if averaged is None else averaged.model
                     if not all(parameter.isfinite().all() for parameter in candidate.parameters()):
                         raise _diverged("the weights are not finite", clock)
                     if accelerator.is_main_process:  # first: an evaluation may fail
@@ -261,7 +263,7 @@ def train(
                         {f"validation_{name}": score for name, score in scores.items()},
                         step=clock.steps,
                     )
-                    bar.write(f"step {clock.steps}, {minutes:.1f} minutes: validation {_format(task, scores)}")
+                    bar.write(f"step {clock.steps}, {minutes:.1f} minutes: validation {describe(task, scores)}")
                     figures = {
                         "steps": clock.steps,
                         "minutes": minutes,
@@ -292,9 +294,26 @@ def train(
     run |= best.figures | {"total_steps": clock.steps, "total_minutes": clock.minutes()}
     if accelerator.is_main_process:
         (output / "run.json").write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
-        print(f"best: validation {_format(task, run['validation'])} after {run['steps']} steps, in {output / 'best'}")
+        print(f"best: validation {describe(task, run['validation'])} after {run['steps']} steps, in {output / 'best'}")
     accelerator.end_training()
     return run
+
+
+def train_once(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
+    """Train unless ``output`` holds a finished run of this recipe; one that was cut short goes on. Return ``run.json``.
+
+    Raises:
+        ValueError: what is in ``output`` is of another recipe.
+    """
+    if not (output / "run.json").is_file():  # written at the end of a training
+        print(f"\n{output.name}:")
+        return train(recipe, task, output, resume=bool(checkpoints(output)))
+    if changed := _differences(load_recipe(output / "recipe.yaml"), recipe):
+        raise ValueError(
+            f"{output} was trained from another recipe, which differs in {', '.join(changed)}; remove it, or keep the "
+            "new models elsewhere"
+        )
+    return json.loads((output / "run.json").read_text(encoding="utf-8"))
 
 
 def _prepare_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) -> None:
@@ -431,15 +450,6 @@ def _precision(accelerator: Accelerator) -> str:
     return "fp32" if accelerator.mixed_precision == "no" else accelerator.mixed_precision
 
 
-def _moving_average(decay: float) -> Callable[[Any, Any, Tensor | int], None]:
-    @torch.no_grad()
-    def update(averaged: list[Tensor], current: list[Tensor], num_averaged: Tensor | int) -> None:
-        now = min(decay, (1 + float(num_averaged)) / (10 + float(num_averaged)))
-        torch._foreach_lerp_(averaged, current, 1 - now)
-
-    return update
-
-
 def _progress_bar(settings: Training, accelerator: Accelerator) -> tqdm:
     count = "{n_fmt}/{total_fmt} steps" if settings.max_steps is not None else "{n:.1f}/{total:.1f} minutes"
     # A terminal sees the bar move; a log file gets a line now and then.
@@ -490,10 +500,6 @@ def _open_log(path: Path, accelerator: Accelerator, steps: int) -> Iterator[Text
 def _write_row(log: TextIO, row: dict[str, Any]) -> None:
     log.write(json.dumps(row) + "\n")
     log.flush()
-
-
-def _format(task: Any, scores: dict[str, float]) -> str:
-    return ", ".join(f"{name} {scores[key]:.2f} %" for key, name in task.metric_names.items())
 
 
 def _describe_run(recipe: Recipe, accelerator: Accelerator) -> dict[str, Any]:

@@ -6,7 +6,6 @@ same word and its listed pronunciation: one picture for every model in one figur
 """
 
 import argparse
-import json
 import sys
 from itertools import product
 from pathlib import Path
@@ -20,11 +19,10 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from attnzoo.alignment import forced_decode
 from attnzoo.plots import plot_alignments
 
-from .checkpoint import checkpoints
 from .recipe import load_recipe
 from .tasks import make_task
 from .tasks.grapheme_to_phoneme import refuse_unknown_characters
-from .train import train
+from .train import train_once
 
 SCORES = ("additive", "dot", "general", "location")  # concat is the additive score
 WINDOWS = {"global": "global", "monotonic": "local-m", "predictive": "local-p"}
@@ -59,12 +57,7 @@ def run(recipe_path: str, word: str, models: Path, plot: Path, overrides: list[s
     for score, window in product(SCORES, WINDOWS):
         folder = models / f"{score}-{window}"
         recipe = load_recipe(recipe_path, [*overrides, f"model.score={score}", f"model.window={window}"])
-        if not (folder / "run.json").is_file():  # written at the end of a training
-            print(f"\n{score} score, {WINDOWS[window]}:")
-            train(recipe, task, folder, resume=bool(checkpoints(folder)))
-        elif load_recipe(folder / "recipe.yaml") != recipe:
-            raise ValueError(f"{folder} was trained from another recipe; remove it, or keep the new ones in --models")
-        results[score, window] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        results[score, window] = train_once(recipe, task, folder)
     draw(models, word, pronunciation, results, plot)
     print(f"\nvalidation PER / WER in % after {next(iter(results.values()))['total_steps']} steps:\n")
     print("|".join(["", " score ", *(f" {name} " for name in WINDOWS.values()), ""]))

@@ -1,0 +1,339 @@
+"""Data of one's own: every kind of source gives the same examples, and what is wrong with one is said in words."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pandas as pd
+import pytest
+from safetensors.torch import load_file
+
+from training.checkpoint import checkpoints
+from training.recipe import load_recipe
+from training.sources import Source, read_rows
+from training.tasks.grapheme_to_phoneme import Data, GraphemeToPhoneme
+from training.train import main
+
+from .regular_language import SMALL
+
+ROOT = Path(__file__).parent.parent
+Pairs = list[tuple[str, str]]
+COLUMNS = {"word_column": "spelling", "pronunciation_column": "sounds"}
+
+
+@pytest.fixture(autouse=True)
+def no_cache_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    datasets.disable_progress_bars()
+    yield
+    datasets.enable_progress_bars()
+
+
+@pytest.fixture(scope="module")
+def pairs(dictionary: Path) -> Pairs:
+    lines = [line.split(maxsplit=1) for line in dictionary.read_text().splitlines()[1:]]
+    return [(word, sounds) for word, sounds in lines]
+
+
+def table(pairs: Pairs) -> pd.DataFrame:
+    """With a column that is of no use, and whose values are of two types."""
+    rows = [(n if n % 2 else f"n{n}", word, sounds) for n, (word, sounds) in enumerate(pairs)]
+    return pd.DataFrame(rows, columns=["note", *COLUMNS.values()])
+
+
+def write(path: Path, pairs: Pairs) -> None:
+    """A file of the kind that its suffix says."""
+    frame, name = table(pairs), path.name.removesuffix(".gz")
+    if name.endswith((".csv", ".tsv")):
+        frame.to_csv(path, index=False, sep="\t" if name.endswith(".tsv") else ",")
+    elif name.endswith(".parquet"):
+        frame.astype(str).to_parquet(path)
+    else:
+        frame.astype(str).to_json(path, orient="records", lines=name.endswith(".jsonl"))
+
+
+def folder_of(suffix: str) -> Callable[[Path, Pairs], None]:
+    def make(path: Path, pairs: Pairs) -> None:
+        path.mkdir()
+        for part in range(2):
+            write(path / f"train-{part}{suffix}", pairs[part::2])
+
+    return make
+
+
+def saved(as_dict: bool) -> Callable[[Path, Pairs], None]:
+    def make(path: Path, pairs: Pairs) -> None:
+        rows = datasets.Dataset.from_pandas(table(pairs).astype(str))
+        (datasets.DatasetDict({"train": rows}) if as_dict else rows).save_to_disk(str(path))
+
+    return make
+
+
+FILES = ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet", "a.csv.gz", "a.tsv.gz", "a.jsonl.gz", "a.json.gz"]
+KINDS: dict[str, tuple[str, Callable[[Path, Pairs], None]]] = {name: (name, write) for name in FILES} | {
+    "folder of csv": ("rows", folder_of(".csv")),
+    "folder of jsonl": ("rows", folder_of(".jsonl")),
+    "folder named as a reader": ("json", folder_of(".parquet")),
+    "saved dataset": ("rows", saved(False)),
+    "saved splits": ("rows", saved(True)),
+}
+
+
+def examples(task: GraphemeToPhoneme) -> list[tuple[list[int], list[int]]]:
+    return sorted((row["input_ids"], row["labels"]) for row in task.training_examples(task.make_tokenizer()))
+
+
+@pytest.fixture(scope="module")
+def plain(dictionary: Path) -> tuple[dict[str, list[Any]], list[tuple[list[int], list[int]]]]:
+    """The held-out splits and the training examples of the dictionary file."""
+    task = GraphemeToPhoneme(str(dictionary))
+    return {split: list(task.splits[split]) for split in ("validation", "test")}, examples(task)
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_source_gives_the_same_examples(
+    kind: str, streaming: bool, pairs: Pairs, plain: Any, tmp_path: Path
+) -> None:
+    name, make = KINDS[kind]
+    make(tmp_path / name, pairs)
+    task = GraphemeToPhoneme(Data(path=str(tmp_path / name), streaming=streaming, **COLUMNS))
+    assert isinstance(task.splits["train"], datasets.IterableDataset if streaming else datasets.Dataset)
+    assert {split: list(task.splits[split]) for split in ("validation", "test")} == plain[0]
+    assert examples(task) == plain[1]
+
+
+def test_a_changed_file_is_read_again(pairs: Pairs, tmp_path: Path) -> None:
+    for rows in (pairs, pairs[:900]):
+        write(tmp_path / "a.csv", rows)
+        assert len(read_rows(Data(path=str(tmp_path / "a.csv"), **COLUMNS), ["word"])["train"]) == len(rows)
+
+
+# Splits ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+@pytest.mark.parametrize("name", ["validation", "valid", "val", "dev"])
+def test_splits_of_its_own_are_kept(name: str, streaming: bool, pairs: Pairs, tmp_path: Path) -> None:
+    write(tmp_path / "train.csv", pairs[200:])
+    write(tmp_path / "test.csv", pairs[:100])
+    write(tmp_path / f"{name}.csv", [*pairs[100:200], (pairs[100][0], "EH")])
+    task = GraphemeToPhoneme(Data(path=str(tmp_path), streaming=streaming, **COLUMNS))
+    assert task.splits["test"]["word"][:] == sorted(word.lower() for word, _ in pairs[:100])
+    validation = {row["word"]: row["pronunciations"] for row in task.splits["validation"]}
+    assert len(validation) == 100
+    assert validation[pairs[100][0].lower()] == [pairs[100][1], "EH"]
+    assert len(list(task.splits["train"])) == len(pairs) - 200
+    assert task.split_note == "in its own splits"
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+def test_a_missing_split_is_cut_out_of_train(streaming: bool, pairs: Pairs, plain: Any, tmp_path: Path) -> None:
+    write(tmp_path / "train.jsonl", pairs[100:])
+    write(tmp_path / "test.jsonl", pairs[:100])
+    task = GraphemeToPhoneme(Data(path=str(tmp_path), streaming=streaming, **COLUMNS))
+    by_hash = [row["word"] for row in plain[0]["validation"]]
+    rest = {word.lower() for word, _ in pairs[100:]}
+    assert task.splits["validation"]["word"][:] == [word for word in by_hash if word in rest]
+    assert {row["word"] for row in task.splits["train"]} == rest - set(by_hash)  # words that hash to test are in it
+    assert task.split_note == "in its own splits, validation cut out of train by a hash of the word"
+
+
+def test_split_names_of_a_saved_dataset(pairs: Pairs, tmp_path: Path) -> None:
+    rows = datasets.Dataset.from_pandas(table(pairs).astype(str))
+    datasets.DatasetDict({"train": rows, "dev": rows, "more": rows}).save_to_disk(str(tmp_path / "saved"))
+    source = Data(path=str(tmp_path / "saved"), **COLUMNS)
+    assert list(read_rows(source, ["word"])) == ["train", "validation"]
+    datasets.DatasetDict({"dev": rows, "more": rows}).save_to_disk(str(tmp_path / "other"))
+    with pytest.raises(ValueError, match="has no split 'train'; its splits: dev, more"):
+        read_rows(Data(path=str(tmp_path / "other"), **COLUMNS), ["word"])
+
+
+# Words ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz"])
+def test_words_that_look_like_something_else_stay_words(name: str, streaming: bool, tmp_path: Path) -> None:
+    """And so do those in columns that are called as the task calls them, or as it calls another."""
+    words = ["null", "nan", "none", "NA", "N/A", "true", "1e5", "007", "inf", '"quoted"', "a,b", "naïve"]
+    frame = pd.DataFrame({"word": words, "other": [None] * len(words)})
+    for column in ("word", "pronunciation"):
+        frame.rename(columns={"word": column, "other": "word"} if column != "word" else {}).to_csv(
+            tmp_path / name, index=False, sep="\t" if "tsv" in name else ","
+        )
+        source = Data(path=str(tmp_path / name), streaming=streaming, word_column=column)
+        assert [row["word"] for row in read_rows(source, ["word"])["train"]] == words
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+def test_skipped_words_are_counted_and_shown(
+    streaming: bool, pairs: Pairs, plain: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "a.csv", [("naïve", "N"), *pairs, ("x", "EH"), ("b2b", "B"), ("New York", "N")])
+    task = GraphemeToPhoneme(Data(path=str(tmp_path / "a.csv"), streaming=streaming, **COLUMNS))
+    expected = "a.csv: skipped 4 entries whose word is not two or more of a-z and ': 'naïve', 'x', 'b2b', ..."
+    assert expected in capsys.readouterr().err
+    assert examples(task) == plain[1]
+    GraphemeToPhoneme("cmudict")
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+def test_words_are_lower_case_and_sounds_without_stress(streaming: bool, pairs: Pairs, tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", [*pairs, (" Talo ", " T  AA1 L OW0")])
+    task = GraphemeToPhoneme(Data(path=str(tmp_path / "a.jsonl"), streaming=streaming, **COLUMNS))
+    listed = [row["pronunciations"] for rows in task.splits.values() for row in rows if row["word"] == "talo"]
+    assert ["T AA L OW"] in listed
+
+
+# What is wrong --------------------------------------------------------------------------------------------------------
+
+
+def refusal(path: Path | str, streaming: bool = False, **fields: Any) -> str:
+    with pytest.raises((ValueError, FileNotFoundError)) as error:
+        GraphemeToPhoneme(Data(path=str(path), streaming=streaming, **(COLUMNS | fields)))
+    return str(error.value)
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_missing_column_is_named_with_those_there_are(
+    kind: str, streaming: bool, pairs: Pairs, tmp_path: Path
+) -> None:
+    name, make = KINDS[kind]
+    make(tmp_path / name, pairs)
+    message = refusal(tmp_path / name, streaming, word_column="wort")
+    assert "has no column 'wort'; set task.data.word_column to one of: note, spelling, sounds" in message
+    assert name in message
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "spelling,sounds\nbab,B AA B\n,EH\n", "train split, row 2: column 'spelling' is empty"),
+        ("a.csv", "spelling,sounds\nbab,B AA B\nbeb\n", "train split, row 2: column 'sounds' is empty"),
+        ("a.csv", "spelling,sounds\nbab,B AA B\nbeb,  \n", "train split, row 2: column 'sounds' is empty"),
+        ("a.csv", "spelling,sounds\na,b,c\n", "the first row has more cells than the header"),
+        ("a.csv", "spelling,sounds\nbab,B\na,b,c\n", "a.csv cannot be read: Error tokenizing data"),
+        ("a.csv", "spelling,sounds\n", "a.csv has a header and no rows"),
+        ("a.csv", "", "a.csv is empty"),
+        ("a.jsonl", "", "a.jsonl is empty"),
+        ("a.jsonl", '{"spelling": "bab", "sounds": "B"}\n{"spelling": "bab"}\n', "row 2: column 'sounds' is empty"),
+        ("a.jsonl", '{"spelling": 5, "sounds": "B"}\n', "row 1: column 'spelling' has 5, which is no text"),
+        ("a.jsonl", '{"spelling": "bab"\n', "a.jsonl cannot be read"),
+        ("a.parquet", "no parquet", "a.parquet cannot be read"),
+        ("a.csv.gz", "not compressed", "a.csv.gz cannot be read"),
+        ("a.csv", "spelling,sounds\ncafé,K\n", "a.csv is not UTF-8"),
+        ("a.jsonl", '{"spelling": "café", "sounds": "K"}\n', "a.jsonl is not UTF-8"),
+        ("a.csv", "spelling,sounds\nbab,b aa b\n", "'bab' has the phoneme 'b'; phonemes are upper-case letters"),
+    ],
+)
+def test_an_unsound_file_is_refused(name: str, text: str, message: str, streaming: bool, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(text.encode("latin-1"))
+    refused = refusal(tmp_path / name, streaming)
+    assert message in refused
+    assert "a." in refused
+
+
+def test_an_unsound_row_far_into_a_stream_is_found_before_training(pairs: Pairs, tmp_path: Path) -> None:
+    rows = pairs * 3
+    write(tmp_path / "a.csv", [*rows, ("bab", "")])
+    assert f"row {len(rows) + 1}: column 'sounds' is empty" in refusal(tmp_path / "a.csv", streaming=True)
+
+
+def test_a_cut_file_is_refused(pairs: Pairs, tmp_path: Path) -> None:
+    write(tmp_path / "whole.jsonl", pairs)
+    packed = gzip.compress((tmp_path / "whole.jsonl").read_bytes())
+    (tmp_path / "a.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    for streaming in (False, True):
+        assert "a.jsonl.gz cannot be read" in refusal(tmp_path / "a.jsonl.gz", streaming)
+
+
+def test_what_is_not_there_is_said(dictionary: Path, pairs: Pairs, tmp_path: Path) -> None:
+    assert "neither a file nor a folder, nor the name of a dataset of the Hub" in refusal(tmp_path / "gone.csv")
+    assert "neither a file nor a folder" in refusal("data/gone.csv")  # a file's suffix: the Hub is not asked
+    (tmp_path / "empty").mkdir()
+    assert "empty has no files that end in .csv, .tsv" in refusal(tmp_path / "empty")
+    (tmp_path / "rows.xlsx").write_text("")
+    with pytest.raises(ValueError, match=r"rows\.xlsx is not of a known kind; a file of rows ends in \.csv"):
+        read_rows(Source(path=str(tmp_path / "rows.xlsx")), [])
+    write(tmp_path / "a.csv", pairs)
+    assert "task.data.subset is 'large', and" in refusal(tmp_path / "a.csv", subset="large")
+    assert "is a dictionary, which is read whole" in refusal(dictionary, streaming=True)
+    assert "names one column twice: sounds, sounds" in refusal(tmp_path / "a.csv", word_column="sounds")
+
+
+def test_a_hub_that_is_not_reached_is_said(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "training.train", "configs/demo.yaml", "--output", str(tmp_path / "run")]
+    finished = subprocess.run(
+        [*command, "--set=task.data.path=attnzoo/no-such-words"],
+        cwd=ROOT,
+        env=os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert finished.returncode == 1
+    assert (
+        "error: task.data.path is 'attnzoo/no-such-words': no file or folder here, and the Hub has" in finished.stderr
+    )
+    assert "Traceback" not in finished.stderr
+
+
+def test_the_keys_of_the_recipe() -> None:
+    recipe = load_recipe(ROOT / "configs" / "demo.yaml", ["task.data.word_column=w", "task.data.streaming=true"])
+    assert recipe.task.data == Data(path="cmudict", word_column="w", streaming=True)
+    for override, message in (
+        ("task.data.word_colum=w", "unknown key 'word_colum' in task.data; did you mean 'word_column'"),
+        ("task.data.streaming=3", "streaming"),
+        ("task.name=g2p", "task.name is 'g2p'; known: grapheme_to_phoneme"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load_recipe(ROOT / "configs" / "demo.yaml", [override])
+
+
+# Training -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def streamed(pairs: Pairs, tmp_path: Path) -> Callable[..., Path]:
+    """Trains on a stream, two epochs and more; the output folder."""
+    write(tmp_path / "a.jsonl", pairs)
+
+    def run(name: str, *more: str) -> Path:
+        sets = [*SMALL, f"task.data.path={tmp_path / 'a.jsonl'}", "task.data.streaming=true", "training.max_steps=70"]
+        sets += [f"task.data.{key}={value}" for key, value in COLUMNS.items()]
+        sets += ["training.accumulation_steps=2", "training.checkpoint_every=10", "training.keep_checkpoints=9"]
+        sets += ["model.dropout=0.3", "training.evaluations=2"]
+        recipe = str(ROOT / "configs" / "demo.yaml")
+        main([recipe, "--output", str(tmp_path / name), *(f"--set={item}" for item in sets), *more])
+        return tmp_path / name
+
+    return run
+
+
+def test_a_streamed_training_learns_and_resumes_to_the_same_weights(
+    streamed: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = streamed("whole")
+    assert "a.jsonl: streamed training pairs" in capsys.readouterr().out
+    rows = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
+    losses = [(row["step"], row["loss"]) for row in rows if "loss" in row]
+    assert losses[-1][1] < losses[0][1] - 0.5
+    epochs = [row["epoch"] for row in rows if "loss" in row]
+    assert epochs[-1] >= 2
+    weights = (whole / "last" / "model.safetensors").read_bytes()
+    for kept in (1, 5):  # as if it had been killed after that checkpoint, in the first epoch and in a later one
+        (whole / "run.json").unlink()
+        for folder in checkpoints(whole)[kept:]:
+            folder.rename(folder.with_name(f".{folder.name}"))
+        streamed("whole", "--resume")
+        assert (whole / "last" / "model.safetensors").read_bytes() == weights
+    assert load_file(whole / "last" / "model.safetensors")

@@ -1,0 +1,62 @@
+"""The studies of the README: they train what is missing, measure, tabulate and draw."""
+
+from pathlib import Path
+
+import pytest
+
+from training import bottleneck, evaluate, which_attention
+from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
+
+from .regular_language import SMALL
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_which_attention_trains_draws_and_tabulates(
+    dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    word = dictionary.read_text().splitlines()[1].split()[0].lower()
+    overrides = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=2"]
+    arguments = ["--recipe", str(ROOT / "configs" / "which_attention.yaml"), "--models", str(tmp_path / "models")]
+    arguments += ["--plot", str(tmp_path / "which.png"), "--word", word]
+    sets = [f"--set={item}" for item in overrides]
+    which_attention.main([*arguments, *sets])
+    output = capsys.readouterr().out
+    assert len(list((tmp_path / "models").glob("*-*/best/model.safetensors"))) == 12
+    assert (tmp_path / "which.png").stat().st_size > 10_000
+    assert len([line for line in output.splitlines() if line.startswith("| ")]) == 5
+    which_attention.main([*arguments, *sets])  # nothing is trained again
+    assert "training pairs" not in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="trained from another recipe"):
+        which_attention.main([*arguments, *sets, "--set=training.max_steps=3"])
+    with pytest.raises(SystemExit, match="not in the dictionary"):
+        which_attention.main([*arguments, *sets, "--word=zzz"])
+
+
+def test_bottleneck_trains_and_measures_the_error_by_length(
+    dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bottleneck, "SEEDS", (1, 2))
+    recipe = str(ROOT / "configs" / "bottleneck.yaml")
+    arguments = ["--recipe", recipe, "--models", str(tmp_path / "models"), "--plot", str(tmp_path / "b.png")]
+    sets = [f"task.data.path={dictionary}", "training.max_steps=2", "training.batch_tokens=200"]
+    arguments += [f"--set={item}" for item in sets]
+    bottleneck.main(arguments)
+    output = capsys.readouterr().out
+    assert (tmp_path / "b.png").stat().st_size > 10_000
+    rows = [line for line in output.splitlines() if line.startswith("| ")]
+    header, counts, *models = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    words = GraphemeToPhoneme(str(dictionary)).splits["test"]["word"][:]
+    by_length = [sum(low <= len(word) <= high for word in words) for low, high in ((2, 4), (5, 6), (7, 8))]
+    assert header[2:] == ["2 to 4", "5 to 6", "7 to 8", "all", "WER, all"]  # no group without words
+    assert [int(count) for count in counts[2:6]] == [*by_length, len(words)]
+    assert [row[0] for row in models] == list(bottleneck.MODELS)
+    parameters = [int(row[1].replace(",", "")) for row in models]
+    assert max(parameters) < 1.02 * min(parameters)
+    # The figures of one model, again.
+    scores = []
+    for seed in (1, 2):
+        folder = tmp_path / "models" / f"luong-local-p-{seed}" / "best"
+        scores.append(evaluate.evaluate(folder, GraphemeToPhoneme(str(dictionary)), "test")["per"])
+    low, high = sorted(scores)
+    assert models[-1][5] == f"{(low + high) / 2:.2f} ({low:.2f} to {high:.2f})"

@@ -1,0 +1,77 @@
+"""Make a finished run small and complete: ``python -m training.release runs/g2p_luong_global model_cards/NAME``.
+
+The folder becomes the best model of the run with its weights in half precision (they load as float32: the config says
+so), decoded with beams by default, evaluated on the test split as it will be loaded, and described by a card with these
+figures beside the published ones and a picture of an alignment.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers.utils import logging
+
+import attnzoo  # noqa: F401  (registers the models with the Auto classes)
+
+from .card import PICTURE, describe, write_card
+from .checkpoint import replacing
+from .evaluate import evaluate
+from .pronounce import draw
+from .recipe import load_recipe, save_recipe
+from .tasks import make_task
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m training.release", description="Release a finished run.")
+    parser.add_argument("run", type=Path, help="the output folder of a training, such as runs/demo")
+    parser.add_argument("folder", type=Path, help="what to write, such as model_cards/NAME; it is replaced")
+    parser.add_argument("--num-beams", type=int, default=5, help="beams to decode with (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    logging.disable_progress_bar()
+    try:
+        release(options.run, options.folder, options.num_beams)
+    except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
+        sys.exit(f"error: {error}")
+
+
+def release(run: Path, folder: Path, num_beams: int) -> None:
+    """Write ``folder`` out of the best checkpoint of ``run``.
+
+    Raises:
+        FileNotFoundError: ``run`` holds no finished training.
+        ValueError: no beam, or a weight is too large for half precision.
+    """
+    if not (run / "run.json").is_file():
+        raise FileNotFoundError(f"{run} holds no finished training: it has no run.json")
+    if num_beams < 1:
+        raise ValueError(f"num_beams must be at least 1, got {num_beams}")
+    figures = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    recipe = load_recipe(run / "recipe.yaml")
+    task = make_task(recipe)
+    model = AutoModelForSeq2SeqLM.from_pretrained(run / "best")
+    tokenizer = AutoTokenizer.from_pretrained(run / "best")
+    model.half()
+    for name, weight in model.named_parameters():
+        if not weight.isfinite().all():
+            raise ValueError(f"{name} has values that half precision cannot hold")
+    model.generation_config.num_beams = num_beams
+    with replacing(folder) as new:
+        model.save_pretrained(new)
+        model.config.dtype = torch.float32  # what it is loaded as
+        model.config.save_pretrained(new)
+        tokenizer.save_pretrained(new)
+        save_recipe(recipe, new / "recipe.yaml")
+        test = evaluate(new, task, "test")  # of what a user will load
+        if model.config.score != "none":
+            draw(AutoModelForSeq2SeqLM.from_pretrained(new), tokenizer, [task.example], num_beams, new / PICTURE)
+        write_card(new, folder, recipe, task, figures | {"test": test})
+    print(f"{folder}: test {describe(task, test)}, beam {num_beams}")
+
+
+if __name__ == "__main__":
+    main()
