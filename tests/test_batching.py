@@ -151,5 +151,7 @@ def test_a_stream_that_cannot_be_trained_on() -> None:
         list(LengthBatchStream(stream([(1, 1)]).filter(lambda row: False), 10, seed=0))
     with pytest.raises(ValueError, match="an example of the stream has 30 tokens, more than batch_tokens=20"):
         list(LengthBatchStream(stream([(3, 4), (5, 30)]), 20, seed=0))
+    with pytest.raises(ValueError, match="the training example 'abc', 'B' has 30 tokens, more than batch_tokens=20"):
+        LengthBatchStream(stream([(3, 4)]), 20, seed=0, longest=("'abc', 'B'", 30))  # before it is read
     with pytest.raises(ValueError, match="2 examples make 1 batches of at most 20 tokens, fewer than the 2 of one"):
         list(LengthBatchStream(stream([(3, 4), (3, 4)]), 20, seed=0, multiple_of=2))

@@ -33,7 +33,9 @@ def train(dictionary: Path, output: Path, processes: int, *more: str, sharded: b
     environment = os.environ | {"ACCELERATE_USE_CPU": "1", "OMP_NUM_THREADS": "1"}
     if sharded:  # what `accelerate launch` makes of the file
         settings = yaml.safe_load((ROOT / "configs" / "accelerate" / "fsdp.yaml").read_text())["fsdp_config"]
-        environment |= {"ACCELERATE_USE_FSDP": "true"} | {name.upper(): str(settings[name]) for name in settings}
+        environment |= {"ACCELERATE_USE_FSDP": "true", "FSDP_CPU_RAM_EFFICIENT_LOADING": "true"} | {
+            name.upper(): str(settings[name]) for name in settings
+        }
     finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
     assert finished.returncode == 0, finished.stderr[-3000:]
 
@@ -113,3 +115,15 @@ def test_sharded_weights_give_the_same_curve_and_whole_checkpoints_and_resume(
     resumed = load_file(output / "last" / "model.safetensors")
     for name, weight in weights.items():
         assert torch.equal(resumed[name], weight), name
+
+
+def test_sharded_weights_accumulate_gradients_and_need_no_moving_average(dictionary: Path, tmp_path: Path) -> None:
+    more = "--set=training.max_steps=8", "--set=training.accumulation_steps=2", "--set=training.ema_decay=0"
+    outputs = tmp_path / "whole", tmp_path / "sharded"
+    for output in outputs:
+        train(dictionary, output, 2, *more, sharded=output.name == "sharded")
+    losses = [[row["loss"] for row in rows_of(output, "loss")] for output in outputs]
+    torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-5, atol=1e-5)
+    expected, weights = (load_file(output / "last" / "model.safetensors") for output in outputs)
+    for name, weight in expected.items():
+        torch.testing.assert_close(weights[name], weight, rtol=1e-4, atol=1e-4)

@@ -49,7 +49,7 @@ def table(pairs: Pairs) -> pd.DataFrame:
 
 def write(path: Path, pairs: Pairs) -> None:
     """A file of the kind that its suffix says."""
-    frame, name = table(pairs), path.name.removesuffix(".gz")
+    frame, name = table(pairs), path.name.lower().removesuffix(".gz")
     if name.endswith((".csv", ".tsv")):
         frame.to_csv(path, index=False, sep="\t" if name.endswith(".tsv") else ",")
     elif name.endswith(".parquet"):
@@ -76,6 +76,7 @@ def saved(as_dict: bool) -> Callable[[Path, Pairs], None]:
 
 
 FILES = ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet", "a.csv.gz", "a.tsv.gz", "a.jsonl.gz", "a.json.gz"]
+FILES += ["a.csv.GZ", "a.TSV"]
 KINDS: dict[str, tuple[str, Callable[[Path, Pairs], None]]] = {name: (name, write) for name in FILES} | {
     "folder of csv": ("rows", folder_of(".csv")),
     "folder of jsonl": ("rows", folder_of(".jsonl")),
@@ -115,6 +116,66 @@ def test_a_changed_file_is_read_again(pairs: Pairs, tmp_path: Path) -> None:
         assert len(read_rows(Data(path=str(tmp_path / "a.csv"), **COLUMNS), ["word"])["train"]) == len(rows)
 
 
+# Folders --------------------------------------------------------------------------------------------------------------
+
+
+def read(path: Path, streaming: bool = False) -> dict[str, list[str]]:
+    """The words of every split."""
+    rows = read_rows(Data(path=str(path), streaming=streaming, **COLUMNS), ["word"])
+    return {split: [row["word"] for row in of_split] for split, of_split in rows.items()}
+
+
+def files(folder: Path, *names: str) -> Path:
+    """A folder of files, each of which has its own name, without the suffix, for its only word."""
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith(".txt"):
+            (folder / name).write_text("a note")
+        else:
+            write(folder / name, [(Path(name).name.split(".")[0], "B")])
+    return folder
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["a.csv", "b.csv.gz", "in/it/c.csv"], {"train": ["a", "b", "c"]}),
+        (["a.csv", "b.txt", "c.txt", "README.txt", ".d.csv", ".e/f.csv", "config.json"], {"train": ["a"]}),
+        (["a.json", "b.jsonl"], {"train": ["a", "b"]}),
+        (["train.csv", "Test.csv"], {"train": ["train"], "test": ["Test"]}),
+        (["train/a.csv", "train/b.csv", "dev/c.csv"], {"train": ["a", "b"], "validation": ["c"]}),
+        (["train-train.csv", "x_TEST_1.csv"], {"train": ["train-train"], "test": ["x_TEST_1"]}),
+        (["trainer.csv", "contest.csv"], {"train": ["contest", "trainer"]}),  # no words of their own
+    ],
+)
+def test_every_file_of_a_folder_is_read_once(
+    names: list[str], expected: dict[str, list[str]], streaming: bool, tmp_path: Path
+) -> None:
+    assert read(files(tmp_path / "rows", *names), streaming) == expected
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["a.csv", "c.csv", "b.jsonl"], "rows has files of several kinds: a.csv, b.jsonl; keep one kind"),
+        (["a.csv", "b.tsv"], "rows has files of several kinds: a.csv, b.tsv"),
+        (["train.csv", "more.csv"], "it is not clear of which split these files are: more.csv; where one name has the"),
+        (["train.csv", "train/test.csv"], "it is not clear of which split these files are: train/test.csv;"),
+        (["b.txt", "c.txt"], "rows has no files that end in .csv, .tsv"),
+    ],
+)
+def test_a_folder_of_which_a_part_would_be_left_out_is_refused(names: list[str], message: str, tmp_path: Path) -> None:
+    assert message in refusal(files(tmp_path / "rows", *names))
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+def test_a_path_is_no_pattern(streaming: bool, tmp_path: Path) -> None:
+    files(tmp_path, "w[1].csv", "w1.csv", "d[1]/right*.csv", "d[1]/right2.csv", "d1/wrong.csv")
+    assert read(tmp_path / "w[1].csv", streaming) == {"train": ["w[1]"]}
+    assert read(tmp_path / "d[1]", streaming) == {"train": ["right*", "right2"]}
+
+
 # Splits ---------------------------------------------------------------------------------------------------------------
 
 
@@ -143,6 +204,26 @@ def test_a_missing_split_is_cut_out_of_train(streaming: bool, pairs: Pairs, plai
     assert task.splits["validation"]["word"][:] == [word for word in by_hash if word in rest]
     assert {row["word"] for row in task.splits["train"]} == rest - set(by_hash)  # words that hash to test are in it
     assert task.split_note == "in its own splits, validation cut out of train by a hash of the word"
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+@pytest.mark.parametrize(
+    ("train", "validation", "test", "message"),
+    [
+        (slice(98, None), slice(50, 60), slice(60, 100), "2 words of the test split are in the train split too: "),
+        (slice(100, None), slice(95, 105), slice(50, 90), "5 words of the validation split are in the train split too"),
+        (slice(100, None), slice(0, 60), slice(50, 100), "10 words of the test split are in the validation split too"),
+    ],
+)
+def test_a_word_in_two_splits_is_refused(
+    train: slice, validation: slice, test: slice, message: str, streaming: bool, pairs: Pairs, tmp_path: Path
+) -> None:
+    for name, of_split in (("train", train), ("validation", validation), ("test", test)):
+        write(tmp_path / f"{name}.csv", [(word.upper(), sounds) for word, sounds in pairs[of_split]])
+    refused = refusal(tmp_path, streaming)
+    assert message in refused
+    assert any(repr(word.lower()) in refused for word, _ in pairs[:110])
+    assert "remove them from one of the two" in refused
 
 
 def test_split_names_of_a_saved_dataset(pairs: Pairs, tmp_path: Path) -> None:
@@ -234,6 +315,9 @@ def test_a_missing_column_is_named_with_those_there_are(
         ("a.csv", "spelling,sounds\ncafé,K\n", "a.csv is not UTF-8"),
         ("a.jsonl", '{"spelling": "café", "sounds": "K"}\n', "a.jsonl is not UTF-8"),
         ("a.csv", "spelling,sounds\nbab,b aa b\n", "'bab' has the phoneme 'b'; phonemes are upper-case letters"),
+        ("a.jsonl", '["a","b"]\n["c","d"]\n', "a.jsonl"),
+        ("a.jsonl", '{"spelling": "bab", "sounds": "B"}\n["a","b"]\n', "a.jsonl cannot be read"),
+        ("a.json", '[{"spelling": "bab", "sounds": "B"}, 3]', "a.json cannot be read"),
     ],
 )
 def test_an_unsound_file_is_refused(name: str, text: str, message: str, streaming: bool, tmp_path: Path) -> None:
@@ -241,6 +325,20 @@ def test_an_unsound_file_is_refused(name: str, text: str, message: str, streamin
     refused = refusal(tmp_path / name, streaming)
     assert message in refused
     assert "a." in refused
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+def test_a_long_value_is_cut_in_a_message(streaming: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"spelling": list(range(9999)), "sounds": "B"}) + "\n")
+    assert "column 'spelling' has [0, 1, 2" in refusal(path, streaming)
+    assert len(refusal(path, streaming)) < 600
+    path.write_text(json.dumps({f"column{n}": "x" for n in range(999)}) + "\n")
+    assert "to one of: column0, column1" in refusal(path, streaming)
+    assert len(refusal(path, streaming)) < 600
+    path.write_text(json.dumps({"spelling": "bab", "sounds": "b" * 9999}) + "\n")
+    assert "phonemes are upper-case letters" in refusal(path, streaming)
+    assert len(refusal(path, streaming)) < 600
 
 
 def test_an_unsound_row_far_into_a_stream_is_found_before_training(pairs: Pairs, tmp_path: Path) -> None:
@@ -266,7 +364,10 @@ def test_what_is_not_there_is_said(dictionary: Path, pairs: Pairs, tmp_path: Pat
     with pytest.raises(ValueError, match=r"rows\.xlsx is not of a known kind; a file of rows ends in \.csv"):
         read_rows(Source(path=str(tmp_path / "rows.xlsx")), [])
     write(tmp_path / "a.csv", pairs)
-    assert "task.data.subset is 'large', and" in refusal(tmp_path / "a.csv", subset="large")
+    for path in (tmp_path / "a.csv", files(tmp_path / "rows", "a.csv")):
+        assert f"task.data.subset is 'large', and {path} has no subsets" in refusal(path, subset="large")
+    assert "task.data.path is empty" in refusal("")
+    assert "neither 'cmudict' nor a file or folder" in refusal("/abs/words", streaming=True)
     assert "is a dictionary, which is read whole" in refusal(dictionary, streaming=True)
     assert "names one column twice: sounds, sounds" in refusal(tmp_path / "a.csv", word_column="sounds")
 
@@ -297,6 +398,13 @@ def test_the_keys_of_the_recipe() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             load_recipe(ROOT / "configs" / "demo.yaml", [override])
+
+
+def test_figures_and_limits_of_cmudict_are_for_cmudict_alone(dictionary: Path) -> None:
+    task, other = GraphemeToPhoneme("cmudict"), GraphemeToPhoneme(str(dictionary))
+    assert (task.language, "English" in task.limits) == ("en", True)
+    assert "CMUdict, old split" in (task.published or "")
+    assert (other.language, other.published, "English" in other.limits) == (None, None, False)
 
 
 # Training -------------------------------------------------------------------------------------------------------------
@@ -337,3 +445,14 @@ def test_a_streamed_training_learns_and_resumes_to_the_same_weights(
         streamed("whole", "--resume")
         assert (whole / "last" / "model.safetensors").read_bytes() == weights
     assert load_file(whole / "last" / "model.safetensors")
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+def test_the_longest_training_example_is_known_before_training(streaming: bool, pairs: Pairs, tmp_path: Path) -> None:
+    words = [f"{'ab' * 12}{letter}" for letter in "aeiou"]
+    write(tmp_path / "train.jsonl", [*pairs[100:], *((word, "B " * 30) for word in words[:1]), (words[1], "B")])
+    write(tmp_path / "test.jsonl", [*pairs[:100], (words[2], "B " * 40)])  # which is not trained on
+    task = GraphemeToPhoneme(Data(path=str(tmp_path), streaming=streaming, **COLUMNS))
+    shown, tokens = task.longest
+    assert tokens == max(max(len(source), len(target)) for source, target in examples(task)) == 31
+    assert shown.startswith(f"{words[0]!r}, 'B B ")

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+from transformers import AutoModelForSeq2SeqLM
 
 from training import bottleneck, evaluate, which_attention
+from training.recipe import load_recipe
 from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
 from .regular_language import SMALL
@@ -31,6 +33,18 @@ def test_which_attention_trains_draws_and_tabulates(
         which_attention.main([*arguments, *sets, "--set=training.max_steps=3"])
     with pytest.raises(SystemExit, match="not in the dictionary"):
         which_attention.main([*arguments, *sets, "--word=zzz"])
+    with pytest.raises(SystemExit, match="the study takes every score and window"):
+        which_attention.main([*arguments, *sets, "--set=model.score=dot"])
+
+
+def test_the_models_of_the_bottleneck_are_of_one_size() -> None:
+    vocab_size = len(GraphemeToPhoneme("cmudict").make_tokenizer())
+    sizes = []
+    for fields in bottleneck.MODELS.values():
+        recipe = load_recipe(ROOT / "configs" / "bottleneck.yaml", [f"model.{field}" for field in fields])
+        model = AutoModelForSeq2SeqLM.from_config(recipe.model_config(vocab_size=vocab_size))
+        sizes.append(sum(parameter.numel() for parameter in model.parameters()))
+    assert max(sizes) < 1.02 * min(sizes)
 
 
 def test_bottleneck_trains_and_measures_the_error_by_length(
@@ -51,8 +65,9 @@ def test_bottleneck_trains_and_measures_the_error_by_length(
     assert header[2:] == ["2 to 4", "5 to 6", "7 to 8", "all", "WER, all"]  # no group without words
     assert [int(count) for count in counts[2:6]] == [*by_length, len(words)]
     assert [row[0] for row in models] == list(bottleneck.MODELS)
-    parameters = [int(row[1].replace(",", "")) for row in models]
-    assert max(parameters) < 1.02 * min(parameters)
+    for override in ("model.cell=gru", "training.seed=7"):
+        with pytest.raises(SystemExit, match="the study has models and seeds of its own"):
+            bottleneck.main([*arguments, f"--set={override}"])
     # The figures of one model, again.
     scores = []
     for seed in (1, 2):

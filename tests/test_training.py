@@ -97,8 +97,10 @@ def test_evaluate_prints_the_figures_of_a_split(run: Path, capsys: pytest.Captur
         evaluate.main([str(run / "best"), "--split", "tests"])
     with pytest.raises(SystemExit, match=r"error: num_beams must be at least 1, got 0"):
         evaluate.main([str(run / "best"), "--num-beams", "0"])
-    with pytest.raises(SystemExit, match=r"error: no recipe at nowhere"):
+    with pytest.raises(SystemExit, match=r"error: nowhere is not a checkpoint folder"):
         evaluate.main(["nowhere"])
+    with pytest.raises(SystemExit, match=rf"error: {run} is not a checkpoint folder: .*; give {run}/best"):
+        evaluate.main([str(run)])
 
 
 @pytest.mark.parametrize(
@@ -217,17 +219,19 @@ def test_moving_average_forgets_the_start_and_then_decays_slowly() -> None:
         average.update(model)
         return average.model.weight.item()
 
-    average = MovingAverage(model, 0.5)
+    average = MovingAverage(model, 0.5, torch.device("cpu"))
     assert average_after(1.0) == 1.0  # the first weights themselves
     assert average_after(0.0) == pytest.approx(2 / 11)  # (1 + 1) / (10 + 1) of the old
     average.updates = 1000
     assert average_after(0.0) == pytest.approx(1 / 11)  # 0.5 of the old by now
-    other = MovingAverage(model, 0.5)
+    other = MovingAverage(model, 0.5, torch.device("cpu"))
     other.load_state_dict(average.state_dict())
     assert (other.model.weight.item(), other.updates) == (average.model.weight.item(), 1001)
-    average = MovingAverage(model, 0.0)
+    average = MovingAverage(model, 0.0, torch.device("cpu"))
     assert average_after(0.1) == average_after(0.1)  # a decay of 0 copies
     assert average_after(0.3) == float(torch.tensor(0.3))
+    # It is made before Accelerate moves the model, and goes to the same device.
+    assert MovingAverage(model, 0.5, torch.device("meta")).model.weight.is_meta
 
 
 def test_words_are_split_so_that_all_pronunciations_of_one_stay_together() -> None:

@@ -31,8 +31,8 @@ class MovingAverage:
     weights it follows may be sharded over the processes: every one of them gathers them, so all must call ``update``.
     """
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
-        self.model = copy.deepcopy(model)
+    def __init__(self, model: nn.Module, decay: float, device: torch.device) -> None:
+        self.model = copy.deepcopy(model).to(device)
         self.decay = decay
         self.updates = 0
 

@@ -77,17 +77,27 @@ class LengthBatchStream:
         batch_tokens: the most tokens in a batch
         seed: of the order, together with the number of the epoch
         multiple_of: as for ``LengthBatchSampler``
+        longest: the longest example, as a message shows it, and its tokens, where that is known; it is checked at once
 
     Raises:
-        ValueError: while it is read: there are no examples, too few for ``multiple_of`` batches, or one is longer than
-            ``batch_tokens``.
+        ValueError: the longest example has more than ``batch_tokens`` tokens. Or while it is read: there are no
+            examples, too few for ``multiple_of`` batches, or one is longer than ``batch_tokens``.
     """
 
     SHUFFLED = 10_000
     POOLED = 100
     batches_per_epoch = None  # not known
 
-    def __init__(self, examples: datasets.IterableDataset, batch_tokens: int, seed: int, multiple_of: int = 1) -> None:
+    def __init__(
+        self,
+        examples: datasets.IterableDataset,
+        batch_tokens: int,
+        seed: int,
+        multiple_of: int = 1,
+        longest: tuple[str, int] | None = None,
+    ) -> None:
+        if longest is not None and longest[1] > batch_tokens:
+            raise _too_long(f"the training example {longest[0]}", longest[1], batch_tokens)
         self.examples = examples
         self.batch_tokens = batch_tokens
         self.seed = seed

@@ -25,7 +25,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from .metrics import PhonemeErrorRate, WordErrorRate
 from .recipe import load_recipe
 from .tasks import make_task
-from .train import train_once
+from .train import StoppedError, train_once
 
 # The encoder reads one way but in Bahdanau's model; the widths make up for what the parts of a model cost.
 SUTSKEVER = ["wiring=sutskever", "score=none", "cell=lstm", "encoder_hidden_size=296", "decoder_hidden_size=296"]
@@ -60,14 +60,20 @@ def main(arguments: list[str] | None = None) -> None:
         run(options.recipe, options.models, options.plot, options.set)
     except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:
         sys.exit(f"error: {error}")
+    except StoppedError as stopped:
+        print(f"{stopped}; the same command goes on from there", file=sys.stderr)
+        sys.exit(128 + stopped.signum)
 
 
 def run(recipe_path: str, models: Path, plot: Path, overrides: list[str]) -> None:
     """Train what is missing, evaluate all, print the table and draw the figure.
 
     Raises:
-        ValueError: a model that is there was trained from another recipe.
+        ValueError: a model that is there was trained from another recipe, or what the study sets is overridden.
     """
+    for override in overrides:
+        if override.startswith(("model.", "training.seed=")):
+            raise ValueError(f"--set {override}: the study has models and seeds of its own")
     task = make_task(load_recipe(recipe_path, overrides))
     words, references = (task.splits["test"][column][:] for column in ("word", "pronunciations"))
     groups = [

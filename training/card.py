@@ -52,8 +52,11 @@ print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
 {% for row in results -%}
 | {{ row.split }} | {{ row.examples }} | {{ row.figures }} | {{ row.decoding }} |
 {% endfor %}
-{{ metric_note }} Of all evaluations of the run on the validation split this is the best one, chosen on this same split.
-{%- if published %} The test split is evaluated by `python -m training.evaluate {{ folder }}`.
+{{ metric_note }} The validation figure is the best of the run's evaluations, and chose these weights.
+{%- if is_released %} The test figure is of the weights in this folder, rounded to half precision, by
+`python -m training.evaluate {{ folder }}`.
+{%- endif %}
+{%- if published %}
 
 ### Beside published results
 
@@ -140,6 +143,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
             }
             for split, row in scores.items()
         ],
+        is_released="test" in run,
         published=task.published if "test" in run else None,
         picture=PICTURE if (written / PICTURE).is_file() else None,
         data=task.name,

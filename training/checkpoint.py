@@ -37,14 +37,14 @@ def replacing(folder: Path) -> Iterator[Path]:
             folder.rename(old)
         new.rename(folder)
         _sync_entry(folder.parent)
-    except (
-        OSError,
-        RuntimeError,
-        SafetensorError,
-    ) as error:  # torch and safetensors have their own for a full disk
+    except BaseException as error:
         shutil.rmtree(new, ignore_errors=True)
         recover(folder)
-        raise OSError(f"could not write {folder}: {error}") from error
+        # torch and safetensors have errors of their own for a full disk; torch's is no class of its own.
+        is_of_torch = isinstance(error, RuntimeError) and "writ" in str(error)
+        if isinstance(error, OSError | SafetensorError) or is_of_torch:
+            raise OSError(f"could not write {folder}: {error}") from error
+        raise
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -55,6 +55,14 @@ def recover(folder: Path) -> None:
         old.rename(folder)
     for rest in (new, old):
         shutil.rmtree(rest, ignore_errors=True)
+
+
+def require_model(folder: Path) -> None:
+    """Raise FileNotFoundError unless ``folder`` holds a model and a tokenizer: the Hub would be asked for them."""
+    for name in ("config.json", "tokenizer.json"):
+        if not (folder / name).is_file():
+            remedy = f"give {folder / 'best'}" if (folder / "best").is_dir() else "`make demo` makes one"
+            raise FileNotFoundError(f"{folder} is not a checkpoint folder: it has no {name}; {remedy}")
 
 
 def checkpoint_folder(output: Path, step: int) -> Path:

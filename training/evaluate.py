@@ -18,6 +18,7 @@ from transformers.utils import logging
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
 from .card import describe
+from .checkpoint import require_model
 from .recipe import load_recipe
 from .tasks import make_task
 
@@ -32,6 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     logging.disable_progress_bar()
     try:
+        require_model(options.folder)
         task = make_task(load_recipe(options.folder / "recipe.yaml", options.set))
         started = time.perf_counter()
         scores = evaluate(options.folder, task, options.split, options.num_beams)

@@ -16,6 +16,7 @@ import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from attnzoo.alignment import generation_alignments
 from attnzoo.plots import plot_alignments
 
+from .checkpoint import require_model
 from .recipe import load_recipe
 from .tasks import make_task
 from .tasks.grapheme_to_phoneme import pronounce
@@ -57,9 +58,7 @@ def run(folder: Path, words: list[str], num_beams: int, plot: Path | None) -> No
         FileNotFoundError: the folder lacks a file that a checkpoint has.
         ValueError: a word that the model cannot read.
     """
-    for name in ("config.json", "tokenizer.json"):
-        if not (folder / name).is_file():
-            raise FileNotFoundError(f"{folder} is not a checkpoint folder: it has no {name}; `make demo` makes one")
+    require_model(folder)
     device = PartialState().device
     model = AutoModelForSeq2SeqLM.from_pretrained(folder).to(device).eval()
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)

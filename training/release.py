@@ -2,10 +2,12 @@
 
 The folder becomes the best model of the run with its weights in half precision (they load as float32: the config says
 so), decoded with beams by default, evaluated on the test split as it will be loaded, and described by a card with these
-figures beside the published ones and a picture of an alignment.
+figures, beside published ones where there are, and a picture of an alignment. Of an absolute path to the data its last
+part is left.
 """
 
 import argparse
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -18,10 +20,10 @@ from transformers.utils import logging
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
 from .card import PICTURE, describe, write_card
-from .checkpoint import replacing
+from .checkpoint import replacing, require_model
 from .evaluate import evaluate
 from .pronounce import draw
-from .recipe import load_recipe, save_recipe
+from .recipe import Recipe, load_recipe, save_recipe
 from .tasks import make_task
 
 
@@ -39,17 +41,27 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"error: {error}")
 
 
+# What a release writes: a folder with something else in it is somebody's, and not replaced.
+OWN = {"README.md", PICTURE, "config.json", "generation_config.json", "model.safetensors", "recipe.yaml"}
+OWN |= {"tokenizer.json", "tokenizer_config.json"}
+
+
 def release(run: Path, folder: Path, num_beams: int) -> None:
     """Write ``folder`` out of the best checkpoint of ``run``.
 
     Raises:
         FileNotFoundError: ``run`` holds no finished training.
-        ValueError: no beam, or a weight is too large for half precision.
+        ValueError: no beam, a weight is too large for half precision, or ``folder`` holds what is not a release.
     """
+    if run.resolve() in (folder.resolve(), *folder.resolve().parents):
+        raise ValueError(f"{folder} is a part of the run; choose a folder outside it")
+    if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= OWN):
+        raise ValueError(f"{folder} holds something else than a release; choose a new folder")
     if not (run / "run.json").is_file():
         raise FileNotFoundError(f"{run} holds no finished training: it has no run.json")
     if num_beams < 1:
         raise ValueError(f"num_beams must be at least 1, got {num_beams}")
+    require_model(run / "best")
     figures = json.loads((run / "run.json").read_text(encoding="utf-8"))
     recipe = load_recipe(run / "recipe.yaml")
     task = make_task(recipe)
@@ -65,12 +77,20 @@ def release(run: Path, folder: Path, num_beams: int) -> None:
         model.config.dtype = torch.float32  # what it is loaded as
         model.config.save_pretrained(new)
         tokenizer.save_pretrained(new)
-        save_recipe(recipe, new / "recipe.yaml")
+        save_recipe(_without_machine_path(recipe), new / "recipe.yaml")
         test = evaluate(new, task, "test")  # of what a user will load
         if model.config.score != "none":
             draw(AutoModelForSeq2SeqLM.from_pretrained(new), tokenizer, [task.example], num_beams, new / PICTURE)
         write_card(new, folder, recipe, task, figures | {"test": test})
     print(f"{folder}: test {describe(task, test)}, beam {num_beams}")
+
+
+def _without_machine_path(recipe: Recipe) -> Recipe:
+    path = Path(recipe.task.data.path)
+    if not path.is_absolute():
+        return recipe
+    data = dataclasses.replace(recipe.task.data, path=path.name)
+    return dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Rows of text, wherever they are: a file, a local folder, the Hub; in memory, or as a stream of what exceeds it."""
 
 import contextlib
+import glob
 import gzip
 import re
 import zlib
@@ -25,8 +26,14 @@ READERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 SPLITS = {"train": ("train",), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+# What a folder of a dataset may hold beside its rows, by the names that the datasets library gives it.
+NOT_ROWS = {"config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json"}
 
 Rows: TypeAlias = datasets.Dataset | datasets.IterableDataset
+
+
+class SourceError(ValueError):
+    """What is wrong with a source, in a message that says where it is and what to do."""
 
 
 @strict
@@ -36,9 +43,9 @@ class Source:
 
     Attributes:
         path: a file that ends in .csv, .tsv, .jsonl, .json or .parquet (the first four also in .gz); a folder of such
-            files, whose names or folders say "train", "validation" and "test" where there are splits, or one written by
-            ``save_to_disk``; or else a dataset of the Hub, as owner/name.
-        subset: which one of a dataset that has several.
+            files, all of one kind and all read, whose names or folders have the word "train", "validation" or "test"
+            where there are splits; a folder written by ``save_to_disk``; or else a dataset of the Hub, as owner/name.
+        subset: which one of a dataset of the Hub that has several.
         streaming: read the training rows anew in every epoch and never hold them all, for what exceeds the memory.
             The other splits are held.
     """
@@ -61,13 +68,13 @@ def read_rows(source: Source, names: Sequence[str]) -> dict[str, Rows]:
 
     Raises:
         FileNotFoundError: nothing is at the path, here or on the Hub.
-        ValueError: a column is missing, a row lacks a value or has one that is not text, a file is empty, is not UTF-8
-            or cannot be read, or there is no training split. What a stream holds is checked while it is read: put
-            ``readable`` around that.
+        SourceError: a ValueError: a column is missing, a row lacks a value or has one that is not text, a file is
+            empty, is not UTF-8 or cannot be read, a folder's files are of several kinds or not all of a split, or there
+            is no training split. What a stream holds is checked while it is read: put ``readable`` around that.
     """
     columns = {getattr(source, f"{name}_column"): name for name in names}
     if len(columns) < len(names):
-        raise ValueError(
+        raise SourceError(
             f"task.data names one column twice: {', '.join(getattr(source, f'{n}_column') for n in names)}"
         )
     with readable(source.path):
@@ -78,33 +85,42 @@ def read_rows(source: Source, names: Sequence[str]) -> dict[str, Rows]:
             if not found.keys().isdisjoint(aliases)
         }
         if "train" not in splits:
-            raise ValueError(f"{source.path} has no split 'train'; its splits: {', '.join(map(str, found))}")
+            raise SourceError(f"{source.path} has no split 'train'; its splits: {short(', '.join(map(str, found)))}")
         return {split: _texts(rows, columns, f"{source.path}, {split} split") for split, rows in splits.items()}
 
 
 @contextlib.contextmanager
 def readable(path: str) -> Iterator[None]:
-    """Turn what the readers raise on an unsound file into a ValueError that names ``path``."""
+    """Turn what the readers raise on an unsound file into a SourceError that names ``path``."""
     unsound = (
-        *(datasets.exceptions.DatasetGenerationError, UnicodeError, pd.errors.ParserError, pd.errors.EmptyDataError),
-        *(pa.ArrowException, gzip.BadGzipFile, zlib.error, EOFError),
+        *(datasets.exceptions.DatasetGenerationError, pa.ArrowException, gzip.BadGzipFile, zlib.error, EOFError),
+        *(ValueError, TypeError, AttributeError, KeyError),  # the json reader meets a list where it wants a row
     )
     try:
         yield
+    except SourceError:
+        raise
     except unsound as error:
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
         if isinstance(cause, UnicodeError) or "UTF8" in str(cause):
-            raise ValueError(
-                f"{path} is not UTF-8 ({cause}); convert it, from latin-1 perhaps: iconv -f latin1"
+            raise SourceError(
+                f"{path} is not UTF-8 ({short(cause)}); convert it, from latin-1 perhaps: iconv -f latin1"
             ) from error
-        raise ValueError(f"{path} cannot be read: {str(cause).strip() or type(cause).__name__}") from error
+        raise SourceError(f"{path} cannot be read: {short(cause).strip() or type(cause).__name__}") from error
+
+
+def short(value: object) -> str:
+    """The value for a message, the end of a long one cut off."""
+    text = str(value)
+    return text if len(text) <= 200 else f"{text[:200]} ..."
 
 
 def _reader(path: str) -> tuple[str, dict[str, Any]] | None:
+    path = path.lower()
     name = path.removesuffix(".gz")
-    reader = READERS.get(Path(name).suffix.lower())
+    reader = READERS.get(Path(name).suffix)
     return None if reader is None or (reader[0] == "parquet" and name != path) else reader
 
 
@@ -114,20 +130,21 @@ def _is_hub_id(path: str) -> bool:
 
 def _open(source: Source, columns: dict[str, str]) -> dict[str, Rows]:
     """All splits, with all columns."""
-    path, reader = Path(source.path), _reader(source.path)
-    if path.is_file() or (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
-        if source.subset is not None:
-            raise ValueError(f"task.data.subset is {source.subset!r}, and {path} has no subsets; leave it out")
-        if path.is_dir():
-            saved = datasets.load_from_disk(str(path))
-            splits = saved if isinstance(saved, datasets.DatasetDict) else {"train": saved}
-            return {k: rows.to_iterable_dataset() if source.streaming else rows for k, rows in splits.items()}
-        if reader is None:
-            raise ValueError(f"{path} is not of a known kind; a file of rows ends in {', '.join(READERS)}")
-        kind, options = reader
-        options = {"path": kind, "data_files": {"train": [str(path.resolve())]}, **options}
-    elif path.is_dir():
-        options = {"path": str(path.resolve()), "name": source.subset}  # resolved, or "json" would be a reader's name
+    path = Path(source.path)
+    if not source.path:
+        raise SourceError("task.data.path is empty; name a file, a folder or a dataset of the Hub")
+    is_local = path.exists()
+    if is_local and source.subset is not None:
+        raise SourceError(
+            f"task.data.subset is {source.subset!r}, and {path} has no subsets; leave it out, and let task.data.path "
+            "be the folder of one subset"
+        )
+    if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
+        saved = datasets.load_from_disk(str(path))
+        splits = saved if isinstance(saved, datasets.DatasetDict) else {"train": saved}
+        return {k: rows.to_iterable_dataset() if source.streaming else rows for k, rows in splits.items()}
+    if is_local:
+        options = _files(path)
     elif _is_hub_id(source.path):
         options = {"path": source.path, "name": source.subset}
     else:
@@ -140,12 +157,62 @@ def _open(source: Source, columns: dict[str, str]) -> dict[str, Rows]:
         options |= _csv_options(builder, columns)
         return datasets.load_dataset(**options, streaming=source.streaming)
     except (FileNotFoundError, ConnectionError) as error:
-        if path.is_dir():
-            raise FileNotFoundError(f"{path} has no files that end in {', '.join(READERS)}") from error
+        if is_local:
+            raise
         raise FileNotFoundError(
             f"task.data.path is {source.path!r}: no file or folder here, and the Hub has no such dataset for you or "
             f"was not reached ({error})"
         ) from error
+    except ValueError as error:
+        if str(error).startswith(("BuilderConfig", "Config name is missing")):  # the library has no class for it
+            raise SourceError(f"task.data.subset is {source.subset!r}, {source.path}: {short(error)}") from error
+        raise
+
+
+def _files(path: Path) -> dict[str, Any]:
+    """What the datasets library needs in order to read a file, or a folder's files, every one of them."""
+    if path.is_file():
+        files = {path.parent.resolve() / path.name: "train"}
+        if _reader(path.name) is None:
+            raise SourceError(f"{path} is not of a known kind; a file of rows ends in {', '.join(READERS)}")
+    else:
+        files = _files_of_folder(path)
+    kind, options = _reader(next(iter(files)).name) or ("", {})
+    data_files: dict[str, list[str]] = {}
+    for file, split in files.items():
+        data_files.setdefault(split, []).append(glob.escape(str(file)))  # the library takes a path for a pattern
+    return {"path": kind, "data_files": data_files, **options}
+
+
+def _files_of_folder(folder: Path) -> dict[Path, str]:
+    """Each file of rows and its split, which a word in its name or in a folder's says, or no word in any."""
+    names = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
+    names = [
+        name
+        for name in names
+        if _reader(name.name) and name.name not in NOT_ROWS and not any(part.startswith(".") for part in name.parts)
+    ]
+    if not names:
+        raise FileNotFoundError(f"{folder} has no files that end in {', '.join(READERS)}")
+    kinds: dict[str, Path] = {}  # with the first file of each
+    for name in names:
+        kinds.setdefault(str(_reader(name.name)), name)
+    if len(kinds) > 1:
+        raise SourceError(f"{folder} has files of several kinds: {', '.join(map(str, kinds.values()))}; keep one kind")
+    splits = {name: _splits_in(name) for name in names}
+    if not any(splits.values()):
+        return {folder.resolve() / name: "train" for name in names}
+    if odd := [str(name) for name, of_name in splits.items() if len(of_name) != 1]:
+        raise SourceError(
+            f"{folder}: it is not clear of which split these files are: {short(', '.join(odd))}; where one name has "
+            "the word train, validation or test in it, every name must have one of them"
+        )
+    return {folder.resolve() / name: of_name[0] for name, of_name in splits.items()}
+
+
+def _splits_in(name: Path) -> list[str]:
+    words = re.split(r"[^a-z]+", str(name).lower())
+    return [split for split, aliases in SPLITS.items() if not set(words).isdisjoint(aliases)]
 
 
 def _csv_options(builder: datasets.DatasetBuilder, columns: dict[str, str]) -> dict[str, Any]:
@@ -154,7 +221,7 @@ def _csv_options(builder: datasets.DatasetBuilder, columns: dict[str, str]) -> d
     local = [file for file in files if file.is_file()]
     for file in local:
         if not file.stat().st_size:
-            raise ValueError(f"{file} is empty")
+            raise SourceError(f"{file} is empty")
     if not isinstance(builder.config, CsvConfig):
         return {}
     if not local:  # on the Hub, where the header comes with the data
@@ -162,20 +229,21 @@ def _csv_options(builder: datasets.DatasetBuilder, columns: dict[str, str]) -> d
     for file in local:
         head = pd.read_csv(file, sep=builder.config.sep, nrows=1)
         if not isinstance(head.index, pd.RangeIndex):  # pandas would take the first cells for the names of the rows
-            raise ValueError(
+            raise SourceError(
                 f"{file}: the first row has more cells than the header; quote a cell with a separator in it"
             )
         _require(columns, list(head.columns), str(file))
         if head.empty:
-            raise ValueError(f"{file} has a header and no rows")
+            raise SourceError(f"{file} has a header and no rows")
     return {"keep_default_na": False, "features": datasets.Features(dict.fromkeys(columns, datasets.Value("string")))}
 
 
 def _require(columns: dict[str, str], found: list[str], where: str) -> None:
     for column, name in columns.items():
         if column not in found:
-            raise ValueError(
-                f"{where} has no column {column!r}; set task.data.{name}_column to one of: {', '.join(map(str, found))}"
+            raise SourceError(
+                f"{where} has no column {column!r}; set task.data.{name}_column to one of: "
+                + short(", ".join(map(str, found)))
             )
 
 
@@ -186,7 +254,7 @@ def _texts(rows: Rows, columns: dict[str, str], where: str) -> Rows:
         first = next(iter(rows), None)
         found = None if first is None else list(first)
     if not found or (isinstance(rows, datasets.Dataset) and not len(rows)):
-        raise ValueError(f"{where}: there are no rows")
+        raise SourceError(f"{where}: there are no rows")
     _require(columns, found, where)
     rows = rows.select_columns(list(columns))
 
@@ -194,10 +262,11 @@ def _texts(rows: Rows, columns: dict[str, str], where: str) -> Rows:
         for column in columns:
             for number, value in zip(numbers, batch[column], strict=True):
                 if value is None or (isinstance(value, str) and not value.strip()):
-                    raise ValueError(f"{where}, row {number + 1}: column {column!r} is empty")
+                    raise SourceError(f"{where}, row {number + 1}: column {column!r} is empty")
                 if not isinstance(value, str):
-                    raise ValueError(
-                        f"{where}, row {number + 1}: column {column!r} has {value!r}, which is no text; quote it"
+                    raise SourceError(
+                        f"{where}, row {number + 1}: column {column!r} has {short(repr(value))}, which is no text; "
+                        "quote it"
                     )
         return {name: batch[column] for column, name in columns.items()}
 

@@ -65,7 +65,7 @@ class StoppedError(Exception):
     """The training was told to stop, by the signal of this number, and has saved what it needs to go on."""
 
     def __init__(self, signum: int, step: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name} at step {step}; --resume goes on from there")
+        super().__init__(f"stopped by {signal.Signals(signum).name} at step {step}")
         self.signum = signum
 
 
@@ -107,7 +107,7 @@ def main(arguments: list[str] | None = None) -> None:
     except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:
         sys.exit(f"error: {error}")  # what the user can put right, without a traceback
     except StoppedError as stopped:
-        print(stopped, file=sys.stderr)
+        print(f"{stopped}; --resume goes on from there", file=sys.stderr)
         sys.exit(128 + stopped.signum)  # as a shell has it
 
 
@@ -150,7 +150,7 @@ def train(
     batching = settings.batch_tokens, settings.seed, batches_per_step
     order: LengthBatchSampler | LengthBatchStream
     if isinstance(examples, IterableDataset):
-        order, size = LengthBatchStream(examples, *batching), "streamed"
+        order, size = LengthBatchStream(examples, *batching, longest=task.longest), "streamed"
     else:
         lengths = [(len(row["input_ids"]), len(row["labels"])) for row in examples]
         order, size = LengthBatchSampler(lengths, *batching), f"{len(examples):,}"
@@ -161,9 +161,11 @@ def train(
 
     optimizer = make_optimizer(model.parameters(), settings)
     is_sharded = accelerator.distributed_type == DistributedType.FSDP
-    averaged = MovingAverage(model, settings.ema_decay) if settings.ema_decay or is_sharded else None
+    averaged = None
+    if settings.ema_decay or is_sharded:
+        averaged = MovingAverage(model, settings.ema_decay, accelerator.device)
     if accelerator.is_main_process:
-        require_room(output, _room_needed(model, settings))
+        require_room(output, _room_needed(model, settings, averaged is not None))
     model, optimizer = accelerator.prepare(model, optimizer)
 
     clock, best = Clock(settings), Best()
@@ -354,10 +356,10 @@ def _differences(one: Recipe, other: Recipe) -> list[str]:
     return sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
 
 
-def _room_needed(model: nn.Module, settings: Training) -> int:
+def _room_needed(model: nn.Module, settings: Training, is_averaged: bool) -> int:
     """Bytes: the checkpoints with weights, two moments and a moving average, and the Hub repositories."""
     weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
-    in_checkpoint = 3 + bool(settings.ema_decay)
+    in_checkpoint = 3 + is_averaged
     repositories = 3 + settings.keep_evaluated  # best, last, and the one being written
     return weights * (in_checkpoint * (settings.keep_checkpoints + 1) + repositories)
 

@@ -22,7 +22,7 @@ from attnzoo.plots import plot_alignments
 from .recipe import load_recipe
 from .tasks import make_task
 from .tasks.grapheme_to_phoneme import refuse_unknown_characters
-from .train import train_once
+from .train import StoppedError, train_once
 
 SCORES = ("additive", "dot", "general", "location")  # concat is the additive score
 WINDOWS = {"global": "global", "monotonic": "local-m", "predictive": "local-p"}
@@ -42,6 +42,9 @@ def main(arguments: list[str] | None = None) -> None:
         run(options.recipe, options.word.lower(), options.models, options.plot, options.set)
     except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:
         sys.exit(f"error: {error}")
+    except StoppedError as stopped:
+        print(f"{stopped}; the same command goes on from there", file=sys.stderr)
+        sys.exit(128 + stopped.signum)
 
 
 def run(recipe_path: str, word: str, models: Path, plot: Path, overrides: list[str]) -> None:
@@ -50,6 +53,9 @@ def run(recipe_path: str, word: str, models: Path, plot: Path, overrides: list[s
     Raises:
         ValueError: ``word`` is not in the dictionary, or a model that is there was trained from another recipe.
     """
+    for override in overrides:
+        if override.startswith(("model.score=", "model.window=")):
+            raise ValueError(f"--set {override}: the study takes every score and window")
     task = make_task(load_recipe(recipe_path, overrides))
     pronunciation = _listed_pronunciation(task, word)
     refuse_unknown_characters([word], task.make_tokenizer())

