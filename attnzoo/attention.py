@@ -11,6 +11,7 @@ width. "..." stands for (B,), or (B, H) where there are heads. Masks are bool, T
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -301,14 +302,13 @@ class LocalWindow(nn.Module):
             self.query_proj = nn.Linear(query_size, query_size, bias=False)
             self.position_proj = nn.Linear(query_size, 1, bias=False)
 
-    def forward(self, query: Tensor, step: int, positions: Tensor, length: Tensor) -> tuple[Tensor, Tensor | None]:
-        """``step`` is the target position of the first query row, from 0."""
+    def forward(self, query: Tensor, steps: Tensor, positions: Tensor, length: Tensor) -> tuple[Tensor, Tensor | None]:
+        """``steps`` (T,) are the target positions of the queries, from 0."""
         if self.predictive:
             logit = self.position_proj(self.query_proj(query).tanh()).squeeze(-1)  # (B, T)
             relative = logit.to(torch.promote_types(logit.dtype, torch.float32)).sigmoid()
             aligned_position = length.unsqueeze(-1) * relative  # (B, T)
         else:
-            steps = torch.arange(step, step + query.shape[1], device=query.device)
             aligned_position = torch.minimum(steps, (length - 1).clamp(min=0).unsqueeze(-1))  # (B, T)
         distance = positions.unsqueeze(1) - aligned_position.unsqueeze(-1)  # (B, T, S)
         mask = distance.abs() <= self.window_size
@@ -316,3 +316,81 @@ class LocalWindow(nn.Module):
             return mask, None
         standard_deviation = self.window_size / 2
         return mask, torch.exp(-distance.square() / (2 * standard_deviation**2))
+
+
+class Source(NamedTuple):
+    """What is attended to, made once per source by :meth:`SourceAttention.read`.
+
+    Shape:
+        - value: (B, S, V), the encoder's outputs
+        - projected_key: (B, S, ...), whatever the score function makes of them
+        - mask: (B, S) bool
+        - positions: (B, S); length: (B,), ranks among the real tokens and their number
+    """
+
+    value: Tensor
+    projected_key: Tensor
+    mask: Tensor
+    positions: Tensor
+    length: Tensor
+
+
+class SourceAttention(nn.Module):
+    """A score function and, for local attention, a window: one look of the decoder at the source.
+
+    ``score`` is "dot", "general", "additive", "concat" (the same function as additive) or "location"; ``window`` is
+    "global", "monotonic" (local-m) or "predictive" (local-p).
+
+    Every source may have N targets, one after the other in the batch, as the beams of a search: it is not repeated.
+
+    Shape:
+        - query: (B * N, T, H)
+        - returns: context (B * N, T, V), attention_weights (B * N, T, S)
+
+    Raises:
+        ValueError: ``score`` is none of these, or the dot score has a query and a key of different widths.
+    """
+
+    def __init__(
+        self,
+        score: str,
+        window: str,
+        query_size: int,
+        key_size: int,
+        attention_size: int,
+        window_size: int,
+        max_source_positions: int,
+    ) -> None:
+        super().__init__()
+        self.score: DotScore | GeneralScore | AdditiveScore | LocationScore
+        if score == "dot":
+            self.score = DotScore(query_size, key_size)
+        elif score == "general":
+            self.score = GeneralScore(query_size, key_size)
+        elif score in ("additive", "concat"):
+            self.score = AdditiveScore(query_size, key_size, attention_size)
+        elif score == "location":
+            self.score = LocationScore(query_size, max_source_positions)
+        else:
+            raise ValueError(f"unknown score {score!r}; choose 'dot', 'general', 'additive', 'concat' or 'location'")
+        self.window = None if window == "global" else LocalWindow(query_size, window_size, window == "predictive")
+
+    def read(self, value: Tensor, mask: Tensor, projected_key: Tensor | None = None) -> Source:
+        """The source as every step needs it; keys that are projected already (from a cache) are taken as they are."""
+        positions, length = source_positions(mask)
+        if projected_key is None:
+            projected_key = self.score.project_key(value, positions)
+        return Source(value, projected_key, mask, positions, length)
+
+    def forward(self, query: Tensor, source: Source, step: int) -> tuple[Tensor, Tensor]:
+        """``step`` is the target position of the first query of a row, from 0."""
+        targets, length = len(query) // len(source.value), query.shape[1]
+        query = query.unflatten(0, (-1, targets)).flatten(1, 2)  # (B, N * T, H)
+        mask, reweight = source.mask.unsqueeze(1), None  # (B, 1, S)
+        if self.window is not None:
+            steps = torch.arange(step, step + length, device=query.device).repeat(targets)
+            window_mask, reweight = self.window(query, steps, source.positions, source.length)
+            mask = mask & window_mask
+        of_all = attend(self.score(query, source.projected_key), source.value, mask, reweight)
+        context, weights = (of_targets.unflatten(1, (targets, length)).flatten(0, 1) for of_targets in of_all)
+        return context, weights

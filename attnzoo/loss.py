@@ -3,10 +3,14 @@
 Letters in shapes: B batch, T target length.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 IGNORED = -100
+TOKENS_AT_A_TIME = 256  # whose logits are held at once
 
 
 def token_cross_entropy(
@@ -37,3 +41,72 @@ def token_cross_entropy(
     if num_items is None:
         num_items = (labels != IGNORED).sum()
     return total / torch.as_tensor(num_items, device=total.device).clamp(min=1)
+
+
+def linear_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    num_items: Tensor | int | None = None,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    r""":func:`token_cross_entropy` of the logits :math:`h W^\top`, which are never held.
+
+    They are made for some tokens at a time, of those with a label alone, and their gradient with them. The products are
+    in autocast's precision where it is on, all else in float32 at least. Differentiable once.
+
+    Shape:
+        - hidden: (B, T, H); weight: (vocabulary, H)
+        - labels: (B, T), -100 where there is nothing to predict
+        - returns: a scalar
+    """
+    is_real = labels != IGNORED
+    if num_items is None:
+        num_items = is_real.sum()
+    device = hidden.device.type
+    dtype = torch.promote_types(hidden.dtype, weight.dtype)
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+    with torch.autocast(device, enabled=False):
+        total = _LinearCrossEntropy.apply(hidden[is_real].to(dtype), weight.to(dtype), labels[is_real], label_smoothing)
+    return total / torch.as_tensor(num_items, device=total.device).clamp(min=1)
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Summed over the tokens; the gradients for a loss of 1 are made in the forward pass, where the logits are."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, label_smoothing: float) -> Tensor:
+        ctx.has_gradients = any(ctx.needs_input_grad)
+        sums = torch.promote_types(hidden.dtype, torch.float32)
+        grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight, dtype=sums)
+        total = hidden.new_zeros((), dtype=sums)
+        for start in range(0, len(labels), TOKENS_AT_A_TIME):
+            chunk = slice(start, start + TOKENS_AT_A_TIME)
+            logits = (hidden[chunk] @ weight.t()).to(sums)  # (n, vocabulary)
+            label = labels[chunk].unsqueeze(1)
+            of_label = logits.gather(1, label)
+            log_sum = logits.logsumexp(dim=1, keepdim=True)
+            total += (log_sum - (1 - label_smoothing) * of_label).sum()
+            if label_smoothing:
+                total -= label_smoothing * logits.mean(dim=1).sum()
+            if ctx.has_gradients:
+                grad_logits = logits.sub_(log_sum).exp_()
+                if label_smoothing:
+                    grad_logits -= label_smoothing / len(weight)
+                grad_logits.scatter_add_(1, label, torch.full_like(of_label, label_smoothing - 1))
+                grad_logits = grad_logits.to(hidden.dtype)
+                torch.mm(grad_logits, weight, out=grad_hidden[chunk])
+                if sums == hidden.dtype:
+                    grad_weight.addmm_(grad_logits.t(), hidden[chunk])
+                else:
+                    grad_weight += grad_logits.t() @ hidden[chunk]
+        if ctx.has_gradients:
+            ctx.save_for_backward(grad_hidden, grad_weight)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        return grad_hidden * grad_total, (grad_weight * grad_total).to(grad_hidden.dtype), None, None

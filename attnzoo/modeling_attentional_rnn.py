@@ -24,16 +24,16 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils import can_return_tuple
 
-from .attention import AdditiveScore
+from .attention import AdditiveScore, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
-from .loss import token_cross_entropy
+from .fused_decoder import has_fused_loop, is_untouched
+from .loss import linear_cross_entropy, token_cross_entropy
 from .recurrent_cells import RecurrentState
 from .recurrent_decoder import (
     BahdanauDecoder,
     ChoDecoder,
     LuongDecoder,
     RecurrentDecoderCache,
-    SourceAttention,
     SutskeverDecoder,
 )
 from .recurrent_encoder import RecurrentEncoder
@@ -222,15 +222,17 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
+        lengths: Tensor | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         names = "decoder_input_ids", "decoder_inputs_embeds"
         embeddings = self.dropout(_embed(self.embed_tokens, input_ids, inputs_embeds, *names))  # (B, T, E)
         value = encoder_outputs.last_hidden_state
-        if len(embeddings) != len(value):
+        targets, rest = divmod(len(embeddings), len(value))
+        if rest or not targets:
             raise ValueError(
                 f"source and target are batches of {len(value)} and {len(embeddings)} rows; "
-                "every source needs one target"
+                "every source needs one target, or as many as every other"
             )
         if use_cache is None:
             use_cache = self.config.use_cache
@@ -242,30 +244,39 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         cache = RecurrentDecoderCache() if past_key_values is None and use_cache else past_key_values
         loaded = cache.load() if cache is not None else None
         if loaded is None:
-            final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
-            state, projected_key, step = self.wiring.initial_state(final), None, 0
+            hidden, cell = encoder_outputs.final_hidden, encoder_outputs.final_cell
+            if targets > 1:
+                hidden = hidden.repeat_interleave(targets, dim=0)
+                cell = None if cell is None else cell.repeat_interleave(targets, dim=0)
+            state, projected_key, step = self.wiring.initial_state(RecurrentState(hidden, cell)), None, 0
         else:
             state, projected_key, step = loaded
             made_from = [len(state.recurrent.hidden)]
             if projected_key is not None:  # without attention nothing tells how long the source was
                 made_from.append(projected_key.shape[1])
-            if made_from != list(value.shape[: len(made_from)]):
+            given = [len(embeddings), value.shape[1]][: len(made_from)]
+            if made_from != given:
                 what = "(rows, length)" if len(made_from) == 2 else "rows"
                 raise ValueError(
                     f"past_key_values comes from a source of {what} {tuple(made_from)}, this one is "
-                    f"{tuple(value.shape[: len(made_from)])}; continue with the source that the cache was made from"
+                    f"{tuple(given)}; continue with the source that the cache was made from"
                 )
         mask = _source_mask(encoder_attention_mask, value)
         attention = self.wiring.attention
         source = None if attention is None else attention.read(value, mask, projected_key)
         _check_target_mask(attention_mask, embeddings, step)
-        outputs = self.wiring(embeddings, state, source, step)
-        if cache is not None:
-            cache.store(outputs.state, None if source is None else source.projected_key, embeddings.shape[1])
         if output_attentions is None:
             output_attentions = self.config.output_attentions
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
+        wiring: Any = self.wiring
+        is_readout_all = cache is None and not output_attentions and not output_hidden_states
+        if is_readout_all and targets == 1 and has_fused_loop(wiring):
+            readout = wiring.readout(embeddings, state, source, lengths)
+            return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=readout)
+        outputs = self.wiring(embeddings, state, source, step)
+        if cache is not None:
+            cache.store(outputs.state, None if source is None else source.projected_key, embeddings.shape[1])
         cross_attentions = None
         if output_attentions and outputs.attention_weights is not None:
             cross_attentions = (outputs.attention_weights.unsqueeze(1),)  # (B, 1, T, S)
@@ -327,6 +338,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
+        decoder_lengths: Tensor | None = None,
         **kwargs: Any,
     ) -> Seq2SeqModelOutput:
         if encoder_outputs is None:
@@ -352,6 +364,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
             use_cache=use_cache,
             output_attentions=output_attentions,
             output_hidden_states=output_hidden_states,
+            lengths=decoder_lengths,
             return_dict=True,
         )
         return Seq2SeqModelOutput(
@@ -374,6 +387,9 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
 
     Shape:
         - labels: (B, T), -100 where there is nothing to predict; the decoder reads them shifted right by one
+        - smoothing: of the labels; the probability given to all words alike in the loss
+        - skip_logits: return the loss without the logits, which are then never held; and read no target beyond its last
+          label. For a training loop that wants no more
         - num_items_in_batch: what the summed loss is divided by, as ``Trainer`` gives it for accumulated gradients; the
           number of labels if None
         - logits: (B, T, vocab_size)
@@ -446,8 +462,13 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
+        skip_logits: bool = False,
         **kwargs: Any,
     ) -> Seq2SeqLMOutput:
+        if labels is None and skip_logits:
+            raise ValueError("skip_logits=True leaves nothing to return without labels")
+        lengths = None
         if labels is not None:
             use_cache = False  # a training step has no next token
             if labels.ndim != 2 or labels.numel() == 0:
@@ -460,6 +481,12 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
                         "labels start a new target and past_key_values continues one; give decoder_input_ids"
                     )
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+            target = decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
+            if target is not None and labels.shape != target.shape[:2]:
+                raise ValueError(
+                    f"labels of shape {tuple(labels.shape)} do not fit a target of shape {tuple(target.shape[:2])}"
+                )
+            lengths = _lengths(labels) if skip_logits else None
         # Not in generate(), which makes no gradients, and whose prompt is not the model's to change.
         is_mixed = self.training and torch.is_grad_enabled() and self.config.teacher_forcing_ratio < 1
         if is_mixed and past_key_values is None:
@@ -490,25 +517,32 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
             use_cache=use_cache,
             output_attentions=output_attentions,
             output_hidden_states=output_hidden_states,
+            decoder_lengths=lengths,
             return_dict=True,
         )
-        logits = self.lm_head(outputs.last_hidden_state)  # (B, T, vocab_size)
-        loss = None
-        if labels is not None:
-            if labels.shape != logits.shape[:2]:
-                raise ValueError(
-                    f"labels of shape {tuple(labels.shape)} do not fit a target of shape {tuple(logits.shape[:2])}"
-                )
-            loss = token_cross_entropy(logits, labels, num_items_in_batch)
+        readout = outputs.last_hidden_state
+        loss = logits = None
+        if labels is not None and skip_logits and is_untouched(self.lm_head):
+            loss = linear_cross_entropy(readout, self.lm_head.weight, labels, num_items_in_batch, smoothing)
+        else:
+            logits = self.lm_head(readout)  # (B, T, vocab_size)
+            if labels is not None:
+                loss = token_cross_entropy(logits, labels, num_items_in_batch, smoothing)
         return Seq2SeqLMOutput(
             loss=loss,
-            logits=logits,
+            logits=None if skip_logits else logits,
             past_key_values=outputs.past_key_values,
             decoder_hidden_states=outputs.decoder_hidden_states,
             cross_attentions=outputs.cross_attentions,
             encoder_last_hidden_state=outputs.encoder_last_hidden_state,
             encoder_hidden_states=outputs.encoder_hidden_states,
         )
+
+
+def _lengths(labels: Tensor) -> Tensor:
+    """(B,): the length of every row up to its last label, and 1 where there is none."""
+    places = torch.arange(1, labels.shape[1] + 1, device=labels.device)
+    return (places * (labels != -100)).amax(dim=1).clamp(min=1)
 
 
 def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:

@@ -1,7 +1,7 @@
 """The recurrent cells, and a stack of them, shared by the encoder and the decoders.
 
-Every cell is a one-layer, one-direction, batch-first module that is called as ``torch.nn.GRU`` is: with a padded
-tensor or a packed sequence, and a state of shape (1, B, H).
+Every cell is a one-layer, one-direction, batch-first module that is called as ``torch.nn.GRU`` is: with inputs
+(B, T, I) and a state of shape (1, B, H).
 
 Letters in shapes: B batch, T time, L layers, I input width, H hidden width.
 """
@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from .fused_cells import cho_gru
 
 
 class RecurrentState(NamedTuple):
@@ -43,9 +44,9 @@ class ChoGRU(nn.Module):
     order. The decoder's context is part of its input: :math:`W x_t` is there :math:`W E y_{i-1} + C c_i`.
 
     Shape:
-        - inputs: (B, T, I) or a packed sequence
+        - inputs: (B, T, I)
         - state: (1, B, H), zeros if None
-        - returns: outputs (B, T, H) or packed, and the last state (1, B, H)
+        - returns: outputs (B, T, H), and the last state (1, B, H)
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
@@ -57,32 +58,59 @@ class ChoGRU(nn.Module):
         for parameter in self.parameters():  # as torch's own cells, until a model initialises them as its paper does
             nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)
 
-    def forward(
-        self, inputs: Tensor | PackedSequence, state: Tensor | None = None
-    ) -> tuple[Tensor | PackedSequence, Tensor]:
-        if isinstance(inputs, PackedSequence):
-            padded, lengths = pad_packed_sequence(inputs, batch_first=True)
-            outputs = self._run(padded, state)
-            last = outputs[torch.arange(len(lengths)), lengths - 1]  # padding comes after the last real step
-            packed = pack_padded_sequence(outputs, lengths, batch_first=True, enforce_sorted=False)
-            return packed, last.unsqueeze(0)
-        outputs = self._run(inputs, state)
+    def forward(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        start = inputs.new_zeros(len(inputs), self.hidden_size) if state is None else state[0]
+        tensors: tuple[Tensor, ...] = inputs, self.weight_input, self.bias, self.weight_hidden, start
+        device = inputs.device.type
+        if torch.is_autocast_enabled(device):  # whose precision it has, as torch's own cells
+            tensors = tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
+        with torch.autocast(device, enabled=False):
+            outputs = cho_gru(*tensors)
         return outputs, outputs[:, -1].unsqueeze(0)
 
-    def _run(self, inputs: Tensor, state: Tensor | None) -> Tensor:
-        input_part = nn.functional.linear(inputs, self.weight_input, self.bias)  # (B, T, 3H), all steps at once
-        start = input_part.new_zeros(len(inputs), self.hidden_size) if state is None else state[0]
-        hidden = start.to(input_part.dtype)  # under autocast a state may come in another precision
-        weight_gates, weight_candidate = self.weight_hidden.split([2 * self.hidden_size, self.hidden_size])
-        outputs = []
-        for step_input in input_part.unbind(dim=1):
-            gates_input, candidate_input = step_input.split([2 * self.hidden_size, self.hidden_size], dim=-1)
-            gates = torch.sigmoid(gates_input + nn.functional.linear(hidden, weight_gates))
-            update, reset = gates.chunk(2, dim=-1)
-            candidate = torch.tanh(candidate_input + nn.functional.linear(reset * hidden, weight_candidate))
-            hidden = torch.lerp(hidden, candidate, update)  # (1 - z) s + z s~
-            outputs.append(hidden)
-        return torch.stack(outputs, dim=1)  # (B, T, H)
+
+class PaddedLSTM(nn.LSTM):
+    r"""torch's LSTM of one layer and one direction, whose memory passes over padding unchanged.
+
+    Where a token is padding its input gate is 0 and its forget gate 1, :math:`c_t = 1 \circ c_{t-1} + 0 \circ g_t`, by
+    one more input that is 1 there and adds so much to the two gates that their sigmoids are 0 and 1 to the last bit.
+    Thus the last memory is that after the last real token, without the slow way over a packed sequence. The hidden
+    states on padding are not to be used.
+
+    Shape:
+        - inputs: (B, T, I)
+        - state: (1, B, H) each, zeros if None
+        - is_padding: (B, T) bool, after the real tokens of a row, which starts from zeros; None where there is none
+        - returns: outputs (B, T, H), and the last hidden state and memory, (1, B, H) each
+    """
+
+    SHUT = 1e4  # sigmoid(-1e4) = 0 and sigmoid(1e4) = 1 in every floating-point format
+
+    def forward(  # type: ignore[override]
+        self,
+        inputs: Tensor,
+        state: tuple[Tensor, Tensor] | None = None,
+        is_padding: Tensor | None = None,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        if is_padding is None:
+            return super().forward(inputs, state)
+        if state is not None:
+            raise ValueError("a padded batch starts from zeros; leave out the state")
+        inputs = torch.cat([inputs, is_padding.unsqueeze(-1).to(inputs.dtype)], dim=-1)
+        weight, *others = layer_weights(self)
+        shut = weight.new_zeros(4, self.hidden_size)
+        shut[0], shut[1] = -self.SHUT, self.SHUT  # gates i, f, g, o
+        weights = [torch.cat([weight, shut.view(-1, 1)], dim=1), *others]
+        zeros = inputs.new_zeros(1, len(inputs), self.hidden_size)
+        outputs, hidden, cell = torch.lstm(
+            inputs, (zeros, zeros), weights, True, 1, 0.0, self.training, False, batch_first=True
+        )
+        return outputs, (hidden, cell)
+
+
+def layer_weights(layer: nn.RNNBase) -> list[Tensor]:
+    """The weights of one of torch's layers, in its own order: input, hidden, and the bias of either."""
+    return [getattr(layer, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
 
 
 def recurrent_layer(cell: str, input_size: int, hidden_size: int) -> nn.Module:
@@ -96,7 +124,7 @@ def recurrent_layer(cell: str, input_size: int, hidden_size: int) -> nn.Module:
     if cell == "gru":
         return nn.GRU(input_size, hidden_size, batch_first=True)
     if cell == "lstm":
-        return nn.LSTM(input_size, hidden_size, batch_first=True)
+        return PaddedLSTM(input_size, hidden_size, batch_first=True)
     if cell == "rnn":
         return nn.RNN(input_size, hidden_size, batch_first=True)
     raise ValueError(f"unknown cell {cell!r}; choose 'cho_gru', 'gru', 'lstm' or 'rnn'")
@@ -114,6 +142,7 @@ class RecurrentStack(nn.Module):
     def __init__(self, cell: str, input_size: int, hidden_size: int, num_layers: int, dropout: float) -> None:
         super().__init__()
         sizes = [input_size] + [hidden_size] * (num_layers - 1)
+        self.cell = cell
         self.layers = nn.ModuleList(recurrent_layer(cell, size, hidden_size) for size in sizes)
         self.dropout = nn.Dropout(dropout)
 

@@ -14,39 +14,16 @@ Letters in shapes: B batch, T target length, S source length, L layers, E embedd
 the encoder's outputs, R readout width.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from .attention import (
-    AdditiveScore,
-    DotScore,
-    GeneralScore,
-    LocalWindow,
-    LocationScore,
-    attend,
-    source_positions,
-)
+from .attention import Source, SourceAttention
+from .fused_decoder import bahdanau_states, luong_readout
 from .recurrent_cells import RecurrentStack, RecurrentState
-
-
-class Source(NamedTuple):
-    """What a decoder reads at every step, made once per source by :meth:`SourceAttention.read`.
-
-    Shape:
-        - value: (B, S, V), the encoder's outputs
-        - projected_key: (B, S, ...), whatever the score function makes of them
-        - mask: (B, S) bool
-        - positions: (B, S); length: (B,), ranks among the real tokens and their number
-    """
-
-    value: Tensor
-    projected_key: Tensor
-    mask: Tensor
-    positions: Tensor
-    length: Tensor
 
 
 class DecoderState(NamedTuple):
@@ -76,61 +53,6 @@ class DecoderOutput(NamedTuple):
     attention_weights: Tensor | None
     hidden_states: list[Tensor]
     state: DecoderState
-
-
-class SourceAttention(nn.Module):
-    """A score function and, for local attention, a window: one look of the decoder at the source.
-
-    ``score`` is "dot", "general", "additive", "concat" (the same function as additive) or "location"; ``window`` is
-    "global", "monotonic" (local-m) or "predictive" (local-p).
-
-    Shape:
-        - query: (B, T, H)
-        - returns: context (B, T, V), attention_weights (B, T, S)
-
-    Raises:
-        ValueError: ``score`` is none of these, or the dot score has a query and a key of different widths.
-    """
-
-    def __init__(
-        self,
-        score: str,
-        window: str,
-        query_size: int,
-        key_size: int,
-        attention_size: int,
-        window_size: int,
-        max_source_positions: int,
-    ) -> None:
-        super().__init__()
-        self.score: DotScore | GeneralScore | AdditiveScore | LocationScore
-        if score == "dot":
-            self.score = DotScore(query_size, key_size)
-        elif score == "general":
-            self.score = GeneralScore(query_size, key_size)
-        elif score in ("additive", "concat"):
-            self.score = AdditiveScore(query_size, key_size, attention_size)
-        elif score == "location":
-            self.score = LocationScore(query_size, max_source_positions)
-        else:
-            raise ValueError(f"unknown score {score!r}; choose 'dot', 'general', 'additive', 'concat' or 'location'")
-        self.window = None if window == "global" else LocalWindow(query_size, window_size, window == "predictive")
-
-    def read(self, value: Tensor, mask: Tensor, projected_key: Tensor | None = None) -> Source:
-        """The source as every step needs it; keys that are projected already (from a cache) are taken as they are."""
-        positions, length = source_positions(mask)
-        if projected_key is None:
-            projected_key = self.score.project_key(value, positions)
-        return Source(value, projected_key, mask, positions, length)
-
-    def forward(self, query: Tensor, source: Source, step: int) -> tuple[Tensor, Tensor]:
-        """``step`` is the target position of the first query row, from 0."""
-        scores = self.score(query, source.projected_key)  # (B, T, S)
-        mask = source.mask.unsqueeze(1)  # (B, 1, S)
-        if self.window is None:
-            return attend(scores, source.value, mask)
-        window_mask, reweight = self.window(query, step, source.positions, source.length)
-        return attend(scores, source.value, mask & window_mask, reweight)
 
 
 class StateBridge(nn.Module):
@@ -324,15 +246,22 @@ class BahdanauDecoder(nn.Module):
             contexts.append(context)
             attention_weights.append(weights)
             hidden_states.append(outputs)
-        # No step needs the readout of another one, so all are made at once.
-        parts = [torch.cat(queries, dim=1), inputs, torch.cat(contexts, dim=1)]
-        pairs = self.readout_proj(torch.cat([part.to(inputs.dtype) for part in parts], dim=-1))
         return DecoderOutput(
-            readout=self.dropout(_maxout(pairs)),  # (B, T, R)
+            # No step needs the readout of another one, so all are made at once.
+            readout=self._read_out(torch.cat(queries, dim=1), inputs, torch.cat(contexts, dim=1)),
             attention_weights=torch.cat(attention_weights, dim=1),
             hidden_states=[torch.cat(layer, dim=1) for layer in zip(*hidden_states, strict=True)],
             state=DecoderState(recurrent),
         )
+
+    def readout(self, inputs: Tensor, state: DecoderState, source: Source, lengths: Tensor | None) -> Tensor:
+        """The readout of a whole target alone, by the loop of ``fused_decoder.py``."""
+        queries, contexts = bahdanau_states(self.rnn, self.attention, inputs, state.recurrent, source, lengths)
+        return self._read_out(queries, inputs, contexts)
+
+    def _read_out(self, queries: Tensor, inputs: Tensor, contexts: Tensor) -> Tensor:
+        parts = [part.to(inputs.dtype) for part in (queries, inputs, contexts)]
+        return self.dropout(_maxout(self.readout_proj(torch.cat(parts, dim=-1))))  # (B, T, R)
 
 
 def _maxout(pairs: Tensor) -> Tensor:
@@ -413,6 +342,12 @@ class LuongDecoder(nn.Module):
             state=DecoderState(recurrent, fed),
         )
 
+    def readout(self, inputs: Tensor, state: DecoderState, source: Source, lengths: Tensor | None) -> Tensor:
+        """The readout of a whole target alone, with input feeding, by the loop of ``fused_decoder.py``."""
+        return luong_readout(
+            self.rnn, self.attention, self.output_proj.weight, self.dropout, inputs, state.recurrent, source, lengths
+        )
+
 
 class _RecurrentCacheLayer(CacheLayerMixin):
     """The named, batch-first tensors of a decoder's state, and how many tokens it has read.
@@ -427,6 +362,7 @@ class _RecurrentCacheLayer(CacheLayerMixin):
     def __init__(self) -> None:
         super().__init__()
         self.tensors: dict[str, Tensor] = {}
+        self.projected_key: Tensor | None = None
         self.length = 0
 
     def lazy_initialization(self, *args: Any, **kwargs: Any) -> None:
@@ -445,16 +381,24 @@ class _RecurrentCacheLayer(CacheLayerMixin):
         return self.length + query_length, 0
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
+        # Beams change places within their source, as the encoder's outputs beside this cache expect, which stay.
         self.tensors = {k: v.index_select(0, beam_idx.to(v.device)) for k, v in self.tensors.items()}
 
     def batch_select_indices(self, indices: Tensor) -> None:
+        self.projected_key = self._of_rows(lambda key: key[indices.to(key.device)])
         self.tensors = {k: v[indices.to(v.device)] for k, v in self.tensors.items()}
 
     def batch_repeat_interleave(self, repeats: int) -> None:
+        self.projected_key = self._of_rows(lambda key: key.repeat_interleave(repeats, dim=0))
         self.tensors = {k: v.repeat_interleave(repeats, dim=0) for k, v in self.tensors.items()}
 
+    def _of_rows(self, change: Callable[[Tensor], Tensor]) -> Tensor | None:
+        """The keys, changed as the states are if there is a row for each of them and not one for a source."""
+        key = self.projected_key
+        return change(key) if key is not None and len(key) == len(self.tensors["hidden"]) else key
+
     def reset(self) -> None:
-        self.tensors, self.length, self.is_initialized = {}, 0, False
+        self.tensors, self.projected_key, self.length, self.is_initialized = {}, None, 0, False
 
     def offload(self) -> None:
         """Nothing to do: the state is as small as one token."""
@@ -486,9 +430,9 @@ class RecurrentDecoderCache(Cache):
             "hidden": state.recurrent.hidden,
             "cell": state.recurrent.cell,
             "fed": state.fed,
-            "projected_key": projected_key,
         }
         self._layer.tensors = {name: tensor for name, tensor in named.items() if tensor is not None}
+        self._layer.projected_key = projected_key
         self._layer.length += num_tokens
         self._layer.is_initialized = True
 
@@ -498,4 +442,4 @@ class RecurrentDecoderCache(Cache):
         if not tensors:
             return None
         recurrent = RecurrentState(tensors["hidden"], tensors.get("cell"))
-        return DecoderState(recurrent, tensors.get("fed")), tensors.get("projected_key"), self._layer.length
+        return DecoderState(recurrent, tensors.get("fed")), self._layer.projected_key, self._layer.length

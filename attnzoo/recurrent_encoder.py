@@ -5,9 +5,8 @@ Letters in shapes: B batch, S source length, L layers, D input width, H hidden w
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from .recurrent_cells import RecurrentState, recurrent_layer
+from .recurrent_cells import PaddedLSTM, RecurrentState, recurrent_layer
 
 
 class RecurrentEncoder(nn.Module):
@@ -51,7 +50,7 @@ class RecurrentEncoder(nn.Module):
         if mask is None or bool(mask.all()):
             return self._run(inputs, None)
         to_front = mask.int().argsort(dim=1, descending=True, stable=True)  # real tokens first, in their order
-        # A row without a real token is read for one step, as a packed sequence must be, and then set to zero.
+        # A row without a real token is read for one step, and then set to zero.
         outputs, state = self._run(_take(inputs, to_front), mask.sum(dim=1).clamp(min=1))
         back = to_front.argsort(dim=1)
         outputs = [_take(output, back) * mask.unsqueeze(-1) for output in outputs]
@@ -102,14 +101,20 @@ class EncoderLayer(nn.Module):
 
 
 def _run(rnn: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, RecurrentState]:
+    """Outputs (B, S, H), not to be used on padding, and the state after the last real token, each part (B, H)."""
     if lengths is None:
         outputs, state = rnn(inputs)
-    else:
-        packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        outputs, state = rnn(packed)
-        outputs = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.shape[1])[0]
-    hidden, cell = state if isinstance(state, tuple) else (state, None)
-    return outputs, RecurrentState(hidden[0], None if cell is None else cell[0])
+        hidden, cell = state if isinstance(state, tuple) else (state, None)
+        return outputs, RecurrentState(hidden[0], None if cell is None else cell[0])
+    cell = None
+    if isinstance(rnn, PaddedLSTM):
+        is_padding = torch.arange(inputs.shape[1], device=inputs.device) >= lengths.unsqueeze(1)
+        outputs, (_, cell) = rnn(inputs, is_padding=is_padding)
+        cell = cell[0]
+    else:  # their last state is their last output
+        outputs, _ = rnn(inputs)
+    hidden = outputs.take_along_dim((lengths - 1)[:, None, None], dim=1)[:, 0]
+    return outputs, RecurrentState(hidden, cell)
 
 
 def _reversed(values: Tensor, lengths: Tensor | None) -> Tensor:

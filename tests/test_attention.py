@@ -228,7 +228,7 @@ def test_a_local_window_equals_the_loop(predictive: bool, step: int, window_size
     window = randomize(LocalWindow(QUERY, window_size, predictive), seed=4)
     query = random(BATCH, TARGET, QUERY, seed=1)
     scores, value = random(BATCH, TARGET, SOURCE, seed=2), random(BATCH, SOURCE, VALUE, seed=3)
-    mask, reweight = window(query, step, *source_positions(MASK))
+    mask, reweight = window(query, torch.arange(step, step + TARGET), *source_positions(MASK))
     assert mask.dtype == torch.bool
     actual = attend(scores, value, MASK.unsqueeze(1) & mask, reweight)
 
@@ -330,7 +330,7 @@ def local_weights(window: LocalWindow, query: Tensor, odds: list[float]) -> Tens
     """The weights of a sentence without padding whose tokens have these unnormalised probabilities."""
     mask = torch.ones(1, len(odds), dtype=torch.bool)
     scores = tensor(odds).log().expand(-1, query.shape[1], -1)
-    inside, reweight = window(query, 0, *source_positions(mask))
+    inside, reweight = window(query, torch.arange(query.shape[1]), *source_positions(mask))
     return attend(scores, torch.zeros(1, len(odds), 1, dtype=torch.float64), mask.unsqueeze(1) & inside, reweight)[1]
 
 
@@ -463,7 +463,7 @@ def test_a_fully_masked_row_has_zero_weights_and_zero_gradients(name: str, windo
     mask, reweight = MASK.unsqueeze(1), None
     local = randomize(LocalWindow(QUERY, 2, window == "predictive"), seed=4)
     if window != "global":
-        inside, reweight = local(query, 0, positions, length)
+        inside, reweight = local(query, torch.arange(TARGET), positions, length)
         mask = mask & inside
     context, weights = attend(module(query, module.project_key(key, positions)), key, mask, reweight)
     assert not weights[~MASK.unsqueeze(1).expand_as(weights)].any()
@@ -493,11 +493,15 @@ def test_scaled_dot_product_is_torchs() -> None:
 @pytest.mark.parametrize("step", [0, 3])
 def test_a_monotonic_window_as_wide_as_the_sentence_is_global(step: int) -> None:
     query, source = torch.zeros(BATCH, TARGET, QUERY), source_positions(MASK)
-    inside, reweight = LocalWindow(QUERY, SOURCE - 1, predictive=False)(query, step, *source)
+    inside, reweight = LocalWindow(QUERY, SOURCE - 1, predictive=False)(
+        query, torch.arange(step, step + query.shape[1]), *source
+    )
     assert reweight is None
     assert inside[MASK.unsqueeze(1).expand_as(inside)].all()
     if step == 0:  # p_0 = 0, and one less does not reach the last token of the sentence without padding
-        inside, _ = LocalWindow(QUERY, SOURCE - 2, predictive=False)(query, step, *source)
+        inside, _ = LocalWindow(QUERY, SOURCE - 2, predictive=False)(
+            query, torch.arange(step, step + query.shape[1]), *source
+        )
         assert inside[0, 0].tolist() == [True] * (SOURCE - 1) + [False]
 
 
@@ -515,7 +519,7 @@ def test_padding_does_not_move_a_local_window(mask: list[int], predictive: bool,
     real = torch.tensor([mask], dtype=torch.bool)
 
     def weights_on(places: Tensor, scores: Tensor) -> Tensor:
-        inside, reweight = window(query, 0, *source_positions(places))
+        inside, reweight = window(query, torch.arange(query.shape[1]), *source_positions(places))
         value = torch.zeros(1, places.shape[1], 1, dtype=torch.float64)
         return attend(scores, value, places.unsqueeze(1) & inside, reweight)[1]
 
@@ -588,7 +592,9 @@ def test_reweight_multiplies_the_weights_and_nothing_is_normalised_again() -> No
 
 def test_the_weights_of_a_predictive_window_sum_to_less_than_one() -> None:
     window = randomize(LocalWindow(QUERY, 3, predictive=True), seed=4)
-    mask, reweight = window(random(1, TARGET, QUERY, seed=1), 0, *source_positions(torch.ones(1, 9, dtype=torch.bool)))
+    mask, reweight = window(
+        random(1, TARGET, QUERY, seed=1), torch.arange(TARGET), *source_positions(torch.ones(1, 9, dtype=torch.bool))
+    )
     scores = random(1, TARGET, 9, seed=2)
     sums = attend(scores, torch.zeros(1, 9, 1, dtype=torch.float64), mask, reweight)[1].sum(dim=-1)
     assert (sums < 1).all()

@@ -644,3 +644,34 @@ def test_a_prompt_is_read_as_it_is_in_training_mode_too() -> None:
     for use_cache in (True, False):
         expected = generate(model.eval(), source, decoder_input_ids=prompt, use_cache=use_cache)
         assert torch.equal(generate(model.train(), source, decoder_input_ids=prompt, use_cache=use_cache), expected)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_source_may_have_several_targets(variant: str) -> None:
+    """Two sources with three targets each, in chunks, are six sources with one each."""
+    model = tiny_model(variant)
+    source, mask = padded_batch([5, 3], "left")
+    target = random_words(6, 4, seed=1)
+    expected = model(
+        input_ids=source.repeat_interleave(3, dim=0),
+        attention_mask=mask.repeat_interleave(3, dim=0),
+        decoder_input_ids=target,
+        output_attentions=True,
+    )
+    encoder_outputs = model.get_encoder()(input_ids=source, attention_mask=mask)
+    cache, logits, weights = RecurrentDecoderCache(), [], []
+    for piece in (target[:, :1], target[:, 1:3], target[:, 3:]):
+        outputs = model(
+            encoder_outputs=encoder_outputs,
+            attention_mask=mask,
+            decoder_input_ids=piece,
+            past_key_values=cache,
+            output_attentions=True,
+        )
+        logits.append(outputs.logits)
+        weights += [] if outputs.cross_attentions is None else outputs.cross_attentions
+    torch.testing.assert_close(torch.cat(logits, dim=1), expected.logits)
+    if variant in ATTENTION_VARIANTS:
+        torch.testing.assert_close(torch.cat(weights, dim=2), expected.cross_attentions[0])
+    with pytest.raises(ValueError, match="every source needs one target, or as many as every other"):
+        model(encoder_outputs=encoder_outputs, attention_mask=mask, decoder_input_ids=target[:3])

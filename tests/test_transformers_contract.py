@@ -402,7 +402,8 @@ def test_embeddings_instead_of_ids_give_the_same(name: str, model_class: type[Pr
         {"input_ids": ids["input_ids"], "decoder_inputs_embeds": of_target},
         {"inputs_embeds": of_source, "decoder_inputs_embeds": of_target},
     ):
-        assert torch.equal(model(**arguments, attention_mask=mask)[0], expected)
+        # torch's LSTM takes another kernel where gradients are made.
+        torch.testing.assert_close(model(**arguments, attention_mask=mask)[0], expected, rtol=0, atol=1e-13)
     if model_class is HEAD:
         generated = model.generate(inputs_embeds=of_source, attention_mask=mask, num_beams=2, max_new_tokens=5)
         assert torch.equal(generated, model.generate(**source(), num_beams=2, max_new_tokens=5))
@@ -546,7 +547,9 @@ def test_labels_alone_are_read_one_step_later(name: str) -> None:
     labels = words(3, T, seed=2)
     shifted = torch.cat([torch.full((3, 1), BOS), labels[:, :-1]], dim=1)
     by_labels = model(**source(), labels=labels)
-    assert torch.equal(by_labels.logits, model(**source(), decoder_input_ids=shifted).logits)
+    # Without a cache to fill the decoder takes another loop.
+    by_words = model(**source(), decoder_input_ids=shifted).logits
+    torch.testing.assert_close(by_labels.logits, by_words, rtol=0, atol=1e-13)
     assert by_labels.past_key_values is None
     # Every label is the next input: it changes the logits from the next step on, and no earlier ones.
     for step in range(T):

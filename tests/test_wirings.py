@@ -591,7 +591,7 @@ def test_words_are_mixed_with_labels_and_with_decoder_input_ids_alike() -> None:
     for target in ({"labels": inputs["labels"]}, {"decoder_input_ids": read}):
         torch.manual_seed(0)
         results.append(model(input_ids=inputs["input_ids"], attention_mask=MASK, **target).logits)
-    assert torch.equal(*results)
+    assert_equal(*results)
     assert not torch.allclose(results[0], model.eval()(**inputs).logits)
 
 
@@ -765,12 +765,40 @@ def test_the_encoder_equals_the_loop(padded: bool, directions: tuple[str, ...], 
 # The cells, and what anchors their references
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+def test_a_padded_lstm_ends_as_a_packed_one() -> None:
+    lengths = torch.tensor([4, 2, 5, 1])
+    layer = randomize(recurrent_layer("lstm", 3, 4), seed=1)
+    inputs = random(4, 6, 3, seed=2)
+    packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
+    expected_outputs, (_, expected_memory) = torch.nn.LSTM.forward(layer, packed)
+    expected_outputs, _ = pad_packed_sequence(expected_outputs, batch_first=True, total_length=6)
+    is_padding = torch.arange(6) >= lengths.unsqueeze(1)
+    outputs, (_, memory) = layer(inputs, is_padding=is_padding)
+    outputs = outputs.masked_fill(is_padding.unsqueeze(-1), 0.0)
+    assert_equal_with_gradients(
+        [outputs, memory], [expected_outputs, expected_memory], {"inputs": inputs, **dict(layer.named_parameters())}
+    )
+    with pytest.raises(ValueError, match="a padded batch starts from zeros"):
+        layer(inputs, (memory, memory), is_padding)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_padding_leaves_the_memory_as_it_is_to_the_last_bit(dtype: torch.dtype) -> None:
+    layer = randomize(recurrent_layer("lstm", 3, 4), seed=1).to(dtype)
+    inputs = random(2, 40, 3, seed=2).to(dtype)
+    _, (_, memory) = layer(inputs[:, :7], is_padding=torch.zeros(2, 7, dtype=torch.bool))
+    _, (_, held) = layer(100 * inputs, is_padding=torch.arange(40).expand(2, -1) >= 0)
+    assert not held.any()
+    inputs[:, 7:] *= 100
+    _, (_, held) = layer(inputs, is_padding=torch.arange(40).expand(2, -1) >= 7)
+    assert torch.equal(held, memory)
+
+
 @pytest.mark.parametrize("with_state", [False, True], ids=["zeros", "state"])
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_cell_equals_the_loop(cell: str, with_state: bool, packed: bool) -> None:
+def test_a_cell_equals_the_loop(cell: str, with_state: bool) -> None:
     """For torch's cells this anchors the reference in torch's own modules; for "cho_gru" it tests ours."""
-    width, size, lengths = 3, 4, [4, 2, 5, 1]  # not sorted: packing sorts them, and the states with them
+    width, size, lengths = 3, 4, [5, 5, 5, 5]
     layer = randomize(recurrent_layer(cell, width, size), seed=1)
     inputs = random(len(lengths), max(lengths), width, seed=2)
     leaves = {"inputs": inputs, **dict(layer.named_parameters())}
@@ -779,13 +807,7 @@ def test_a_cell_equals_the_loop(cell: str, with_state: bool, packed: bool) -> No
         start = [random(1, len(lengths), size, seed=seed) for seed in range(3, 5 if cell == "lstm" else 4)]
         leaves |= {f"state {index}": part for index, part in enumerate(start)}
     state = None if not start else tuple(start) if cell == "lstm" else start[0]
-    if packed:
-        outputs, last = layer(pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False), state)
-        outputs, read_lengths = pad_packed_sequence(outputs, batch_first=True)
-        assert read_lengths.tolist() == lengths
-    else:
-        lengths = [max(lengths)] * len(lengths)
-        outputs, last = layer(inputs, state)
+    outputs, last = layer(inputs, state)
 
     weights = reference.weights_of(layer)
     expected_outputs = torch.zeros_like(outputs)

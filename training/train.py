@@ -41,7 +41,6 @@ from tqdm import tqdm
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
 
 import attnzoo
-from attnzoo.loss import token_cross_entropy
 
 from .average import MovingAverage
 from .batching import LengthBatchSampler, LengthBatchStream
@@ -417,9 +416,7 @@ def _loss(
     label_smoothing: float,
 ) -> Tensor:
     """The batch's share of a loss averaged over ``num_tokens`` target tokens."""
-    inputs = {name: value for name, value in batch.items() if name != "labels"}
-    logits = model(**inputs, use_cache=False).logits
-    return token_cross_entropy(logits, batch["labels"], num_tokens, label_smoothing)
+    return model(**batch, num_items_in_batch=num_tokens, smoothing=label_smoothing, skip_logits=True).loss
 
 
 def _diverged(what: str, clock: Clock) -> FloatingPointError:
