@@ -1,0 +1,1 @@
+"""The benchmark against other toolkits: ``python -m tests.benchmarks.run``."""

@@ -1,0 +1,1 @@
+"""Stand-in for fasttext, which OpenNMT-py and eole import for data filters that nothing here uses."""

@@ -1,0 +1,64 @@
+"""attnzoo, as a user has it: ``forward`` with labels, and ``generate``."""
+
+import inspect
+from typing import Any
+
+from torch import Tensor
+
+from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
+
+from ..workload import ATTENTION, DECODER, EMBEDDING, ENCODER, VOCABULARY, Pairs, padded
+from .protocol import STEPS, System, serve
+
+PAD, BOS, EOS = 0, 1, 2
+
+
+class AttnZoo(System):
+    """Luong's wiring, biLSTM encoder."""
+
+    package = "attnzoo"
+    notes = "through forward(labels=...) and generate()"
+
+    def __init__(self, score: str, has_input_feeding: bool) -> None:
+        self.model: Any = AttentionalRNNForConditionalGeneration(
+            AttentionalRNNConfig(
+                wiring="luong",
+                score=score,  # type: ignore[arg-type]
+                input_feeding=has_input_feeding,
+                cell="lstm",
+                vocab_size=VOCABULARY,
+                embedding_size=EMBEDDING,
+                encoder_hidden_size=ENCODER,
+                decoder_hidden_size=DECODER,
+                attention_size=ATTENTION,
+                pad_token_id=PAD,
+                bos_token_id=BOS,
+                eos_token_id=EOS,
+                decoder_start_token_id=BOS,
+            )
+        )
+        accepts = inspect.signature(self.model.forward).parameters
+        self.options = {"skip_logits": True} if "skip_logits" in accepts else {}
+
+    def batch(self, pairs: Pairs) -> Any:
+        input_ids = padded([[*source, EOS] for source in pairs.sources], PAD)
+        labels = padded([[*target, EOS] for target in pairs.targets], -100)
+        return {"input_ids": input_ids, "attention_mask": (input_ids != PAD).long(), "labels": labels}
+
+    def loss(self, batch: Any) -> Tensor:
+        return self.model(**batch, **self.options).loss
+
+    def decode(self, batch: Any, beams: int) -> int:
+        sequences = self.model.generate(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            num_beams=beams,
+            do_sample=False,
+            max_new_tokens=STEPS,
+            min_new_tokens=STEPS,
+        )
+        return sequences.shape[1] - 1
+
+
+if __name__ == "__main__":
+    serve(AttnZoo)

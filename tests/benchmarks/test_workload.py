@@ -1,0 +1,31 @@
+"""The benchmark's workload: reproducible, without special tokens among the words, and bucketed."""
+
+import pytest
+import torch
+
+from .workload import SPECIAL, VOCABULARY, batches, padded
+
+
+@pytest.mark.parametrize("source_length", [21, 128])
+def test_batches_are_those_of_their_seed_and_near_their_length(source_length: int) -> None:
+    first, again = (batches(2, 8, source_length) for _ in range(2))
+    assert first == again
+    assert first != batches(2, 8, source_length, seed=2)
+    for pairs in first:
+        assert len(pairs.sources) == len(pairs.targets) == 8
+        lengths = [len(source) for source in pairs.sources]
+        assert lengths == sorted(lengths, reverse=True)
+        assert 0.8 * source_length < sum(lengths) / 8 < 1.2 * source_length
+        assert all(SPECIAL <= word < VOCABULARY for row in (*pairs.sources, *pairs.targets) for word in row)
+
+
+def test_bucketed_batches_have_little_padding() -> None:
+    (bucketed,), (mixed,) = (batches(1, 64, 32, bucketed=b) for b in (True, False))
+    assert bucketed.source_padding < 0.1
+    assert bucketed.target_padding < 0.1
+    assert mixed.target_padding > 0.2
+
+
+def test_padding_is_on_the_side_that_was_asked_for() -> None:
+    assert torch.equal(padded([[5, 6], [7]], 1), torch.tensor([[5, 6], [7, 1]]))
+    assert torch.equal(padded([[5, 6], [7]], 1, left=True), torch.tensor([[5, 6], [1, 7]]))
