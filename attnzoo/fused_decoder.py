@@ -32,7 +32,7 @@ class Plan(NamedTuple):
     window_size: int
 
     def build(self, inputs: Tensor, tensors: Sequence[Any]) -> tuple[StackSteps, AttentionSteps]:
-        """The parts, from tensors in the order of :meth:`gradients`."""
+        """The parts, from tensors in the order of :func:`_plan`, which the loops' gradients have too."""
         left = list(tensors)
 
         def take(number: int) -> list[Any]:
@@ -55,7 +55,11 @@ def _stash(ctx: Any, stack: StackSteps, attention: AttentionSteps, *tensors: Ten
     ctx.stack, ctx.attention = stack, attention
     parts = [stack, attention, attention.score, attention.window, *stack.cells]
     ctx.places = [
-        (part, name) for part in parts if part is not None for name, value in vars(part).items() if _is_tensor(value)
+        (part, name)
+        for part in parts
+        if part is not None
+        for name, value in vars(part).items()
+        if isinstance(value, Tensor)
     ]
     ctx.save_for_backward(*(getattr(part, name) for part, name in ctx.places), *tensors)
     for part, name in ctx.places:
@@ -76,10 +80,6 @@ def _unstash(ctx: Any) -> tuple[StackSteps, AttentionSteps, tuple[Any, ...]]:
     stack.start_backward()
     attention.start_backward()
     return stack, attention, saved[len(ctx.places) :]
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor)
 
 
 class _LuongLoop(torch.autograd.Function):
