@@ -6,10 +6,11 @@ Importing the package registers its models with the Auto classes.
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
 
 from .configuration_attentional_rnn import AttentionalRNNConfig
+from .decoding import search
 from .modeling_attentional_rnn import AttentionalRNNForConditionalGeneration, AttentionalRNNModel
 
 __version__ = "0.1.0"
-__all__ = ["AttentionalRNNConfig", "AttentionalRNNForConditionalGeneration", "AttentionalRNNModel"]
+__all__ = ["AttentionalRNNConfig", "AttentionalRNNForConditionalGeneration", "AttentionalRNNModel", "search"]
 
 AutoConfig.register(AttentionalRNNConfig.model_type, AttentionalRNNConfig, exist_ok=True)
 AutoModel.register(AttentionalRNNConfig, AttentionalRNNModel, exist_ok=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
+from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, search
 
 from ..workload import ATTENTION, DECODER, EMBEDDING, ENCODER, VOCABULARY, Pairs, padded
 from .protocol import STEPS, System, serve
@@ -17,7 +17,7 @@ class AttnZoo(System):
     """Luong's wiring, biLSTM encoder."""
 
     package = "attnzoo"
-    notes = "through forward(labels=...) and generate()"
+    notes = "through forward(labels=..., skip_logits=True) and generate(custom_generate=search)"
 
     def __init__(self, score: str, has_input_feeding: bool) -> None:
         self.model: Any = AttentionalRNNForConditionalGeneration(
@@ -54,6 +54,7 @@ class AttnZoo(System):
             attention_mask=batch["attention_mask"],
             num_beams=beams,
             do_sample=False,
+            custom_generate=search,
             max_new_tokens=STEPS,
             min_new_tokens=STEPS,
         )

@@ -1,0 +1,278 @@
+"""Greedy search, sampling and beam search for the attentional RNN: the sequences of ``generate()``, sooner.
+
+    model.generate(**inputs, num_beams=5, custom_generate=attnzoo.search)
+
+Transformers prepares the inputs, the options and the encoder's outputs as always and hands them over. A step is then
+nothing but the decoder's: the source is read once and not repeated for its beams, no output object is built, and the
+best continuations are looked for where blocks of the vocabulary have their largest scores.
+
+Letters in shapes: B sources, K beams of each, R = B * K rows, C candidates of each source, T tokens so far.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.generation import (
+    GenerateBeamEncoderDecoderOutput,
+    GenerateEncoderDecoderOutput,
+    GenerationConfig,
+    GenerationMode,
+    LogitsProcessorList,
+    MinLengthLogitsProcessor,
+    MinNewTokensLengthLogitsProcessor,
+    StoppingCriteriaList,
+)
+
+from .fused_decoder import is_untouched
+from .recurrent_cells import FEW_ROWS, RecurrentState, few_rows_product
+from .recurrent_decoder import DecoderState
+
+BLOCK = 64  # words of the vocabulary, of which the largest score is looked at first
+NEVER = -1e9  # added to the score of what is not to be chosen, as generate() does
+
+
+@torch.no_grad()
+def search(
+    model: Any,
+    input_ids: Tensor,
+    logits_processor: LogitsProcessorList,
+    stopping_criteria: StoppingCriteriaList,
+    generation_config: GenerationConfig,
+    past_key_values: Any = None,
+    **model_kwargs: Any,
+) -> Tensor | GenerateEncoderDecoderOutput | GenerateBeamEncoderDecoderOutput:
+    """For ``generate(custom_generate=search)``: greedy search, sampling, or beam search with ``num_beams`` above 1.
+
+    It returns what ``generate()`` returns: the sequences, or with ``return_dict_in_generate=True`` an output that has
+    them and, of beams, their scores. All logits processors and stopping criteria apply. Transformers hands no streamer
+    on to a ``custom_generate``.
+
+    Raises:
+        ValueError: what only Transformers' own loops do: sampled beams, outputs of single steps (``output_scores`` and
+            the like), a cache to go on from.
+        TypeError: the model is not an attentional RNN.
+    """
+    if not hasattr(getattr(model.get_decoder(), "wiring", None), "initial_state"):
+        raise TypeError(f"search() decodes attentional RNNs, got {type(model).__name__}; leave out custom_generate")
+    config = generation_config
+    mode = config.get_generation_mode()
+    asked: dict[str, Any] = {
+        f"mode {mode.value}": mode
+        not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE, GenerationMode.BEAM_SEARCH),
+        "past_key_values": past_key_values,
+    }
+    outputs = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
+    refused = [name for name, value in (asked | {name: getattr(config, name) for name in outputs}).items() if value]
+    if refused:
+        raise ValueError(f"search() has no {', '.join(refused)}; leave out custom_generate")
+    scores = _Scores(logits_processor)
+    repeats = max(config.num_beams, config.num_return_sequences)  # of every source, by generate()
+    skip = 1
+    if mode == GenerationMode.BEAM_SEARCH and not scores.others and _candidates(config) <= model.config.vocab_size:
+        skip = repeats  # the beams of a source are the same at first: one of them is read
+    steps = _Steps(model, model_kwargs["encoder_outputs"], model_kwargs.get("attention_mask"), repeats, skip)
+    sequences = input_ids[::skip]
+    for token in sequences[:, :-1].unbind(dim=1):
+        steps.read(token)
+    if mode == GenerationMode.BEAM_SEARCH:
+        return _beam_search(steps, sequences.unflatten(0, (-1, repeats // skip)), scores, stopping_criteria, config)
+    return _one_by_one(steps, sequences, scores, stopping_criteria, config)
+
+
+def _candidates(config: GenerationConfig) -> int:
+    """C, so many that even if all ends are among them K run on."""
+    ends = config._eos_token_tensor
+    return max(2, 1 + (0 if ends is None else len(ends))) * config.num_beams
+
+
+def _one_by_one(
+    steps: "_Steps", sequences: Tensor, scores: "_Scores", stops: StoppingCriteriaList, config: GenerationConfig
+) -> Tensor | GenerateEncoderDecoderOutput:
+    """The best token, or one drawn, after every sequence (B, T)."""
+    is_open = torch.ones(len(sequences), dtype=torch.bool, device=sequences.device)
+    has_end = any(hasattr(stop, "eos_token_id") for stop in stops)
+    while True:
+        logits = scores.process(sequences, steps.logits(sequences[:, -1]))  # (B, vocabulary)
+        if config.do_sample:
+            tokens = torch.multinomial(logits.softmax(dim=-1), num_samples=1).squeeze(1)
+        else:
+            tokens = logits.argmax(dim=-1)
+        if has_end:
+            tokens = torch.where(is_open, tokens, config._pad_token_tensor)  # type: ignore[arg-type]  # then there is one
+        sequences = torch.cat([sequences, tokens.unsqueeze(1)], dim=1)
+        is_open &= ~stops(sequences, None)
+        if not is_open.any():
+            break
+    if not config.return_dict_in_generate:
+        return sequences
+    return GenerateEncoderDecoderOutput(sequences=sequences)  # type: ignore[arg-type]
+
+
+def _beam_search(
+    steps: "_Steps", running: Tensor, scores: "_Scores", stops: StoppingCriteriaList, config: GenerationConfig
+) -> Tensor | GenerateBeamEncoderDecoderOutput:
+    """Transformers' beam search, rule by rule, from starts (B, 1 or K, T).
+
+    Of every source K beams run, and K places are for those that have ended, whose scores are divided by their length
+    to the power of ``length_penalty``.
+    """
+    beams, batch, prompt, penalty = config.num_beams, len(running), running.shape[2], config.length_penalty
+    count, ends, device = _candidates(config), config._eos_token_tensor, running.device
+    fill = -1 if ends is None else int(config._pad_token_tensor or ends[0])
+    running_scores = torch.zeros(running.shape[:2], device=device)
+    running_scores[:, 1:] = NEVER  # all beams of a source are the same at first
+    ended = running.new_full((batch, beams, config.max_length), fill)
+    ended_scores = torch.full((batch, beams), NEVER, device=device)
+    ended_lengths = torch.zeros(batch, beams, dtype=torch.long, device=device)
+    has_ended = torch.zeros(batch, beams, dtype=torch.bool, device=device)
+    can_improve = torch.ones(batch, 1, dtype=torch.bool, device=device)
+    while True:
+        rows = running.flatten(0, 1)
+        log_probs = steps.logits(rows[:, -1]).log_softmax(dim=-1)
+        log_probs = scores.process(rows, log_probs)
+        candidate_scores, beam, token = _best(log_probs.unflatten(0, running.shape[:2]), running_scores, count)
+        candidates = torch.cat([_take(running, beam), token.unsqueeze(2)], dim=2)  # (B, C, T + 1)
+        length = candidates.shape[2] - prompt
+        is_end = stops(candidates.flatten(0, 1), None).unflatten(0, beam.shape)
+        # A candidate that ends takes a place if it is among the best K, and good enough.
+        if is_end[:, :beams].any():
+            final = candidate_scores / length**penalty
+            if config.early_stopping is True:
+                final = final + has_ended.all(dim=1, keepdim=True) * NEVER
+            final = final + ~can_improve * NEVER
+            is_new = is_end & (torch.arange(count, device=device) < beams)
+            final = final + ~is_new * NEVER
+            wide = nn.functional.pad(candidates, (0, ended.shape[2] - candidates.shape[2]), value=fill)
+            ended_scores, place = torch.cat([ended_scores, final], dim=1).topk(beams)
+            ended = _take(torch.cat([ended, wide], dim=1), place)
+            lengths = torch.full_like(beam, length)
+            ended_lengths = torch.cat([ended_lengths, lengths], dim=1).gather(1, place)
+            has_ended = torch.cat([has_ended, is_new], dim=1).gather(1, place)
+        # The best of the others run on.
+        running_scores, place = (candidate_scores + is_end * NEVER).topk(beams)
+        first_row = torch.arange(0, len(rows), running.shape[1], device=device).unsqueeze(1)  # (B, 1)
+        steps.reorder((beam.gather(1, place) + first_row).flatten())
+        running = _take(candidates, place)
+        best_length = length
+        if config.early_stopping == "never" and penalty > 0:
+            best_length = config.max_length - prompt
+        worst = torch.where(has_ended, ended_scores.amin(dim=1, keepdim=True), NEVER)
+        can_improve &= (running_scores[:, :1] / best_length**penalty > worst).any(dim=1, keepdim=True)
+        is_full = config.early_stopping is True and bool(has_ended.all())
+        if is_full or bool(is_end.all()) or not bool(can_improve.any()):
+            break
+    wanted = config.num_return_sequences
+    width = prompt + int(ended_lengths[:, :wanted].max())
+    sequences = ended[:, :wanted, :width].flatten(0, 1)
+    if not config.return_dict_in_generate:
+        return sequences
+    return GenerateBeamEncoderDecoderOutput(
+        sequences=sequences,  # type: ignore[arg-type]
+        sequences_scores=ended_scores[:, :wanted].flatten(),
+    )
+
+
+def _best(log_probs: Tensor, before: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The ``count`` best continuations of every source: scores, beams and tokens, each (B, C), the best first.
+
+    They are all in the ``count`` blocks with the largest scores.
+
+    Shape:
+        - log_probs: (B, K, vocabulary)
+        - before: (B, K), the scores so far
+    """
+    vocabulary = log_probs.shape[2]
+    if vocabulary < count * BLOCK:  # too few blocks to be worth it
+        best = (log_probs + before.unsqueeze(2)).flatten(1).topk(count)
+        return best.values, best.indices // vocabulary, best.indices % vocabulary
+    if vocabulary % BLOCK:
+        log_probs = nn.functional.pad(log_probs, (0, -vocabulary % BLOCK), value=-torch.inf)
+    blocks = log_probs.unflatten(2, (-1, BLOCK))  # (B, K, N, BLOCK)
+    number = blocks.shape[2]
+    block = (blocks.amax(dim=3) + before.unsqueeze(2)).flatten(1).topk(count).indices  # (B, C)
+    inside = _take(blocks.flatten(1, 2), block) + before.gather(1, block // number).unsqueeze(2)  # (B, C, BLOCK)
+    values, place = inside.flatten(1).topk(count)
+    block = block.gather(1, place // BLOCK)
+    return values, block // number, block % number * BLOCK + place % BLOCK
+
+
+def _take(values: Tensor, index: Tensor) -> Tensor:
+    """``values`` (B, N, ...) in the order of ``index`` (B, C)."""
+    offset = torch.arange(0, values.shape[0] * values.shape[1], values.shape[1], device=index.device).unsqueeze(1)
+    return values.flatten(0, 1).index_select(0, (index + offset).flatten()).unflatten(0, index.shape)
+
+
+class _Scores:
+    """The logits processors; those that forbid the end before a length are done in place."""
+
+    def __init__(self, processors: LogitsProcessorList) -> None:
+        self.others = LogitsProcessorList()
+        self.forbidden: list[tuple[int, Tensor]] = []  # up to which length, which tokens
+        for processor in processors:
+            if type(processor) is MinLengthLogitsProcessor:
+                self.forbidden.append((processor.min_length, processor.eos_token_id))
+            elif type(processor) is MinNewTokensLengthLogitsProcessor:
+                length = processor.prompt_length_to_skip + processor.min_new_tokens
+                self.forbidden.append((length, processor.eos_token_id))
+            else:
+                self.others.append(processor)
+
+    def process(self, sequences: Tensor, scores: Tensor) -> Tensor:
+        """``scores`` (R, vocabulary) of what comes after ``sequences`` (R, T); they may be changed in place."""
+        for length, tokens in self.forbidden:
+            if sequences.shape[1] < length:
+                scores.index_fill_(1, tokens, -torch.inf)
+        return self.others(sequences, scores)  # type: ignore[arg-type]
+
+
+class _Steps:
+    """The decoder, one token after the other.
+
+    Args:
+        repeats: how often every source stands in ``encoder_outputs`` and ``attention_mask``
+        skip: from which of the repeated rows to start; the others may come with :meth:`reorder`
+    """
+
+    def __init__(
+        self, model: Any, encoder_outputs: Any, attention_mask: Tensor | None, repeats: int, skip: int
+    ) -> None:
+        decoder = model.get_decoder()
+        self.wiring, self.lm_head = decoder.wiring, model.lm_head
+        self.embed = lambda tokens: decoder.dropout(decoder.embed_tokens(tokens))
+        cell = encoder_outputs.final_cell
+        state = RecurrentState(encoder_outputs.final_hidden[::skip], None if cell is None else cell[::skip])
+        self.state: DecoderState = self.wiring.initial_state(state)
+        self.source = None
+        if self.wiring.attention is not None:
+            value = encoder_outputs.last_hidden_state[::repeats]
+            mask = value.new_ones(value.shape[:2], dtype=torch.bool)
+            if attention_mask is not None:
+                mask = attention_mask[::repeats].to(value.device, torch.bool)
+            self.source = self.wiring.attention.read(value, mask)
+        self.number = 0  # of tokens read
+        self.weight: Tensor | None = None  # of the output projection, transposed
+
+    def read(self, tokens: Tensor) -> Tensor:
+        """Read a token of every row (R,); returns the readout (R, H)."""
+        outputs = self.wiring(self.embed(tokens.unsqueeze(1)), self.state, self.source, self.number)
+        self.state, self.number = outputs.state, self.number + 1
+        return outputs.readout[:, 0]
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        """Read a token of every row (R,); returns float32 logits (R, vocabulary) of the next."""
+        readout = self.read(tokens)
+        if not is_untouched(self.lm_head):
+            return self.lm_head(readout).float()
+        if len(readout) <= FEW_ROWS:
+            return few_rows_product(readout, self.lm_head.weight).float()
+        if self.weight is None:
+            self.weight = self.lm_head.weight.t().contiguous()  # the copy is worth it after some steps
+        return (readout @ self.weight).float()
+
+    def reorder(self, rows: Tensor) -> None:
+        """Go on from the states of ``rows`` (R,)."""
+        (hidden, cell), fed = self.state
+        cell = None if cell is None else cell.index_select(0, rows)
+        fed = None if fed is None else fed.index_select(0, rows)
+        self.state = DecoderState(RecurrentState(hidden.index_select(0, rows), cell), fed)
