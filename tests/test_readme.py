@@ -43,8 +43,9 @@ def test_snippets_run_one_after_the_other(capsys: pytest.CaptureFixture[str]) ->
     assert isinstance(names["translator"], AttentionalRNNForConditionalGeneration)
     assert len(printed[2].splitlines()) == 3
     assert torch.equal(names["whole"][:, : names["first"].sequences.shape[1]], names["first"].sequences)
+    assert torch.equal(names["same"], names["best"].sequences[::3])
     assert Path("attention.png").stat().st_size > 1000
-    assert "AER" in printed[5]
+    assert "AER" in printed[6]
     assert names["trainer"].state.global_step == 1
 
 

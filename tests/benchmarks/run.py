@@ -4,6 +4,8 @@
     python -m tests.benchmarks.run --output bench.json --markdown bench.md
     python -m tests.benchmarks.run --read bench.json --threads 1 --lengths 32 --markdown short.md     # some of its rows
 
+A run that was stopped goes on with the same command.
+
 Every system is a process that stays alive, and they take turns: in each round every system does the same work, each
 round beginning with another one, so that what else the machine does meets them alike. A cell of the table is the
 median of the rounds. Time is processor time with one thread and wall-clock time with more.
@@ -42,6 +44,7 @@ VARIANTS = {
 UNITS = {"train": "tokens/s", "greedy": "tokens/s", "beam": "tokens/s", "memory": "MB"}
 INVARIANT = 1e-5  # of the loss: what padding may change it by, relatively
 MEMORY_STEPS = 3
+_ORDER = {"sorted": "sorted by source and target length", "unsorted": "as they come"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,12 +56,13 @@ class Cell:
     source_length: int
     batch_size: int
     threads: int
+    batches: str = "sorted"
 
     @property
     def title(self) -> str:
         """As the table names it."""
         task = {"train": "training", "beam": "beam 5", "memory": "peak memory"}.get(self.task, self.task)
-        return f"{task}, {VARIANTS[self.variant]}"
+        return f"{task}, {VARIANTS[self.variant]}" + ("" if self.batches == "sorted" else ", unsorted batches")
 
     def request(self, options: argparse.Namespace, round_number: int) -> dict[str, Any]:
         """The request of a round; the rounds of a training step go through the batches."""
@@ -66,7 +70,7 @@ class Cell:
         if self.task in ("greedy", "beam"):
             beams = 1 if self.task == "greedy" else 5
             return common | {"task": "decode", "beams": beams, "repeat": 4 if self.batch_size == 1 else 1}
-        training = {"task": "train", "optimiser": options.optimiser, "bucketed": not options.unbucketed}
+        training = {"task": "train", "optimiser": options.optimiser, "bucketed": self.batches == "sorted"}
         if self.task == "memory":
             return common | training | {"repeat": MEMORY_STEPS}
         return common | training | {"first": round_number}
@@ -146,7 +150,8 @@ def cells(options: argparse.Namespace, threads: int) -> Iterator[Cell]:
             for length in options.lengths:
                 sizes = options.batch_sizes if task in ("greedy", "beam") else [64]
                 for size in sizes:
-                    yield Cell(task, variant, length, size, threads)
+                    for batches in options.batches if task == "train" else ["sorted"]:
+                        yield Cell(task, variant, length, size, threads, batches)
 
 
 def measure(cell: Cell, processes: list[Process], options: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -243,19 +248,26 @@ def printed(bench: dict[str, Any]) -> str:
 def footnotes(bench: dict[str, Any]) -> list[str]:
     """What a reader has to know beside the numbers."""
     machine, settings = bench["machine"], bench["settings"]
-    batches = "unsorted batches" if settings["unbucketed"] else "batches sorted by source and target length"
-    shares = [
-        share
-        for row in bench["rows"]
-        for result in row["systems"].values()
-        for share in result.get("target_padding", [])
-    ]
-    padding = f" ({statistics.mean(shares):.1%} of the target is padding)" if shares else ""
+    rounds = {
+        len(result["rounds"]) for row in bench["rows"] for result in row["systems"].values() if "rounds" in result
+    }
+    padding = []
+    for batches in ("sorted", "unsorted"):
+        shares = [
+            share
+            for row in bench["rows"]
+            for result in row["systems"].values()
+            for share in result.get("target_padding", [])
+            if row["batches"] == batches
+        ]
+        if shares:
+            padding.append(f"{statistics.mean(shares):.0%} of the target is padding in batches {_ORDER[batches]}")
     return [
         f"{machine['processor']}, {machine['processors']} processors, "
         f"torch {machine['torch']}, fp32, {machine['date']}. "
-        f"Medians of {settings['rounds']} interleaved rounds; {batches}{padding}; "
-        f"Adam(fused={settings['optimiser'] == 'fused'}) for all. "
+        + (f"Medians of {' or '.join(map(str, sorted(rounds)))} interleaved rounds; " if rounds else "")
+        + "".join(f"{part}; " for part in padding)
+        + f"Adam(fused={settings['optimiser'] == 'fused'}) for all. "
         "Processor time with one thread, wall-clock time with more. "
         "Peak memory is that of a process with all its imports; its ratio is best peer / attnzoo. "
         "* padding changes its results: not in the ratio. "
@@ -269,9 +281,12 @@ def read(options: argparse.Namespace) -> dict[str, Any]:
         raise FileNotFoundError(f"there is no {options.read}; measure first, with --output {options.read}")
     bench: dict[str, Any] = json.loads(options.read.read_text())
     wanted = {cell for threads in options.threads for cell in cells(options, threads)}
-    fields = [field.name for field in dataclasses.fields(Cell)]
-    bench["rows"] = [row for row in bench["rows"] if Cell(**{name: row[name] for name in fields}) in wanted]
+    bench["rows"] = [row for row in bench["rows"] if _cell(row) in wanted]
     return bench
+
+
+def _cell(row: dict[str, Any]) -> Cell:
+    return Cell(**{field.name: row[field.name] for field in dataclasses.fields(Cell)})
 
 
 def describe_machine(about: dict[str, Any]) -> dict[str, Any]:
@@ -292,14 +307,22 @@ def describe_machine(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def benchmark(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure every row; the file is written after each of them."""
-    settings = {key: value for key, value in vars(options).items() if key not in ("output", "markdown", "read")}
+    """Measure every row that the file does not have yet; it is written after each of them."""
+    settings = {"optimiser": options.optimiser}
     bench: dict[str, Any] = {"machine": {}, "settings": settings, "systems": {}, "rows": []}
+    if options.output.exists():
+        bench = json.loads(options.output.read_text())
+        if bench["settings"] != settings:
+            raise RuntimeError(f"{options.output} was measured with {bench['settings']}; give another --output")
+    measured = {_cell(row) for row in bench["rows"]}
     for name in options.systems:
         if name in PEERS:
             interpreter(name)  # a missing environment is an error now and not after an hour
     options.output.parent.mkdir(parents=True, exist_ok=True)
     for threads in options.threads:
+        missing = [cell for cell in cells(options, threads) if cell not in measured]
+        if not missing:
+            continue
         processes: list[Process] = []
         try:
             for name in options.systems:
@@ -307,7 +330,7 @@ def benchmark(options: argparse.Namespace) -> dict[str, Any]:
                 processes[-1].check()
                 bench["systems"][name] = processes[-1].about | {"checks": processes[-1].checks}
             bench["machine"] = describe_machine(processes[0].about)
-            for cell in cells(options, threads):
+            for cell in missing:
                 results = (measure_memory if cell.task == "memory" else measure)(cell, processes, options)
                 for process in processes:
                     if process.name in results:
@@ -336,8 +359,9 @@ def main() -> None:
     parser.add_argument("--batch-sizes", nargs="+", type=int, default=[1, 64], help="of decoding; training has 64")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--optimiser", choices=["fused", "plain"], default="fused", help="Adam, the same for all")
-    parser.add_argument("--unbucketed", action="store_true", help="train on batches that are not sorted by length")
-    parser.add_argument("--output", type=Path, default=ENVIRONMENTS / "bench.json")
+    parser.add_argument("--batches", nargs="+", choices=_ORDER, default=list(_ORDER), help="of training, by length")
+    output_help = "goes on with the rows that the file does not have"
+    parser.add_argument("--output", type=Path, default=ENVIRONMENTS / "bench.json", help=output_help)
     parser.add_argument("--markdown", type=Path, help="write the table there as well, as Markdown")
     parser.add_argument("--read", type=Path, help="measure nothing, but make the table of a file that --output wrote")
     options = parser.parse_args()
