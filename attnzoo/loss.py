@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 IGNORED = -100
-TOKENS_AT_A_TIME = 256  # whose logits are held at once
+TOKENS_AT_A_TIME = 384  # whose logits are held at once
 
 
 def token_cross_entropy(
@@ -52,8 +52,8 @@ def linear_cross_entropy(
 ) -> Tensor:
     r""":func:`token_cross_entropy` of the logits :math:`h W^\top`, which are never held.
 
-    They are made for some tokens at a time, of those with a label alone, in one place, and their gradient over them. The products are
-    in autocast's precision where it is on, all else in float32 at least. Differentiable once.
+    They are made for some tokens at a time, of those with a label alone, and their gradient in their place. The
+    products are in autocast's precision where it is on, all else is in float32 at least. Differentiable once.
 
     Shape:
         - hidden: (B, T, H); weight: (vocabulary, H)
