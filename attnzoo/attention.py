@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-# Additive attention holds about this many elements of tanh(q + k) at a time, 16 MB in float32, and at least one step's.
-ADDITIVE_CHUNK_ELEMENTS = 2**22
+# Additive attention holds about this many elements of tanh(q + k) at a time, and at least those of one query: 2 MB in
+# float32, so that what is made of them finds them in a core's cache. Elsewhere than on a CPU it is 64 times as many.
+ADDITIVE_CHUNK_ELEMENTS = 2**19
 
 
 def dot_score(query: Tensor, key: Tensor, scale: float = 1.0) -> Tensor:
@@ -39,9 +40,9 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
 
     .. math:: e_{ts} = v^\top \tanh(q_t + k_s)
 
-    Query and key come already projected. The sum over all pairs, (..., T, S, A), is never held: it is made a few target
-    steps at a time, and made again in the backward pass. Differentiable once. It computes in the wider dtype of query
-    and key, under autocast too.
+    Query and key come already projected. The sum over all pairs, (..., T, S, A), is never held: it is made in chunks,
+    and made again in the backward pass. Differentiable once. It computes in the wider dtype of query and key, in
+    float32 at least, and returns that wider dtype, under autocast too.
 
     Shape:
         - query: (..., T, A)
@@ -50,41 +51,63 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
         - returns: (..., T, S)
     """
     dtype = torch.promote_types(query.dtype, key.dtype)
+    sums = torch.promote_types(dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):  # or the backward pass would meet another dtype than made it
-        return _AdditiveScore.apply(query.to(dtype), key.to(dtype), vector.to(dtype))
+        scores = _AdditiveScore.apply(query.to(sums).flatten(0, -3), key.to(sums).flatten(0, -3), vector.to(sums))
+    return scores.view(*query.shape[:-1], key.shape[-2]).to(dtype)
 
 
 class _AdditiveScore(torch.autograd.Function):
+    """Of query (B, T, A), key (B, S, A) and vector (A,), by ``sigmoid_of_pairs``."""
+
     @staticmethod
     def forward(ctx: FunctionCtx, query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
         ctx.save_for_backward(query, key, vector)
-        return torch.cat([_tanh_of_pairs(chunk, key) @ vector for chunk in _target_chunks(query, key)], dim=-2)
+        scores = query.new_empty(*query.shape[:2], key.shape[1])
+        for rows, steps in pair_chunks(query.shape[1], key):
+            scores[rows, steps] = sigmoid_of_pairs(query[rows, steps], key[rows]) @ vector
+        return scores.mul_(2).sub_(vector.sum())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: FunctionCtx, grad_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         query, key, vector = ctx.saved_tensors  # type: ignore[attr-defined]
-        sums = torch.promote_types(key.dtype, torch.float32)  # sums over the chunks
-        grad_query, grad_key, grad_vector = [], torch.zeros_like(key, dtype=sums), torch.zeros_like(vector, dtype=sums)
-        start = 0
-        for chunk in _target_chunks(query, key):
-            grad_chunk = grad_scores.narrow(-2, start, chunk.shape[-2])  # (..., t, S)
-            start += chunk.shape[-2]
-            activation = _tanh_of_pairs(chunk, key)  # (..., t, S, A)
-            grad_vector += grad_chunk.flatten() @ activation.flatten(0, -2)
-            grad_pairs = (1 - activation.square_()) * (grad_chunk.unsqueeze(-1) * vector)  # (..., t, S, A)
-            grad_query.append(grad_pairs.sum(dim=-2))
-            grad_key += grad_pairs.sum(dim=-3)
-        return torch.cat(grad_query, dim=-2), grad_key.to(key.dtype), grad_vector.to(vector.dtype)
+        grad_query, grad_key, grad_vector = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(vector)
+        for rows, steps in pair_chunks(query.shape[1], key):
+            grad_chunk = grad_scores[rows, steps]  # (r, t, S)
+            sigmoid = sigmoid_of_pairs(query[rows, steps], key[rows])  # (r, t, S, A)
+            grad_vector += grad_chunk.flatten() @ sigmoid.flatten(0, -2)
+            grad_pairs = sigmoid.addcmul_(sigmoid, sigmoid, value=-1).mul_(grad_chunk.unsqueeze(-1))
+            grad_query[rows, steps] = grad_pairs.sum(dim=-2)
+            grad_key[rows] += grad_pairs.sum(dim=-3)
+        slope = 4 * vector
+        return grad_query.mul_(slope), grad_key.mul_(slope), 2 * grad_vector - grad_scores.sum()
 
 
-def _target_chunks(query: Tensor, key: Tensor) -> tuple[Tensor, ...]:
-    steps = ADDITIVE_CHUNK_ELEMENTS // max(1, key.numel())
-    return query.split(max(1, steps), dim=-2)
+def pair_chunks(num_steps: int, key: Tensor) -> list[tuple[slice, slice]]:
+    """Which rows, and which of ``num_steps`` target steps, additive attention to a key (B, S, A) takes at a time."""
+    elements = ADDITIVE_CHUNK_ELEMENTS * (1 if key.device.type == "cpu" else 64)
+    of_query = max(1, key.shape[1] * key.shape[2])
+    steps = min(max(1, elements // of_query), max(1, num_steps))
+    rows = max(1, elements // (of_query * steps))
+    return [
+        (slice(row, min(row + rows, len(key))), slice(step, step + steps))
+        for row in range(0, len(key), rows)
+        for step in range(0, num_steps, steps)
+    ]
 
 
-def _tanh_of_pairs(query: Tensor, key: Tensor) -> Tensor:
-    return (query.unsqueeze(-2) + key.unsqueeze(-3)).tanh_()  # (..., t, S, A)
+def sigmoid_of_pairs(query: Tensor, key: Tensor) -> Tensor:
+    r""":math:`\sigma = \sigma(2 (q_t + k_s))`, whence :math:`\tanh(q_t + k_s) = 2 \sigma - 1`.
+
+    Its derivative is :math:`4 (\sigma - \sigma^2)`. On a CPU torch makes a sigmoid in a sixth of the time of a tanh.
+
+    Shape:
+        - query: (..., t, A)
+        - key: (..., S, A)
+        - returns: (..., t, S, A)
+    """
+    return torch.add(2 * query.unsqueeze(-2), key.unsqueeze(-3), alpha=2).sigmoid_()
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -1,16 +1,20 @@
 r"""The attention of a decoder's loop, step by step, with a backward pass written by hand.
 
 The equations of ``attention.py``, for one query a row. What every step adds to the gradients of values, keys and
-weights is left to matrix products over all steps; :math:`\tanh(q_t + k_s)` of the additive score is made for one step
-at a time, and again in the backward pass. Packed values and :class:`Rows` are those of ``fused_cells.py``.
+weights is left to matrix products over all steps; :math:`\tanh(q_t + k_s)` of the additive score is made, as there, by
+a sigmoid, some rows at a time, and again in the backward pass. Packed values and :class:`Rows` are those of
+``fused_cells.py``.
 
 Letters in shapes: B batch, T target length, S source length, H hidden width, V width of the values, A attention width,
 n rows of one step, N rows of all steps.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
+from .attention import pair_chunks, sigmoid_of_pairs
 from .fused_cells import Rows, product, weight_gradient
 
 
@@ -24,7 +28,7 @@ class DotSteps:
 
     def forward(self, step: int, query: Tensor) -> Tensor:
         """The scores (n, S) of a query (n, H)."""
-        return torch.bmm(self.key[: len(query)], query.unsqueeze(2)).squeeze(2)
+        return _products(query, self.key[: len(query)])
 
     def start_backward(self) -> None:
         """Nothing to prepare."""
@@ -49,35 +53,36 @@ class AdditiveSteps:
 
     def forward(self, step: int, query: Tensor) -> Tensor:
         self.projected[self.rows.at(step)] = product(query, self.weight.t())
-        return self._tanh(step) @ self.vector
+        scores = self.vector.new_empty(len(query), self.key.shape[1])
+        for chunk, sigmoid in self._sigmoids(step):
+            scores[chunk] = sigmoid @ self.vector
+        return scores.mul_(2).sub_(self.vector.sum())
 
     def start_backward(self) -> None:
         self.grad_projected = torch.empty_like(self.projected)
         self.grad_vector = torch.zeros_like(self.vector)
-        self.grad_squares = torch.zeros_like(self.key)
-        self.grad_sum = torch.zeros_like(self.key[..., 0])
+        self.grad_key = torch.zeros_like(self.key)
 
     def backward(self, step: int, grad_scores: Tensor) -> Tensor:
-        # d tanh = 1 - tanh^2: what the 1 adds to the sums is a product of sums, and only the square needs (n, S, A).
-        now, size = self.rows.at(step), len(grad_scores)
-        tanh = self._tanh(step)
-        self.grad_vector += grad_scores.flatten() @ tanh.flatten(0, 1)
-        square = tanh.square_()
-        of_square = torch.bmm(grad_scores.unsqueeze(1), square).squeeze(1)  # (n, A)
-        grad_projected = (grad_scores.sum(dim=1, keepdim=True) - of_square).mul_(self.vector)
-        self.grad_projected[now] = grad_projected
-        self.grad_sum[:size] += grad_scores
-        self.grad_squares[:size].addcmul_(square, grad_scores.unsqueeze(2))
-        return product(grad_projected, self.weight)
+        grad_projected = self.grad_projected[self.rows.at(step)]
+        for chunk, sigmoid in self._sigmoids(step):
+            grad_chunk = grad_scores[chunk]
+            self.grad_vector += grad_chunk.flatten() @ sigmoid.flatten(0, 1)
+            slope = sigmoid.addcmul_(sigmoid, sigmoid, value=-1)
+            grad_projected[chunk] = torch.bmm(grad_chunk.unsqueeze(1), slope).squeeze(1)
+            self.grad_key[chunk].addcmul_(slope, grad_chunk.unsqueeze(2))
+        return product(grad_projected.mul_(4 * self.vector), self.weight)
 
     def gradients(self, queries: Tensor, grad_scores: Tensor) -> list[Tensor]:
-        grad_key = (self.grad_sum.unsqueeze(2) - self.grad_squares).mul_(self.vector)
-        return [grad_key, weight_gradient(self.grad_projected, queries, self.weight), self.grad_vector]
+        grad_key = self.grad_key.mul_(4 * self.vector)
+        grad_weight = weight_gradient(self.grad_projected, queries, self.weight)
+        return [grad_key, grad_weight, 2 * self.grad_vector - grad_scores.sum()]
 
-    def _tanh(self, step: int) -> Tensor:
-        """(n, S, A), held for one step."""
-        now = self.rows.at(step)
-        return torch.add(self.key[: self.rows.sizes[step]], self.projected[now].unsqueeze(1)).tanh_()
+    def _sigmoids(self, step: int) -> Iterator[tuple[slice, Tensor]]:
+        """Some rows at a time, and what ``sigmoid_of_pairs`` makes of them (r, S, A)."""
+        key, projected = self.key[: self.rows.sizes[step]], self.projected[self.rows.at(step)]
+        for chunk, _ in pair_chunks(1, key):
+            yield chunk, sigmoid_of_pairs(projected[chunk].unsqueeze(1), key[chunk]).squeeze(1)
 
 
 class MonotonicSteps:
@@ -193,7 +198,7 @@ class AttentionSteps:
         """From the gradient of the context (n, V) to that of the query (n, H)."""
         now, size = self.rows.at(step), len(grad_context)
         self.grad_context[now] = grad_context
-        grad_weights = torch.bmm(self.value[:size], grad_context.unsqueeze(2)).squeeze(2)  # (n, S)
+        grad_weights = _products(grad_context, self.value[:size])  # (n, S)
         weights = self.weights[now]
         grad_query = None
         if isinstance(self.window, PredictiveSteps):
@@ -214,6 +219,14 @@ class AttentionSteps:
         elif self.window is not None:
             gradients += [None, None]
         return gradients
+
+
+def _products(rows: Tensor, matrices: Tensor) -> Tensor:
+    """Of a row (n, H) with every row of its matrix (n, S, H): (n, S).
+
+    The row stands on the left: with a matrix of one column on the right the same product takes ten times as long.
+    """
+    return torch.bmm(rows.unsqueeze(1), matrices.mT).squeeze(1)
 
 
 def _sum_of_outer_products(rows: Rows, left: Tensor, right: Tensor) -> Tensor:

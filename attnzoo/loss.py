@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 IGNORED = -100
-TOKENS_AT_A_TIME = 256  # whose logits are held at once
+TOKENS_AT_A_TIME = 384  # whose logits are held at once
 
 
 def token_cross_entropy(
@@ -52,8 +52,8 @@ def linear_cross_entropy(
 ) -> Tensor:
     r""":func:`token_cross_entropy` of the logits :math:`h W^\top`, which are never held.
 
-    They are made for some tokens at a time, of those with a label alone, and their gradient with them. The products are
-    in autocast's precision where it is on, all else in float32 at least. Differentiable once.
+    They are made for some tokens at a time, of those with a label alone, and their gradient in their place. The
+    products are in autocast's precision where it is on, all else is in float32 at least. Differentiable once.
 
     Shape:
         - hidden: (B, T, H); weight: (vocabulary, H)
@@ -81,17 +81,19 @@ class _LinearCrossEntropy(torch.autograd.Function):
         sums = torch.promote_types(hidden.dtype, torch.float32)
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight, dtype=sums)
         total = hidden.new_zeros((), dtype=sums)
+        held = hidden.new_empty(min(len(labels), TOKENS_AT_A_TIME), len(weight))  # one after the other, in one place
         for start in range(0, len(labels), TOKENS_AT_A_TIME):
             chunk = slice(start, start + TOKENS_AT_A_TIME)
-            logits = (hidden[chunk] @ weight.t()).to(sums)  # (n, vocabulary)
             label = labels[chunk].unsqueeze(1)
-            of_label = logits.gather(1, label)
-            log_sum = logits.logsumexp(dim=1, keepdim=True)
-            total += (log_sum - (1 - label_smoothing) * of_label).sum()
+            logits = torch.mm(hidden[chunk], weight.t(), out=held[: len(label)]).to(sums)  # (n, vocabulary)
+            of_label, largest = logits.gather(1, label), logits.amax(dim=1, keepdim=True)
             if label_smoothing:
                 total -= label_smoothing * logits.mean(dim=1).sum()
+            exponential = logits.sub_(largest).exp_()
+            normaliser = exponential.sum(dim=1, keepdim=True)
+            total += (largest + normaliser.log() - (1 - label_smoothing) * of_label).sum()
             if ctx.has_gradients:
-                grad_logits = logits.sub_(log_sum).exp_()
+                grad_logits = exponential.div_(normaliser)
                 if label_smoothing:
                     grad_logits -= label_smoothing / len(weight)
                 grad_logits.scatter_add_(1, label, torch.full_like(of_label, label_smoothing - 1))

@@ -128,14 +128,15 @@ def test_dot_score_equals_the_loop(lead: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("lead", [(3,), (2, 3)], ids=["B", "BH"])
-@pytest.mark.parametrize("steps_per_chunk", [0, 1, 2, TARGET])
+@pytest.mark.parametrize("steps_per_chunk", [0, 1, 2, TARGET, 2 * TARGET])
 def test_additive_score_equals_the_loop(
     lead: tuple[int, ...], steps_per_chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query, key = random(*lead, TARGET, WIDTH, seed=1), random(*lead, SOURCE, WIDTH, seed=2)
     vector = random(WIDTH, seed=3)
-    # 0: not even one step fits, and one is taken; 2: the last chunk is shorter than the others.
-    monkeypatch.setattr(attention, "ADDITIVE_CHUNK_ELEMENTS", max(1, steps_per_chunk * key.numel()))
+    # 0: not even one step fits, and one is taken; 2: the last chunk is shorter than the others; then all steps of one
+    # row, and of two of them.
+    monkeypatch.setattr(attention, "ADDITIVE_CHUNK_ELEMENTS", max(1, steps_per_chunk * SOURCE * WIDTH))
     eye = torch.eye(WIDTH, dtype=torch.float64)
     expected = loop_scores(lambda q, k: reference.additive(q, k, eye, eye, vector), query, key)
     inputs = {"query": query, "key": key, "vector": vector}

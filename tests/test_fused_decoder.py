@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnzoo import AttentionalRNNForConditionalGeneration, fused_decoder, loss, modeling_attentional_rnn
+from attnzoo import AttentionalRNNForConditionalGeneration, attention, fused_decoder, loss, modeling_attentional_rnn
 from attnzoo.fused_cells import Rows
 from attnzoo.fused_decoder import has_fused_loop
 from attnzoo.loss import IGNORED, linear_cross_entropy, token_cross_entropy
@@ -62,6 +62,27 @@ def test_values_and_gradients_are_those_of_the_plain_decoder(case: dict[str, Any
     torch.testing.assert_close(shrinking.loss, expected.loss, rtol=1e-10, atol=1e-10)
     assert_same_gradients(gradients(shrinking.loss, model), expected_gradients)
     assert shrinking.logits is None
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("wiring", ["bahdanau", "luong"])
+def test_additive_attention_takes_some_rows_at_a_time(
+    rows: int, wiring: str, plain: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = {
+        "wiring": wiring,
+        "score": "additive",
+        "window": "global",
+        "cell": "gru",
+        "input_feeding": wiring == "luong",
+    }
+    model, inputs = tiny_model(case), batch()
+    expected = plain(model, **inputs)
+    of_query = inputs["input_ids"].shape[1] * model.config.attention_size
+    monkeypatch.setattr(attention, "ADDITIVE_CHUNK_ELEMENTS", rows * of_query)
+    actual = model(**inputs, skip_logits=True)
+    torch.testing.assert_close(actual.loss, expected.loss, rtol=1e-10, atol=1e-10)
+    assert_same_gradients(gradients(actual.loss, model), gradients(expected.loss, model))
 
 
 @pytest.mark.parametrize("case", [case for case in ACCEPTED if case not in FUSED][::7], ids=name)
