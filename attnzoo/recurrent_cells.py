@@ -82,25 +82,29 @@ class PaddedLSTM(nn.LSTM):
     Shape:
         - inputs: (B, T, I)
         - state: (1, B, H) each, zeros if None
-        - is_padding: (B, T) bool, after the real tokens of a row, which starts from zeros; None where there is none
+        - is_marked: the inputs (B, T, I + 1) come from :meth:`mark`, and start from zeros
         - returns: outputs (B, T, H), and the last hidden state and memory, (1, B, H) each
     """
 
     SHUT = 1e4  # sigmoid(-1e4) = 0 and sigmoid(1e4) = 1 in every floating-point format
 
+    @staticmethod
+    def mark(inputs: Tensor, is_padding: Tensor) -> Tensor:
+        """Inputs (B, T, I) with one more that tells where padding stands (B, T), after the real tokens of a row."""
+        return torch.cat([inputs, is_padding.unsqueeze(-1).to(inputs.dtype)], dim=-1)
+
     def forward(  # type: ignore[override]
         self,
         inputs: Tensor,
         state: tuple[Tensor, Tensor] | None = None,
-        is_padding: Tensor | None = None,
+        is_marked: bool = False,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        if is_padding is None and state is not None and inputs.shape[1] == 1:  # a step of a decoder: no set-up
+        if not is_marked and state is not None and inputs.shape[1] == 1:  # a step of a decoder: no set-up
             return self._step(inputs[:, 0], state[0][0], state[1][0])
-        if is_padding is None:
+        if not is_marked:
             return super().forward(inputs, state)
         if state is not None:
             raise ValueError("a padded batch starts from zeros; leave out the state")
-        inputs = torch.cat([inputs, is_padding.unsqueeze(-1).to(inputs.dtype)], dim=-1)
         weight, *others = layer_weights(self)
         shut = weight.new_zeros(4, self.hidden_size)
         shut[0], shut[1] = -self.SHUT, self.SHUT  # gates i, f, g, o

@@ -58,7 +58,8 @@ class RecurrentEncoder(nn.Module):
             outputs, state = self._run(_take(inputs, to_front), lengths)
             back = to_front.argsort(dim=1)
             outputs = [_take(output, back) for output in outputs]
-        outputs = [output * mask.unsqueeze(-1) for output in outputs]
+        is_token = mask.unsqueeze(-1)
+        outputs = [output * is_token for output in outputs[:-1]] + [outputs[-1].mul_(is_token)]  # which no layer reads
         is_real = mask.any(dim=1)[:, None, None]
         cell = None if state.cell is None else state.cell * is_real
         return outputs, RecurrentState(state.hidden * is_real, cell)
@@ -92,6 +93,10 @@ class EncoderLayer(nn.Module):
 
     def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, RecurrentState]:
         outputs, states = [], []
+        if lengths is not None and isinstance(self.forward_rnn or self.backward_rnn, PaddedLSTM):
+            inputs = PaddedLSTM.mark(
+                inputs, torch.arange(inputs.shape[1], device=inputs.device) >= lengths.unsqueeze(1)
+            )
         if self.forward_rnn is not None:
             forward_outputs, state = _run(self.forward_rnn, inputs, lengths)
             outputs.append(forward_outputs)
@@ -113,8 +118,7 @@ def _run(rnn: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor
         return outputs, RecurrentState(hidden[0], None if cell is None else cell[0])
     cell = None
     if isinstance(rnn, PaddedLSTM):
-        is_padding = torch.arange(inputs.shape[1], device=inputs.device) >= lengths.unsqueeze(1)
-        outputs, (_, cell) = rnn(inputs, is_padding=is_padding)
+        outputs, (_, cell) = rnn(inputs, is_marked=True)
         cell = cell[0]
     else:  # their last state is their last output
         outputs, _ = rnn(inputs)

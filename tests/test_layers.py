@@ -17,7 +17,7 @@ LAYERS = [
     {"recurrent_encoder", "fused_decoder"},
     {"recurrent_decoder"},
     {"modeling_attentional_rnn"},
-    {"alignment", "plots"},
+    {"alignment", "decoding", "plots"},
     {"__init__"},
 ]
 
