@@ -24,8 +24,7 @@ from transformers.generation import (
     StoppingCriteriaList,
 )
 
-from .fused_decoder import is_untouched
-from .recurrent_cells import FEW_ROWS, RecurrentState, few_rows_product
+from .recurrent_cells import FEW_ROWS, RecurrentState, few_rows_product, is_untouched
 from .recurrent_decoder import DecoderState
 
 BLOCK = 64  # words of the vocabulary, of which the largest score is looked at first

@@ -6,7 +6,7 @@ Letters in shapes: B batch, S source length, L layers, D input width, H hidden w
 import torch
 from torch import Tensor, nn
 
-from .recurrent_cells import PaddedLSTM, RecurrentState, recurrent_layer
+from .recurrent_cells import PaddedLSTM, RecurrentState, bidirectional_lstm, is_untouched, recurrent_layer
 
 
 class RecurrentEncoder(nn.Module):
@@ -49,17 +49,18 @@ class RecurrentEncoder(nn.Module):
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> tuple[list[Tensor], RecurrentState]:
         if mask is None or bool(mask.all()):
             return self._run(inputs, None)
-        # A row without a real token is read for one step, and then set to zero.
-        lengths = mask.sum(dim=1).clamp(min=1)
-        if bool((mask[:, 1:] <= mask[:, :-1]).all()):  # real tokens stand in front
-            outputs, state = self._run(inputs, lengths)
+        lengths = mask.sum(dim=1).clamp(min=1)  # a row without a real token is read for one step, and then set to zero
+        longest, width = int(lengths.max()), mask.shape[1]
+        if bool((mask[:, 1:] <= mask[:, :-1]).all()):  # they are at the front already
+            outputs, state = self._run(inputs[:, :longest], lengths)
+            if longest < width:  # columns without a token
+                outputs = [nn.functional.pad(output, (0, 0, 0, width - longest)) for output in outputs]
         else:
             to_front = mask.int().argsort(dim=1, descending=True, stable=True)  # real tokens first, in their order
-            outputs, state = self._run(_take(inputs, to_front), lengths)
-            back = to_front.argsort(dim=1)
+            outputs, state = self._run(_take(inputs, to_front[:, :longest]), lengths)
+            back = to_front.argsort(dim=1).clamp(max=longest - 1)
             outputs = [_take(output, back) for output in outputs]
-        is_token = mask.unsqueeze(-1)
-        outputs = [output * is_token for output in outputs[:-1]] + [outputs[-1].mul_(is_token)]  # which no layer reads
+        outputs = [output * mask.unsqueeze(-1) for output in outputs]
         is_real = mask.any(dim=1)[:, None, None]
         cell = None if state.cell is None else state.cell * is_real
         return outputs, RecurrentState(state.hidden * is_real, cell)
@@ -92,17 +93,16 @@ class EncoderLayer(nn.Module):
         self.backward_rnn = recurrent_layer(cell, input_size, hidden_size) if "backward" in directions else None
 
     def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, RecurrentState]:
+        forward_rnn, backward_rnn = self.forward_rnn, self.backward_rnn
+        if isinstance(forward_rnn, PaddedLSTM) and isinstance(backward_rnn, PaddedLSTM) and is_untouched(self):
+            return _run_both(forward_rnn, backward_rnn, inputs, lengths)
         outputs, states = [], []
-        if lengths is not None and isinstance(self.forward_rnn or self.backward_rnn, PaddedLSTM):
-            inputs = PaddedLSTM.mark(
-                inputs, torch.arange(inputs.shape[1], device=inputs.device) >= lengths.unsqueeze(1)
-            )
-        if self.forward_rnn is not None:
-            forward_outputs, state = _run(self.forward_rnn, inputs, lengths)
+        if forward_rnn is not None:
+            forward_outputs, state = _run(forward_rnn, inputs, lengths)
             outputs.append(forward_outputs)
             states.append(state)
-        if self.backward_rnn is not None:
-            backward_outputs, state = _run(self.backward_rnn, _reversed(inputs, lengths), lengths)
+        if backward_rnn is not None:
+            backward_outputs, state = _run(backward_rnn, _reversed(inputs, lengths), lengths)
             outputs.append(_reversed(backward_outputs, lengths))
             states.append(state)
         cells = [state.cell for state in states if state.cell is not None]
@@ -118,12 +118,32 @@ def _run(rnn: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor
         return outputs, RecurrentState(hidden[0], None if cell is None else cell[0])
     cell = None
     if isinstance(rnn, PaddedLSTM):
-        outputs, (_, cell) = rnn(inputs, is_marked=True)
+        outputs, (_, cell) = rnn(inputs, is_padding=_is_padding(inputs, lengths))
         cell = cell[0]
     else:  # their last state is their last output
         outputs, _ = rnn(inputs)
-    hidden = outputs.take_along_dim((lengths - 1)[:, None, None], dim=1)[:, 0]
-    return outputs, RecurrentState(hidden, cell)
+    return outputs, RecurrentState(_last(outputs, lengths), cell)
+
+
+def _run_both(
+    forward_rnn: PaddedLSTM, backward_rnn: PaddedLSTM, inputs: Tensor, lengths: Tensor | None
+) -> tuple[Tensor, RecurrentState]:
+    """What :class:`EncoderLayer` returns, of both directions in one call."""
+    is_padding = None if lengths is None else _is_padding(inputs, lengths)
+    outputs, memory = bidirectional_lstm(forward_rnn, backward_rnn, inputs, is_padding)
+    size = forward_rnn.hidden_size
+    last = outputs[:, -1] if lengths is None else _last(outputs, lengths)
+    hidden = torch.cat([last[:, :size], outputs[:, 0, size:]], dim=-1)
+    return outputs, RecurrentState(hidden, torch.cat([*memory], dim=-1))
+
+
+def _last(outputs: Tensor, lengths: Tensor) -> Tensor:
+    """Of (B, S, V) that of the last real token of every row, (B, V)."""
+    return outputs.take_along_dim((lengths - 1)[:, None, None], dim=1)[:, 0]
+
+
+def _is_padding(inputs: Tensor, lengths: Tensor) -> Tensor:
+    return torch.arange(inputs.shape[1], device=inputs.device) >= lengths.unsqueeze(1)  # (B, S)
 
 
 def _reversed(values: Tensor, lengths: Tensor | None) -> Tensor:
@@ -136,7 +156,7 @@ def _reversed(values: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 def _take(values: Tensor, index: Tensor) -> Tensor:
-    """``values`` (B, S, D) in the order of ``index`` (B, S), row by row."""
-    batch, length = index.shape
-    first = torch.arange(batch, device=index.device).unsqueeze(1) * length  # token of a row, of all tokens
-    return values.flatten(0, 1).index_select(0, (first + index).flatten()).unflatten(0, (batch, length))
+    """``values`` (B, S, D) at the places of ``index`` (B, N), row by row: (B, N, D)."""
+    starts = torch.arange(0, values.shape[0] * values.shape[1], values.shape[1], device=index.device)
+    places = (index + starts.unsqueeze(1)).flatten()
+    return values.flatten(0, 1).index_select(0, places).unflatten(0, index.shape)

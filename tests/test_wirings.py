@@ -773,24 +773,24 @@ def test_a_padded_lstm_ends_as_a_packed_one() -> None:
     expected_outputs, (_, expected_memory) = torch.nn.LSTM.forward(layer, packed)
     expected_outputs, _ = pad_packed_sequence(expected_outputs, batch_first=True, total_length=6)
     is_padding = torch.arange(6) >= lengths.unsqueeze(1)
-    outputs, (_, memory) = layer(layer.mark(inputs, is_padding), is_marked=True)
+    outputs, (_, memory) = layer(inputs, is_padding=is_padding)
     outputs = outputs.masked_fill(is_padding.unsqueeze(-1), 0.0)
     assert_equal_with_gradients(
         [outputs, memory], [expected_outputs, expected_memory], {"inputs": inputs, **dict(layer.named_parameters())}
     )
     with pytest.raises(ValueError, match="a padded batch starts from zeros"):
-        layer(layer.mark(inputs, is_padding), (memory, memory), is_marked=True)
+        layer(inputs, (memory, memory), is_padding)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_padding_leaves_the_memory_as_it_is_to_the_last_bit(dtype: torch.dtype) -> None:
     layer = randomize(recurrent_layer("lstm", 3, 4), seed=1).to(dtype)
     inputs = random(2, 40, 3, seed=2).to(dtype)
-    _, (_, memory) = layer(layer.mark(inputs[:, :7], torch.zeros(2, 7, dtype=torch.bool)), is_marked=True)
-    _, (_, held) = layer(layer.mark(100 * inputs, torch.arange(40).expand(2, -1) >= 0), is_marked=True)
+    _, (_, memory) = layer(inputs[:, :7], is_padding=torch.zeros(2, 7, dtype=torch.bool))
+    _, (_, held) = layer(100 * inputs, is_padding=torch.arange(40).expand(2, -1) >= 0)
     assert not held.any()
     inputs[:, 7:] *= 100
-    _, (_, held) = layer(layer.mark(inputs, torch.arange(40).expand(2, -1) >= 7), is_marked=True)
+    _, (_, held) = layer(inputs, is_padding=torch.arange(40).expand(2, -1) >= 7)
     assert torch.equal(held, memory)
 
 
