@@ -53,8 +53,13 @@ def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     dtype = torch.promote_types(query.dtype, key.dtype)
     sums = torch.promote_types(dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):  # or the backward pass would meet another dtype than made it
-        scores = _AdditiveScore.apply(query.to(sums).flatten(0, -3), key.to(sums).flatten(0, -3), vector.to(sums))
+        scores = _AdditiveScore.apply(_one_batch(query, sums), _one_batch(key, sums), vector.to(sums))
     return scores.view(*query.shape[:-1], key.shape[-2]).to(dtype)
+
+
+def _one_batch(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """(..., N, A) as (B, N, A)."""
+    return values.to(dtype).reshape(math.prod(values.shape[:-2]), *values.shape[-2:])
 
 
 class _AdditiveScore(torch.autograd.Function):

@@ -24,11 +24,16 @@ from transformers.generation import (
     StoppingCriteriaList,
 )
 
-from .recurrent_cells import FEW_ROWS, RecurrentState, few_rows_product, is_untouched
+from .modeling_attentional_rnn import RecurrentEncoderOutput, check_target_mask, source_mask
+from .recurrent_cells import FEW_ROWS, RecurrentState, few_rows_product, is_only_its_weight
 from .recurrent_decoder import DecoderState
 
 BLOCK = 64  # words of the vocabulary, of which the largest score is looked at first
 NEVER = -1e9  # added to the score of what is not to be chosen, as generate() does
+
+# Of the arguments of the model: those that are read, or without which it does the same.
+_READ = {"encoder_outputs", "attention_mask", "decoder_attention_mask", "use_cache", "return_dict"}
+_OF_STEPS = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
 
 
 @torch.no_grad()
@@ -38,39 +43,41 @@ def search(
     logits_processor: LogitsProcessorList,
     stopping_criteria: StoppingCriteriaList,
     generation_config: GenerationConfig,
-    past_key_values: Any = None,
     **model_kwargs: Any,
 ) -> Tensor | GenerateEncoderDecoderOutput | GenerateBeamEncoderDecoderOutput:
     """For ``generate(custom_generate=search)``: greedy search, sampling, or beam search with ``num_beams`` above 1.
 
-    It returns what ``generate()`` returns: the sequences, or with ``return_dict_in_generate=True`` an output that has
-    them and, of beams, their scores. All logits processors and stopping criteria apply. Transformers hands no streamer
-    on to a ``custom_generate``.
+    It returns what ``generate()`` returns, up to rounding: the sequences, or with ``return_dict_in_generate=True`` an
+    output that has them and, of beams, their scores. All logits processors and stopping criteria apply. To a
+    ``custom_generate`` Transformers hands on neither a streamer nor the tokenizer that ``stop_strings`` needs.
 
     Raises:
         ValueError: what only Transformers' own loops do: sampled beams, outputs of single steps (``output_scores`` and
-            the like), a cache to go on from.
-        TypeError: the model is not an attentional RNN.
+            the like), a cache to go on from, other arguments of the model's ``forward``; a decoder with hooks, which
+            would not be heard; masks that do not fit, as the model's ``forward`` says.
+        TypeError: the model is not an attentional RNN, or ``encoder_outputs`` are another's.
     """
     if not hasattr(getattr(model.get_decoder(), "wiring", None), "initial_state"):
         raise TypeError(f"search() decodes attentional RNNs, got {type(model).__name__}; leave out custom_generate")
     config = generation_config
     mode = config.get_generation_mode()
-    asked: dict[str, Any] = {
-        f"mode {mode.value}": mode
-        not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE, GenerationMode.BEAM_SEARCH),
-        "past_key_values": past_key_values,
-    }
-    outputs = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
-    refused = [name for name, value in (asked | {name: getattr(config, name) for name in outputs}).items() if value]
+    refused = [name for name, value in model_kwargs.items() if name not in _READ and value is not None]
+    if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE, GenerationMode.BEAM_SEARCH):
+        refused.append(f"mode {mode.value}")
+    if config.return_dict_in_generate:
+        refused += [name for name in _OF_STEPS if getattr(config, name)]
+    called = (model, model.model, model.model.decoder)
+    if any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in called):
+        refused.append("calls of the decoder as a whole, on which there are hooks")
     if refused:
         raise ValueError(f"search() has no {', '.join(refused)}; leave out custom_generate")
-    scores = _Scores(logits_processor)
+    scores = _Scores(logits_processor, model.config.vocab_size)
     repeats = max(config.num_beams, config.num_return_sequences)  # of every source, by generate()
     skip = 1
-    if mode == GenerationMode.BEAM_SEARCH and not scores.others and _candidates(config) <= model.config.vocab_size:
+    if mode == GenerationMode.BEAM_SEARCH and not scores.has_others and _candidates(config) <= model.config.vocab_size:
         skip = repeats  # the beams of a source are the same at first: one of them is read
     steps = _Steps(model, model_kwargs["encoder_outputs"], model_kwargs.get("attention_mask"), repeats, skip)
+    check_target_mask(model_kwargs.get("decoder_attention_mask"), input_ids.unsqueeze(2), 0)
     sequences = input_ids[::skip]
     for token in sequences[:, :-1].unbind(dim=1):
         steps.read(token)
@@ -122,6 +129,7 @@ def _beam_search(
     running_scores = torch.zeros(running.shape[:2], device=device)
     running_scores[:, 1:] = NEVER  # all beams of a source are the same at first
     ended = running.new_full((batch, beams, config.max_length), fill)
+    ended[:, :, :prompt] = running[:, :1]
     ended_scores = torch.full((batch, beams), NEVER, device=device)
     ended_lengths = torch.zeros(batch, beams, dtype=torch.long, device=device)
     has_ended = torch.zeros(batch, beams, dtype=torch.bool, device=device)
@@ -193,7 +201,8 @@ def _best(log_probs: Tensor, before: Tensor, count: int) -> tuple[Tensor, Tensor
     inside = _take(blocks.flatten(1, 2), block) + before.gather(1, block // number).unsqueeze(2)  # (B, C, BLOCK)
     values, place = inside.flatten(1).topk(count)
     block = block.gather(1, place // BLOCK)
-    return values, block // number, block % number * BLOCK + place % BLOCK
+    token = block % number * BLOCK + place % BLOCK
+    return values, block // number, token.clamp(max=vocabulary - 1)  # of forbidden ones, which padding equals
 
 
 def _take(values: Tensor, index: Tensor) -> Tensor:
@@ -203,26 +212,29 @@ def _take(values: Tensor, index: Tensor) -> Tensor:
 
 
 class _Scores:
-    """The logits processors; those that forbid the end before a length are done in place."""
+    """The logits processors in their order; those that forbid the end before a length are done in place."""
 
-    def __init__(self, processors: LogitsProcessorList) -> None:
-        self.others = LogitsProcessorList()
-        self.forbidden: list[tuple[int, Tensor]] = []  # up to which length, which tokens
+    def __init__(self, processors: LogitsProcessorList, vocabulary: int) -> None:
+        self.steps: list[Any] = []  # a processor, or up to which length which tokens are forbidden
         for processor in processors:
+            step: Any = processor
             if type(processor) is MinLengthLogitsProcessor:
-                self.forbidden.append((processor.min_length, processor.eos_token_id))
+                step = processor.min_length, processor.eos_token_id
             elif type(processor) is MinNewTokensLengthLogitsProcessor:
-                length = processor.prompt_length_to_skip + processor.min_new_tokens
-                self.forbidden.append((length, processor.eos_token_id))
-            else:
-                self.others.append(processor)
+                step = processor.prompt_length_to_skip + processor.min_new_tokens, processor.eos_token_id
+            if isinstance(step, tuple):
+                step = step[0], step[1][(step[1] >= 0) & (step[1] < vocabulary)]
+            self.steps.append(step)
+        self.has_others = any(not isinstance(step, tuple) for step in self.steps)
 
     def process(self, sequences: Tensor, scores: Tensor) -> Tensor:
         """``scores`` (R, vocabulary) of what comes after ``sequences`` (R, T); they may be changed in place."""
-        for length, tokens in self.forbidden:
-            if sequences.shape[1] < length:
-                scores.index_fill_(1, tokens, -torch.inf)
-        return self.others(sequences, scores)  # type: ignore[arg-type]
+        for step in self.steps:
+            if not isinstance(step, tuple):
+                scores = step(sequences, scores)
+            elif sequences.shape[1] < step[0]:
+                scores.index_fill_(1, step[1], -torch.inf)
+        return scores
 
 
 class _Steps:
@@ -236,6 +248,8 @@ class _Steps:
     def __init__(
         self, model: Any, encoder_outputs: Any, attention_mask: Tensor | None, repeats: int, skip: int
     ) -> None:
+        if not isinstance(encoder_outputs, RecurrentEncoderOutput):
+            raise TypeError(f"encoder_outputs must be what get_encoder() returns, got {type(encoder_outputs).__name__}")
         decoder = model.get_decoder()
         self.wiring, self.lm_head = decoder.wiring, model.lm_head
         self.embed = lambda tokens: decoder.dropout(decoder.embed_tokens(tokens))
@@ -245,9 +259,7 @@ class _Steps:
         self.source = None
         if self.wiring.attention is not None:
             value = encoder_outputs.last_hidden_state[::repeats]
-            mask = value.new_ones(value.shape[:2], dtype=torch.bool)
-            if attention_mask is not None:
-                mask = attention_mask[::repeats].to(value.device, torch.bool)
+            mask = source_mask(attention_mask, encoder_outputs.last_hidden_state)[::repeats]
             self.source = self.wiring.attention.read(value, mask)
         self.number = 0  # of tokens read
         self.weight: Tensor | None = None  # of the output projection, transposed
@@ -261,17 +273,20 @@ class _Steps:
     def logits(self, tokens: Tensor) -> Tensor:
         """Read a token of every row (R,); returns float32 logits (R, vocabulary) of the next."""
         readout = self.read(tokens)
-        if not is_untouched(self.lm_head):
-            return self.lm_head(readout).float()
-        if len(readout) <= FEW_ROWS:
-            return few_rows_product(readout, self.lm_head.weight).float()
-        if self.weight is None:
-            self.weight = self.lm_head.weight.t().contiguous()  # the copy is worth it after some steps
-        return (readout @ self.weight).float()
+        if not is_only_its_weight(self.lm_head) or readout.device.type != "cpu":
+            logits = self.lm_head(readout).to(torch.float32, copy=True)  # others may hold it
+        elif len(readout) <= FEW_ROWS:
+            logits = few_rows_product(readout, self.lm_head.weight).float().contiguous()
+        else:
+            if self.weight is None:
+                self.weight = self.lm_head.weight.t().contiguous()  # read faster; the copy has paid after six steps
+            logits = (readout @ self.weight).float()
+        return logits.to(tokens.device)
 
     def reorder(self, rows: Tensor) -> None:
         """Go on from the states of ``rows`` (R,)."""
         (hidden, cell), fed = self.state
+        rows = rows.to(hidden.device)
         cell = None if cell is None else cell.index_select(0, rows)
         fed = None if fed is None else fed.index_select(0, rows)
         self.state = DecoderState(RecurrentState(hidden.index_select(0, rows), cell), fed)

@@ -43,20 +43,25 @@ class DotSteps:
 
 
 class AdditiveSteps:
-    r"""Scores :math:`v^\top \tanh(W q_t + k_s)`; ``key`` is (B, S, A), ``weight`` (A, H), ``vector`` (A,)."""
+    r"""Scores :math:`v^\top \tanh(W q_t + k_s)`; ``key`` is (B, S, A), ``weight`` (A, H), ``vector`` (A,).
+
+    All but the product with the weight is in float32 at least: a small tanh is the difference of two sigmoids.
+    """
 
     num_tensors = 3
 
     def __init__(self, rows: Rows, key: Tensor, weight: Tensor, vector: Tensor) -> None:
-        self.rows, self.key, self.weight, self.vector = rows, key, weight, vector
-        self.projected = key.new_empty(rows.total, len(weight))
+        wide = torch.promote_types(key.dtype, torch.float32)
+        self.rows, self.dtype, self.weight = rows, key.dtype, weight
+        self.key, self.vector = key.to(wide), vector.to(wide)
+        self.projected = self.key.new_empty(rows.total, len(weight))
 
     def forward(self, step: int, query: Tensor) -> Tensor:
         self.projected[self.rows.at(step)] = product(query, self.weight.t())
         scores = self.vector.new_empty(len(query), self.key.shape[1])
         for chunk, sigmoid in self._sigmoids(step):
             scores[chunk] = sigmoid @ self.vector
-        return scores.mul_(2).sub_(self.vector.sum())
+        return scores.mul_(2).sub_(self.vector.sum()).to(self.dtype)
 
     def start_backward(self) -> None:
         self.grad_projected = torch.empty_like(self.projected)
@@ -64,19 +69,20 @@ class AdditiveSteps:
         self.grad_key = torch.zeros_like(self.key)
 
     def backward(self, step: int, grad_scores: Tensor) -> Tensor:
-        grad_projected = self.grad_projected[self.rows.at(step)]
+        grad_projected, grad_scores = self.grad_projected[self.rows.at(step)], grad_scores.to(self.key.dtype)
         for chunk, sigmoid in self._sigmoids(step):
             grad_chunk = grad_scores[chunk]
             self.grad_vector += grad_chunk.flatten() @ sigmoid.flatten(0, 1)
             slope = sigmoid.addcmul_(sigmoid, sigmoid, value=-1)
             grad_projected[chunk] = torch.bmm(grad_chunk.unsqueeze(1), slope).squeeze(1)
             self.grad_key[chunk].addcmul_(slope, grad_chunk.unsqueeze(2))
-        return product(grad_projected.mul_(4 * self.vector), self.weight)
+        return product(grad_projected.mul_(4 * self.vector), self.weight).to(self.dtype)
 
     def gradients(self, queries: Tensor, grad_scores: Tensor) -> list[Tensor]:
         grad_key = self.grad_key.mul_(4 * self.vector)
-        grad_weight = weight_gradient(self.grad_projected, queries, self.weight)
-        return [grad_key, grad_weight, 2 * self.grad_vector - grad_scores.sum()]
+        grad_weight = weight_gradient(self.grad_projected.to(self.dtype), queries, self.weight)
+        grad_vector = 2 * self.grad_vector - grad_scores.sum(dtype=self.key.dtype)
+        return [grad_key.to(self.dtype), grad_weight, grad_vector.to(self.dtype)]
 
     def _sigmoids(self, step: int) -> Iterator[tuple[slice, Tensor]]:
         """Some rows at a time, and what ``sigmoid_of_pairs`` makes of them (r, S, A)."""

@@ -28,7 +28,7 @@ from .attention import AdditiveScore, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .fused_decoder import has_fused_loop
 from .loss import linear_cross_entropy, token_cross_entropy
-from .recurrent_cells import RecurrentState, is_untouched
+from .recurrent_cells import RecurrentState, is_only_its_weight
 from .recurrent_decoder import (
     BahdanauDecoder,
     ChoDecoder,
@@ -150,7 +150,7 @@ class AttentionalRNNEncoder(AttentionalRNNPreTrainedModel):
         **kwargs: Any,
     ) -> RecurrentEncoderOutput:
         embeddings = self.dropout(_embed(self.embed_tokens, input_ids, inputs_embeds, "input_ids", "inputs_embeds"))
-        outputs, state = self.rnn(embeddings, _source_mask(attention_mask, embeddings))
+        outputs, state = self.rnn(embeddings, source_mask(attention_mask, embeddings))
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         return RecurrentEncoderOutput(
@@ -261,10 +261,10 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
                     f"past_key_values comes from a source of {what} {tuple(made_from)}, this one is "
                     f"{tuple(given)}; continue with the source that the cache was made from"
                 )
-        mask = _source_mask(encoder_attention_mask, value)
+        mask = source_mask(encoder_attention_mask, value)
         attention = self.wiring.attention
         source = None if attention is None else attention.read(value, mask, projected_key)
-        _check_target_mask(attention_mask, embeddings, step)
+        check_target_mask(attention_mask, embeddings, step)
         if output_attentions is None:
             output_attentions = self.config.output_attentions
         if output_hidden_states is None:
@@ -522,7 +522,7 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
         )
         readout = outputs.last_hidden_state
         loss = logits = None
-        if labels is not None and skip_logits and is_untouched(self.lm_head):
+        if labels is not None and skip_logits and is_only_its_weight(self.lm_head):
             loss = linear_cross_entropy(readout, self.lm_head.weight, labels, num_items_in_batch, smoothing)
         else:
             logits = self.lm_head(readout)  # (B, T, vocab_size)
@@ -577,7 +577,7 @@ def _embed(
     return embeddings
 
 
-def _source_mask(attention_mask: Tensor | None, states: Tensor) -> Tensor:
+def source_mask(attention_mask: Tensor | None, states: Tensor) -> Tensor:
     """Hugging Face's attention_mask (B, S) as bool, True on real tokens; the only place where it is converted."""
     if attention_mask is None:
         return torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
@@ -591,7 +591,7 @@ def _source_mask(attention_mask: Tensor | None, states: Tensor) -> Tensor:
     return attention_mask.to(device=states.device, dtype=torch.bool)
 
 
-def _check_target_mask(attention_mask: Tensor | None, embeddings: Tensor, step: int) -> None:
+def check_target_mask(attention_mask: Tensor | None, embeddings: Tensor, step: int) -> None:
     """Refuse what a recurrent decoder cannot skip: padding on the left of the target would be read into its state."""
     if attention_mask is None:
         return

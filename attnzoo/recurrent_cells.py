@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .fused_cells import cho_gru
 
-FEW_ROWS = 8  # so few that a product with a large weight waits for memory and not for arithmetic
+FEW_ROWS = 8  # so few that on a CPU a product with a large weight waits for memory and not for arithmetic
 
 
 class RecurrentState(NamedTuple):
@@ -116,7 +116,7 @@ class PaddedLSTM(nn.LSTM):
 
     def _step(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(self)
-        if len(inputs) <= FEW_ROWS:
+        if len(inputs) <= FEW_ROWS and inputs.device.type == "cpu":
             gates = few_rows_product(inputs, weight_input) + few_rows_product(hidden, weight_hidden)
             gates = gates + bias_input + bias_hidden
             enter, forget, new, leave = gates.chunk(4, dim=1)
@@ -222,11 +222,17 @@ def is_untouched(module: nn.Module) -> bool:
     """Whether the weights of a module may be read without calling the parts of it that hold them.
 
     Not if one of them has hooks, which would not be heard (weights that are brought when they are needed), or is
-    another class than it was made as (an adapter, a quantised layer).
+    another class than it was made as (an adapter, a quantised layer), or has another ``forward``.
     """
     return all(
-        type(part).__module__.split(".")[0] in ("attnzoo", "torch")
+        type(part).__module__.startswith(("attnzoo.", "torch.nn.modules."))
+        and "forward" not in vars(part)
         and not (part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks)
         and not hasattr(part, "_hf_hook")
         for part in module.modules()
     )
+
+
+def is_only_its_weight(layer: nn.Module) -> bool:
+    """Whether a layer is nothing but a product with its weight, which may be read in its place."""
+    return type(layer) is nn.Linear and layer.bias is None and is_untouched(layer)

@@ -8,16 +8,19 @@ from torch import Tensor
 from transformers import (
     BartConfig,
     BartForConditionalGeneration,
+    LogitsProcessor,
     LogitsProcessorList,
+    MinLengthLogitsProcessor,
     PreTrainedModel,
     StoppingCriteriaList,
 )
+from transformers.modeling_outputs import BaseModelOutput
 
 from attnzoo import search
 from attnzoo.decoding import BLOCK, _best
 
 from .test_generation import AfterTokens, OnlyThese
-from .tiny import BOS, EOS, VARIANTS, padded_batch, random_words, tiny_model
+from .tiny import BOS, EOS, PAD, SIZES, VARIANTS, padded_batch, random_words, tiny_model
 
 LENGTHS = [5, 3, 1, 7]
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -144,11 +147,14 @@ def test_lower_precisions(variant: str, dtype: torch.dtype) -> None:
     model = tiny_model(variant, dtype=dtype)
     source, mask = padded_batch(LENGTHS)
     for beams in (1, 3):
-        found = model.generate(source, attention_mask=mask, custom_generate=search, num_beams=beams, max_new_tokens=9)
-        assert found.shape[0] == len(source)
+        options: dict[str, Any] = {"attention_mask": mask, "num_beams": beams, "max_new_tokens": 9}
+        found = model.generate(source, custom_generate=search, **options)
+        expected = model.generate(source, **options)
         if dtype == torch.float32:
-            expected = model.generate(source, attention_mask=mask, num_beams=beams, max_new_tokens=9)
             assert found.tolist() == expected.tolist()
+        else:  # where two beams are equal but for rounding, either may win
+            same = sum(a[:4] == b[:4] for a, b in zip(found.tolist(), expected.tolist(), strict=True))
+            assert same >= len(source) - 1
 
 
 REFUSED: dict[str, dict[str, Any]] = {
@@ -171,6 +177,86 @@ def test_a_cache_to_go_on_from_is_refused() -> None:
     cache = model(source, decoder_input_ids=torch.full((2, 1), BOS), use_cache=True).past_key_values
     with pytest.raises(ValueError, match="past_key_values"):
         model.generate(source, custom_generate=search, past_key_values=cache)
+
+
+def test_a_place_that_nothing_took_keeps_its_prompt() -> None:
+    options: dict[str, Any] = {"num_beams": 2, "num_return_sequences": 2, "max_new_tokens": 1}
+    for end in ({"forced_eos_token_id": EOS}, {"eos_token_id": None}):
+        expected, found = both(tiny_model("luong-gru-concat"), input_ids=random_words(3, 5), **options, **end)
+        assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("end", [[EOS, 50], 50, -1])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_ends_outside_the_vocabulary(beams: int, end: Any) -> None:
+    options: dict[str, Any] = {"num_beams": beams, "eos_token_id": end, "min_new_tokens": 3, "pad_token_id": PAD}
+    for seed in range(3):
+        model = tiny_model("luong-gru-concat", seed=seed, std=1.0)
+        expected, found = both(model, input_ids=random_words(3, 5), **options)
+        assert found.tolist() == expected.tolist()
+
+
+def test_nothing_but_the_last_word_is_allowed() -> None:
+    """Forbidden words and the filling of the last block are all -inf; what is chosen are words."""
+    log_probs = torch.full((1, 3, BLOCK * 10 + 3), -torch.inf)
+    log_probs[:, :, -1] = 0.0
+    _, beam, token = _best(log_probs, torch.zeros(1, 3), 6)
+    assert int(token.max()) < log_probs.shape[2]
+    assert set(beam[0, :3].tolist()) == {0, 1, 2}
+    assert token[0, :3].tolist() == [log_probs.shape[2] - 1] * 3
+
+
+class Overwrite(LogitsProcessor):
+    """Every word alike."""
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        assert scores.view(-1).shape[0] == scores.numel()
+        return torch.zeros_like(scores)
+
+
+def test_processors_are_obeyed_in_their_order() -> None:
+    processors = LogitsProcessorList([Overwrite(), MinLengthLogitsProcessor(5, EOS)])
+    expected, found = both(tiny_model("luong-gru-concat"), input_ids=random_words(1, 4), logits_processor=processors)
+    assert found.tolist() == expected.tolist()
+
+
+def test_a_matrix_is_not_taken_for_another_output_layer() -> None:
+    model = tiny_model("luong-gru-concat", std=1.0)
+    layer = torch.nn.Linear(SIZES["readout_size"], SIZES["vocab_size"], dtype=torch.float64)
+    torch.nn.init.normal_(layer.bias, std=5.0)
+    model.set_output_embeddings(layer)
+    source = random_words(3, 5)
+    expected, found = both(model, input_ids=source)
+    assert found.tolist() == expected.tolist()
+    labels = random_words(3, 4, seed=2)
+    assert torch.equal(model(source, labels=labels, skip_logits=True).loss, model(source, labels=labels).loss)
+    model.lm_head.forward = lambda values: -torch.nn.functional.linear(values, layer.weight)
+    expected, found = both(model, input_ids=source)
+    assert found.tolist() == expected.tolist()
+
+
+def test_what_forward_refuses_is_refused() -> None:
+    model = tiny_model("luong-gru-concat")
+    source = random_words(4, 7)
+    prompt = torch.cat([torch.full((4, 1), BOS), random_words(4, 2)], dim=1)
+    padded = torch.ones_like(prompt)
+    padded[0, 0] = 0
+    encoder_outputs = model.get_encoder()(source)
+    wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
+        (ValueError, "padding before a token", {"decoder_input_ids": prompt, "decoder_attention_mask": padded}),
+        (
+            ValueError,
+            "attention_mask must be",
+            {"attention_mask": torch.ones(4, 1), "encoder_outputs": encoder_outputs},
+        ),
+        (ValueError, "skip_logits", {"skip_logits": True}),
+        (TypeError, "what get_encoder", {"encoder_outputs": BaseModelOutput(encoder_outputs.last_hidden_state)}),
+    ]
+    for error, message, options in wrong:
+        with pytest.raises(error, match=message):
+            model.generate(source, custom_generate=search, max_new_tokens=3, **options)
+    with model.model.decoder.register_forward_hook(lambda *_: None), pytest.raises(ValueError, match="hooks"):
+        model.generate(source, custom_generate=search)
 
 
 def test_other_models_are_refused() -> None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from attnzoo import AttentionalRNNForConditionalGeneration, attention, fused_decoder, loss, modeling_attentional_rnn
+from attnzoo.fused_attention import AdditiveSteps
 from attnzoo.fused_cells import Rows
 from attnzoo.fused_decoder import has_fused_loop
 from attnzoo.loss import IGNORED, linear_cross_entropy, token_cross_entropy
@@ -311,6 +312,33 @@ def test_under_autocast_the_states_stay_as_they_are(case: dict[str, Any], plain:
             ((one[name_] - expected[name_]).norm() / expected[name_].norm()).item() for one in (of_plain, of_fused)
         ]
         assert errors[1] < max(1.5 * errors[0], 0.05), name_
+
+
+@pytest.mark.parametrize("width", [0.01, 0.1, 1.0])
+def test_small_scores_keep_their_digits_in_half_precision(width: float) -> None:
+    """As they are when a training begins: a small tanh must not be the difference of two rounded sigmoids."""
+    torch.manual_seed(0)
+    query, key, weight, vector, grad_scores = (
+        values.bfloat16()
+        for values in (
+            torch.randn(8, 32).tanh(),
+            width * torch.randn(8, 20, 64),
+            width * torch.randn(64, 32) / 32**0.5,
+            0.01 * torch.randn(64),
+            torch.randn(8, 20),
+        )
+    )
+
+    def step(dtype: torch.dtype) -> list[Tensor]:
+        q, k, w, v, g = (values.to(dtype) for values in (query, key, weight, vector, grad_scores))
+        steps = AdditiveSteps(Rows([1] * len(q)), k, w, v)
+        scores = steps.forward(0, q)
+        steps.start_backward()
+        return [scores, steps.backward(0, g), *steps.gradients(q, g)]
+
+    for rounded, exact in zip(step(torch.bfloat16), step(torch.float64), strict=True):
+        assert rounded.dtype == torch.bfloat16
+        assert float((rounded.double() - exact).norm() / exact.norm()) < 0.01
 
 
 def test_a_batch_without_labels_has_no_loss_and_no_gradient() -> None:

@@ -1,6 +1,7 @@
 """The README: its snippets run, its links lead somewhere, its picture is there."""
 
 import contextlib
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ import torch
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
 from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
+
+from .benchmarks.run import markdown
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -51,6 +54,14 @@ def test_snippets_run_one_after_the_other(capsys: pytest.CaptureFixture[str]) ->
 
 def test_nothing_is_left_to_fill_in() -> None:
     assert not re.search(r"TODO|TBD|XXX|DEMO_|WHICH_", README)
+
+
+def test_the_table_of_speeds_is_what_was_measured() -> None:
+    """By the command that stands above it."""
+    bench = json.loads((ROOT / "docs" / "bench.json").read_text())
+    bench["rows"] = [row for row in bench["rows"] if (row["threads"], row["source_length"]) == (1, 32)]
+    assert markdown(bench) in README
+    assert len(bench["rows"]) >= 18
 
 
 def test_links_and_pictures_lead_somewhere() -> None:

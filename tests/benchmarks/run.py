@@ -4,7 +4,8 @@
     python -m tests.benchmarks.run --output bench.json --markdown bench.md
     python -m tests.benchmarks.run --read bench.json --threads 1 --lengths 32 --markdown short.md     # some of its rows
 
-A run that was stopped goes on with the same command.
+A run that was stopped goes on with the same command: rows that the file has, of all the systems and in as many rounds,
+stay. Other versions are measured into another file.
 
 Every system is a process that stays alive, and they take turns: in each round every system does the same work, each
 round beginning with another one, so that what else the machine does meets them alike. A cell of the table is the
@@ -285,6 +286,12 @@ def read(options: argparse.Namespace) -> dict[str, Any]:
     return bench
 
 
+def _is_complete(row: dict[str, Any], options: argparse.Namespace) -> bool:
+    """Whether a row was measured of all the systems in as many rounds."""
+    rounds = [len(result["rounds"]) for result in row["systems"].values() if "rounds" in result]
+    return set(options.systems) <= set(row["asked"]) and min(rounds, default=options.rounds) >= options.rounds
+
+
 def _cell(row: dict[str, Any]) -> Cell:
     return Cell(**{field.name: row[field.name] for field in dataclasses.fields(Cell)})
 
@@ -307,14 +314,14 @@ def describe_machine(about: dict[str, Any]) -> dict[str, Any]:
 
 
 def benchmark(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure every row that the file does not have yet; it is written after each of them."""
+    """Measure every row that the file does not have of these systems yet; it is written after each of them."""
     settings = {"optimiser": options.optimiser}
     bench: dict[str, Any] = {"machine": {}, "settings": settings, "systems": {}, "rows": []}
     if options.output.exists():
         bench = json.loads(options.output.read_text())
         if bench["settings"] != settings:
             raise RuntimeError(f"{options.output} was measured with {bench['settings']}; give another --output")
-    measured = {_cell(row) for row in bench["rows"]}
+    measured = {_cell(row) for row in bench["rows"] if _is_complete(row, options)}
     for name in options.systems:
         if name in PEERS:
             interpreter(name)  # a missing environment is an error now and not after an hour
@@ -335,7 +342,8 @@ def benchmark(options: argparse.Namespace) -> dict[str, Any]:
                 for process in processes:
                     if process.name in results:
                         results[process.name]["is_invariant"] = process.is_invariant(cell.variant)
-                row = vars(cell) | {"title": cell.title, "systems": results}
+                row = vars(cell) | {"title": cell.title, "asked": options.systems, "systems": results}
+                bench["rows"] = [other for other in bench["rows"] if _cell(other) != cell]
                 bench["rows"].append(row | {"ratio": ratio(row)})
                 options.output.write_text(json.dumps(bench, indent=1) + "\n")
                 values = [
