@@ -180,7 +180,7 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
             penalty = redundancy_penalty(annotation_matrix)
             pooled = sentence_matrix
         else:
-            sentences, sentence_mask, places = _split_pairs(embeddings, mask, token_type_ids)
+            sentences, sentence_mask, places = split_pairs(embeddings, mask, token_type_ids)
             outputs, _ = self.rnn(sentences, sentence_mask)
             matrices, annotations = self.attention(outputs[-1], sentence_mask)
             first, second = matrices.chunk(2)
@@ -188,8 +188,8 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
             penalty = redundancy_penalty(annotations).view(2, -1).sum(dim=0)
             pooled = self.gate(first, second)
             length = mask.shape[1]
-            outputs = [_join_pairs(output, places, length) for output in outputs]
-            annotation_matrix = _join_pairs(annotations.mT, places, length).mT
+            outputs = [join_pairs(output, places, length) for output in outputs]
+            annotation_matrix = join_pairs(annotations.mT, places, length).mT
         return SelfAttentiveModelOutput(
             last_hidden_state=outputs[-1],
             pooler_output=pooled.flatten(1),
@@ -222,7 +222,7 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
             return (cross_entropy(outputs.logits, labels, label_smoothing=0.1) + outputs.penalty) * share
 
     Shape:
-        - labels: (B,) whole numbers for a single label, -100 for a row that has none; else (B, K) or, where K is 1, (B,)
+        - labels: (B,) whole numbers for a single label, -100 for a row that has none; else (B, K), or (B,) where K is 1
         - num_items_in_batch: the number of labels that the loss is divided by, as ``Trainer`` gives it for
           accumulated gradients and for several processes; the batch's own if None. The penalty's mean is over the same
         - smoothing: of single labels; the probability given to all labels alike in the loss
@@ -259,8 +259,8 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
             raise ValueError(
                 "the Trainer gives num_items_in_batch but no labels, as it does with label_smoothing_factor and with "
                 f"compute_loss_func: the penalty (penalty_coefficient={self.config.penalty_coefficient}) would be "
-                "lost. Leave them out, or set model.config.penalty_coefficient = 0 and use a compute_loss_func that adds "
-                "outputs.penalty"
+                "lost. Leave them out, or set model.config.penalty_coefficient = 0 and use a compute_loss_func that "
+                "adds outputs.penalty"
             )
         outputs = self.model(
             input_ids=input_ids,
@@ -288,7 +288,7 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
     def _loss(
         self, logits: Tensor, labels: Tensor, penalty: Tensor, num_items: Tensor | int | None, smoothing: float
     ) -> Tensor:
-        problem_type = _problem_type(self.config, labels, len(logits))
+        problem_type = problem_type_of(self.config, labels, len(logits))
         if smoothing and problem_type != "single_label_classification":
             raise ValueError(f"smoothing={smoothing} is for single labels, not for problem_type={problem_type!r}")
         self.config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
@@ -303,7 +303,7 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         return loss + self.config.penalty_coefficient * total
 
 
-def _problem_type(config: SelfAttentiveConfig, labels: Tensor, rows: int) -> Any:
+def problem_type_of(config: SelfAttentiveConfig, labels: Tensor, rows: int) -> Any:
     """The config's problem type, or the one that the labels tell; labels that do not fit it are refused."""
     num_labels = config.num_labels or 0
     is_whole = not labels.is_floating_point() and labels.dtype != torch.bool
@@ -339,7 +339,7 @@ def _problem_type(config: SelfAttentiveConfig, labels: Tensor, rows: int) -> Any
     return problem_type
 
 
-def _split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """The two sentences of every row on their own: all first ones, then all second ones.
 
     Shape:
@@ -376,7 +376,7 @@ def _split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None
     return embeddings[rows, places], sentences.gather(1, places), places
 
 
-def _join_pairs(values: Tensor, places: Tensor, length: int) -> Tensor:
+def join_pairs(values: Tensor, places: Tensor, length: int) -> Tensor:
     """``values`` (2B, N, D) of both sentences' tokens, 0 on padding, back at their places in the rows: (B, S, D)."""
     apart = values.new_zeros(len(values), length, values.shape[-1])
     apart = apart.scatter(1, places.unsqueeze(-1).expand_as(values), values)

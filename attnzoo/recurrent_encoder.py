@@ -49,11 +49,15 @@ class RecurrentEncoder(nn.Module):
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> tuple[list[Tensor], RecurrentState]:
         if mask is None or bool(mask.all()):
             return self._run(inputs, None)
-        to_front = mask.int().argsort(dim=1, descending=True, stable=True)  # real tokens first, in their order
-        # A row without a real token is read for one step, and then set to zero.
-        outputs, state = self._run(_take(inputs, to_front), mask.sum(dim=1).clamp(min=1))
-        back = to_front.argsort(dim=1)
-        outputs = [_take(output, back) * mask.unsqueeze(-1) for output in outputs]
+        lengths = mask.sum(dim=1).clamp(min=1)  # a row without a real token is read for one step, and then set to zero
+        if bool((mask[:, 1:] <= mask[:, :-1]).all()):  # they are at the front already
+            outputs, state = self._run(inputs, lengths)
+        else:
+            to_front = mask.int().argsort(dim=1, descending=True, stable=True)  # real tokens first, in their order
+            outputs, state = self._run(_take(inputs, to_front), lengths)
+            back = to_front.argsort(dim=1)
+            outputs = [_take(output, back) for output in outputs]
+        outputs = [output * mask.unsqueeze(-1) for output in outputs]
         is_real = mask.any(dim=1)[:, None, None]
         cell = None if state.cell is None else state.cell * is_real
         return outputs, RecurrentState(state.hidden * is_real, cell)
@@ -128,4 +132,5 @@ def _reversed(values: Tensor, lengths: Tensor | None) -> Tensor:
 
 def _take(values: Tensor, index: Tensor) -> Tensor:
     """``values`` (B, S, D) in the order of ``index`` (B, S), row by row."""
-    return values.take_along_dim(index.unsqueeze(-1), dim=1)
+    starts = torch.arange(0, index.numel(), index.shape[1], device=index.device)
+    return values.flatten(0, 1).index_select(0, (index + starts.unsqueeze(1)).flatten()).view_as(values)

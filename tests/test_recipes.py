@@ -87,7 +87,7 @@ def test_saved_recipe_is_the_same_recipe_with_every_default(sound: Path, tmp_pat
         ("training.schedule=cosin", "cosin"),
         ("training.learning_rate=.nan", "learning_rate must be above 0, got nan"),
         ("training.seed=-1", "seed must not be negative, got -1"),
-        ("model.vocab_size=100", "'vocab_size' in model comes from the task's tokenizer"),
+        ("model.vocab_size=100", "'vocab_size' in model comes from the task's data"),
         ("model.model_type=bart", "model.model_type 'bart' is unknown; known: attentional_rnn"),
         ("task.data=cmudict", "task.data must be a mapping with 'path', got 'cmudict'"),
         ("training=3", "section 'training' must be a mapping"),

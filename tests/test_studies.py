@@ -28,7 +28,7 @@ def test_which_attention_trains_draws_and_tabulates(
     assert (tmp_path / "which.png").stat().st_size > 10_000
     assert len([line for line in output.splitlines() if line.startswith("| ")]) == 5
     which_attention.main([*arguments, *sets])  # nothing is trained again
-    assert "training pairs" not in capsys.readouterr().out
+    assert "training examples" not in capsys.readouterr().out
     with pytest.raises(SystemExit, match="trained from another recipe"):
         which_attention.main([*arguments, *sets, "--set=training.max_steps=3"])
     with pytest.raises(SystemExit, match="not in the dictionary"):

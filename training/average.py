@@ -14,12 +14,13 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
-from transformers import AutoModelForSeq2SeqLM
 from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
 from .checkpoint import replacing
+from .recipe import load_recipe
+from .tasks import TASKS
 
 
 class MovingAverage:
@@ -77,10 +78,11 @@ def average(folders: list[Path], output: Path) -> None:
     """
     if output.exists():
         raise ValueError(f"{output} is there already; choose another --output")
-    mean = AutoModelForSeq2SeqLM.from_pretrained(folders[-1], dtype=torch.float64)
+    auto_class = TASKS[load_recipe(folders[-1] / "recipe.yaml").task.name].auto_class
+    mean = auto_class.from_pretrained(folders[-1], dtype=torch.float64)
     sums = dict(mean.named_parameters())
     for folder in folders[:-1]:
-        weights = dict(AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float64).named_parameters())
+        weights = dict(auto_class.from_pretrained(folder, dtype=torch.float64).named_parameters())
         if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in sums.items()}:
             raise ValueError(f"{folder} and {folders[-1]} are checkpoints of different models")
         for name, weight in weights.items():
