@@ -54,7 +54,7 @@ class SelfAttentiveClassifierOutput(ModelOutput):
         - loss: a scalar, with the penalty in it, when labels are given
         - logits: (B, K)
         - hidden_states, attentions: as of :class:`SelfAttentiveModelOutput`
-        - penalty: a scalar, the batch's mean or sum as the config's ``penalty_reduction`` says, without coefficient
+        - penalty: (B,), of every row, without coefficient; of a pair the sum of both sentences'
     """
 
     loss: Tensor | None = None
@@ -218,8 +218,8 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
     ``penalty`` in a ``compute_loss_func``, where label smoothing can be had too::
 
         def compute_loss(outputs, labels, num_items_in_batch):
-            share = len(labels) / num_items_in_batch  # of this batch in all that make one step
-            return (cross_entropy(outputs.logits, labels, label_smoothing=0.1) + outputs.penalty) * share
+            task = cross_entropy(outputs.logits, labels, reduction="sum", label_smoothing=0.1)
+            return (task + outputs.penalty.sum()) / num_items_in_batch
 
     Shape:
         - labels: (B,) whole numbers for a single label, -100 for a row that has none; else (B, K), or (B,) where K is 1
@@ -276,13 +276,12 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         loss = None
         if labels is not None:
             loss = self._loss(logits, labels.to(logits.device), outputs.penalty, num_items_in_batch, smoothing)
-        is_mean = self.config.penalty_reduction == "mean"
         return SelfAttentiveClassifierOutput(
             loss=loss,
             logits=logits,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
-            penalty=outputs.penalty.mean() if is_mean else outputs.penalty.sum(),
+            penalty=outputs.penalty,
         )
 
     def _loss(
