@@ -9,7 +9,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = sorted((ROOT / "attnzoo").glob("*.py"))
 # What a user of the Hub's copy of the code has besides the files themselves.
 LIBRARIES = {"torch", "transformers", "huggingface_hub", "safetensors", "matplotlib"}
-STANDARD = {"collections", "copy", "dataclasses", "difflib", "math", "pathlib", "typing"}
+STANDARD = {"collections", "copy", "dataclasses", "difflib", "html", "math", "pathlib", "typing"}
 # A file may import from the rows above its own.
 LAYERS = [
     {"attention", "loss", "fused_cells", "from_paper", "model_inputs"},
