@@ -72,7 +72,7 @@ def release(run: Path, folder: Path, num_beams: int | None = None) -> None:
         if not weight.isfinite().all():
             raise ValueError(f"{name} has values that half precision cannot hold")
     decoding = decoding_of(model, task.num_beams if num_beams is None else num_beams)
-    if model.generation_config is not None:
+    if decoding:
         model.generation_config.update(**decoding)
     with replacing(folder) as new:
         model.save_pretrained(new)

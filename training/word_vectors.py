@@ -13,6 +13,7 @@ Letters: N words of the file, D their width, V words of the vocabulary.
 
 import gzip
 import io
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -26,6 +27,7 @@ from torch import Tensor
 from .sources import readable, short
 from .wheels import open_wheel
 
+_NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
 TEXTS, INDICES = (".txt", ".vec", ".txt.gz", ".vec.gz"), (".txt", ".parquet")
 
 
@@ -141,8 +143,8 @@ def _text_rows(lines: Iterable[bytes], path: str) -> Iterator[tuple[str, list[st
                 continue
             if not width:  # a word has no space in it on the first line, and seldom one on others
                 width = len(fields) - 1
-                if width < 1:
-                    raise ValueError(f"line {number} has no numbers after its word; is this a file of word vectors?")
+                if width < 1 or not all(_NUMBER.fullmatch(field) for field in fields[1:]):
+                    raise ValueError(f"line {number} is not a word and numbers; is this a file of word vectors?")
             if len(fields) <= width:
                 raise ValueError(f"line {number} has {len(fields) - 1} numbers and those before it {width}")
             yield " ".join(fields[:-width]), fields[-width:]

@@ -6,7 +6,7 @@ import io
 import re
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,6 +64,7 @@ class Data(Source):
         streaming: as for every ``Source``.
         member: the table inside a zip or a wheel, in Orange's format: tabs, and three lines above the rows, the first
             of them with the names.
+        only: of this table, the rows whose columns of these names have these texts.
         text_column: what the rows call the sentence.
         text_pair_column: what they call the second sentence of a pair; None where there is one.
         label_column: what they call the label: text, or a whole number from 0.
@@ -81,6 +82,7 @@ class Data(Source):
     """
 
     member: str | None = None
+    only: dict[str, str] = field(default_factory=dict)
     text_column: str = "text"
     text_pair_column: str | None = None
     label_column: str = "label"
@@ -103,6 +105,8 @@ class Data(Source):
                 raise ValueError(f"{name} must be at least {least}, got {value}")
         if not 0 <= self.word_dropout < 1:
             raise ValueError(f"word_dropout must be at least 0 and below 1, got {self.word_dropout}")
+        if self.only and self.member is None:
+            raise ValueError(f"only={self.only} is for the table of a member, which is not given")
         if self.word_vectors is None and (self.added_words or not self.tune_word_vectors):
             raise ValueError("added_words and tune_word_vectors=false are for word_vectors, which is not given")
         if self.word_vectors is not None and self.tokens != "words":
@@ -181,7 +185,7 @@ class SentenceClassification:
         learning: dict[str, Any] = {
             "vocab_size": data.vocabulary_size,
             "min_frequency": data.min_count,
-            "special_tokens": [PAD, UNKNOWN, END],
+            "special_tokens": [PAD, UNKNOWN, END, *([URL] if data.mask_urls else [])],
             "show_progress": False,
         }
         if data.tokens == "words":
@@ -394,17 +398,18 @@ def _read(data: Data, columns: list[str]) -> dict[str, Rows]:
         with readable(data.member):
             text = archive.read(data.member).decode()
             names, _, _, *rows = csv.reader(io.StringIO(text), delimiter="\t")
-    chosen: dict[str, list[str]] = {}
-    for name in (*columns, "label"):
-        column = getattr(data, f"{name}_column")
+    keys = {f"{name}_column": getattr(data, f"{name}_column") for name in (*columns, "label")}
+    for key, column in (*keys.items(), *(("only", column) for column in data.only)):
         if column not in names:
             raise ValueError(
-                f"{data.member} has no column {column!r}; set task.data.{name}_column to one of: {', '.join(names)}"
+                f"{data.member} has no column {column!r}; in task.data.{key} name one of: {', '.join(names)}"
             )
-        chosen[name] = [row[names.index(column)] for row in rows]
-        if "" in (empty := [value.strip() for value in chosen[name]]):
-            raise ValueError(f"{data.member}, row {empty.index('') + 1}: column {column!r} is empty")
-    return {"train": datasets.Dataset.from_dict(chosen)}
+    rows = [row for row in rows if all(row[names.index(column)] == text for column, text in data.only.items())]
+    for column in keys.values():
+        if any(not row[names.index(column)].strip() for row in rows):
+            raise ValueError(f"{data.member}: column {column!r} has empty rows")
+    values = ([row[names.index(column)] for row in rows] for column in keys.values())
+    return {"train": datasets.Dataset.from_dict(dict(zip((*columns, "label"), values, strict=True)))}
 
 
 def _labels(rows: Rows, data: Data) -> tuple[list[str], dict[str, int]]:
