@@ -15,10 +15,12 @@ from transformers import (
     AutoTokenizer,
     DataCollatorWithPadding,
     PreTrainedTokenizerFast,
+    Trainer,
+    TrainingArguments,
     pipeline,
 )
 
-from training import evaluate, release, repeat
+from training import classify, evaluate, release, repeat
 from training.recipe import load_recipe
 from training.tasks.sentence_classification import Data, SentenceClassification, _split_of
 from training.train import main
@@ -91,8 +93,8 @@ def test_it_learns_labels_that_are_words(classifier: Path, capsys: pytest.Captur
     assert result["validation"]["accuracy"] > 95
     config = AutoModelForSequenceClassification.from_pretrained(classifier / "best").config
     assert config.id2label == {0: "blame", 1: "praise"}
-    classify = pipeline("text-classification", str(classifier / "best"))
-    assert classify("the cast is not bad.")[0]["label"] == "praise"
+    classifier_pipeline = pipeline("text-classification", str(classifier / "best"))
+    assert classifier_pipeline("the cast is not bad.")[0]["label"] == "praise"
     evaluate.main([str(classifier / "best"), "--split", "validation"])
     assert f"accuracy {result['validation']['accuracy']:.2f} %, macro-F1" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="num_beams=2 is for models that generate, and this one is a classifier"):
@@ -117,6 +119,22 @@ def test_a_classifier_is_released_with_its_confusion_matrix(classifier: Path, ta
     release.main([str(classifier), str(folder)])  # a release is replaced by the next
     with pytest.raises(SystemExit, match="num_beams=5 is for models that generate"):
         release.main([str(classifier), str(folder), "--num-beams", "5"])
+
+
+def test_classify_prints_labels_and_shows_the_weights(
+    classifier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "pages" / "a.html"
+    classify.main([str(classifier / "best"), "The plot is good.", "The cast is <b>bad</b>.", "--html", str(page)])
+    first, second, _ = capsys.readouterr().out.splitlines()
+    assert first.split()[0] == "praise"
+    assert second.split()[0] == "blame"
+    assert "bad</span>" in page.read_text()
+    assert "http" not in page.read_text()
+    with pytest.raises(SystemExit, match=r"reads one sentence, without a tab, got 'a\\tb'"):
+        classify.main([str(classifier / "best"), "a\tb"])
+    with pytest.raises(SystemExit, match="nowhere is not a checkpoint folder"):
+        classify.main(["nowhere", "a"])
 
 
 def test_every_kind_of_label_gives_numbers_and_names(tmp_path: Path) -> None:
@@ -336,8 +354,8 @@ def test_pairs_are_told_apart_and_learned(tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(output / "best")
     encoded = tokenizer("car red", "it blue")
     assert encoded["token_type_ids"] == [0, 0, 0, 1, 1, 1]
-    classify = pipeline("text-classification", str(output / "best"))
-    assert classify({"text": "car 1 is red", "text_pair": "it is red"})["label"] == "1"
+    labelled = pipeline("text-classification", str(output / "best"))
+    assert labelled({"text": "car 1 is red", "text_pair": "it is red"})["label"] == "1"
     card = (output / "best" / "README.md").read_text()
     assert 'classify({"text": "car ' in card
     single = [*sets, "model.sentence_pair=false", "model.gate_size=null"]
@@ -385,3 +403,42 @@ def test_a_recipe_is_repeated_with_several_seeds(
     assert f"| test | mean (lowest to highest) | {(low + high) / 2:.2f} ({low:.2f} to {high:.2f}) |" in printed
     with pytest.raises(SystemExit, match="the seeds are those of --seeds"):
         repeat.main([*arguments, "--set=training.seed=7"])
+
+
+def test_the_shipped_model_is_fine_tuned_on_other_labels(tmp_path: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(SHIPPED)
+    labels = {0: "price", 1: "taste", 2: "service"}
+    model, loaded = AutoModelForSequenceClassification.from_pretrained(
+        SHIPPED, id2label=labels, num_labels=3, ignore_mismatched_sizes=True, output_loading_info=True
+    )
+    assert {name for name, *_ in loaded["mismatched_keys"]} == {"classifier.weight", "classifier.bias"}
+    assert not loaded["missing_keys"] | loaded["unexpected_keys"]
+    texts = {"too expensive .": 0, "cheap and worth it .": 0, "salty soup .": 1, "sweet cake .": 1}
+    texts |= {"a friendly waiter .": 2, "nobody came to us .": 2}
+    rows = [dict(tokenizer(text)) | {"labels": label} for text, label in texts.items()]
+    trainer = Trainer(
+        model,
+        TrainingArguments(
+            str(tmp_path), num_train_epochs=30, per_device_train_batch_size=6, learning_rate=1e-2, report_to="none"
+        ),
+        data_collator=DataCollatorWithPadding(tokenizer),
+        train_dataset=rows,
+    )
+    trainer.train()
+    trainer.save_model(str(tmp_path / "tuned"))
+    tokenizer.save_pretrained(tmp_path / "tuned")
+    labelled = pipeline("text-classification", str(tmp_path / "tuned"))
+    assert [row["label"] for row in labelled(list(texts))] == [labels[label] for label in texts.values()]
+
+
+def test_the_shipped_model_is_as_its_card_says() -> None:
+    assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 8e6
+    model = AutoModelForSequenceClassification.from_pretrained(SHIPPED)
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    assert model.config.id2label == {0: "negative", 1: "positive"}
+    labelled = pipeline("text-classification", str(SHIPPED))
+    answers = labelled(["A wonderful, moving film!", "dull, stupid and boring", ""])
+    assert [row["label"] for row in answers[:2]] == ["positive", "negative"]
+    card = (SHIPPED / "README.md").read_text()
+    assert "| test | 1821 |" in card
+    assert "](confusion.png)" in card

@@ -100,6 +100,14 @@ def test_words_without_a_vector_get_one_of_the_same_scale(tmp_path: Path) -> Non
     torch.testing.assert_close(embeddings[2:].std(), deviation, rtol=0.02, atol=0)
 
 
+def test_wider_embeddings_keep_their_last_columns(tmp_path: Path) -> None:
+    path = text(tmp_path)
+    embeddings = torch.arange(20.0).view(4, 5)
+    fill_embeddings(embeddings, VOCABULARY, str(path))
+    assert torch.equal(embeddings[1:3, :3], torch.tensor(VECTORS[[3, 1]]))
+    assert torch.equal(embeddings[:, 3:], torch.arange(20.0).view(4, 5)[:, 3:])
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -108,7 +116,7 @@ def test_words_without_a_vector_get_one_of_the_same_scale(tmp_path: Path) -> Non
         (b"word\n", "line 1 is not a word and numbers"),
         (b"film 1 2 3\njust 1 2 a\n", "'just': could not convert string to float: 'a'"),
         (b"just 1 2 3\nfilm 1 2\n", "line 2 has 2 numbers and those before it 3"),
-        (b"just 1 2\nfilm 1 2\n", r"its vectors are 2 wide and the model's are 3; set model\.embedding_size=2"),
+        (b"just 1 2 3 4\n", r"its vectors are 4 wide and the model's are 3; set model\.embedding_size=4, or more"),
         ("café 1 2 3\n".encode("latin-1"), "is not UTF-8"),
         (b"other 1 2 3\n", "has none of the 2 words of the vocabulary"),
         (b"just 1 nan 3\n", "'just': its vector has values that are not finite"),

@@ -5,7 +5,9 @@ metrics on the validation and the test split: of every seed, and the mean with t
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from .evaluate import evaluate
 from .recipe import load_recipe
@@ -22,17 +24,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
     options = parser.parse_args(arguments)
     with errors_said():
-        repeat(options.recipe, options.seeds, options.models, options.set)
+        task = make_task(load_recipe(options.recipe, options.set))
+        repeat(options.recipe, task, options.seeds, options.models, options.set)
 
 
-def repeat(recipe_path: str, seeds: list[int], models: Path, overrides: list[str]) -> None:
+def repeat(recipe_path: str, task: Any, seeds: Sequence[int], models: Path, overrides: list[str]) -> None:
     """Train what is missing, evaluate all, print the table.
 
     Raises:
         ValueError: a model that is there was trained from another recipe, or a seed is overridden.
     """
     refuse_overrides(overrides, ("training.seed=",), "the seeds are those of --seeds")
-    task = make_task(load_recipe(recipe_path, overrides))
     rows: dict[str, list[list[float]]] = {"validation": [], "test": []}  # for every seed the metrics
     minutes = []
     for _, folder, result in trained(recipe_path, task, overrides, {Path(recipe_path).stem: []}, models, seeds):

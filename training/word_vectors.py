@@ -46,30 +46,30 @@ def fill_embeddings(embeddings: Tensor, vocabulary: dict[str, int], path: str) -
 
     The rows of the other words become normally distributed around 0 with the standard deviation of those written, so
     that they are no larger or smaller (Kim, 2014, "Convolutional Neural Networks for Sentence Classification", section
-    4.3, with a uniform distribution).
+    4.3, with a uniform distribution). Where ``embeddings`` are wider, their last columns stay what they are.
 
     Shape:
-        - embeddings: (V, D); ``vocabulary`` has a row number for each word
+        - embeddings: (V, at least D); ``vocabulary`` has a row number for each word
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it holds no vectors, or not of this width; it is not UTF-8; or no word of the vocabulary has one.
+        ValueError: it holds no vectors, or wider ones; it is not UTF-8; or no word of the vocabulary has one.
     """
-    width = embeddings.shape[1]
     found: dict[str, np.ndarray] = {}
     for word, numbers in _rows(path):
-        if len(numbers) != width:
+        if len(numbers) > embeddings.shape[1]:
             raise ValueError(
-                f"{path}: its vectors are {len(numbers)} wide and the model's are {width}; "
-                f"set model.embedding_size={len(numbers)}"
+                f"{path}: its vectors are {len(numbers)} wide and the model's are {embeddings.shape[1]}; set "
+                f"model.embedding_size={len(numbers)}, or more"
             )
         if word in vocabulary and word not in found:
             found[word] = _floats(numbers, path, word)
     if not found:
         raise ValueError(f"{path} has none of the {len(vocabulary):,} words of the vocabulary, not even in lower case")
     vectors = torch.from_numpy(np.stack(list(found.values()))).to(embeddings)  # (number found, D)
-    embeddings.normal_(std=vectors.std().item())
-    embeddings[[vocabulary[word] for word in found]] = vectors
+    columns = embeddings[:, : vectors.shape[1]]
+    columns.normal_(std=vectors.std().item())
+    columns[[vocabulary[word] for word in found]] = vectors
     return set(found)
 
 

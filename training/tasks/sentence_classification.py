@@ -23,6 +23,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from attnzoo.plots import plot_sentence
+
 from ..confusion import draw_confusion_matrix
 from ..metrics import Accuracy, MacroF1, Matthews, confusion_matrix
 from ..sources import Rows, Source, SourceError, read_rows, readable, short
@@ -36,7 +38,7 @@ URLS = r"https?://\S+"
 # already stays as it is.
 WORD = r"<url>|\w+?(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|[@#]?\w+(?:[-.]\w+)*|\.{2,}|[^\w\s]"
 SUBWORD = "##"  # begins a token that goes on with a word
-CONFUSION = "confusion.png"
+ATTENTION, CONFUSION = "attention.png", "confusion.png"
 SNIPPET = """\
 import attnzoo  # registers the model with the Auto classes
 from transformers import pipeline
@@ -141,7 +143,10 @@ class SentenceClassification:
     pipeline_tag = "text-classification"
     tags = ("sentence-embedding", "self-attention")
     num_beams: int | None = None  # nothing is decoded
-    pictures = {CONFUSION: "Which labels of the test split are taken for which others"}
+    pictures = {
+        ATTENTION: "What the model looks at in a sentence of the test split: all hops together, and each",
+        CONFUSION: "Which labels of the test split are taken for which others",
+    }
     longest = None  # not known before the sentences are tokenized
     language: str | None = None
     published: str | None = None
@@ -302,7 +307,16 @@ class SentenceClassification:
         return scores | {"error": 100 - scores["accuracy"], "examples": len(predictions)}
 
     def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-        """The pictures of a released model: the confusion matrix of the test split."""
+        """The pictures of a released model: a sentence coloured by attention, and the test split's confusion matrix."""
+        ids = tokenizer(*([self.splits["test"][column][0]] for column in self.columns), return_tensors="pt")
+        with torch.no_grad():
+            outputs = model(**ids.to(model.device), output_attentions=True)
+        plot_sentence(
+            outputs.attentions[-1][0, 0],
+            tokenizer.convert_ids_to_tokens(ids["input_ids"][0]),
+            folder / ATTENTION,
+            title=f"{self.labels[self.splits['test']['labels'][0]]}, read as {self.labels[outputs.logits.argmax()]}",
+        )
         predictions = self.predict(model, tokenizer, "test")
         matrix = confusion_matrix(predictions, self.splits["test"]["labels"][:], len(self.labels))
         draw_confusion_matrix(matrix, self.labels, folder / CONFUSION)
