@@ -80,7 +80,7 @@ class PaddedLSTM(nn.LSTM):
     Shape:
         - inputs: (B, T, I)
         - state: (1, B, H) each, zeros if None
-        - is_padding: (B, T) bool, after the real tokens of a row, which starts from zeros; None where there is none
+        - is_padding: (B, T) bool, after the real tokens of a row; None where there is none
         - returns: outputs (B, T, H), and the last hidden state and memory, (1, B, H) each
     """
 
@@ -94,17 +94,14 @@ class PaddedLSTM(nn.LSTM):
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         if is_padding is None:
             return super().forward(inputs, state)
-        if state is not None:
-            raise ValueError("a padded batch starts from zeros; leave out the state")
         inputs = torch.cat([inputs, is_padding.unsqueeze(-1).to(inputs.dtype)], dim=-1)
         weight, *others = layer_weights(self)
         shut = weight.new_zeros(4, self.hidden_size)
         shut[0], shut[1] = -self.SHUT, self.SHUT  # gates i, f, g, o
         weights = [torch.cat([weight, shut.view(-1, 1)], dim=1), *others]
-        zeros = inputs.new_zeros(1, len(inputs), self.hidden_size)
-        outputs, hidden, cell = torch.lstm(
-            inputs, (zeros, zeros), weights, True, 1, 0.0, self.training, False, batch_first=True
-        )
+        if state is None:
+            state = (inputs.new_zeros(1, len(inputs), self.hidden_size),) * 2
+        outputs, hidden, cell = torch.lstm(inputs, state, weights, True, 1, 0.0, self.training, False, batch_first=True)
         return outputs, (hidden, cell)
 
 
