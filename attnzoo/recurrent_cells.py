@@ -94,15 +94,42 @@ class PaddedLSTM(nn.LSTM):
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         if is_padding is None:
             return super().forward(inputs, state)
+        if state is None:
+            state = (inputs.new_zeros(1, len(inputs), self.hidden_size),) * 2
         inputs = torch.cat([inputs, is_padding.unsqueeze(-1).to(inputs.dtype)], dim=-1)
+        outputs, hidden, cell = torch.lstm(
+            inputs, state, self.padded_weights(), True, 1, 0.0, self.training, False, batch_first=True
+        )
+        return outputs, (hidden, cell)
+
+    def padded_weights(self) -> list[Tensor]:
+        """The weights of an LSTM that reads, after its other inputs, 1 on padding and 0 on tokens."""
         weight, *others = layer_weights(self)
         shut = weight.new_zeros(4, self.hidden_size)
         shut[0], shut[1] = -self.SHUT, self.SHUT  # gates i, f, g, o
-        weights = [torch.cat([weight, shut.view(-1, 1)], dim=1), *others]
-        if state is None:
-            state = (inputs.new_zeros(1, len(inputs), self.hidden_size),) * 2
-        outputs, hidden, cell = torch.lstm(inputs, state, weights, True, 1, 0.0, self.training, False, batch_first=True)
-        return outputs, (hidden, cell)
+        return [torch.cat([weight, shut.view(-1, 1)], dim=1), *others]
+
+
+def bidirectional_lstm(
+    forward: PaddedLSTM, backward: PaddedLSTM, inputs: Tensor, is_padding: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Two LSTMs in one call, one from the first token to the last, one back: nothing is turned round or put together.
+
+    The one that comes back meets the padding first, with zeros for a state, which stay as they are there.
+
+    Shape:
+        - inputs: (B, T, I)
+        - is_padding: (B, T) bool, after the real tokens of a row; None where there is none
+        - returns: outputs (B, T, 2H), and the last memories (2, B, H)
+    """
+    weights = [layer_weights(layer) if is_padding is None else layer.padded_weights() for layer in (forward, backward)]
+    zeros = inputs.new_zeros(2, len(inputs), forward.hidden_size)
+    if is_padding is not None:
+        inputs = torch.cat([inputs, is_padding.unsqueeze(-1).to(inputs.dtype)], dim=-1)
+    outputs, _, memory = torch.lstm(
+        inputs, (zeros, zeros), weights[0] + weights[1], True, 1, 0.0, forward.training, True, batch_first=True
+    )
+    return outputs, memory
 
 
 def layer_weights(layer: nn.RNNBase) -> list[Tensor]:
@@ -163,3 +190,17 @@ class RecurrentStack(nn.Module):
 def _layer_state(states: Tensor, index: int, inputs: Tensor) -> Tensor:
     """One layer's part of (B, L, H) as torch's RNNs want it: (1, B, H), in the inputs' dtype, contiguous for cuDNN."""
     return states[:, index].unsqueeze(0).to(inputs.dtype).contiguous()
+
+
+def is_untouched(module: nn.Module) -> bool:
+    """Whether the weights of a module may be read without calling the parts of it that hold them.
+
+    Not if one of them has hooks, which would not be heard (weights that are brought when they are needed), or is
+    another class than it was made as (an adapter, a quantised layer).
+    """
+    return all(
+        type(part).__module__.split(".")[0] in ("attnzoo", "torch")
+        and not (part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks)
+        and not hasattr(part, "_hf_hook")
+        for part in module.modules()
+    )

@@ -6,7 +6,7 @@ Letters in shapes: B batch, S source length, L layers, D input width, H hidden w
 import torch
 from torch import Tensor, nn
 
-from .recurrent_cells import PaddedLSTM, RecurrentState, recurrent_layer
+from .recurrent_cells import PaddedLSTM, RecurrentState, bidirectional_lstm, is_untouched, recurrent_layer
 
 
 class RecurrentEncoder(nn.Module):
@@ -93,6 +93,14 @@ class EncoderLayer(nn.Module):
         self.backward_rnn = recurrent_layer(cell, input_size, hidden_size) if "backward" in directions else None
 
     def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, RecurrentState]:
+        forward_rnn, backward_rnn = self.forward_rnn, self.backward_rnn
+        if (
+            isinstance(forward_rnn, PaddedLSTM)
+            and isinstance(backward_rnn, PaddedLSTM)
+            and is_untouched(self)
+            and (lengths is None or _shorter_half(inputs, lengths) is None)
+        ):
+            return _run_both(forward_rnn, backward_rnn, inputs, lengths)
         outputs, states = [], []
         if self.forward_rnn is not None:
             forward_outputs, state = _run(self.forward_rnn, inputs, lengths)
@@ -123,13 +131,10 @@ def _run(rnn: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor
 
 
 def _run_lstm(rnn: PaddedLSTM, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Outputs (B, S, H), not to be used on padding, and the memory after the last real token (B, H).
-
-    On a CPU, whose time goes with the rows of a step, the longer half of the rows goes on alone where the shorter ends.
-    """
-    is_padding = torch.arange(inputs.shape[1], device=inputs.device) >= lengths.unsqueeze(1)  # (B, S)
-    half = int(lengths.median()) if inputs.device.type == "cpu" else inputs.shape[1]
-    if half > 0.75 * inputs.shape[1]:  # the rest is not worth a call of its own
+    """Outputs (B, S, H), not to be used on padding, and the memory after the last real token (B, H)."""
+    is_padding = _is_padding(inputs, lengths)
+    half = _shorter_half(inputs, lengths)
+    if half is None:
         outputs, (_, cell) = rnn(inputs, is_padding=is_padding)
         return outputs, cell[0]
     longer = (lengths > half).nonzero().squeeze(1)
@@ -138,6 +143,33 @@ def _run_lstm(rnn: PaddedLSTM, inputs: Tensor, lengths: Tensor) -> tuple[Tensor,
     rest, (_, last) = rnn(inputs[longer, half:], state, is_padding[longer, half:])
     rest = outputs.new_zeros(len(inputs), *rest.shape[1:]).index_copy(0, longer, rest)
     return torch.cat([outputs, rest], dim=1), cell[0].index_copy(0, longer, last[0])
+
+
+def _run_both(
+    forward_rnn: PaddedLSTM, backward_rnn: PaddedLSTM, inputs: Tensor, lengths: Tensor | None
+) -> tuple[Tensor, RecurrentState]:
+    """What :class:`EncoderLayer` returns, of both directions in one call; padding is not to be used."""
+    is_padding = None if lengths is None else _is_padding(inputs, lengths)
+    outputs, memory = bidirectional_lstm(forward_rnn, backward_rnn, inputs, is_padding)
+    last, first = outputs[:, -1], outputs[:, 0]
+    if lengths is not None:
+        last = outputs.take_along_dim((lengths - 1)[:, None, None], dim=1)[:, 0]
+    size = forward_rnn.hidden_size
+    hidden = torch.cat([last[:, :size], first[:, size:]], dim=-1)
+    return outputs, RecurrentState(hidden, torch.cat([*memory], dim=-1))
+
+
+def _shorter_half(inputs: Tensor, lengths: Tensor) -> int | None:
+    """Where the shorter half of the rows has ended, so long before the longest that the others better go on alone.
+
+    On a CPU only, whose time goes with the rows of a step.
+    """
+    half = int(lengths.median()) if inputs.device.type == "cpu" else inputs.shape[1]
+    return half if half <= 0.75 * inputs.shape[1] else None
+
+
+def _is_padding(inputs: Tensor, lengths: Tensor) -> Tensor:
+    return torch.arange(inputs.shape[1], device=inputs.device) >= lengths.unsqueeze(1)  # (B, S)
 
 
 def _reversed(values: Tensor, lengths: Tensor | None) -> Tensor:
