@@ -293,7 +293,10 @@ def test_rare_words_and_subwords(table: Path, tmp_path: Path) -> None:
     assert {"unique", "masterpiece"} <= vocabulary().get_vocab().keys()
     assert not {"unique", "masterpiece"} & vocabulary(min_count=2).get_vocab().keys()
     assert "The" in vocabulary(lower_case=False).get_vocab()
+    frame["review"] += [f" https://t.co/{number}" for number in range(len(frame))]
+    frame.to_csv(tmp_path / "a.csv", index=False)
     masked = vocabulary(mask_urls=True)
+    assert sorted(masked.get_vocab().values()) == list(range(len(masked)))  # no row of the embeddings is missing
     assert masked.tokenize("see https://elsewhere.org/?q=1")[-1] == "<url>"
     subwords = vocabulary(tokens="subwords", vocabulary_size=80)
     assert len(subwords) <= 80

@@ -1,7 +1,7 @@
 """Train a recipe: ``python -m training.train configs/demo.yaml --output runs/demo --set training.max_minutes=1``.
 
 One loop, from top to bottom: recipe, task, model, optimiser; then batches until the steps or minutes are used up,
-with an evaluation by generation now and then; tokens per second are target tokens. In the output folder:
+with an evaluation now and then; tokens per second are target tokens, of which a label is one. In the output folder:
 
 - ``best/`` and ``last/``: complete Hub repositories (weights, config, tokenizer, recipe, and ``best/`` with its
   card), loaded by the Auto classes; ``best`` is the one with the lowest validation error

