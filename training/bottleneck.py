@@ -44,7 +44,7 @@ LENGTHS = (2, 5, 7, 9, 11, 13, 100)  # a group of words has at least one of them
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = study_parser("bottleneck", __doc__.split("\n")[0])
+    parser = study_parser("bottleneck", __doc__.split("\n")[0], recipe="configs/bottleneck.yaml")
     parser.add_argument("--plot", type=Path, default=Path("docs/bottleneck.png"), metavar="FILE")
     options = parser.parse_args(arguments)
     with errors_said():

@@ -26,7 +26,7 @@ WINDOWS = {"global": "global", "monotonic": "local-m", "predictive": "local-p"}
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = study_parser("which_attention", __doc__.split("\n")[0])
+    parser = study_parser("which_attention", __doc__.split("\n")[0], recipe="configs/which_attention.yaml")
     parser.add_argument("--word", default="philosopher", help="a word of the dictionary (default: %(default)s)")
     parser.add_argument("--plot", type=Path, default=Path("docs/which_attention.png"), metavar="FILE")
     options = parser.parse_args(arguments)
