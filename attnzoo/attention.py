@@ -425,7 +425,8 @@ def redundancy_penalty(annotation_matrix: Tensor) -> Tensor:
 
     .. math:: P = \lVert A A^\top - I \rVert_F^2
 
-    Squared, and not divided by the number of hops. It is 0 where every hop looks at one token and no two at the same. A
+    Squared and summed over all R^2 entries, as the paper has it; the authors' released code takes their mean, so that a
+    coefficient there is R^2 times one here. It is 0 where every hop looks at one token and no two at the same. A
     sentence without a token has :math:`A = 0` and the constant penalty R; one of a single token R (R - 1).
 
     Shape:
