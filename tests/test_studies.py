@@ -87,7 +87,7 @@ def test_penalty_measures_accuracy_and_the_overlap_of_hops(
     sentences().to_csv(tmp_path / "reviews.csv", index=False)
     sets = [*TINY, f"task.data.path={tmp_path / 'reviews.csv'}", "training.max_steps=30", "training.evaluations=1"]
     sets += ["task.data.text_column=review", "task.data.label_column=verdict"]
-    arguments = ["--recipe", str(ROOT / "configs" / "self_attentive_sst2.yaml"), "--models", str(tmp_path / "models")]
+    arguments = ["--recipe", str(ROOT / "configs" / "penalty.yaml"), "--models", str(tmp_path / "models")]
     arguments += [f"--set={item}" for item in sets if not item.startswith("model.penalty")]
     penalty.main(arguments)
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| penalty")]

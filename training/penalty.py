@@ -1,7 +1,7 @@
 r"""What does the penalty do? ``python -m training.penalty`` trains with and without it, and measures how hops overlap.
 
-Trains the recipe ``configs/self_attentive_sst2.yaml`` with a penalty coefficient of 1 and of 0 and three seeds each, all
-else equal; models that are there already are not trained again, and one that was cut short goes on. Then all of them read
+Trains the recipe ``configs/penalty.yaml`` with a penalty coefficient of 1 and of 0, three seeds each, all
+else equal; models that are there already are not trained again, and one that was cut short goes on. Then all read
 the test split: a table of accuracy and of the overlap of two hops, the mean over the test sentences of
 
 .. math:: \frac{1}{r (r - 1)} \sum_{i \neq j} (A A^\top)_{ij}
@@ -27,7 +27,7 @@ COEFFICIENTS = (1.0, 0.0)
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = study_parser("penalty", __doc__.split("\n")[0], recipe="configs/self_attentive_sst2.yaml")
+    parser = study_parser("penalty", __doc__.split("\n")[0], recipe="configs/penalty.yaml")
     options = parser.parse_args(arguments)
     with errors_said():
         run(options.recipe, options.models, options.set)
