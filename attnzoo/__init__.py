@@ -3,15 +3,28 @@
 Importing the package registers its models with the Auto classes.
 """
 
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 
 from .configuration_attentional_rnn import AttentionalRNNConfig
+from .configuration_self_attentive import SelfAttentiveConfig
 from .decoding import search
 from .modeling_attentional_rnn import AttentionalRNNForConditionalGeneration, AttentionalRNNModel
+from .modeling_self_attentive import SelfAttentiveForSequenceClassification, SelfAttentiveModel
 
 __version__ = "0.1.0"
-__all__ = ["AttentionalRNNConfig", "AttentionalRNNForConditionalGeneration", "AttentionalRNNModel", "search"]
+__all__ = [
+    "AttentionalRNNConfig",
+    "AttentionalRNNForConditionalGeneration",
+    "AttentionalRNNModel",
+    "SelfAttentiveConfig",
+    "SelfAttentiveForSequenceClassification",
+    "SelfAttentiveModel",
+    "search",
+]
 
 AutoConfig.register(AttentionalRNNConfig.model_type, AttentionalRNNConfig, exist_ok=True)
 AutoModel.register(AttentionalRNNConfig, AttentionalRNNModel, exist_ok=True)
 AutoModelForSeq2SeqLM.register(AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, exist_ok=True)
+AutoConfig.register(SelfAttentiveConfig.model_type, SelfAttentiveConfig, exist_ok=True)
+AutoModel.register(SelfAttentiveConfig, SelfAttentiveModel, exist_ok=True)
+AutoModelForSequenceClassification.register(SelfAttentiveConfig, SelfAttentiveForSequenceClassification, exist_ok=True)

@@ -7,7 +7,7 @@ The mechanisms differ in where query, key and value come from, and in which of t
 .. math:: c_t = \sum_s \mathrm{softmax}_s(\mathrm{score}(q_t, k_s)) \; v_s
 
 Letters in shapes: B batch, H heads, T target length (queries), S source length (keys), A attention width, V value
-width. "..." stands for (B,), or (B, H) where there are heads. Masks are bool, True = attend.
+width, R hops. "..." stands for (B,), or (B, H) where there are heads. Masks are bool, True = attend.
 """
 
 import math
@@ -422,3 +422,45 @@ class SourceAttention(nn.Module):
         of_all = attend(self.score(query, source.projected_key), source.value, mask, reweight)
         context, weights = (of_targets.unflatten(1, (targets, length)).flatten(0, 1) for of_targets in of_all)
         return context, weights
+
+
+class StructuredSelfAttention(nn.Module):
+    r"""Structured self-attention (Lin et al., 2017, section 2.1): r learned queries, which look at the whole sentence.
+
+    .. math:: A = \mathrm{softmax}(W_{s2} \tanh(W_{s1} H^\top)), \qquad M = A H
+
+    Symbols: the rows of :math:`H` are ``states``; :math:`W_{s1}` is the weight of ``key_proj``, and the rows of
+    :math:`W_{s2}` are ``hops``, both without bias as in the paper; :math:`A` is the ``annotation_matrix``, its softmax
+    over the tokens, :math:`M` the ``sentence_matrix``. One hop is the paper's vector form.
+
+    Shape:
+        - states: (B, S, V)
+        - mask: (B, S) bool, True on real tokens
+        - returns: sentence_matrix (B, R, V), annotation_matrix (B, R, S); both 0 for a sentence without a token
+    """
+
+    def __init__(self, state_size: int, attention_size: int, num_hops: int) -> None:
+        super().__init__()
+        self.key_proj = nn.Linear(state_size, attention_size, bias=False)
+        self.hops = nn.Parameter(torch.zeros(num_hops, attention_size))
+
+    def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        return attend(dot_score(self.hops, self.key_proj(states).tanh()), states, mask.unsqueeze(1))
+
+
+def redundancy_penalty(annotation_matrix: Tensor) -> Tensor:
+    r"""How much the hops of each sentence overlap (Lin et al., 2017, section 2.2).
+
+    .. math:: P = \lVert A A^\top - I \rVert_F^2
+
+    Squared and summed over all R^2 entries, as the paper has it; the authors' released code takes their mean, so that a
+    coefficient there is R^2 times one here. It is 0 where every hop looks at one token and no two at the same. A
+    sentence without a token has :math:`A = 0` and the constant penalty R; one of a single token R (R - 1).
+
+    Shape:
+        - annotation_matrix: (..., R, S)
+        - returns: (...)
+    """
+    overlap = annotation_matrix @ annotation_matrix.mT  # (..., R, R)
+    identity = torch.eye(overlap.shape[-1], dtype=overlap.dtype, device=overlap.device)
+    return (overlap - identity).square().sum(dim=(-2, -1))

@@ -1,12 +1,12 @@
 """Configuration of the attentional RNN encoder-decoder."""
 
-import dataclasses
-import difflib
 import math
 from typing import Any, Literal, Self
 
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
+
+from .from_paper import config_of_paper
 
 # What a wiring has where nothing else is said: the score, and the scale of the initial weights.
 SCORES = {"cho": "none", "sutskever": "none", "bahdanau": "additive", "luong": "general"}
@@ -147,17 +147,7 @@ class AttentionalRNNConfig(PreTrainedConfig):
         Raises:
             ValueError: no such paper, an override that is no field, or one that is given under two names.
         """
-        if paper not in PAPERS:
-            raise ValueError(f"there is no paper {paper!r}; choose one of: {', '.join(PAPERS)}")
-        known = [f.name for f in dataclasses.fields(cls)] + list(cls.attribute_map)
-        for name in overrides:
-            if name not in known and not hasattr(PreTrainedConfig, name):  # such as output_attentions, a property
-                nearest = "".join(f"; did you mean {n!r}?" for n in difflib.get_close_matches(name, known, n=1))
-                raise ValueError(f"AttentionalRNNConfig has no field {name!r}{nearest}")
-        for alias, field in cls.attribute_map.items():
-            if alias in overrides and field in overrides:
-                raise ValueError(f"{alias} is another name of {field}; give one of them")
-        return cls(**(PAPERS[paper] | overrides))
+        return config_of_paper(cls, PAPERS, paper, overrides)
 
     @property
     def encoder_output_size(self) -> int:

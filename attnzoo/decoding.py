@@ -24,7 +24,8 @@ from transformers.generation import (
     StoppingCriteriaList,
 )
 
-from .modeling_attentional_rnn import RecurrentEncoderOutput, check_target_mask, source_mask
+from .model_inputs import source_mask
+from .modeling_attentional_rnn import RecurrentEncoderOutput, check_target_mask
 from .recurrent_cells import FEW_ROWS, RecurrentState, few_rows_product, is_only_its_weight
 from .recurrent_decoder import DecoderState
 

@@ -1,6 +1,6 @@
-"""The training loss over real tokens.
+"""The training losses: over real tokens, and over the labels of whole sequences.
 
-Letters in shapes: B batch, T target length.
+Letters in shapes: B batch, T target length, K labels of a sequence.
 """
 
 from typing import Any
@@ -40,6 +40,40 @@ def token_cross_entropy(
     )
     if num_items is None:
         num_items = (labels != IGNORED).sum()
+    return total / torch.as_tensor(num_items, device=total.device).clamp(min=1)
+
+
+def classification_loss(
+    logits: Tensor,
+    labels: Tensor,
+    problem_type: str,
+    num_items: Tensor | int | None = None,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """The loss of Hugging Face's sequence classifiers, averaged over the labels that are not -100.
+
+    Cross-entropy ("single_label_classification"; label smoothing is for this one alone), binary cross-entropy of every
+    label ("multi_label_classification"), or the squared error ("regression"). Computed in float32 at least. A batch
+    without a single label has the loss 0.
+
+    Shape:
+        - logits: (B, K)
+        - labels: (B,) of whole numbers for a single label; else (B, K), or (B,) where K is 1
+        - num_items: what the sum is divided by if not the number of labels in this batch, for gradients accumulated
+          over several
+        - returns: a scalar
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if problem_type == "single_label_classification":
+        return token_cross_entropy(logits.unsqueeze(1), labels.reshape(-1, 1), num_items, label_smoothing)
+    labels = labels.reshape(logits.shape).to(logits.dtype)
+    is_given = labels != IGNORED
+    function = nn.functional.mse_loss
+    if problem_type == "multi_label_classification":
+        function = nn.functional.binary_cross_entropy_with_logits  # type: ignore[assignment]
+    total = function(logits, labels, reduction="none").where(is_given, 0.0).sum()
+    if num_items is None:
+        num_items = is_given.sum()
     return total / torch.as_tensor(num_items, device=total.device).clamp(min=1)
 
 

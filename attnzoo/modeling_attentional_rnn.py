@@ -28,6 +28,7 @@ from .attention import AdditiveScore, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .fused_decoder import has_fused_loop
 from .loss import linear_cross_entropy, token_cross_entropy
+from .model_inputs import embed, source_mask
 from .recurrent_cells import RecurrentState, is_only_its_weight
 from .recurrent_decoder import (
     BahdanauDecoder,
@@ -149,7 +150,7 @@ class AttentionalRNNEncoder(AttentionalRNNPreTrainedModel):
         output_hidden_states: bool | None = None,
         **kwargs: Any,
     ) -> RecurrentEncoderOutput:
-        embeddings = self.dropout(_embed(self.embed_tokens, input_ids, inputs_embeds, "input_ids", "inputs_embeds"))
+        embeddings = self.dropout(embed(self.embed_tokens, input_ids, inputs_embeds, "input_ids", "inputs_embeds"))
         outputs, state = self.rnn(embeddings, source_mask(attention_mask, embeddings))
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
@@ -226,7 +227,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         **kwargs: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         names = "decoder_input_ids", "decoder_inputs_embeds"
-        embeddings = self.dropout(_embed(self.embed_tokens, input_ids, inputs_embeds, *names))  # (B, T, E)
+        embeddings = self.dropout(embed(self.embed_tokens, input_ids, inputs_embeds, *names))  # (B, T, E)
         value = encoder_outputs.last_hidden_state
         targets, rest = divmod(len(embeddings), len(value))
         if rest or not targets:
@@ -555,40 +556,6 @@ def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:
         window_size=config.window_size,
         max_source_positions=config.max_source_positions,
     )
-
-
-def _embed(
-    embedding: nn.Embedding, ids: Tensor | None, embeddings: Tensor | None, ids_name: str, embeddings_name: str
-) -> Tensor:
-    """The embeddings of exactly one of ``ids`` (B, N) and ``embeddings`` (B, N, E), of at least one row and token."""
-    if ids is not None and embeddings is None:
-        if ids.ndim != 2 or ids.numel() == 0:
-            raise ValueError(
-                f"{ids_name} must be (batch, length) with at least one token, got shape {tuple(ids.shape)}"
-            )
-        return embedding(ids)
-    if embeddings is None or ids is not None:
-        raise ValueError(f"give exactly one of {ids_name} and {embeddings_name}")
-    if embeddings.ndim != 3 or embeddings.numel() == 0 or embeddings.shape[-1] != embedding.embedding_dim:
-        raise ValueError(
-            f"{embeddings_name} must be (batch, length, {embedding.embedding_dim}) with at least one token, "
-            f"got shape {tuple(embeddings.shape)}"
-        )
-    return embeddings
-
-
-def source_mask(attention_mask: Tensor | None, states: Tensor) -> Tensor:
-    """Hugging Face's attention_mask (B, S) as bool, True on real tokens; the only place where it is converted."""
-    if attention_mask is None:
-        return torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
-    if attention_mask.shape != states.shape[:2]:
-        raise ValueError(
-            f"attention_mask must be (batch, source length) = {tuple(states.shape[:2])}, "
-            f"got {tuple(attention_mask.shape)}"
-        )
-    if attention_mask.is_floating_point() and bool((attention_mask < 0).any()):
-        raise ValueError("attention_mask must be 1 on real tokens and 0 on padding; this one has negative values")
-    return attention_mask.to(device=states.device, dtype=torch.bool)
 
 
 def check_target_mask(attention_mask: Tensor | None, embeddings: Tensor, step: int) -> None:

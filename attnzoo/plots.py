@@ -1,10 +1,15 @@
-"""Pictures of attention. Needs matplotlib: ``pip install attnzoo[plots]``."""
+"""Pictures of attention. The figures need matplotlib: ``pip install attnzoo[plots]``; the HTML file needs nothing.
 
+Letters in shapes: T target length, S source length or tokens of a sentence, R hops.
+"""
+
+import html
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
@@ -70,3 +75,143 @@ def plot_alignments(
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure
+
+
+def overall_attention(annotation_matrix: Tensor) -> Tensor:
+    """What all hops together look at: their sum, normalised again (Lin et al., 2017, section 4.1).
+
+    Shape:
+        - annotation_matrix: (R, S)
+        - returns: (S,), which sum to 1; all 0 where the matrix is
+    """
+    total = annotation_matrix.sum(dim=0)
+    return total / total.sum().clamp(min=torch.finfo(total.dtype).tiny)
+
+
+def plot_sentence(
+    annotation_matrix: Tensor,
+    tokens: Sequence[str],
+    path: str | Path | None = None,
+    title: str | None = None,
+    width: int = 80,
+) -> "Figure":
+    """A sentence coloured by the attention of all hops together, and below by that of each hop, as in figure 2 of Lin
+    et al. (2017). White is 0; the darkest token of every copy of the sentence is its largest weight.
+
+    Args:
+        annotation_matrix: (R, S), the A of the sentence
+        tokens: its S tokens, without padding
+        path: where to save it, as PNG, PDF or SVG by its ending; None to leave that to the caller
+        title: above the picture
+        width: characters in a line
+
+    Raises:
+        ValueError: there is no token, or the matrix does not have a column for every one.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    copies = _copies(annotation_matrix, tokens)
+    places, lines = [], 1  # of every token: its line, and the character it starts at
+    start = 0
+    for token in tokens:
+        if start and start + len(token) > width:
+            lines, start = lines + 1, 0
+        places.append((lines - 1, start))
+        start += len(token) + 1
+    margin = max(len(name) for name, _ in copies) + 2
+    width = max(start + len(token) for (_, start), token in zip(places, tokens, strict=True)) + 1
+    height, above = len(copies) * (lines + 0.4), 0.0
+    if title is not None:
+        width, above = max(width, math.ceil(1.3 * len(title)) - margin), 1.6
+    inches = 0.0845, 0.24  # of a character
+    figure = Figure(figsize=(inches[0] * (margin + width), inches[1] * (height + above)))
+    axis = figure.add_axes((0, 0, 1, height / (height + above)))
+    axis.set(xlim=(-margin, width), ylim=(height, 0))
+    axis.axis("off")
+    if title is not None:
+        axis.set_title(title, parse_math=False)
+    font = {"family": "monospace", "size": 10, "va": "center", "parse_math": False}
+    for index, (name, weights) in enumerate(copies):
+        top = index * (lines + 0.4)
+        axis.text(-margin + 1, top + 0.5, name, color="gray", **font)  # type: ignore[arg-type]
+        for (line, start), token, weight in zip(places, tokens, weights, strict=True):
+            corner = start - 0.5, top + line
+            axis.add_patch(Rectangle(corner, len(token) + 1, 1, facecolor=_RED, alpha=weight, edgecolor="none"))
+            axis.text(start, top + line + 0.5, token, **font)  # type: ignore[arg-type]
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def sentences_html(
+    annotation_matrices: Sequence[Tensor],
+    tokens: Sequence[Sequence[str]],
+    path: str | Path | None = None,
+    titles: Sequence[str] | None = None,
+) -> str:
+    """A web page with every sentence coloured as in :func:`plot_sentence`; the hops unfold below it.
+
+    The page is one file without scripts and asks no network for anything. Tokens and titles are shown as they are.
+
+    Args:
+        annotation_matrices: one (R, S) tensor a sentence
+        tokens: the S tokens of each, without padding
+        path: where to save it; None to leave that to the caller
+        titles: one for every sentence, such as what the model says of it
+
+    Raises:
+        ValueError: there is nothing to draw, or a matrix does not have a column for every token of its sentence.
+    """
+    if not annotation_matrices:
+        raise ValueError("there are no sentences to show")
+    if titles is not None and len(titles) != len(annotation_matrices):
+        raise ValueError(f"{len(titles)} titles do not fit {len(annotation_matrices)} sentences")
+    sections = []
+    for index, (matrix, words) in enumerate(zip(annotation_matrices, tokens, strict=True)):
+        (_, overall), *hops = [(name, _coloured(weights, words)) for name, weights in _copies(matrix, words)]
+        title = "" if titles is None else f"<h2>{html.escape(titles[index])}</h2>"
+        unfolded = "".join(f"<p><small>{name}</small> {line}</p>" for name, line in hops)
+        sections.append(
+            f"<section>{title}<p>{overall}</p><details><summary>each hop</summary>{unfolded}</details></section>"
+        )
+    page = _PAGE.format(sections="\n".join(sections))
+    if path is not None:
+        Path(path).write_text(page, encoding="utf-8")
+    return page
+
+
+_RED = "#e0503c"
+_PAGE = """<!DOCTYPE html>
+<html><head><meta charset="utf-8"><title>Attention</title><style>
+body {{ color-scheme: light; background: white; color: black; font: 1rem/1.7 sans-serif; margin: 2rem auto;
+  max-width: 60rem; padding: 0 1rem }}
+h2 {{ font-size: 1rem; margin-bottom: 0 }} p {{ margin: .3rem 0 }} section {{ margin-bottom: 1.5rem }}
+span {{ padding: .15em .2em; white-space: pre-wrap }} small, summary {{ color: gray }}
+</style></head><body>
+{sections}
+</body></html>
+"""
+
+
+def _copies(annotation_matrix: Tensor, tokens: Sequence[str]) -> list[tuple[str, list[float]]]:
+    """Names and weights of every line to draw, all hops together first; the largest weight of a line is 1."""
+    if annotation_matrix.ndim != 2 or not len(tokens) or annotation_matrix.shape[1] != len(tokens):
+        raise ValueError(
+            f"an annotation matrix of shape {tuple(annotation_matrix.shape)} does not fit {len(tokens)} tokens; it "
+            "must be (hops, tokens), and there must be a token"
+        )
+    matrix = annotation_matrix.detach().double().cpu()
+    names = ["all hops", *(f"hop {number}" for number in range(1, len(matrix) + 1))]
+    lines = torch.cat([overall_attention(matrix).unsqueeze(0), matrix])
+    largest = lines.amax(dim=1, keepdim=True)
+    scaled = lines / largest.where(largest > 0, 1.0)
+    return list(zip(names, scaled.tolist(), strict=True))
+
+
+def _coloured(weights: list[float], tokens: Sequence[str]) -> str:
+    red, green, blue = (int(_RED[place : place + 2], 16) for place in (1, 3, 5))
+    return " ".join(
+        f'<span style="background:rgba({red},{green},{blue},{weight:.3f})">{html.escape(token)}</span>'
+        for token, weight in zip(tokens, weights, strict=True)
+    )

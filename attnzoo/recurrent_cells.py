@@ -82,7 +82,7 @@ class PaddedLSTM(nn.LSTM):
     Shape:
         - inputs: (B, T, I)
         - state: (1, B, H) each, zeros if None
-        - is_padding: (B, T) bool, after the real tokens of a row, which starts from zeros; None where there is none
+        - is_padding: (B, T) bool, after the real tokens of a row; None where there is none
         - returns: outputs (B, T, H), and the last hidden state and memory, (1, B, H) each
     """
 
@@ -98,12 +98,11 @@ class PaddedLSTM(nn.LSTM):
             return self._step(inputs[:, 0], state[0][0], state[1][0])
         if is_padding is None:
             return super().forward(inputs, state)
-        if state is not None:
-            raise ValueError("a padded batch starts from zeros; leave out the state")
-        zeros = inputs.new_zeros(1, len(inputs), self.hidden_size)
+        if state is None:
+            state = (inputs.new_zeros(1, len(inputs), self.hidden_size),) * 2
         inputs = torch.cat([inputs, is_padding.unsqueeze(-1).to(inputs.dtype)], dim=-1)
         outputs, hidden, cell = torch.lstm(
-            inputs, (zeros, zeros), self.padded_weights(), True, 1, 0.0, self.training, False, batch_first=True
+            inputs, state, self.padded_weights(), True, 1, 0.0, self.training, False, batch_first=True
         )
         return outputs, (hidden, cell)
 

@@ -1,10 +1,22 @@
 """The metrics, on numbers worked out by hand."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from training.metrics import PhonemeErrorRate, WordErrorRate, edit_distance
+from training.confusion import draw_confusion_matrix
+from training.metrics import (
+    Accuracy,
+    MacroF1,
+    Matthews,
+    PhonemeErrorRate,
+    WordErrorRate,
+    confusion_matrix,
+    edit_distance,
+)
 
 words = st.lists(st.sampled_from("abc"), max_size=6)
 
@@ -49,3 +61,39 @@ def test_a_word_without_a_pronunciation_is_an_error() -> None:
     for metric in (PhonemeErrorRate(), WordErrorRate()):
         with pytest.raises(ValueError, match=r"references\[1\] has no pronunciation"):
             metric.compute(predictions=["A", "B"], references=[["A"], []])
+
+
+def test_accuracy_and_macro_f1_by_hand() -> None:
+    predictions, references = [0, 0, 1, 1, 2], [0, 1, 1, 1, 0]
+    assert Accuracy().compute(predictions=predictions, references=references) == {"accuracy": 60.0}
+    # F1 of label 0: 2 * 1 / (2 + 2), of 1: 2 * 2 / (2 + 3), of 2: 0.
+    assert MacroF1().compute(predictions=predictions, references=references) == {
+        "macro_f1": pytest.approx(100 * (0.5 + 0.8 + 0) / 3)
+    }
+
+
+def test_matthews_of_two_labels_is_the_classical_formula() -> None:
+    predictions, references = [1] * 6 + [0] * 4, [1, 1, 1, 1, 0, 0, 0, 0, 0, 1]
+    tp, fp, tn, fn = 4, 2, 3, 1
+    expected = (tp * tn - fp * fn) / ((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)) ** 0.5
+    score = Matthews().compute(predictions=predictions, references=references)
+    assert score == {"matthews": pytest.approx(100 * expected)}
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12))
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_matthews_is_the_correlation_of_indicators(pairs: list[tuple[int, int]]) -> None:
+    predictions, references = map(list, zip(*pairs, strict=True))
+    one_hot = np.eye(4)
+    x, y = (one_hot[labels] - one_hot[labels].mean(axis=0) for labels in (predictions, references))
+    scale = np.sqrt((x * x).sum() * (y * y).sum())
+    expected = 100 * (x * y).sum() / scale if scale else 0.0
+    score = Matthews().compute(predictions=predictions, references=references)["matthews"]
+    assert score == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_confusion_matrix_counts_and_is_drawn(tmp_path: Path) -> None:
+    matrix = confusion_matrix([0, 0, 1], [0, 1, 1], num_labels=3)
+    assert matrix.tolist() == [[1, 0, 0], [1, 1, 0], [0, 0, 0]]
+    draw_confusion_matrix(matrix, ["good", "b$a$d", "neither"], tmp_path / "confusion.png")
+    assert (tmp_path / "confusion.png").read_bytes().startswith(b"\x89PNG")

@@ -431,7 +431,7 @@ def test_a_streamed_training_learns_and_resumes_to_the_same_weights(
     streamed: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = streamed("whole")
-    assert "a.jsonl: streamed training pairs" in capsys.readouterr().out
+    assert "a.jsonl: streamed training examples" in capsys.readouterr().out
     rows = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
     losses = [(row["step"], row["loss"]) for row in rows if "loss" in row]
     assert losses[-1][1] < losses[0][1] - 0.5

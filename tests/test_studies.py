@@ -3,13 +3,16 @@
 from pathlib import Path
 
 import pytest
+import torch
 from transformers import AutoModelForSeq2SeqLM
 
-from training import bottleneck, evaluate, which_attention
+from training import bottleneck, evaluate, penalty, which_attention
 from training.recipe import load_recipe
 from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
 from .regular_language import SMALL
+from .test_sentence_classification import SMALL as TINY
+from .test_sentence_classification import sentences
 
 ROOT = Path(__file__).parent.parent
 
@@ -28,7 +31,7 @@ def test_which_attention_trains_draws_and_tabulates(
     assert (tmp_path / "which.png").stat().st_size > 10_000
     assert len([line for line in output.splitlines() if line.startswith("| ")]) == 5
     which_attention.main([*arguments, *sets])  # nothing is trained again
-    assert "training pairs" not in capsys.readouterr().out
+    assert "training examples" not in capsys.readouterr().out
     with pytest.raises(SystemExit, match="trained from another recipe"):
         which_attention.main([*arguments, *sets, "--set=training.max_steps=3"])
     with pytest.raises(SystemExit, match="not in the dictionary"):
@@ -75,3 +78,32 @@ def test_bottleneck_trains_and_measures_the_error_by_length(
         scores.append(evaluate.evaluate(folder, GraphemeToPhoneme(str(dictionary)), "test")["per"])
     low, high = sorted(scores)
     assert models[-1][5] == f"{(low + high) / 2:.2f} ({low:.2f} to {high:.2f})"
+
+
+def test_penalty_measures_accuracy_and_the_overlap_of_hops(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(penalty, "SEEDS", (1, 2))
+    sentences().to_csv(tmp_path / "reviews.csv", index=False)
+    sets = [*TINY, f"task.data.path={tmp_path / 'reviews.csv'}", "training.max_steps=30", "training.evaluations=1"]
+    sets += ["task.data.text_column=review", "task.data.label_column=verdict"]
+    arguments = ["--recipe", str(ROOT / "configs" / "penalty.yaml"), "--models", str(tmp_path / "models")]
+    arguments += [f"--set={item}" for item in sets if not item.startswith("model.penalty")]
+    penalty.main(arguments)
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| penalty")]
+    assert [row.split("|")[1].strip() for row in rows] == ["penalty 1.0", "penalty 0.0"]
+    with_penalty, without = (float(row.split("|")[3].split()[0]) for row in rows)
+    assert with_penalty < without
+    for override in ("model.penalty_coefficient=0.5", "training.seed=7"):
+        with pytest.raises(SystemExit, match="the study has coefficients and seeds of its own"):
+            penalty.main([*arguments, f"--set={override}"])
+
+
+def test_the_overlap_of_hops_by_hand() -> None:
+    same = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    apart = torch.eye(2)
+    uniform = torch.full((2, 2), 0.5)
+    assert penalty.overlap(torch.stack([same, apart, uniform])).tolist() == [1.0, 0.0, 0.5]
+    rows = torch.rand(1, 3, 7, dtype=torch.float64)
+    pairs = [rows[0, i] @ rows[0, j] for i in range(3) for j in range(3) if i != j]
+    torch.testing.assert_close(penalty.overlap(rows)[0], torch.stack(pairs).mean())

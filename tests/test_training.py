@@ -311,7 +311,7 @@ def test_a_failing_evaluation_does_not_lose_the_weights(
         ROOT / "configs" / "demo.yaml", [*SMALL, "training.max_steps=3", f"task.data.path={dictionary}"]
     )
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("the disk is full, say")
 
     monkeypatch.setattr(GraphemeToPhoneme, "predict", fail)

@@ -741,12 +741,16 @@ def test_an_override_like_no_field_is_refused() -> None:
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("directions", [("forward", "backward"), ("forward",), ("backward",)], ids="-".join)
-@pytest.mark.parametrize("padded", [False, True])
-def test_the_encoder_equals_the_loop(padded: bool, directions: tuple[str, ...], depth: int, cell: str) -> None:
+@pytest.mark.parametrize("padding", ["none", "much", "little", "after all"])
+def test_the_encoder_equals_the_loop(padding: str, directions: tuple[str, ...], depth: int, cell: str) -> None:
+    """Much padding: most rows end long before the longest. After all: there are columns without a token."""
     width, size = 3, 2
     encoder = randomize(RecurrentEncoder(cell, width, size, depth, dropout=0.0, directions=directions), seed=1)
     inputs = random(BATCH, SOURCE, width, seed=2)
-    mask = MASK.bool() if padded else torch.ones_like(MASK, dtype=torch.bool)
+    mask = MASK.bool()
+    if padding != "much":
+        lengths = {"none": [8] * 5, "little": [7, 8, 6, 8, 7], "after all": [5, 6, 0, 6, 6]}[padding]
+        mask = torch.arange(SOURCE) < torch.tensor(lengths).unsqueeze(1)
     outputs, state = encoder(inputs, mask)
     weights = reference.weights_of(encoder)
     annotations, hidden, memory = reference.encode(weights, cell, size, depth, inputs, mask, directions)
@@ -757,7 +761,7 @@ def test_the_encoder_equals_the_loop(padded: bool, directions: tuple[str, ...], 
     else:
         assert state.cell is None
     assert_equal_with_gradients(actual, expected, {"inputs": inputs, **dict(encoder.named_parameters())})
-    if not padded:
+    if padding == "none":
         unmasked, _ = encoder(inputs)
         assert_equal(unmasked[-1], outputs[-1])
 
@@ -778,8 +782,10 @@ def test_a_padded_lstm_ends_as_a_packed_one() -> None:
     assert_equal_with_gradients(
         [outputs, memory], [expected_outputs, expected_memory], {"inputs": inputs, **dict(layer.named_parameters())}
     )
-    with pytest.raises(ValueError, match="a padded batch starts from zeros"):
-        layer(inputs, (memory, memory), is_padding)
+    first, state = layer(inputs[:, :2], is_padding=is_padding[:, :2])
+    rest, (_, memory) = layer(inputs[:, 2:], state, is_padding[:, 2:])
+    assert_equal(torch.cat([first, rest], dim=1).masked_fill(is_padding.unsqueeze(-1), 0.0), expected_outputs)
+    assert_equal(memory, expected_memory)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])

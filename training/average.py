@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
-from transformers import AutoModelForSeq2SeqLM
+from transformers import AutoConfig
 from transformers.utils import logging
 
-import attnzoo  # noqa: F401  (registers the models with the Auto classes)
+import attnzoo
 
 from .checkpoint import replacing
 
@@ -77,10 +77,12 @@ def average(folders: list[Path], output: Path) -> None:
     """
     if output.exists():
         raise ValueError(f"{output} is there already; choose another --output")
-    mean = AutoModelForSeq2SeqLM.from_pretrained(folders[-1], dtype=torch.float64)
+    (architecture,) = AutoConfig.from_pretrained(folders[-1]).architectures
+    model_class = getattr(attnzoo, architecture)
+    mean = model_class.from_pretrained(folders[-1], dtype=torch.float64)
     sums = dict(mean.named_parameters())
     for folder in folders[:-1]:
-        weights = dict(AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float64).named_parameters())
+        weights = dict(model_class.from_pretrained(folder, dtype=torch.float64).named_parameters())
         if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in sums.items()}:
             raise ValueError(f"{folder} and {folders[-1]} are checkpoints of different models")
         for name, weight in weights.items():

@@ -11,6 +11,12 @@ from torch.utils.data import Sampler
 Example = dict[str, Any]
 
 
+def length_of(example: Example) -> tuple[int, int]:
+    """Tokens of the source and of the target; a label that is a number is one."""
+    labels = example["labels"]
+    return len(example["input_ids"]), len(labels) if isinstance(labels, list) else 1
+
+
 class LengthBatchSampler(Sampler[list[int]]):
     """Batches of row numbers, at most ``batch_tokens`` tokens each, in a new order every epoch.
 
@@ -133,7 +139,7 @@ class LengthBatchStream:
         lengths: list[tuple[int, int]] = []
         tokens = 0
         for example in self.examples.shuffle(generator=random, buffer_size=self.SHUFFLED):
-            length = len(example["input_ids"]), len(example["labels"])
+            length = length_of(example)
             if max(length) > self.batch_tokens:
                 raise _too_long("an example of the stream", max(length), self.batch_tokens)
             pool.append(example)

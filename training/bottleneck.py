@@ -10,22 +10,18 @@ section 5.2.2) saw the fixed vector fall off with length; Sutskever et al. (2014
 the source reversed.
 """
 
-import argparse
-import sys
-from itertools import pairwise, product
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import transformers
 from accelerate import PartialState
-from huggingface_hub.errors import StrictDataclassError
 from matplotlib.figure import Figure
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from .metrics import PhonemeErrorRate, WordErrorRate
 from .recipe import load_recipe
+from .study import SEEDS, errors_said, mean_and_range, refuse_overrides, study_parser, trained
 from .tasks import make_task
-from .train import StoppedError, train_once
 
 # The encoder reads one way but in Bahdanau's model; the widths make up for what the parts of a model cost.
 SUTSKEVER = ["wiring=sutskever", "score=none", "cell=lstm", "encoder_hidden_size=296", "decoder_hidden_size=296"]
@@ -43,26 +39,16 @@ MODELS = {
         *("encoder_hidden_size=246", "decoder_hidden_size=246"),
     ],
 }
-SEEDS = (1, 2, 3)
 LENGTHS = (2, 5, 7, 9, 11, 13, 100)  # a group of words has at least one of them and less than the next, in letters
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m training.bottleneck", description=__doc__.split("\n")[0])
-    parser.add_argument("--recipe", default="configs/bottleneck.yaml")
-    parser.add_argument("--models", type=Path, default=Path("runs/bottleneck"), help="where the models are kept")
+    parser = study_parser("bottleneck", __doc__.split("\n")[0], recipe="configs/bottleneck.yaml")
     parser.add_argument("--plot", type=Path, default=Path("docs/bottleneck.png"), metavar="FILE")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
     options = parser.parse_args(arguments)
-    transformers.utils.logging.disable_progress_bar()
-    try:
+    with errors_said():
         run(options.recipe, options.models, options.plot, options.set)
-    except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:
-        sys.exit(f"error: {error}")
-    except StoppedError as stopped:
-        print(f"{stopped}; the same command goes on from there", file=sys.stderr)
-        sys.exit(128 + stopped.signum)
 
 
 def run(recipe_path: str, models: Path, plot: Path, overrides: list[str]) -> None:
@@ -71,9 +57,7 @@ def run(recipe_path: str, models: Path, plot: Path, overrides: list[str]) -> Non
     Raises:
         ValueError: a model that is there was trained from another recipe, or what the study sets is overridden.
     """
-    for override in overrides:
-        if override.startswith(("model.", "training.seed=")):
-            raise ValueError(f"--set {override}: the study has models and seeds of its own")
+    refuse_overrides(overrides, ("model.", "training.seed="), "the study has models and seeds of its own")
     task = make_task(load_recipe(recipe_path, overrides))
     words, references = (task.splits["test"][column][:] for column in ("word", "pronunciations"))
     groups = [
@@ -85,11 +69,8 @@ def run(recipe_path: str, models: Path, plot: Path, overrides: list[str]) -> Non
     per, wer = PhonemeErrorRate(), WordErrorRate()
     errors: dict[str, list[list[float]]] = {}  # of a model, for every seed: the PER of every group, the WER of all
     parameters: dict[str, int] = {}
-    for seed, name in product(SEEDS, MODELS):
-        fields = [f"model.{field}" for field in MODELS[name]]
-        recipe = load_recipe(recipe_path, [*overrides, *fields, f"training.seed={seed}"])
-        folder = models / f"{name.replace(', ', '-').replace(' ', '-').lower()}-{seed}"
-        train_once(recipe, task, folder)
+    variants = {name: [f"model.{field}" for field in fields] for name, fields in MODELS.items()}
+    for name, folder, _ in trained(recipe_path, task, overrides, variants, models, SEEDS):
         model = AutoModelForSeq2SeqLM.from_pretrained(folder / "best").to(PartialState().device)
         parameters[name] = sum(parameter.numel() for parameter in model.parameters())
         predictions = task.predict(model, AutoTokenizer.from_pretrained(folder / "best"), "test")
@@ -105,7 +86,7 @@ def run(recipe_path: str, models: Path, plot: Path, overrides: list[str]) -> Non
     print("|---" * (3 + len(groups)) + "|")
     print(f"| words | |{''.join(f' {len(rows):,} |' for _, rows in groups)} |")
     for name, of_seeds in errors.items():
-        cells = [f"{sum(c) / len(c):.2f} ({min(c):.2f} to {max(c):.2f})" for c in zip(*of_seeds, strict=True)]
+        cells = [mean_and_range(values) for values in zip(*of_seeds, strict=True)]
         print(f"| {name} | {parameters[name]:,} | {' | '.join(cells)} |")
     plot.parent.mkdir(parents=True, exist_ok=True)
     draw({name: [row[: len(groups) - 1] for row in rows] for name, rows in errors.items()}, groups[:-1], plot)

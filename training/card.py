@@ -1,6 +1,8 @@
 """Model cards, filled from what a run measured, never by hand."""
 
+import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ PAPERS = {
     "Learning to Align and Translate*",
     "luong": "[Luong et al. (2015)](https://arxiv.org/abs/1508.04025), *Effective Approaches to Attention-based Neural "
     "Machine Translation*",
+    "lin": "[Lin et al. (2017)](https://arxiv.org/abs/1703.03130), *A Structured Self-attentive Sentence Embedding*",
 }
 
 TEMPLATE = """---
@@ -27,30 +30,24 @@ TEMPLATE = """---
 
 # {{ title }}
 
-An RNN encoder-decoder after {{ paper }}, trained with **attnzoo**: {{ architecture }}.
+{{ architecture }}.
 
 ## Use
 
 ```python
-import attnzoo  # registers the model with the Auto classes
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-model = AutoModelForSeq2SeqLM.from_pretrained("{{ folder }}")
-tokenizer = AutoTokenizer.from_pretrained("{{ folder }}")
-inputs = tokenizer(["{{ example }}"], return_tensors="pt")
-print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))
+{{ snippet }}
 ```
 
 {{ usage }}
-{% if picture %}
-![What the model looks at: the source along the top, what it predicts down the side]({{ picture }})
-{% endif %}
+{% for name, caption in pictures %}
+![{{ caption }}]({{ name }})
+{% endfor %}
 ## Results
 
-| split | examples | {{ metric_head }} | decoding |
-|---|---|{{ metric_rule }}|---|
+| {{ columns | join(" | ") }} |
+|{{ "---|" * columns | length }}
 {% for row in results -%}
-| {{ row.split }} | {{ row.examples }} | {{ row.figures }} | {{ row.decoding }} |
+| {{ row | join(" | ") }} |
 {% endfor %}
 {{ metric_note }} The validation figure is the best of the run's evaluations, and chose these weights.
 {%- if is_released %} The test figure is of the weights in this folder, rounded to half precision, by
@@ -79,9 +76,6 @@ python -m training.train recipe.yaml
 """
 
 
-PICTURE = "alignment.png"  # where a checkpoint has one
-
-
 def describe(task: Any, scores: dict[str, float]) -> str:
     """The task's metrics in one line."""
     return ", ".join(f"{name} {scores[key]:.2f} %" for key, name in task.metric_names.items())
@@ -94,11 +88,13 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
     (under "test" in ``run``) gives these to the Hub, and has the published ones beside them.
     """
     config = AutoConfig.from_pretrained(written)
-    scores = {"validation": run["validation"] | {"num_beams": recipe.training.num_beams}}
+    generates = (written / "generation_config.json").is_file()
+    scores = {"validation": run["validation"] | ({"num_beams": recipe.training.num_beams} if generates else {})}
     if "test" in run:
         scores["test"] = run["test"]
-    title = f"attentional-rnn {task.name}" if "test" not in run else folder.name
+    title = f"{config.model_type.replace('_', '-')} {task.name}" if "test" not in run else folder.name
     reported = "test" if "test" in run else "validation"
+    shown = folder.name if folder.is_absolute() else folder.as_posix()  # no machine's paths on a card
     data = ModelCardData(
         language=task.language,
         license="apache-2.0",
@@ -124,28 +120,23 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
         data,
         template_str=TEMPLATE,
         title=title,
-        paper=PAPERS[config.wiring],
-        architecture=_architecture(config),
-        folder=folder.name if folder.is_absolute() else folder.as_posix(),  # no machine's paths on a card
+        architecture=ARCHITECTURES[config.model_type](config),
+        folder=shown,
+        snippet=task.snippet.format(folder=shown, example=json.dumps(task.example, ensure_ascii=False)),
         usage=task.usage,
         metric_note=task.metric_note,
         split_note=task.split_note,
         limits=task.limits,
-        example=task.example,
-        metric_head=" | ".join(f"{name} %" for name in task.metric_names.values()),
-        metric_rule="|".join("---" for _ in task.metric_names),
+        columns=["split", "examples", *(f"{name} %" for name in task.metric_names.values())]
+        + (["decoding"] if generates else []),
         results=[
-            {
-                "split": split,
-                "examples": row["examples"],
-                "figures": " | ".join(f"{row[key]:.2f}" for key in task.metric_names),
-                "decoding": "greedy" if row["num_beams"] == 1 else f"beam {row['num_beams']}",
-            }
+            [split, row["examples"], *(f"{row[key]:.2f}" for key in task.metric_names)]
+            + (["greedy" if row["num_beams"] == 1 else f"beam {row['num_beams']}"] if generates else [])
             for split, row in scores.items()
         ],
         is_released="test" in run,
         published=task.published if "test" in run else None,
-        picture=PICTURE if (written / PICTURE).is_file() else None,
+        pictures=[(name, caption) for name, caption in task.pictures.items() if (written / name).is_file()],
         data=task.name,
         steps=f"{run['steps']:,}",
         minutes=f"{run['minutes']:.1f}",
@@ -173,13 +164,33 @@ def _parameters(written: Path) -> int:
         return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
 
 
-def _architecture(config: Any) -> str:
+def _attentional_rnn(config: Any) -> str:
     attention = f"{config.score} score, {config.window} attention" if config.score != "none" else "no attention"
     feeding = " with input feeding" if config.input_feeding else ""
     reading = "from the last token to the first" if config.reverse_source else "from the first token to the last"
     encoder = f"{config.encoder_layers} x {config.encoder_hidden_size}"
     return (
+        f"An RNN encoder-decoder after {PAPERS[config.wiring]}, trained with **attnzoo**: "
         f"{config.wiring} wiring{feeding}, {attention}, {config.cell} cells; an encoder of {encoder} "
         f"{'per direction, in both' if config.bidirectional else f'that reads {reading}'}, "
         f"a decoder of {config.decoder_layers} x {config.decoder_hidden_size}, embeddings of {config.embedding_size}"
     )
+
+
+def _self_attentive(config: Any) -> str:
+    related = ", related by the gated encoder" if config.sentence_pair else ""
+    return (
+        f"A structured self-attentive classifier of {'sentence pairs' if config.sentence_pair else 'sentences'} after "
+        f"{PAPERS['lin']}, trained with **attnzoo**: {config.num_hops} hops of attention (attention width "
+        f"{config.attention_hidden_size}) over a bidirectional {config.cell} of {config.num_hidden_layers} x "
+        f"{config.hidden_size} per direction{related}, embeddings of {config.embedding_size}, an MLP of "
+        f"{config.classifier_size} units, penalty coefficient {config.penalty_coefficient}. The sizes are below the "
+        "paper's: 30 hops of width 150 or 350, 300 per direction, an MLP of 2,000 to 4,000 units, which alone has 54 "
+        "million weights where it has 3,000"
+    )
+
+
+ARCHITECTURES: dict[str, Callable[[Any], str]] = {
+    "attentional_rnn": _attentional_rnn,
+    "self_attentive": _self_attentive,
+}

@@ -1,7 +1,7 @@
 """Evaluate a checkpoint folder: ``python -m training.evaluate runs/demo/best``.
 
-On the test split unless told otherwise, and with the beams that the folder's ``generation_config.json`` asks for.
-Choices between models are made with ``--split validation``.
+On the test split unless told otherwise; a model that generates does so with the beams that the folder's
+``generation_config.json`` asks for. Choices between models are made with ``--split validation``.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from typing import Any
 
 from accelerate import PartialState
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
@@ -40,24 +40,38 @@ def main(arguments: list[str] | None = None) -> None:
         seconds = time.perf_counter() - started
     except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
         sys.exit(f"error: {error}")
-    how = f"{options.split} split, {scores['examples']} examples, beam {scores['num_beams']}"
+    how = f"{options.split} split, {scores['examples']} examples"
+    if "num_beams" in scores:
+        how += f", beam {scores['num_beams']}"
     print(f"{task.name}, {how}: {describe(task, scores)}")
     print(f"{seconds:.0f} seconds")
 
 
 def evaluate(folder: Path, task: Any, split: str, num_beams: int | None = None) -> dict[str, float]:
-    """The scores of the model in ``folder`` on a split of its task, and under "num_beams" how it was decoded.
+    """The scores of the model in ``folder`` on a split of its task, and under "num_beams" how one that generates did.
 
     Raises:
         OSError: ``folder`` holds no model.
-        ValueError: there is no such split, or no beam.
+        ValueError: there is no such split, no beam, or beams for a model that does not generate.
     """
-    model = AutoModelForSeq2SeqLM.from_pretrained(folder).to(PartialState().device)
+    model = task.auto_class.from_pretrained(folder).to(PartialState().device)
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    if num_beams is None:
-        num_beams = model.generation_config.num_beams or 1
-    predictions = task.predict(model, tokenizer, split, num_beams)
-    return task.score(split, predictions) | {"num_beams": num_beams}
+    decoding = decoding_of(model, num_beams)
+    return task.score(split, task.predict(model, tokenizer, split, **decoding)) | decoding
+
+
+def decoding_of(model: PreTrainedModel, num_beams: int | None) -> dict[str, int]:
+    """How to decode, as arguments for ``predict`` and ``draw`` of a task: nothing for a model that does not generate.
+
+    Raises:
+        ValueError: beams for a model that does not generate.
+    """
+    if not model.can_generate():
+        if num_beams is not None:
+            raise ValueError(f"num_beams={num_beams} is for models that generate, and this one is a classifier")
+        return {}
+    assert model.generation_config is not None  # for it generates
+    return {"num_beams": (model.generation_config.num_beams or 1) if num_beams is None else num_beams}
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import datasets
 import evaluate
+import numpy as np
 
 _G2P_CITATION = "Yao and Zweig (2015), Sequence-to-Sequence Neural Net Models for Grapheme-to-Phoneme"
 _INPUTS = """
@@ -75,3 +76,72 @@ class WordErrorRate(_PronunciationMetric):
             for prediction, pronunciations in zip(predictions, references, strict=True)
         )
         return {"wer": 100 * wrong / len(predictions)}
+
+
+class _LabelMetric(evaluate.Metric):
+    """Of predicted and true labels, numbers both."""
+
+    description = citation = ""
+
+    def _info(self) -> evaluate.MetricInfo:
+        return evaluate.MetricInfo(
+            description=self.description,
+            citation=self.citation,
+            inputs_description="predictions and references: the number of a label for every example",
+            features=datasets.Features(
+                {"predictions": datasets.Value("int64"), "references": datasets.Value("int64")},
+            ),
+        )
+
+
+class Accuracy(_LabelMetric):
+    """Accuracy, in percent: the examples whose label is predicted."""
+
+    description = "Share of examples whose label is predicted, in percent."
+
+    def _compute(self, predictions: list[int], references: list[int]) -> dict[str, float]:
+        return {"accuracy": 100 * float(np.mean(np.asarray(predictions) == references))}
+
+
+class MacroF1(_LabelMetric):
+    """Macro-F1, in percent: the mean of the labels' F1, each 2 TP / (2 TP + FP + FN), over all that occur."""
+
+    description = "Mean over the labels of the F1 score, in percent."
+
+    def _compute(self, predictions: list[int], references: list[int]) -> dict[str, float]:
+        matrix = confusion_matrix(predictions, references)
+        predicted_or_true = matrix.sum(axis=0) + matrix.sum(axis=1)  # 2 TP + FP + FN
+        occurs = predicted_or_true > 0
+        return {"macro_f1": 100 * float(np.mean(2 * matrix.diagonal()[occurs] / predicted_or_true[occurs]))}
+
+
+class Matthews(_LabelMetric):
+    r"""Matthews' correlation of predicted and true labels, in percent, for any number of labels (Gorodkin, 2004).
+
+    .. math:: R = \frac{c\, n - \sum_k p_k t_k}{\sqrt{(n^2 - \sum_k p_k^2) (n^2 - \sum_k t_k^2)}}
+
+    with n examples, c of them right, and for label k p_k predictions and t_k examples; 0 if there is but one label
+    on either side.
+    """
+
+    description = "Matthews' correlation coefficient, in percent."
+    citation = "Gorodkin (2004), Comparing two K-category assignments by a K-category correlation coefficient"
+
+    def _compute(self, predictions: list[int], references: list[int]) -> dict[str, float]:
+        matrix = confusion_matrix(predictions, references).astype(float)
+        number, true, predicted = matrix.sum(), matrix.sum(axis=1), matrix.sum(axis=0)
+        variances = (number**2 - predicted @ predicted) * (number**2 - true @ true)
+        covariance = matrix.trace() * number - predicted @ true
+        return {"matthews": 100 * float(covariance / np.sqrt(variances)) if variances else 0.0}
+
+
+def confusion_matrix(predictions: Sequence[int], references: Sequence[int], num_labels: int = 0) -> np.ndarray:
+    """How many examples of the row's label were given the column's, over ``num_labels`` or as many as occur.
+
+    Shape:
+        - returns: (number of labels, number of labels)
+    """
+    size = max(num_labels, 1 + max(*predictions, *references))
+    matrix = np.zeros((size, size), dtype=np.int64)
+    np.add.at(matrix, (np.asarray(references), np.asarray(predictions)), 1)
+    return matrix

@@ -9,17 +9,15 @@ import sys
 from pathlib import Path
 
 from accelerate import PartialState
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
-from attnzoo.alignment import generation_alignments
-from attnzoo.plots import plot_alignments
 
 from .checkpoint import require_model
 from .recipe import load_recipe
 from .tasks import make_task
-from .tasks.grapheme_to_phoneme import pronounce
+from .tasks.grapheme_to_phoneme import draw_alignments, pronounce
 
 # All of them in the test split of the CMU dictionary.
 UNSEEN = [
@@ -77,28 +75,8 @@ def run(folder: Path, words: list[str], num_beams: int, plot: Path | None) -> No
         print(f"  {word:<{width}}  {pronunciation:<40}  {verdict}".rstrip())
     if plot is not None:
         plot.parent.mkdir(parents=True, exist_ok=True)
-        draw(model, tokenizer, [word.lower() for word in words[:4]], num_beams, plot)
+        draw_alignments(model, tokenizer, [word.lower() for word in words[:4]], num_beams, plot)
         print(f"alignments of {', '.join(words[:4])}: {plot}")
-
-
-def draw(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, words: list[str], num_beams: int, path: Path
-) -> None:
-    """Draw the alignment of every word as a picture, letters along the top and phonemes down the side."""
-    batch = tokenizer(words, padding=True, return_tensors="pt").to(model.device)
-    generated = model.generate(  # type: ignore[operator]
-        **batch, num_beams=num_beams, do_sample=False, output_attentions=True, return_dict_in_generate=True
-    )
-    sources = [_tokens_up_to_end(tokenizer, ids) for ids in batch["input_ids"].tolist()]
-    targets = [_tokens_up_to_end(tokenizer, ids) for ids in generated.sequences[:, 1:].tolist()]
-    alignments = generation_alignments(generated)
-    weights = [a[: len(t), : len(s)] for a, s, t in zip(alignments, sources, targets, strict=True)]
-    plot_alignments(weights, sources, targets, path)
-
-
-def _tokens_up_to_end(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[str]:
-    end = ids.index(tokenizer.eos_token_id) + 1 if tokenizer.eos_token_id in ids else len(ids)
-    return list(tokenizer.convert_ids_to_tokens(ids[:end]))
 
 
 if __name__ == "__main__":

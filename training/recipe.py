@@ -14,17 +14,22 @@ from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig
 
-from attnzoo import AttentionalRNNConfig
+from attnzoo import AttentionalRNNConfig, SelfAttentiveConfig
 
 from .tasks import TASKS
 
-CONFIGS: dict[str, type[PreTrainedConfig]] = {AttentionalRNNConfig.model_type: AttentionalRNNConfig}
-FROM_TOKENIZER = {
+CONFIGS: dict[str, type[PreTrainedConfig]] = {
+    config_class.model_type: config_class for config_class in (AttentionalRNNConfig, SelfAttentiveConfig)
+}
+FROM_DATA = {
     "vocab_size",
     "pad_token_id",
     "bos_token_id",
     "eos_token_id",
     "decoder_start_token_id",
+    "num_labels",
+    "id2label",
+    "label2id",
 }
 
 
@@ -161,7 +166,7 @@ class Recipe:
     """A whole recipe.
 
     Attributes:
-        model: ``model_type`` and the fields of its config class; the vocabulary comes from the task's tokenizer.
+        model: ``model_type`` and the fields of its config class; what the data and its tokenizer know is left out.
             With ``paper`` the fields that are not named are that paper's (``from_paper`` of the config class).
         task: what is learned.
         training: how.
@@ -173,13 +178,13 @@ class Recipe:
     training: Training
     expected: dict[str, Any] = field(default_factory=dict)
 
-    def model_config(self, **from_tokenizer: Any) -> PreTrainedConfig:
-        """The model's config, with what only the tokenizer knows."""
+    def model_config(self, **from_data: Any) -> PreTrainedConfig:
+        """The model's config, with what only the data and its tokenizer know."""
         fields = {name: value for name, value in self.model.items() if name not in ("model_type", "paper")}
         config_class: Any = CONFIGS[self.model["model_type"]]
         if "paper" in self.model:
-            return config_class.from_paper(self.model["paper"], **fields, **from_tokenizer)
-        return config_class(**fields, **from_tokenizer)
+            return config_class.from_paper(self.model["paper"], **fields, **from_data)
+        return config_class(**fields, **from_data)
 
 
 def load_recipe(path: str | Path, overrides: list[str] | None = None) -> Recipe:
@@ -224,8 +229,8 @@ def _parse(tree: dict[str, Any]) -> Recipe:
     model_type = model.get("model_type")
     if model_type not in CONFIGS:
         raise ValueError(f"model.model_type {model_type!r} is unknown{_nearest(str(model_type), set(CONFIGS))}")
-    for key in FROM_TOKENIZER & model.keys():
-        raise ValueError(f"{key!r} in model comes from the task's tokenizer; leave it out")
+    for key in FROM_DATA & model.keys():
+        raise ValueError(f"{key!r} in model comes from the task's data; leave it out")
     # A config class accepts unknown keywords silently; a recipe does not.
     own_keys = {"model_type", "paper"} if hasattr(CONFIGS[model_type], "from_paper") else {"model_type"}
     _check_keys(model, own_keys | _fields(CONFIGS[model_type]), "model")

@@ -1,9 +1,9 @@
 """Make a finished run small and complete: ``python -m training.release runs/g2p_luong_global model_cards/NAME``.
 
 The folder becomes the best model of the run with its weights in half precision (they load as float32: the config says
-so), decoded with beams by default, evaluated on the test split as it will be loaded, and described by a card with these
-figures, beside published ones where there are, and a picture of an alignment. Of an absolute path to the data its last
-part is left.
+so), decoded with beams by default if it generates, evaluated on the test split as it will be loaded, and described by a
+card with these figures, beside published ones where there are, and with the task's pictures. Of an absolute path to
+the data its last part is left.
 """
 
 import argparse
@@ -14,17 +14,16 @@ from pathlib import Path
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoTokenizer
 from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
-from .card import PICTURE, describe, write_card
+from .card import describe, write_card
 from .checkpoint import replacing, require_model
-from .evaluate import evaluate
-from .pronounce import draw
+from .evaluate import decoding_of, evaluate
 from .recipe import Recipe, load_recipe, save_recipe
-from .tasks import make_task
+from .tasks import TASKS, make_task
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -32,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m training.release", description="Release a finished run.")
     parser.add_argument("run", type=Path, help="the output folder of a training, such as runs/demo")
     parser.add_argument("folder", type=Path, help="what to write, such as model_cards/NAME; it is replaced")
-    parser.add_argument("--num-beams", type=int, default=5, help="beams to decode with (default: %(default)s)")
+    parser.add_argument("--num-beams", type=int, help="beams to decode with (default: what the task has)")
     options = parser.parse_args(arguments)
     logging.disable_progress_bar()
     try:
@@ -42,16 +41,17 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 # What a release writes: a folder with something else in it is somebody's, and not replaced.
-OWN = {"README.md", PICTURE, "config.json", "generation_config.json", "model.safetensors", "recipe.yaml"}
-OWN |= {"tokenizer.json", "tokenizer_config.json"}
+OWN = {"README.md", "config.json", "generation_config.json", "model.safetensors", "recipe.yaml"}
+OWN |= {"tokenizer.json", "tokenizer_config.json", *(name for task in TASKS.values() for name in task.pictures)}
 
 
-def release(run: Path, folder: Path, num_beams: int) -> None:
+def release(run: Path, folder: Path, num_beams: int | None = None) -> None:
     """Write ``folder`` out of the best checkpoint of ``run``.
 
     Raises:
         FileNotFoundError: ``run`` holds no finished training.
-        ValueError: no beam, a weight is too large for half precision, or ``folder`` holds what is not a release.
+        ValueError: no beam, or beams for a model that does not generate; a weight is too large for half precision, or
+            ``folder`` holds what is not a release.
     """
     if run.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"{folder} is a part of the run; choose a folder outside it")
@@ -59,19 +59,21 @@ def release(run: Path, folder: Path, num_beams: int) -> None:
         raise ValueError(f"{folder} holds something else than a release; choose a new folder")
     if not (run / "run.json").is_file():
         raise FileNotFoundError(f"{run} holds no finished training: it has no run.json")
-    if num_beams < 1:
+    if num_beams is not None and num_beams < 1:
         raise ValueError(f"num_beams must be at least 1, got {num_beams}")
     require_model(run / "best")
     figures = json.loads((run / "run.json").read_text(encoding="utf-8"))
     recipe = load_recipe(run / "recipe.yaml")
     task = make_task(recipe)
-    model = AutoModelForSeq2SeqLM.from_pretrained(run / "best")
+    model = task.auto_class.from_pretrained(run / "best")
     tokenizer = AutoTokenizer.from_pretrained(run / "best")
     model.half()
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             raise ValueError(f"{name} has values that half precision cannot hold")
-    model.generation_config.num_beams = num_beams
+    decoding = decoding_of(model, task.num_beams if num_beams is None else num_beams)
+    if decoding:
+        model.generation_config.update(**decoding)
     with replacing(folder) as new:
         model.save_pretrained(new)
         model.config.dtype = torch.float32  # what it is loaded as
@@ -79,17 +81,16 @@ def release(run: Path, folder: Path, num_beams: int) -> None:
         tokenizer.save_pretrained(new)
         save_recipe(_without_machine_path(recipe), new / "recipe.yaml")
         test = evaluate(new, task, "test")  # of what a user will load
-        if model.config.score != "none":
-            draw(AutoModelForSeq2SeqLM.from_pretrained(new), tokenizer, [task.example], num_beams, new / PICTURE)
+        task.draw(task.auto_class.from_pretrained(new), tokenizer, new, **decoding)
         write_card(new, folder, recipe, task, figures | {"test": test})
-    print(f"{folder}: test {describe(task, test)}, beam {num_beams}")
+    print(f"{folder}: test {describe(task, test)}{''.join(f', beam {beams}' for beams in decoding.values())}")
 
 
 def _without_machine_path(recipe: Recipe) -> Recipe:
-    path = Path(recipe.task.data.path)
-    if not path.is_absolute():
-        return recipe
-    data = dataclasses.replace(recipe.task.data, path=path.name)
+    values = dataclasses.asdict(recipe.task.data)
+    paths = {name: Path(value) for name, value in values.items() if isinstance(value, str)}
+    shortened = {name: path.name for name, path in paths.items() if path.is_absolute()}
+    data = dataclasses.replace(recipe.task.data, **shortened)
     return dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data))
 
 

@@ -60,15 +60,16 @@ def is_table(path: str) -> bool:
     return Path(path).is_dir() or _reader(path) is not None or _is_hub_id(path)
 
 
-def read_rows(source: Source, names: Sequence[str]) -> dict[str, Rows]:
+def read_rows(source: Source, names: Sequence[str], labels: Sequence[str] = ()) -> dict[str, Rows]:
     """The splits of a source: "train", and "validation" and "test" if it has them (also called valid, val, dev).
 
-    Every row has the columns ``names``, and each holds text: what the source calls it is its key ``NAME_column``. In
-    csv files words like "null" and "NA" are words. Splits of other names are left out.
+    Every row has the columns ``names``, and each holds text; those that are ``labels`` too hold text or whole numbers.
+    What the source calls a column is its key ``NAME_column``. In csv files all is text, and words like "null" and "NA"
+    are words. Splits of other names are left out.
 
     Raises:
         FileNotFoundError: nothing is at the path, here or on the Hub.
-        SourceError: a ValueError: a column is missing, a row lacks a value or has one that is not text, a file is
+        SourceError: a ValueError: a column is missing, a row lacks a value or has one of another type, a file is
             empty, is not UTF-8 or cannot be read, a folder's files are of several kinds or not all of a split, or there
             is no training split. What a stream holds is checked while it is read: put ``readable`` around that.
     """
@@ -86,7 +87,9 @@ def read_rows(source: Source, names: Sequence[str]) -> dict[str, Rows]:
         }
         if "train" not in splits:
             raise SourceError(f"{source.path} has no split 'train'; its splits: {short(', '.join(map(str, found)))}")
-        return {split: _texts(rows, columns, f"{source.path}, {split} split") for split, rows in splits.items()}
+        return {
+            split: _checked(rows, columns, labels, f"{source.path}, {split} split") for split, rows in splits.items()
+        }
 
 
 @contextlib.contextmanager
@@ -247,8 +250,8 @@ def _require(columns: dict[str, str], found: list[str], where: str) -> None:
             )
 
 
-def _texts(rows: Rows, columns: dict[str, str], where: str) -> Rows:
-    """The chosen columns under the task's names, every value of them a text."""
+def _checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: str) -> Rows:
+    """The chosen columns under the task's names, every value of them a text, or for labels a whole number."""
     found = rows.column_names
     if found is None:  # a stream knows its columns by its first row
         first = next(iter(rows), None)
@@ -258,12 +261,17 @@ def _texts(rows: Rows, columns: dict[str, str], where: str) -> Rows:
     _require(columns, found, where)
     rows = rows.select_columns(list(columns))
 
-    def texts(batch: dict[str, list[Any]], numbers: Sequence[int]) -> dict[str, list[str]]:
-        for column in columns:
+    def checked(batch: dict[str, list[Any]], numbers: Sequence[int]) -> dict[str, list[Any]]:
+        for column, name in columns.items():
             for number, value in zip(numbers, batch[column], strict=True):
                 if value is None or (isinstance(value, str) and not value.strip()):
                     raise SourceError(f"{where}, row {number + 1}: column {column!r} is empty")
-                if not isinstance(value, str):
+                if name in labels and not isinstance(value, str | int):
+                    raise SourceError(
+                        f"{where}, row {number + 1}: column {column!r} has {short(repr(value))}, which is no label; "
+                        "a label is text or a whole number"
+                    )
+                if name not in labels and not isinstance(value, str):
                     raise SourceError(
                         f"{where}, row {number + 1}: column {column!r} has {short(repr(value))}, which is no text; "
                         "quote it"
@@ -271,7 +279,7 @@ def _texts(rows: Rows, columns: dict[str, str], where: str) -> Rows:
         return {name: batch[column] for column, name in columns.items()}
 
     if isinstance(rows, datasets.IterableDataset):
-        return rows.map(texts, with_indices=True, batched=True, remove_columns=list(columns))
+        return rows.map(checked, with_indices=True, batched=True, remove_columns=list(columns))
     for start in range(0, len(rows), 1000):  # checked, not mapped: that would be a copy
-        texts(rows[start : start + 1000], range(start, min(start + 1000, len(rows))))
+        checked(rows[start : start + 1000], range(start, min(start + 1000, len(rows))))
     return rows.rename_columns(columns)

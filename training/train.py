@@ -1,7 +1,7 @@
 """Train a recipe: ``python -m training.train configs/demo.yaml --output runs/demo --set training.max_minutes=1``.
 
 One loop, from top to bottom: recipe, task, model, optimiser; then batches until the steps or minutes are used up,
-with an evaluation by generation now and then; tokens per second are target tokens. In the output folder:
+with an evaluation now and then; tokens per second are target tokens, of which a label is one. In the output folder:
 
 - ``best/`` and ``last/``: complete Hub repositories (weights, config, tokenizer, recipe, and ``best/`` with its
   card), loaded by the Auto classes; ``best`` is the one with the lowest validation error
@@ -38,12 +38,12 @@ from datasets import IterableDataset
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from tqdm import tqdm
-from transformers import AutoModelForSeq2SeqLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 import attnzoo
 
 from .average import MovingAverage
-from .batching import LengthBatchSampler, LengthBatchStream
+from .batching import LengthBatchSampler, LengthBatchStream, length_of
 from .card import describe, write_card
 from .checkpoint import (
     aside,
@@ -151,7 +151,7 @@ def train(
     if isinstance(examples, IterableDataset):
         order, size = LengthBatchStream(examples, *batching, longest=task.longest), "streamed"
     else:
-        lengths = [(len(row["input_ids"]), len(row["labels"])) for row in examples]
+        lengths = [length_of(row) for row in examples]
         order, size = LengthBatchSampler(lengths, *batching), f"{len(examples):,}"
 
     def load(batch: list[Any]) -> dict[str, Tensor]:
@@ -173,7 +173,7 @@ def train(
     if resume:
         accelerator.load_state(checkpoints(output)[-1])
     accelerator.print(
-        f"{task.name}: {size} training pairs, {settings.batch_tokens:,} tokens a batch at most; "
+        f"{task.name}: {size} training examples, {settings.batch_tokens:,} tokens a batch at most; "
         f"model of {sum(p.numel() for p in model.parameters()):,} parameters; {_precision(accelerator)}, "
         f"{accelerator.num_processes} process(es) of {torch.get_num_threads()} threads"
         + (f"; going on after step {clock.steps}" if resume else "")
@@ -384,7 +384,8 @@ def _evaluate(
     """Scores on the validation split; every process predicts its part of it, and none predicts another's."""
     rows = list(range(len(task.splits["validation"])))
     with accelerator.split_between_processes(rows) as mine:
-        predictions = task.predict(model, tokenizer, "validation", settings.num_beams, mine)
+        decoding = {"num_beams": settings.num_beams} if model.can_generate() else {}
+        predictions = task.predict(model, tokenizer, "validation", rows=mine, **decoding)
     return task.score("validation", gather_object(predictions))
 
 
@@ -424,15 +425,8 @@ def _diverged(what: str, clock: Clock) -> FloatingPointError:
 
 
 def _make_model(recipe: Recipe, task: Any, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    config = recipe.model_config(
-        vocab_size=len(tokenizer),
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        decoder_start_token_id=tokenizer.bos_token_id,
-    )
-    model = AutoModelForSeq2SeqLM.from_config(config)
-    model.generation_config.update(**task.generation_config())
+    model = task.auto_class.from_config(recipe.model_config(**task.config_fields(tokenizer)))
+    task.prepare(model, tokenizer)
     return model
 
 

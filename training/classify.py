@@ -1,0 +1,68 @@
+"""Load a classifier and use it: ``python -m training.classify model_cards/self-attentive-sst2 "a moving film ."``.
+
+Prints the label of every sentence and its probability. ``--html FILE`` writes one page that shows what the model looked
+at, all hops together and each on its own; it needs no network. Of a pair, the second sentence follows a tab.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers.utils import logging
+
+import attnzoo  # noqa: F401  (registers the models with the Auto classes)
+from attnzoo.plots import sentences_html
+
+from .checkpoint import require_model
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m training.classify", description="Classify sentences.")
+    parser.add_argument("folder", type=Path, help="a checkpoint folder, such as model_cards/self-attentive-sst2")
+    parser.add_argument("sentences", nargs="+", help="what to classify; of a pair, both with a tab between them")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write what the model looked at")
+    options = parser.parse_args(arguments)
+    logging.disable_progress_bar()
+    try:
+        run(options.folder, options.sentences, options.html)
+    except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
+        sys.exit(f"error: {error}")
+
+
+def run(folder: Path, sentences: list[str], html: Path | None) -> None:
+    """Print a line for every sentence, and write the page if ``html`` is given.
+
+    Raises:
+        FileNotFoundError: the folder lacks a file that a checkpoint has.
+        ValueError: a pair where the model reads single sentences, or the reverse.
+    """
+    require_model(folder)
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    matrices, tokens, titles = [], [], []
+    sides = 2 if "token_type_ids" in tokenizer.model_input_names else 1
+    for sentence in sentences:
+        texts = sentence.split("\t")
+        if len(texts) != sides:
+            expected = "two sentences with a tab between them" if sides == 2 else "one sentence, without a tab"
+            raise ValueError(f"{folder} reads {expected}, got {sentence!r}")
+        batch = tokenizer(*([text] for text in texts), return_tensors="pt")
+        with torch.no_grad():
+            outputs = model(**batch, output_attentions=True)
+        probability, label = outputs.logits[0].softmax(dim=0).max(dim=0)
+        titles.append(f"{model.config.id2label[label.item()]} {100 * probability:.0f} %")
+        print(f"  {titles[-1]:<20}  {sentence}")
+        matrices.append(outputs.attentions[-1][0, 0])
+        tokens.append(tokenizer.convert_ids_to_tokens(batch["input_ids"][0]))
+    if html is not None:
+        html.parent.mkdir(parents=True, exist_ok=True)
+        sentences_html(matrices, tokens, html, titles=titles)
+        print(f"what it looked at: {html}")
+
+
+if __name__ == "__main__":
+    main()

