@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 from .attention import AdditiveScore, LocationScore, Source, SourceAttention
 from .fused_attention import AdditiveSteps, AttentionSteps, DotSteps, MonotonicSteps, PredictiveSteps
 from .fused_cells import CELLS, Layer, Rows, StackSteps, add_product, product, weight_gradient
+from .loss import is_untouched
 from .recurrent_cells import ChoGRU, RecurrentStack, RecurrentState, layer_weights
 
 
@@ -307,17 +308,3 @@ def has_fused_loop(decoder: Any) -> bool:
     """
     has_readout = hasattr(decoder, "readout") and getattr(decoder, "input_feeding", True)
     return has_readout and decoder.rnn.cell in CELLS and is_untouched(decoder)
-
-
-def is_untouched(module: nn.Module) -> bool:
-    """Whether the weights of a module may be read without calling the parts of it that hold them.
-
-    Not if one of them has hooks, which would not be heard (weights that are brought when they are needed), or is
-    another class than it was made as (an adapter, a quantised layer).
-    """
-    return all(
-        type(part).__module__.split(".")[0] in ("attnzoo", "torch")
-        and not (part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks)
-        and not hasattr(part, "_hf_hook")
-        for part in module.modules()
-    )

@@ -26,8 +26,8 @@ from transformers.utils import can_return_tuple
 
 from .attention import AdditiveScore, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
-from .fused_decoder import has_fused_loop, is_untouched
-from .loss import linear_cross_entropy, token_cross_entropy
+from .fused_decoder import has_fused_loop
+from .loss import is_untouched, linear_cross_entropy, token_cross_entropy
 from .recurrent_cells import RecurrentState
 from .recurrent_decoder import (
     BahdanauDecoder,
