@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from transformers import Cache
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import (
-    BaseModelOutputWithPastAndCrossAttentions,
+    BaseModelOutput,
+    BaseModelOutputWithPast,
     CausalLMOutputWithPast,
     MaskedLMOutput,
     Seq2SeqLMOutput,
@@ -81,13 +82,13 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
-        encoder_outputs: BaseModelOutputWithPastAndCrossAttentions | None = None,
+        encoder_outputs: BaseModelOutput | None = None,
         past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs: Any,
-    ) -> BaseModelOutputWithPastAndCrossAttentions | Seq2SeqModelOutput:
+    ) -> BaseModelOutputWithPast | Seq2SeqModelOutput:
         if not self.config.is_encoder_decoder:
             of_two = (decoder_input_ids, decoder_attention_mask, encoder_outputs, decoder_inputs_embeds)
             if any(argument is not None for argument in of_two):
@@ -98,12 +99,16 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             outputs = self.first_stack(
                 input_ids, attention_mask, inputs_embeds, past_key_values=past_key_values, use_cache=use_cache, **kwargs
             )
-            outputs["cross_attentions"] = None  # not an empty tuple
-            return outputs
+            return BaseModelOutputWithPast(
+                last_hidden_state=outputs.last_hidden_state,
+                past_key_values=outputs.past_key_values,
+                hidden_states=outputs.hidden_states,
+                attentions=outputs.attentions,
+            )
         if encoder_outputs is None:
             encoder_outputs = self.encoder(input_ids, attention_mask, inputs_embeds, **kwargs)
         elif isinstance(encoder_outputs, tuple):
-            encoder_outputs = BaseModelOutputWithPastAndCrossAttentions(*encoder_outputs[:1])
+            encoder_outputs = BaseModelOutput(*encoder_outputs)
         outputs = self.decoder(
             decoder_input_ids,
             decoder_attention_mask,
@@ -174,7 +179,7 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
         attention_mask: Tensor | None = None,
         decoder_input_ids: Tensor | None = None,
         decoder_attention_mask: Tensor | None = None,
-        encoder_outputs: BaseModelOutputWithPastAndCrossAttentions | None = None,
+        encoder_outputs: BaseModelOutput | None = None,
         past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
