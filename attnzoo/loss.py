@@ -100,21 +100,28 @@ class _LinearCrossEntropy(torch.autograd.Function):
             logits = (hidden[chunk] @ weight.t()).to(sums)  # (n, vocabulary)
             label = labels[chunk].unsqueeze(1)
             of_label = logits.gather(1, label)
-            log_sum = logits.logsumexp(dim=1, keepdim=True)
-            total += (log_sum - (1 - label_smoothing) * of_label).sum()
             if label_smoothing:
                 total -= label_smoothing * logits.mean(dim=1).sum()
+            highest = logits.amax(dim=1, keepdim=True)
+            odds = logits.sub_(highest).exp_()  # of every word, against the likeliest
+            norm = odds.sum(dim=1, keepdim=True)
+            total += (norm.log() + highest - (1 - label_smoothing) * of_label).sum()
             if ctx.has_gradients:
-                grad_logits = logits.sub_(log_sum).exp_()
+                # The gradient of the logits is odds / norm less the target distribution. It is divided by the norm
+                # where that is less work, not in the width of the vocabulary; but a half has no room for such numbers.
+                if sums != hidden.dtype:
+                    odds, norm = odds.div_(norm), torch.ones_like(norm)
+                odds.scatter_add_(1, label, (label_smoothing - 1) * norm)
                 if label_smoothing:
-                    grad_logits -= label_smoothing / len(weight)
-                grad_logits.scatter_add_(1, label, torch.full_like(of_label, label_smoothing - 1))
-                grad_logits = grad_logits.to(hidden.dtype)
-                torch.mm(grad_logits, weight, out=grad_hidden[chunk])
+                    odds -= norm * (label_smoothing / len(weight))
+                odds = odds.to(hidden.dtype)
+                torch.mm(odds, weight, out=grad_hidden[chunk])
+                grad_hidden[chunk] /= norm
+                states = hidden[chunk] / norm
                 if sums == hidden.dtype:
-                    grad_weight.addmm_(grad_logits.t(), hidden[chunk])
+                    grad_weight.addmm_(odds.t(), states)
                 else:
-                    grad_weight += grad_logits.t() @ hidden[chunk]
+                    grad_weight += odds.t() @ states.to(hidden.dtype)
         if ctx.has_gradients:
             ctx.save_for_backward(grad_hidden, grad_weight)
         return total
