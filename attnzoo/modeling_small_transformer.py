@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import Cache
+from transformers import Cache, EncoderDecoderCache
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import (
     BaseModelOutput,
@@ -160,6 +160,20 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
         self.model = SmallTransformerModel(config)
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
+
+    def _expand_inputs_for_generation(
+        self, expand_size: int = 1, is_encoder_decoder: bool = True, input_ids: Any = None, **inputs: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """``generate()`` repeats all that it has for every beam, but not the source: the decoder need not have it."""
+        source = {name: inputs.pop(name) for name in ("encoder_outputs", "attention_mask") if name in inputs}
+        repeat = super()._expand_inputs_for_generation  # type: ignore[misc]  # its self is typed as a protocol
+        input_ids, inputs = repeat(expand_size, False, input_ids, **inputs)
+        return input_ids, inputs | source
+
+    def _reorder_cache(self, past_key_values: EncoderDecoderCache, beam_idx: Any) -> EncoderDecoderCache:
+        """Beams change places with beams of their source, whose keys and values they share."""
+        past_key_values.self_attention_cache.reorder_cache(beam_idx)
+        return past_key_values
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """What the decoder reads for ``labels`` (B, T): the start token, then the labels without the last.

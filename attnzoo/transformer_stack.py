@@ -87,7 +87,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
 
     Shape:
         - input_ids: (B, T); attention_mask: (B, T), and with a cache of P tokens (B, P + T)
-        - encoder_hidden_states: (B, S, D); encoder_attention_mask: (B, S)
+        - encoder_hidden_states: (B, S, D); encoder_attention_mask: (B, S); there may be N targets to each, one after
+          the other in the batch, as the beams of a search
         - last_hidden_state: (B, T, D)
 
     Raises:
@@ -106,6 +107,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         self.is_causal = is_causal
         self.has_cross_attention = is_causal and config.attention_pattern == "encoder_decoder"
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embedding_scale = config.hidden_size**0.5
         self.position_embedding = None if config.position_embedding == "none" else PositionEmbedding(config)
         self.dropout = nn.Dropout(config.dropout)
         self.layers = nn.ModuleList(
@@ -129,7 +131,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         use_cache: bool | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
-        hidden_states = self._embed(input_ids, inputs_embeds) * self.config.hidden_size**0.5  # (B, T, D)
+        hidden_states = self._embed(input_ids, inputs_embeds) * self.embedding_scale  # (B, T, D)
         rows, length = hidden_states.shape[:2]
         cache = self._cache(past_key_values, use_cache)
         past = 0 if cache is None else int(cache.get_seq_length())
@@ -143,10 +145,13 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         mask = _self_attention_mask(is_real, steps, past + length, num_keys, self.is_causal)
         memory_mask = None
         if encoder_hidden_states is not None:
-            memory = encoder_hidden_states.shape[:2]
-            if len(encoder_hidden_states) != rows:
-                raise ValueError(f"source and target are batches of {memory[0]} and {rows} rows")
-            is_real_memory = _is_real(encoder_attention_mask, tuple(memory), hidden_states.device)
+            shape = tuple(encoder_hidden_states.shape[:2])
+            if rows < shape[0] or rows % shape[0]:
+                raise ValueError(
+                    f"source and target are batches of {shape[0]} and {rows} rows; "
+                    "every source needs one target, or as many as every other"
+                )
+            is_real_memory = _is_real(encoder_attention_mask, shape, hidden_states.device)
             memory_mask = None if is_real_memory is None else is_real_memory[:, None, None]  # (B, 1, 1, S)
         for layer in self.layers:
             hidden_states = layer(
