@@ -44,6 +44,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
     Shape:
         - input_ids, attention_mask: (B, S); padding may stand anywhere
         - decoder_input_ids, decoder_attention_mask: (B, T), with a source only
+        - needed: (B, T) bool, the tokens whose last hidden states are wanted, see :class:`SmallTransformerStack`
         - last_hidden_state: (B, T, D), (B, S, D) where there is one stack
         - encoder_attentions: (B, H, S, S), decoder_attentions: (B, H, T, T), cross_attentions: (B, H, T, S) of every
           layer, ``attentions`` where there is one stack, with ``output_attentions=True``, whatever the backend
@@ -87,6 +88,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
         use_cache: bool | None = None,
+        needed: Tensor | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPast | Seq2SeqModelOutput:
         if not self.config.is_encoder_decoder:
@@ -97,7 +99,13 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
                     "attention_mask; the decoder's arguments and encoder_outputs are for 'encoder_decoder'"
                 )
             outputs = self.first_stack(
-                input_ids, attention_mask, inputs_embeds, past_key_values=past_key_values, use_cache=use_cache, **kwargs
+                input_ids,
+                attention_mask,
+                inputs_embeds,
+                past_key_values=past_key_values,
+                use_cache=use_cache,
+                needed=needed,
+                **kwargs,
             )
             return BaseModelOutputWithPast(
                 last_hidden_state=outputs.last_hidden_state,
@@ -106,7 +114,8 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
                 attentions=outputs.attentions,
             )
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(input_ids, attention_mask, inputs_embeds, **kwargs)
+            of_source = None if needed is None or attention_mask is None else attention_mask.bool()
+            encoder_outputs = self.encoder(input_ids, attention_mask, inputs_embeds, needed=of_source, **kwargs)
         elif isinstance(encoder_outputs, tuple):
             encoder_outputs = BaseModelOutput(*encoder_outputs)
         outputs = self.decoder(
@@ -117,6 +126,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             encoder_attention_mask=attention_mask,
             past_key_values=past_key_values,
             use_cache=use_cache,
+            needed=needed,
             **kwargs,
         )
         return Seq2SeqModelOutput(
@@ -142,8 +152,8 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
     Shape:
         - labels: (B, T), -100 where there is nothing to predict; the decoder reads them shifted right by one
         - smoothing: of the labels; the probability given to all words alike in the loss
-        - skip_logits: return the loss without the logits, which are then never held. For a training loop that wants no
-          more
+        - skip_logits: return the loss without the logits, which are then never held, and compute nothing of the padding
+          and of a target beyond its last label. For a training loop that wants no more
         - num_items_in_batch: what the summed loss is divided by, as ``Trainer`` gives it for accumulated gradients; the
           number of labels if None
         - logits: (B, T, vocab_size)
@@ -204,6 +214,7 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
         skip_logits: bool = False,
         **kwargs: Any,
     ) -> Seq2SeqLMOutput:
+        needed = None
         if labels is not None:
             use_cache = False  # a training step has no next token
             if labels.ndim != 2 or labels.numel() == 0:
@@ -216,6 +227,9 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
                         "labels start a new target and past_key_values continues one; give decoder_input_ids"
                     )
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+            _check_labels(labels, decoder_input_ids, decoder_inputs_embeds)
+            if skip_logits and past_key_values is None:  # what comes after the last label, nobody reads
+                needed = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -227,6 +241,7 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
             decoder_inputs_embeds=decoder_inputs_embeds,
             use_cache=use_cache,
             return_dict=True,
+            needed=needed,
             **kwargs,
         )
         loss, logits = _predict(
@@ -291,8 +306,12 @@ class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMix
         skip_logits: bool = False,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
+        needed = None
         if labels is not None:
             use_cache = False  # a training step has no next token
+            _check_labels(labels, input_ids, inputs_embeds)
+            labels = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)  # a token predicts the one after it
+            needed = _needed(attention_mask, labels) if skip_logits else None
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -300,13 +319,12 @@ class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMix
             inputs_embeds=inputs_embeds,
             use_cache=use_cache,
             return_dict=True,
+            needed=needed,
             **kwargs,
         )
         hidden_states = outputs.last_hidden_state
         if labels is None:
             hidden_states = hidden_states[:, -logits_to_keep:]
-        else:  # token i predicts the one after it, and the last nothing
-            labels = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
         loss, logits = _predict(self.lm_head, hidden_states, labels, num_items_in_batch, smoothing, skip_logits)
         return CausalLMOutputWithPast(
             loss=loss,
@@ -362,8 +380,17 @@ class SmallTransformerForMaskedLM(SmallTransformerPreTrainedModel):
         skip_logits: bool = False,
         **kwargs: Any,
     ) -> MaskedLMOutput:
+        needed = None
+        if labels is not None:
+            _check_labels(labels, input_ids, inputs_embeds)
+            needed = _needed(attention_mask, labels) if skip_logits else None
         outputs = self.model(
-            input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, return_dict=True, **kwargs
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            inputs_embeds=inputs_embeds,
+            return_dict=True,
+            needed=needed,
+            **kwargs,
         )
         loss, logits = _predict(
             self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
@@ -445,6 +472,19 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
         )
 
 
+def _check_labels(labels: Tensor, ids: Tensor | None, embeddings: Tensor | None) -> None:
+    text = ids if embeddings is None else embeddings
+    if text is not None and labels.shape != text.shape[:2]:
+        raise ValueError(f"labels of shape {tuple(labels.shape)} do not fit a text of shape {tuple(text.shape[:2])}")
+
+
+def _needed(attention_mask: Tensor | None, labels: Tensor) -> Tensor | None:
+    """(B, T): the tokens that others attend to, or that a label is predicted from; None for all."""
+    if attention_mask is None or attention_mask.shape != labels.shape:  # the latter is refused or continues a cache
+        return None
+    return attention_mask.bool() | (labels != IGNORED)
+
+
 def _predict(
     lm_head: nn.Linear,
     hidden_states: Tensor,
@@ -458,10 +498,6 @@ def _predict(
         if skip_logits:
             raise ValueError("skip_logits=True leaves nothing to return without labels")
         return None, lm_head(hidden_states)
-    if labels.shape != hidden_states.shape[:2]:
-        raise ValueError(
-            f"labels of shape {tuple(labels.shape)} do not fit a text of shape {tuple(hidden_states.shape[:2])}"
-        )
     if skip_logits and is_untouched(lm_head):
         return linear_cross_entropy(hidden_states, lm_head.weight, labels, num_items, smoothing), None
     logits = lm_head(hidden_states)

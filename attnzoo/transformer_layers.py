@@ -7,7 +7,7 @@ Masks are bool, True = attend.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,36 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .attention import attend, dot_score
 from .configuration_small_transformer import SmallTransformerConfig
+
+MOST_NEEDED = 0.95  # of the tokens of a batch, for the others to be worth the trouble of leaving them out
+
+
+class Packing(NamedTuple):
+    """Some tokens of a batch, one after the other, so that what is done to each alone is not done to the others.
+
+    Shape:
+        - places: (N,) int64, where they are in the batch, row after row
+        - shape: B and T of the batch
+    """
+
+    places: Tensor
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, needed: Tensor) -> "Packing | None":
+        """The tokens where ``needed`` (B, T) is True; None if they are so many that it does not pay."""
+        if int(needed.sum()) > MOST_NEEDED * needed.numel():
+            return None
+        return cls(needed.flatten().nonzero().squeeze(1), (needed.shape[0], needed.shape[1]))
+
+    def pack(self, batch: Tensor) -> Tensor:
+        """(B, T, D) to (N, D)."""
+        return batch.flatten(0, 1).index_select(0, self.places)
+
+    def unpack(self, packed: Tensor) -> Tensor:
+        """(N, D) to (B, T, D), 0 where the tokens are not needed."""
+        batch = packed.new_zeros(self.shape[0] * self.shape[1], packed.shape[-1])
+        return batch.index_copy(0, self.places, packed).unflatten(0, self.shape)
 
 
 def eager_attention_forward(
@@ -64,7 +94,8 @@ class MultiHeadAttention(nn.Module):
     forward and backward: 19 ms either way).
 
     Shape:
-        - hidden_states: (B * N, T, D); memory: (B, S, D)
+        - hidden_states: (B * N, T, D); memory: (B, S, D); or only some tokens of each, (N, D), by ``packing`` and
+          ``memory_packing``
         - mask: bool, broadcastable to (B, H, T, S)
         - returns: (B * N, T, D), attention_weights (B * N, H, T, S) or None
     """
@@ -90,11 +121,16 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | None = None,
         memory: Tensor | None = None,
         past_key_values: Cache | None = None,
+        packing: Packing | None = None,
+        memory_packing: Packing | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        query = self._heads(self.query_proj(hidden_states))
-        key, value = self._keys_and_values(hidden_states, memory, past_key_values)
-        rows, length = hidden_states.shape[:2]
+        query = self._heads(self.query_proj(hidden_states), packing)
+        if memory is None:
+            key, value = self._keys_and_values(hidden_states, packing, False, past_key_values)
+        else:
+            key, value = self._keys_and_values(memory, memory_packing, True, past_key_values)
+        rows, length = query.shape[0], query.shape[2]
         is_shared = len(key) < rows
         if is_shared:  # the queries of N sequences as those of one
             query = query.unflatten(0, (len(key), -1)).transpose(1, 2).flatten(2, 3)  # (B, H, N * T, K)
@@ -107,27 +143,25 @@ class MultiHeadAttention(nn.Module):
         if is_shared and attention_weights is not None:
             attention_weights = attention_weights.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
         context = context.reshape(rows, length, -1)  # (B * N, T, D), from (B, N * T, H, K)
-        return self.output_proj(context), attention_weights
+        return self.output_proj(context if packing is None else packing.pack(context)), attention_weights
 
     def _keys_and_values(
-        self, hidden_states: Tensor, memory: Tensor | None, past_key_values: Cache | None
+        self, source: Tensor, packing: Packing | None, is_memory: bool, past_key_values: Cache | None
     ) -> tuple[Tensor, Tensor]:
         cache = past_key_values
         if isinstance(past_key_values, EncoderDecoderCache):
-            if memory is None:
-                cache = past_key_values.self_attention_cache
-            else:
-                cache = past_key_values.cross_attention_cache
+            cache = past_key_values.cross_attention_cache if is_memory else past_key_values.self_attention_cache
+            if is_memory:
                 if past_key_values.is_updated.get(self.layer_idx):
                     layer: Any = cache.layers[self.layer_idx]
                     return layer.keys, layer.values
                 past_key_values.is_updated[self.layer_idx] = True
-        source = hidden_states if memory is None else memory
-        key, value = self._heads(self.key_proj(source)), self._heads(self.value_proj(source))
+        key, value = (self._heads(project(source), packing) for project in (self.key_proj, self.value_proj))
         return (key, value) if cache is None else cache.update(key, value, self.layer_idx)
 
-    def _heads(self, projected: Tensor) -> Tensor:
-        return projected.unflatten(-1, (-1, self.head_size)).transpose(1, 2)  # (B, H, T, K)
+    def _heads(self, projected: Tensor, packing: Packing | None) -> Tensor:
+        padded = projected if packing is None else packing.unpack(projected)
+        return padded.unflatten(-1, (-1, self.head_size)).transpose(1, 2)  # (B, H, T, K)
 
 
 class FeedForward(nn.Module):
@@ -192,10 +226,10 @@ class TransformerLayer(GradientCheckpointingLayer):
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
         past_key_values: Cache | None = None,
-        **kwargs: Any,
+        **kwargs: Any,  # the packings, and what the backend may want
     ) -> Tensor:
         def attend_to_itself(x: Tensor) -> Tensor:
-            return self.self_attention(x, mask, past_key_values=past_key_values, **kwargs)[0]
+            return self.self_attention(x, mask, None, past_key_values, **kwargs)[0]
 
         def attend_to_memory(x: Tensor) -> Tensor:
             return self.cross_attention(x, memory_mask, memory, past_key_values, **kwargs)[0]  # type: ignore[misc]

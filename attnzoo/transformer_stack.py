@@ -16,7 +16,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import source_positions
 from .configuration_small_transformer import SmallTransformerConfig
-from .transformer_layers import MultiHeadAttention, PositionEmbedding, TransformerLayer
+from .transformer_layers import MultiHeadAttention, Packing, PositionEmbedding, TransformerLayer
 
 
 class SmallTransformerPreTrainedModel(PreTrainedModel):
@@ -85,10 +85,15 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
     and are scaled like it. Positions are ranks among the real tokens of a row: padding moves nothing, wherever it
     stands. With ``norm="pre"`` a last layer normalisation follows.
 
+    Where the last hidden states of some tokens alone are ``needed``, nothing is computed of the others, and theirs may
+    be 0; needed are those that others attend to, too. It has no effect with a cache, or when the layers' outputs are
+    asked for.
+
     Shape:
         - input_ids: (B, T); attention_mask: (B, T), and with a cache of P tokens (B, P + T)
         - encoder_hidden_states: (B, S, D); encoder_attention_mask: (B, S); there may be N targets to each, one after
           the other in the batch, as the beams of a search
+        - needed: (B, T) bool, or None for all
         - last_hidden_state: (B, T, D)
 
     Raises:
@@ -129,6 +134,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         encoder_attention_mask: Tensor | None = None,
         past_key_values: Cache | None = None,
         use_cache: bool | None = None,
+        needed: Tensor | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         hidden_states = self._embed(input_ids, inputs_embeds) * self.embedding_scale  # (B, T, D)
@@ -143,6 +149,11 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             hidden_states = self.position_embedding(hidden_states, positions, past + length)
         hidden_states = self.dropout(hidden_states)
         mask = _self_attention_mask(is_real, steps, past + length, num_keys, self.is_causal)
+        if cache is not None or self._is_recorded(kwargs):
+            needed = None
+        packing = memory_packing = None
+        if needed is not None and (packing := Packing.of(needed)) is not None:
+            hidden_states = packing.pack(hidden_states)  # (N, D)
         memory_mask = None
         if encoder_hidden_states is not None:
             shape = tuple(encoder_hidden_states.shape[:2])
@@ -152,13 +163,25 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
                     "every source needs one target, or as many as every other"
                 )
             is_real_memory = _is_real(encoder_attention_mask, shape, hidden_states.device)
-            memory_mask = None if is_real_memory is None else is_real_memory[:, None, None]  # (B, 1, 1, S)
+            if is_real_memory is not None:
+                memory_mask = is_real_memory[:, None, None]  # (B, 1, 1, S)
+                if needed is not None and (memory_packing := Packing.of(is_real_memory)) is not None:
+                    encoder_hidden_states = memory_packing.pack(encoder_hidden_states)
         for layer in self.layers:
             hidden_states = layer(
-                hidden_states, mask, encoder_hidden_states, memory_mask, past_key_values=cache, **kwargs
+                hidden_states,
+                mask,
+                encoder_hidden_states,
+                memory_mask,
+                past_key_values=cache,
+                packing=packing,
+                memory_packing=memory_packing,
+                **kwargs,
             )
         if self.final_norm is not None:
             hidden_states = self.final_norm(hidden_states)
+        if packing is not None:
+            hidden_states = packing.unpack(hidden_states)
         return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden_states, past_key_values=cache)
 
     def _embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
@@ -181,6 +204,11 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
                 f"got shape {tuple(inputs_embeds.shape)}"
             )
         return inputs_embeds
+
+    def _is_recorded(self, kwargs: dict[str, Any]) -> bool:
+        """Whether the caller wants to see the states and weights of the layers, which are those of a padded batch."""
+        names = ("output_hidden_states", "output_attentions")
+        return any(kwargs.get(name, getattr(self.config, name)) for name in names)
 
     def _cache(self, past_key_values: Cache | None, use_cache: bool | None) -> Cache | None:
         """The cache to go on from, or a new one where one is wanted."""

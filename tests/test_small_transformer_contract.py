@@ -310,6 +310,41 @@ def test_the_loss_without_logits_is_the_loss(variant: str, smoothing: float) -> 
         torch.testing.assert_close(chunked, whole, rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.parametrize("is_recorded", [False, True])
+@every_variant
+def test_nothing_is_computed_of_tokens_that_the_loss_does_not_need(variant: str, is_recorded: bool) -> None:
+    model = tiny_model(variant).train()
+    batch, seen = padded(EVERY_PADDING), []
+    batch["labels"] = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    if model.config.is_encoder_decoder:
+        batch["labels"] = torch.full((6, 4), 5)
+        batch["labels"][0, 1:] = batch["labels"][1] = -100
+    for name, module in model.named_modules():
+        if name.endswith("layers.0.feed_forward"):
+            module.register_forward_hook(lambda _, args, __: seen.append(args[0].shape[:-1].numel()))
+    expected = model(**batch).loss
+    seen.clear()
+    loss = model(**batch, skip_logits=True, output_hidden_states=is_recorded).loss
+    torch.testing.assert_close(loss, expected, **CLOSE)
+    real = int(batch["attention_mask"].sum())
+    if model.config.is_encoder_decoder:
+        assert seen == ([36, 24] if is_recorded else [real, 17])  # 1 + 0 + 4 * 4
+    else:
+        assert seen == [36 if is_recorded else real]
+
+
+@every_variant
+def test_the_loss_of_a_batch_without_a_label_is_zero(variant: str) -> None:
+    model = tiny_model(variant).train()
+    batch = batch_with_labels(model)
+    batch["labels"].fill_(-100)
+    for skip_logits in (False, True):
+        loss = model(**batch, skip_logits=skip_logits).loss
+        loss.backward()
+        assert loss == 0
+        assert all(not parameter.grad.any() for parameter in model.parameters() if parameter.grad is not None)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.3])
 @every_variant
 def test_labels_are_predicted_where_each_head_has_them(variant: str, smoothing: float) -> None:
