@@ -273,7 +273,8 @@ class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMix
 
     Shape:
         - labels: (B, T), those of ``input_ids``, -100 where there is nothing to predict; shifted here, so that the
-          first of a row is never predicted
+          first of a row is never predicted. Pad on the right to train: the first word after padding is predicted from
+          the padding, here as in every causal model of Transformers
         - smoothing, skip_logits, num_items_in_batch: as :class:`SmallTransformerForConditionalGeneration`
         - logits_to_keep: only the last so many logits are made, without labels; all if 0
         - logits: (B, T, vocab_size)

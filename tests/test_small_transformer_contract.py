@@ -329,6 +329,9 @@ def test_nothing_is_computed_of_tokens_that_the_loss_does_not_need(variant: str,
     real = int(batch["attention_mask"].sum())
     if model.config.is_encoder_decoder:
         assert seen == ([36, 24] if is_recorded else [real, 17])  # 1 + 0 + 4 * 4
+    elif model.config.attention_pattern == "causal":
+        before_a_word = 4  # padding that stands before a word, which is predicted from it as in any causal model
+        assert seen == [36 if is_recorded else real + before_a_word]
     else:
         assert seen == [36 if is_recorded else real]
 
