@@ -181,7 +181,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.intermediate_proj = nn.Linear(config.hidden_size, config.intermediate_size)
         self.output_proj = nn.Linear(config.intermediate_size, config.hidden_size)
-        self.activation = nn.ReLU(inplace=True) if config.activation == "relu" else nn.GELU()
+        self.activation = nn.ReLU() if config.activation == "relu" else nn.GELU()
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         return self.output_proj(self.activation(self.intermediate_proj(hidden_states)))

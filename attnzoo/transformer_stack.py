@@ -162,6 +162,14 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
                     f"source and target are batches of {shape[0]} and {rows} rows; "
                     "every source needs one target, or as many as every other"
                 )
+            made_from = 0
+            if isinstance(cache, EncoderDecoderCache):
+                made_from = int(cache.cross_attention_cache.get_seq_length())
+            if made_from not in (0, shape[1]):
+                raise ValueError(
+                    f"past_key_values comes from a source of {made_from} tokens, this one has {shape[1]}; continue "
+                    "with the source that the cache was made from"
+                )
             is_real_memory = _is_real(encoder_attention_mask, shape, hidden_states.device)
             if is_real_memory is not None:
                 memory_mask = is_real_memory[:, None, None]  # (B, 1, 1, S)

@@ -255,3 +255,9 @@ def test_labels_that_continue_a_cache() -> None:
     cache = forward(ENCODER_DECODER).past_key_values
     with refused(ValueError, "past_key_values continues"):
         forward(ENCODER_DECODER, decoder_input_ids=None, labels=words(2, 3), past_key_values=cache)
+
+
+def test_a_cache_of_another_source() -> None:
+    cache = forward(ENCODER_DECODER).past_key_values
+    with refused(ValueError, "past_key_values comes from a source of 4 tokens, this one has 6"):
+        forward(ENCODER_DECODER, input_ids=words(2, 6), past_key_values=cache)

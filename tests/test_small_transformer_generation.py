@@ -107,6 +107,20 @@ def test_the_source_is_read_and_projected_once(variant: str, monkeypatch: pytest
     assert len(calls) == (3 if model.config.is_encoder_decoder else 0)  # the encoder, two layers' keys
 
 
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("variant", [name for name in GENERATING if name.startswith("encoder")])
+def test_targets_of_one_source_share_it(variant: str, attention: str) -> None:
+    """Three targets to each source, one after the other, as if the source were there three times."""
+    model, batch = tiny_model(variant, attention=attention), padded(LEFT)
+    target = words(3 * len(LEFT), 4, seed=1)
+    repeated = {name: tensor.repeat_interleave(3, dim=0) for name, tensor in batch.items()}
+    options = {"decoder_input_ids": target, "output_attentions": True}
+    shared, alone = model(**batch, **options), model(**repeated, **options)
+    torch.testing.assert_close(shared.logits, alone.logits, **EXACT)
+    for one, other in zip(shared.cross_attentions, alone.cross_attentions, strict=True):
+        torch.testing.assert_close(one, other, **EXACT)
+
+
 @every_mode
 @every_variant
 def test_generate_gives_the_same_with_any_cache_and_with_none(variant: str, mode: str) -> None:
