@@ -217,7 +217,7 @@ class TransformerLayer(GradientCheckpointingLayer):
             self.cross_attention_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
         self.feed_forward = FeedForward(config)
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = config.dropout
 
     def forward(
         self,
@@ -240,9 +240,10 @@ class TransformerLayer(GradientCheckpointingLayer):
         return self._residual(hidden_states, self.feed_forward, self.feed_forward_norm)
 
     def _residual(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: nn.Module) -> Tensor:
-        if self.is_pre_norm:
-            return x + self.dropout(sublayer(norm(x)))
-        return norm(x + self.dropout(sublayer(x)))
+        output = sublayer(norm(x) if self.is_pre_norm else x)
+        if self.training:
+            output = nn.functional.dropout(output, self.dropout)
+        return x + output if self.is_pre_norm else norm(x + output)
 
 
 def sinusoidal_positions(positions: Tensor, size: int, dtype: torch.dtype = torch.float32) -> Tensor:

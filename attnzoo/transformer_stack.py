@@ -114,7 +114,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.embedding_scale = config.hidden_size**0.5
         self.position_embedding = None if config.position_embedding == "none" else PositionEmbedding(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = config.dropout
         self.layers = nn.ModuleList(
             TransformerLayer(config, index, self.has_cross_attention) for index in range(config.num_hidden_layers)
         )
@@ -147,7 +147,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         if self.position_embedding is not None:
             positions = steps.unsqueeze(0) if is_real is None else source_positions(is_real)[0][:, -length:]
             hidden_states = self.position_embedding(hidden_states, positions, past + length)
-        hidden_states = self.dropout(hidden_states)
+        if self.training:
+            hidden_states = nn.functional.dropout(hidden_states, self.dropout)
         mask = _self_attention_mask(is_real, steps, past + length, num_keys, self.is_causal)
         if cache is not None or self._is_recorded(kwargs):
             needed = None
