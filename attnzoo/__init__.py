@@ -3,13 +3,28 @@
 Importing the package registers its models with the Auto classes.
 """
 
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+)
 
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .configuration_self_attentive import SelfAttentiveConfig
+from .configuration_small_transformer import SmallTransformerConfig
 from .decoding import search
 from .modeling_attentional_rnn import AttentionalRNNForConditionalGeneration, AttentionalRNNModel
 from .modeling_self_attentive import SelfAttentiveForSequenceClassification, SelfAttentiveModel
+from .modeling_small_transformer import (
+    SmallTransformerForCausalLM,
+    SmallTransformerForConditionalGeneration,
+    SmallTransformerForMaskedLM,
+    SmallTransformerForSequenceClassification,
+    SmallTransformerModel,
+)
 
 __version__ = "0.1.0"
 __all__ = [
@@ -19,6 +34,12 @@ __all__ = [
     "SelfAttentiveConfig",
     "SelfAttentiveForSequenceClassification",
     "SelfAttentiveModel",
+    "SmallTransformerConfig",
+    "SmallTransformerForCausalLM",
+    "SmallTransformerForConditionalGeneration",
+    "SmallTransformerForMaskedLM",
+    "SmallTransformerForSequenceClassification",
+    "SmallTransformerModel",
     "search",
 ]
 
@@ -28,3 +49,12 @@ AutoModelForSeq2SeqLM.register(AttentionalRNNConfig, AttentionalRNNForConditiona
 AutoConfig.register(SelfAttentiveConfig.model_type, SelfAttentiveConfig, exist_ok=True)
 AutoModel.register(SelfAttentiveConfig, SelfAttentiveModel, exist_ok=True)
 AutoModelForSequenceClassification.register(SelfAttentiveConfig, SelfAttentiveForSequenceClassification, exist_ok=True)
+
+AutoConfig.register(SmallTransformerConfig.model_type, SmallTransformerConfig, exist_ok=True)
+AutoModel.register(SmallTransformerConfig, SmallTransformerModel, exist_ok=True)
+AutoModelForSeq2SeqLM.register(SmallTransformerConfig, SmallTransformerForConditionalGeneration, exist_ok=True)
+AutoModelForCausalLM.register(SmallTransformerConfig, SmallTransformerForCausalLM, exist_ok=True)
+AutoModelForMaskedLM.register(SmallTransformerConfig, SmallTransformerForMaskedLM, exist_ok=True)
+AutoModelForSequenceClassification.register(
+    SmallTransformerConfig, SmallTransformerForSequenceClassification, exist_ok=True
+)

@@ -24,9 +24,10 @@ from transformers.generation import (
     StoppingCriteriaList,
 )
 
+from .loss import is_only_its_weight
 from .model_inputs import source_mask
 from .modeling_attentional_rnn import RecurrentEncoderOutput, check_target_mask
-from .recurrent_cells import FEW_ROWS, RecurrentState, few_rows_product, is_only_its_weight
+from .recurrent_cells import FEW_ROWS, RecurrentState, few_rows_product
 from .recurrent_decoder import DecoderState
 
 BLOCK = 64  # words of the vocabulary, of which the largest score is looked at first

@@ -19,7 +19,8 @@ from torch.autograd.function import once_differentiable
 from .attention import AdditiveScore, LocationScore, Source, SourceAttention
 from .fused_attention import AdditiveSteps, AttentionSteps, DotSteps, MonotonicSteps, PredictiveSteps
 from .fused_cells import CELLS, Layer, Rows, StackSteps, add_product, product, weight_gradient
-from .recurrent_cells import ChoGRU, RecurrentStack, RecurrentState, is_untouched, layer_weights
+from .loss import is_untouched
+from .recurrent_cells import ChoGRU, RecurrentStack, RecurrentState, layer_weights
 
 
 class Plan(NamedTuple):

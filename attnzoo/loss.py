@@ -106,6 +106,26 @@ def linear_cross_entropy(
     return total / torch.as_tensor(num_items, device=total.device).clamp(min=1)
 
 
+def is_untouched(module: nn.Module) -> bool:
+    """Whether the weights of a module may be read without calling the parts of it that hold them.
+
+    Not if one of them has hooks, which would not be heard (weights that are brought when they are needed), or is
+    another class than it was made as (an adapter, a quantised layer), or has another ``forward``.
+    """
+    return all(
+        type(part).__module__.startswith(("attnzoo.", "torch.nn.modules."))
+        and "forward" not in vars(part)
+        and not (part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks)
+        and not hasattr(part, "_hf_hook")
+        for part in module.modules()
+    )
+
+
+def is_only_its_weight(layer: nn.Module) -> bool:
+    """Whether a layer is nothing but a product with its weight, which may be read in its place."""
+    return type(layer) is nn.Linear and layer.bias is None and is_untouched(layer)
+
+
 class _LinearCrossEntropy(torch.autograd.Function):
     """Summed over the tokens; the gradients for a loss of 1 are made in the forward pass, where the logits are."""
 

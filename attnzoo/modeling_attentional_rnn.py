@@ -27,9 +27,9 @@ from transformers.utils import can_return_tuple
 from .attention import AdditiveScore, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .fused_decoder import has_fused_loop
-from .loss import linear_cross_entropy, token_cross_entropy
+from .loss import is_only_its_weight, linear_cross_entropy, token_cross_entropy
 from .model_inputs import embed, source_mask
-from .recurrent_cells import RecurrentState, is_only_its_weight
+from .recurrent_cells import RecurrentState
 from .recurrent_decoder import (
     BahdanauDecoder,
     ChoDecoder,

@@ -215,23 +215,3 @@ class RecurrentStack(nn.Module):
 def _layer_state(states: Tensor, index: int, inputs: Tensor) -> Tensor:
     """One layer's part of (B, L, H) as torch's RNNs want it: (1, B, H), in the inputs' dtype, contiguous for cuDNN."""
     return states[:, index].unsqueeze(0).to(inputs.dtype).contiguous()
-
-
-def is_untouched(module: nn.Module) -> bool:
-    """Whether the weights of a module may be read without calling the parts of it that hold them.
-
-    Not if one of them has hooks, which would not be heard (weights that are brought when they are needed), or is
-    another class than it was made as (an adapter, a quantised layer), or has another ``forward``.
-    """
-    return all(
-        type(part).__module__.startswith(("attnzoo.", "torch.nn.modules."))
-        and "forward" not in vars(part)
-        and not (part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks)
-        and not hasattr(part, "_hf_hook")
-        for part in module.modules()
-    )
-
-
-def is_only_its_weight(layer: nn.Module) -> bool:
-    """Whether a layer is nothing but a product with its weight, which may be read in its place."""
-    return type(layer) is nn.Linear and layer.bias is None and is_untouched(layer)

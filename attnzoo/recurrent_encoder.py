@@ -6,7 +6,8 @@ Letters in shapes: B batch, S source length, L layers, D input width, H hidden w
 import torch
 from torch import Tensor, nn
 
-from .recurrent_cells import PaddedLSTM, RecurrentState, bidirectional_lstm, is_untouched, recurrent_layer
+from .loss import is_untouched
+from .recurrent_cells import PaddedLSTM, RecurrentState, bidirectional_lstm, recurrent_layer
 
 
 class RecurrentEncoder(nn.Module):

@@ -13,10 +13,17 @@ STANDARD = {"collections", "copy", "dataclasses", "difflib", "html", "math", "pa
 # A file may import from the rows above its own.
 LAYERS = [
     {"attention", "loss", "fused_cells", "from_paper", "model_inputs"},
-    {"recurrent_cells", "fused_attention", "configuration_attentional_rnn", "configuration_self_attentive"},
-    {"recurrent_encoder", "fused_decoder"},
+    {
+        "recurrent_cells",
+        "fused_attention",
+        "transformer_layers",
+        "configuration_attentional_rnn",
+        "configuration_self_attentive",
+        "configuration_small_transformer",
+    },
+    {"recurrent_encoder", "fused_decoder", "transformer_stack"},
     {"recurrent_decoder"},
-    {"modeling_attentional_rnn", "modeling_self_attentive"},
+    {"modeling_attentional_rnn", "modeling_self_attentive", "modeling_small_transformer"},
     {"alignment", "decoding", "plots"},
     {"__init__"},
 ]

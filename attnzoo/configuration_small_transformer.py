@@ -1,0 +1,104 @@
+"""Configuration of the small Transformer."""
+
+from typing import Any, Literal
+
+from huggingface_hub.dataclasses import strict
+from transformers import PreTrainedConfig
+
+
+@strict
+class SmallTransformerConfig(PreTrainedConfig):
+    r"""Configuration of :class:`SmallTransformerModel`; the defaults are Vaswani et al.'s base model (2017, table 3).
+
+    Attributes:
+        attention_pattern: which tokens may attend to which, and so what the model is. "encoder_decoder" is the paper's:
+            a source read in both directions, a target read from the left. "bidirectional" is its encoder alone, as
+            BERT; "causal" its decoder alone, as GPT.
+        is_encoder_decoder: follows from ``attention_pattern``; a value that contradicts it is refused.
+        vocab_size: one vocabulary for source and target.
+        hidden_size: d_model, of the embeddings and of every layer's output.
+        num_hidden_layers: N, of each stack.
+        num_attention_heads: h; each is ``hidden_size / num_attention_heads`` wide, d_k = d_v.
+        intermediate_size: d_ff, the inner width of the feed-forward layers.
+        activation: of the feed-forward layers; "relu" is the paper's, "gelu" BERT's.
+        norm: where the layer normalisation stands: "post", after the residual sum (the paper), or "pre", before every
+            sublayer and once more at the end of a stack (GPT-2).
+        layer_norm_eps: what layer normalisation adds to the variance; the paper's released code has 1e-6.
+        position_embedding: "sinusoidal" (section 3.5), of any length; "learned"; or "none", for study.
+        max_position_embeddings: how many positions are learned; a longer text is refused. "learned" only.
+        attention_bias: biases in the projections of the attention, which BERT and GPT have and the paper has not.
+        scale_scores: divide the scores by the square root of d_k (section 3.2.1); False is for study.
+        dropout: rate in training, of the embeddings with their positions and of every sublayer's output (section 5.4).
+        attention_dropout: rate in training on the attention weights; the paper has none, its released code 0.1.
+        tie_word_embeddings: one matrix for both embeddings and the output projection (section 3.4).
+
+    Raises:
+        StrictDataclassError: a value of the wrong type or outside the choices, naming the field.
+        ValueError: (wrapped in the above) a size or rate out of range, or two fields that do not go together.
+    """
+
+    model_type = "small_transformer"
+    keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state"]
+
+    attention_pattern: Literal["encoder_decoder", "bidirectional", "causal"] = "encoder_decoder"
+    is_encoder_decoder: bool | None = None  # type: ignore[assignment]  # the base class has a bool
+    vocab_size: int = 37_000
+    hidden_size: int = 512
+    num_hidden_layers: int = 6
+    num_attention_heads: int = 8
+    intermediate_size: int = 2048
+    activation: Literal["relu", "gelu"] = "relu"
+    norm: Literal["post", "pre"] = "post"
+    layer_norm_eps: float = 1e-6
+    position_embedding: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
+    max_position_embeddings: int = 512
+    attention_bias: bool = False
+    scale_scores: bool = True
+    dropout: float | int = 0.1
+    attention_dropout: float | int = 0.0
+    tie_word_embeddings: bool = True
+    use_cache: bool = True
+    pad_token_id: int = 0
+    bos_token_id: int | None = 1
+    eos_token_id: int | list[int] | None = 2
+    decoder_start_token_id: int = 1
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        if self.is_encoder_decoder is None:
+            self.is_encoder_decoder = self.attention_pattern == "encoder_decoder"
+        super().__post_init__(**kwargs)
+
+    def validate_architecture(self) -> None:
+        """Refuse sizes out of range and fields that do not go together."""
+        super().validate_architecture()
+        sizes = (
+            "vocab_size",
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+            "max_position_embeddings",
+        )
+        for name in sizes:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+        if not 0 < self.layer_norm_eps < 1:
+            raise ValueError(f"layer_norm_eps must be above 0 and below 1, got {self.layer_norm_eps}")
+        if self.is_encoder_decoder != (self.attention_pattern == "encoder_decoder"):
+            raise ValueError(
+                f"is_encoder_decoder={self.is_encoder_decoder} contradicts attention_pattern="
+                f"{self.attention_pattern!r}, from which it follows; leave it out"
+            )
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"num_attention_heads must divide hidden_size, got {self.num_attention_heads} heads and a width of "
+                f"{self.hidden_size}"
+            )
+        if self.position_embedding == "sinusoidal" and self.hidden_size % 2:
+            raise ValueError(
+                f"position_embedding='sinusoidal' has a sine and a cosine and needs an even hidden_size, "
+                f"got {self.hidden_size}"
+            )

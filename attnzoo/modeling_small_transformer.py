@@ -1,0 +1,509 @@
+r"""The small Transformer as a Hugging Face model (Vaswani et al., 2017): one stack, three masks.
+
+The equations are in ``attention.py`` and ``transformer_layers.py``, the stack of N layers in ``transformer_stack.py``;
+here it is built once (an encoder as BERT, or a decoder as GPT) or twice (the paper's encoder and decoder), and gets
+its heads.
+
+Letters in shapes: B batch, T target length, S source length, D model width, H heads.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Cache, EncoderDecoderCache
+from transformers.generation import GenerationMixin
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    BaseModelOutputWithPast,
+    CausalLMOutputWithPast,
+    MaskedLMOutput,
+    Seq2SeqLMOutput,
+    Seq2SeqModelOutput,
+    SequenceClassifierOutputWithPast,
+)
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.utils import can_return_tuple
+
+from .configuration_small_transformer import SmallTransformerConfig
+from .loss import classification_loss, is_only_its_weight, linear_cross_entropy, token_cross_entropy
+from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
+
+
+class SmallTransformerModel(SmallTransformerPreTrainedModel):
+    r"""The Transformer without an output projection (Vaswani et al., 2017, section 3.1; figure 1).
+
+    The config's ``attention_pattern`` says which stacks there are, and under which masks:
+
+    | attention_pattern | stacks | a token attends to |
+    |---|---|---|
+    | encoder_decoder | ``encoder``, ``decoder`` | all of the source; a target token, to those before it also |
+    | bidirectional | ``encoder`` | all of its text |
+    | causal | ``decoder`` | what came before, and itself |
+
+    Shape:
+        - input_ids, attention_mask: (B, S); padding may stand anywhere
+        - decoder_input_ids, decoder_attention_mask: (B, T), with a source only
+        - needed: (B, T) bool, the tokens whose last hidden states are wanted, see :class:`SmallTransformerStack`
+        - last_hidden_state: (B, T, D), (B, S, D) where there is one stack
+        - encoder_attentions: (B, H, S, S), decoder_attentions: (B, H, T, T), cross_attentions: (B, H, T, S) of every
+          layer, ``attentions`` where there is one stack, with ``output_attentions=True``, whatever the backend
+
+    Raises:
+        ValueError: an empty source or target, batches of different sizes, a mask of another shape than its tokens, a
+            text longer than the learned positions, a decoder's argument for a model that has no two stacks.
+        TypeError: a ``past_key_values`` of another kind than the model makes.
+    """
+
+    def __init__(self, config: SmallTransformerConfig) -> None:
+        super().__init__(config)
+        if config.attention_pattern != "causal":
+            self.encoder = SmallTransformerStack(config, is_causal=False)
+        if config.attention_pattern != "bidirectional":
+            self.decoder = SmallTransformerStack(config, is_causal=True)
+        if config.is_encoder_decoder:
+            self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
+        self.post_init()
+
+    @property
+    def first_stack(self) -> SmallTransformerStack:
+        """The stack that reads ``input_ids``."""
+        return self.decoder if self.config.attention_pattern == "causal" else self.encoder
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.first_stack.embed_tokens
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        self.first_stack.embed_tokens = value  # type: ignore[assignment]
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        needed: Tensor | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutputWithPast | Seq2SeqModelOutput:
+        if not self.config.is_encoder_decoder:
+            of_two = (decoder_input_ids, decoder_attention_mask, encoder_outputs, decoder_inputs_embeds)
+            if any(argument is not None for argument in of_two):
+                raise ValueError(
+                    f"attention_pattern={self.config.attention_pattern!r} has one stack, which reads input_ids and "
+                    "attention_mask; the decoder's arguments and encoder_outputs are for 'encoder_decoder'"
+                )
+            outputs = self.first_stack(
+                input_ids,
+                attention_mask,
+                inputs_embeds,
+                past_key_values=past_key_values,
+                use_cache=use_cache,
+                needed=needed,
+                **kwargs,
+            )
+            return BaseModelOutputWithPast(
+                last_hidden_state=outputs.last_hidden_state,
+                past_key_values=outputs.past_key_values,
+                hidden_states=outputs.hidden_states,
+                attentions=outputs.attentions,
+            )
+        if encoder_outputs is None:
+            of_source = None if needed is None or attention_mask is None else attention_mask.bool()
+            encoder_outputs = self.encoder(input_ids, attention_mask, inputs_embeds, needed=of_source, **kwargs)
+        elif isinstance(encoder_outputs, tuple):
+            encoder_outputs = BaseModelOutput(*encoder_outputs)
+        outputs = self.decoder(
+            decoder_input_ids,
+            decoder_attention_mask,
+            decoder_inputs_embeds,
+            encoder_hidden_states=encoder_outputs[0],
+            encoder_attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            use_cache=use_cache,
+            needed=needed,
+            **kwargs,
+        )
+        return Seq2SeqModelOutput(
+            last_hidden_state=outputs.last_hidden_state,
+            past_key_values=outputs.past_key_values,
+            decoder_hidden_states=outputs.hidden_states,
+            decoder_attentions=outputs.attentions,
+            cross_attentions=outputs.cross_attentions,
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.hidden_states,
+            encoder_attentions=encoder_outputs.attentions,
+        )
+
+
+class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, GenerationMixin):
+    r"""The encoder-decoder with its output projection: translation, as in the paper, and anything from text to text.
+
+    .. math:: p(y_i | y_{<i}, x) = \mathrm{softmax}(W h_i)
+
+    Symbols: :math:`h_i` is the decoder's last hidden state, :math:`W` the weight of ``lm_head``, without bias, which is
+    the embeddings' unless ``tie_word_embeddings=False``.
+
+    Shape:
+        - labels: (B, T), -100 where there is nothing to predict; the decoder reads them shifted right by one
+        - smoothing: of the labels; the probability given to all words alike in the loss
+        - skip_logits: return the loss without the logits, which are then never held, and compute nothing of the padding
+          and of a target beyond its last label. For a training loop that wants no more
+        - num_items_in_batch: what the summed loss is divided by, as ``Trainer`` gives it for accumulated gradients; the
+          number of labels if None
+        - logits: (B, T, vocab_size)
+
+    Raises:
+        ValueError: as :class:`SmallTransformerModel`; also ``labels`` that do not fit the batch.
+    """
+
+    attention_patterns = ("encoder_decoder",)
+    _tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}
+
+    def __init__(self, config: SmallTransformerConfig) -> None:
+        super().__init__(config)
+        self.model = SmallTransformerModel(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def _expand_inputs_for_generation(
+        self, expand_size: int = 1, is_encoder_decoder: bool = True, input_ids: Any = None, **inputs: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """``generate()`` repeats all that it has for every beam, but not the source: the decoder need not have it."""
+        source = {name: inputs.pop(name) for name in ("encoder_outputs", "attention_mask") if name in inputs}
+        repeat = super()._expand_inputs_for_generation  # type: ignore[misc]  # its self is typed as a protocol
+        input_ids, inputs = repeat(expand_size, False, input_ids, **inputs)
+        return input_ids, inputs | source
+
+    def _reorder_cache(self, past_key_values: EncoderDecoderCache, beam_idx: Any) -> EncoderDecoderCache:
+        """Beams change places with beams of their source, whose keys and values they share."""
+        past_key_values.self_attention_cache.reorder_cache(beam_idx)
+        return past_key_values
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """What the decoder reads for ``labels`` (B, T): the start token, then the labels without the last.
+
+        Raises:
+            ValueError: a label after a -100, as left padding makes it: the decoder would read the padding.
+        """
+        if bool(((labels[:, :-1] == -100) & (labels[:, 1:] != -100)).any()):
+            raise ValueError("labels have a token after a -100; pad them on the right (tokenizer.padding_side='right')")
+        start = labels.new_full((len(labels), 1), self.config.decoder_start_token_id)
+        return torch.cat([start, labels[:, :-1].masked_fill(labels[:, :-1] == -100, self.config.pad_token_id)], dim=1)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
+        skip_logits: bool = False,
+        **kwargs: Any,
+    ) -> Seq2SeqLMOutput:
+        needed = None
+        if labels is not None:
+            use_cache = False  # a training step has no next token
+            if labels.ndim != 2 or labels.numel() == 0:
+                raise ValueError(
+                    f"labels must be (batch, target length) with at least one token, got shape {tuple(labels.shape)}"
+                )
+            if decoder_input_ids is None and decoder_inputs_embeds is None:
+                if past_key_values is not None:
+                    raise ValueError(
+                        "labels start a new target and past_key_values continues one; give decoder_input_ids"
+                    )
+                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
+            _check_labels(labels, decoder_input_ids, decoder_inputs_embeds)
+            if skip_logits and past_key_values is None:  # what comes after the last label, nobody reads
+                needed = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            decoder_input_ids=decoder_input_ids,
+            decoder_attention_mask=decoder_attention_mask,
+            encoder_outputs=encoder_outputs,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            decoder_inputs_embeds=decoder_inputs_embeds,
+            use_cache=use_cache,
+            return_dict=True,
+            needed=needed,
+            **kwargs,
+        )
+        loss, logits = _predict(
+            self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
+        )
+        return Seq2SeqLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            decoder_hidden_states=outputs.decoder_hidden_states,
+            decoder_attentions=outputs.decoder_attentions,
+            cross_attentions=outputs.cross_attentions,
+            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
+            encoder_hidden_states=outputs.encoder_hidden_states,
+            encoder_attentions=outputs.encoder_attentions,
+        )
+
+
+class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMixin):
+    r"""The causal stack with its output projection, as GPT (Radford et al., 2018, section 3.1).
+
+    .. math:: p(w_{i + 1} | w_{\le i}) = \mathrm{softmax}(W h_i)
+
+    Symbols: :math:`h_i` is the last hidden state, :math:`W` the weight of ``lm_head``, the embeddings' unless
+    ``tie_word_embeddings=False``.
+
+    **Differs from the paper**: GPT is what ``activation="gelu"``, ``position_embedding="learned"`` and
+    ``attention_bias=True`` make of it; the defaults are those of Vaswani et al.
+
+    Shape:
+        - labels: (B, T), those of ``input_ids``, -100 where there is nothing to predict; shifted here, so that the
+          first of a row is never predicted. Pad on the right to train: the first word after padding is predicted from
+          the padding, here as in every causal model of Transformers
+        - smoothing, skip_logits, num_items_in_batch: as :class:`SmallTransformerForConditionalGeneration`
+        - logits_to_keep: only the last so many logits are made, without labels; all if 0
+        - logits: (B, T, vocab_size)
+
+    Raises:
+        ValueError: as :class:`SmallTransformerModel`; also ``labels`` that do not fit the batch.
+    """
+
+    attention_patterns = ("causal",)
+    _tied_weights_keys = {"lm_head.weight": "model.decoder.embed_tokens.weight"}
+
+    def __init__(self, config: SmallTransformerConfig) -> None:
+        super().__init__(config)
+        self.model = SmallTransformerModel(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int = 0,
+        num_items_in_batch: Tensor | int | None = None,
+        smoothing: float = 0.0,
+        skip_logits: bool = False,
+        **kwargs: Any,
+    ) -> CausalLMOutputWithPast:
+        needed = None
+        if labels is not None:
+            use_cache = False  # a training step has no next token
+            _check_labels(labels, input_ids, inputs_embeds)
+            labels = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)  # a token predicts the one after it
+            needed = _needed(attention_mask, labels) if skip_logits else None
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            use_cache=use_cache,
+            return_dict=True,
+            needed=needed,
+            **kwargs,
+        )
+        hidden_states = outputs.last_hidden_state
+        if labels is None:
+            hidden_states = hidden_states[:, -logits_to_keep:]
+        loss, logits = _predict(self.lm_head, hidden_states, labels, num_items_in_batch, smoothing, skip_logits)
+        return CausalLMOutputWithPast(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+
+
+# By this table, and by nothing else, Trainer knows that labels which it smooths itself have to be shifted first.
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[SmallTransformerConfig.model_type] = SmallTransformerForCausalLM.__name__
+
+
+class SmallTransformerForMaskedLM(SmallTransformerPreTrainedModel):
+    r"""The bidirectional stack with its output projection, as BERT (Devlin et al., 2019, section 3.1, task 1).
+
+    .. math:: p(w_i | w_{\setminus i}) = \mathrm{softmax}(W h_i)
+
+    Symbols: :math:`h_i` is the last hidden state at a masked token, :math:`W` the weight of ``lm_head``, the
+    embeddings' unless ``tie_word_embeddings=False``.
+
+    **Differs from the paper**: no segment embeddings, no normalisation of the embeddings, no layer between the stack
+    and the output projection.
+
+    Shape:
+        - labels: (B, T), the word at a masked token, -100 everywhere else
+        - smoothing, skip_logits, num_items_in_batch: as :class:`SmallTransformerForConditionalGeneration`
+        - logits: (B, T, vocab_size)
+
+    Raises:
+        ValueError: as :class:`SmallTransformerModel`; also ``labels`` that do not fit the batch.
+    """
+
+    attention_patterns = ("bidirectional",)
+    _tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}
+
+    def __init__(self, config: SmallTransformerConfig) -> None:
+        super().__init__(config)
+        self.model = SmallTransformerModel(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        smoothing: float = 0.0,
+        skip_logits: bool = False,
+        **kwargs: Any,
+    ) -> MaskedLMOutput:
+        needed = None
+        if labels is not None:
+            _check_labels(labels, input_ids, inputs_embeds)
+            needed = _needed(attention_mask, labels) if skip_logits else None
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            inputs_embeds=inputs_embeds,
+            return_dict=True,
+            needed=needed,
+            **kwargs,
+        )
+        loss, logits = _predict(
+            self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
+        )
+        return MaskedLMOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
+
+
+class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel):
+    r"""One stack and a linear classifier of a single token's state: of the first, which has seen the text in a
+    bidirectional stack (Devlin et al., 2019, section 4.1), or of the last in a causal one (Radford et al., 2018,
+    section 3.2).
+
+    .. math:: p(c | w) = \mathrm{softmax}(W h_i + b)
+
+    Symbols: :math:`h_i` is the last hidden state of the first or last real token, :math:`W, b` are ``classifier``.
+
+    **Differs from the paper**: BERT has one more layer in front, the pooler.
+
+    Shape:
+        - labels: (B,) classes or, for regression, numbers; (B, num_labels) of zeros and ones for the config's
+          ``problem_type="multi_label_classification"``
+        - logits: (B, num_labels)
+
+    Raises:
+        ValueError: as :class:`SmallTransformerModel`.
+    """
+
+    attention_patterns = ("bidirectional", "causal")
+
+    def __init__(self, config: SmallTransformerConfig) -> None:
+        super().__init__(config)
+        self.model = SmallTransformerModel(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)  # type: ignore[arg-type]  # from the labels' names
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        **kwargs: Any,
+    ) -> SequenceClassifierOutputWithPast:
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            use_cache=False if labels is not None else use_cache,
+            return_dict=True,
+            **kwargs,
+        )
+        states = outputs.last_hidden_state
+        if attention_mask is None:
+            attention_mask = torch.ones(states.shape[:2], device=states.device)
+        is_real = attention_mask[:, -states.shape[1] :].bool()
+        if self.config.attention_pattern == "causal":
+            token = states.shape[1] - 1 - is_real.flip(1).int().argmax(dim=1)  # (B,) the last real one
+        else:
+            token = is_real.int().argmax(dim=1)  # (B,) the first real one
+        rows = torch.arange(len(states), device=states.device)
+        logits = self.classifier(self.dropout(states[rows, token]))
+        loss = None
+        if labels is not None:
+            problem_type = self.config.problem_type
+            if problem_type is None:
+                several = "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
+                problem_type = "regression" if logits.shape[1] == 1 else several
+            loss = classification_loss(logits, labels, problem_type, num_items_in_batch)
+        return SequenceClassifierOutputWithPast(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+
+
+def _check_labels(labels: Tensor, ids: Tensor | None, embeddings: Tensor | None) -> None:
+    text = ids if embeddings is None else embeddings
+    if text is not None and labels.shape != text.shape[:2]:
+        raise ValueError(f"labels of shape {tuple(labels.shape)} do not fit a text of shape {tuple(text.shape[:2])}")
+
+
+def _needed(attention_mask: Tensor | None, labels: Tensor) -> Tensor | None:
+    """(B, T): the tokens that others attend to, or that a label is predicted from; None for all."""
+    if attention_mask is None or attention_mask.shape != labels.shape:  # the latter is refused or continues a cache
+        return None
+    return attention_mask.bool() | (labels != IGNORED)
+
+
+def _predict(
+    lm_head: nn.Linear,
+    hidden_states: Tensor,
+    labels: Tensor | None,
+    num_items: Tensor | int | None,
+    smoothing: float,
+    skip_logits: bool,
+) -> tuple[Tensor | None, Tensor | None]:
+    """The loss, where there are labels (B, T), and the logits (B, T, vocab_size), unless they are not wanted."""
+    if labels is None:
+        if skip_logits:
+            raise ValueError("skip_logits=True leaves nothing to return without labels")
+        return None, lm_head(hidden_states)
+    if skip_logits and is_only_its_weight(lm_head):
+        return linear_cross_entropy(hidden_states, lm_head.weight, labels, num_items, smoothing), None
+    logits = lm_head(hidden_states)
+    return token_cross_entropy(logits, labels, num_items, smoothing), None if skip_logits else logits

@@ -1,0 +1,302 @@
+r"""The layers of the Transformer (Vaswani et al., 2017, section 3): attention in heads, feed-forward, positions.
+
+Scores, mask, softmax and sum are in ``attention.py``; here they become heads, and sublayers of a stack.
+
+Letters in shapes: B batch, T target length (queries), S source length (keys), D model width, H heads, K head width.
+Masks are bool, True = attend.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from transformers import Cache, EncoderDecoderCache
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from .attention import attend, dot_score
+from .configuration_small_transformer import SmallTransformerConfig
+
+MOST_NEEDED = 0.95  # of the tokens of a batch, for the others to be worth the trouble of leaving them out
+
+
+class Packing(NamedTuple):
+    """Some tokens of a batch, one after the other, so that what is done to each alone is not done to the others.
+
+    Shape:
+        - places: (N,) int64, where they are in the batch, row after row
+        - shape: B and T of the batch
+    """
+
+    places: Tensor
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, needed: Tensor) -> "Packing | None":
+        """The tokens where ``needed`` (B, T) is True; None if they are so many that it does not pay."""
+        if int(needed.sum()) > MOST_NEEDED * needed.numel():
+            return None
+        return cls(needed.flatten().nonzero().squeeze(1), (needed.shape[0], needed.shape[1]))
+
+    def pack(self, batch: Tensor) -> Tensor:
+        """(B, T, D) to (N, D)."""
+        return batch.flatten(0, 1).index_select(0, self.places)
+
+    def unpack(self, packed: Tensor) -> Tensor:
+        """(N, D) to (B, T, D), 0 where the tokens are not needed."""
+        batch = packed.new_zeros(self.shape[0] * self.shape[1], packed.shape[-1])
+        return batch.index_copy(0, self.places, packed).unflatten(0, self.shape)
+
+
+def eager_attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor]:
+    r"""Scaled dot-product attention (section 3.2.1), by the names of Transformers' attention interface.
+
+    .. math:: \mathrm{Attention}(Q, K, V) = \mathrm{softmax}\left(\frac{Q K^\top}{\sqrt{d_k}}\right) V
+
+    Symbols: :math:`1 / \sqrt{d_k}` is ``scaling``. A query with nothing to attend to gets zeros.
+
+    Shape:
+        - query: (B, H, T, K); key, value: (B, H, S, K)
+        - attention_mask: bool, broadcastable to (B, H, T, S)
+        - returns: context (B, T, H, K), attention_weights (B, H, T, S)
+    """
+    context, attention_weights = attend(dot_score(query, key, scaling), value, attention_mask, dropout=dropout)
+    return context.transpose(1, 2), attention_weights
+
+
+class MultiHeadAttention(nn.Module):
+    r"""Multi-head attention (section 3.2.2): to the same sequence, or across to another, the ``memory``.
+
+    .. math::
+        \mathrm{head}_i = \mathrm{Attention}(x W_i^Q, y W_i^K, y W_i^V), \qquad
+        \mathrm{MultiHead}(x, y) = [\mathrm{head}_1; \ldots; \mathrm{head}_h] W^O
+
+    Symbols: :math:`x` is ``hidden_states``; :math:`y` is ``memory``, and :math:`x` itself in self-attention;
+    :math:`W_1^Q \ldots W_h^Q` side by side are the transposed weight of ``query_proj``, and so :math:`W^K, W^V, W^O` of
+    ``key_proj``, ``value_proj`` and ``output_proj``, without bias unless the config's ``attention_bias`` asks for it.
+
+    The backend is the config's ``attn_implementation``; a call that asks for weights takes the eager one, for no other
+    has them. Keys and values go through ``past_key_values``: those of the sequence itself are added to the ones before,
+    those of a memory are made once. A memory may serve N sequences, one after the other in the batch, as the beams of a
+    search: it is not repeated.
+
+    Three matrices and not one: a product with all of them at once is not faster here (1,344 tokens of width 256,
+    forward and backward: 19 ms either way).
+
+    Shape:
+        - hidden_states: (B * N, T, D); memory: (B, S, D); or only some tokens of each, (N, D), by ``packing`` and
+          ``memory_packing``
+        - mask: bool, broadcastable to (B, H, T, S)
+        - returns: (B * N, T, D), attention_weights (B * N, H, T, S) or None
+    """
+
+    is_causal = False  # the mask says all; without one, every token may be attended to
+
+    def __init__(self, config: SmallTransformerConfig, layer_idx: int) -> None:
+        super().__init__()
+        self.config = config
+        self.layer_idx = layer_idx
+        size, bias = config.hidden_size, config.attention_bias
+        self.head_size = size // config.num_attention_heads
+        self.scaling = self.head_size**-0.5 if config.scale_scores else 1.0
+        self.dropout = config.attention_dropout
+        self.query_proj = nn.Linear(size, size, bias=bias)
+        self.key_proj = nn.Linear(size, size, bias=bias)
+        self.value_proj = nn.Linear(size, size, bias=bias)
+        self.output_proj = nn.Linear(size, size, bias=bias)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        mask: Tensor | None = None,
+        memory: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        packing: Packing | None = None,
+        memory_packing: Packing | None = None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        query = self._heads(self.query_proj(hidden_states), packing)
+        if memory is None:
+            key, value = self._keys_and_values(hidden_states, packing, False, past_key_values)
+        else:
+            key, value = self._keys_and_values(memory, memory_packing, True, past_key_values)
+        rows, length = query.shape[0], query.shape[2]
+        is_shared = len(key) < rows
+        if is_shared:  # the queries of N sequences as those of one
+            query = query.unflatten(0, (len(key), -1)).transpose(1, 2).flatten(2, 3)  # (B, H, N * T, K)
+        implementation = "eager" if kwargs.get("output_attentions") else self.config._attn_implementation
+        interface: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
+        dropout = self.dropout if self.training else 0.0
+        context, attention_weights = interface(
+            self, query, key, value, mask, dropout=dropout, scaling=self.scaling, **kwargs
+        )
+        if is_shared and attention_weights is not None:
+            attention_weights = attention_weights.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
+        context = context.reshape(rows, length, -1)  # (B * N, T, D), from (B, N * T, H, K)
+        return self.output_proj(context if packing is None else packing.pack(context)), attention_weights
+
+    def _keys_and_values(
+        self, source: Tensor, packing: Packing | None, is_memory: bool, past_key_values: Cache | None
+    ) -> tuple[Tensor, Tensor]:
+        cache = past_key_values
+        if isinstance(past_key_values, EncoderDecoderCache):
+            cache = past_key_values.cross_attention_cache if is_memory else past_key_values.self_attention_cache
+            if is_memory:
+                if past_key_values.is_updated.get(self.layer_idx):
+                    layer: Any = cache.layers[self.layer_idx]
+                    return layer.keys, layer.values
+                past_key_values.is_updated[self.layer_idx] = True
+        key, value = (self._heads(project(source), packing) for project in (self.key_proj, self.value_proj))
+        return (key, value) if cache is None else cache.update(key, value, self.layer_idx)
+
+    def _heads(self, projected: Tensor, packing: Packing | None) -> Tensor:
+        padded = projected if packing is None else packing.unpack(projected)
+        return padded.unflatten(-1, (-1, self.head_size)).transpose(1, 2)  # (B, H, T, K)
+
+
+class FeedForward(nn.Module):
+    r"""Position-wise feed-forward network (section 3.3).
+
+    .. math:: \mathrm{FFN}(x) = \max(0, x W_1 + b_1) W_2 + b_2
+
+    Symbols: :math:`W_1, b_1` are ``intermediate_proj``, :math:`W_2, b_2` are ``output_proj``. The maximum is the
+    config's ``activation``, "relu"; "gelu" is :math:`x \Phi(x)` in its place.
+
+    Shape:
+        - hidden_states: (..., D)
+        - returns: (..., D)
+    """
+
+    def __init__(self, config: SmallTransformerConfig) -> None:
+        super().__init__()
+        self.intermediate_proj = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.output_proj = nn.Linear(config.intermediate_size, config.hidden_size)
+        self.activation = nn.ReLU() if config.activation == "relu" else nn.GELU()
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        return self.output_proj(self.activation(self.intermediate_proj(hidden_states)))
+
+
+class TransformerLayer(GradientCheckpointingLayer):
+    r"""One of the N layers of a stack (section 3.1): attention, attention to a memory in a decoder that has one, and
+    feed-forward, each with a residual connection and layer normalisation.
+
+    .. math::
+        x' = \mathrm{LayerNorm}(x + \mathrm{Dropout}(\mathrm{Sublayer}(x)))
+        \quad \text{("post")}, \qquad
+        x' = x + \mathrm{Dropout}(\mathrm{Sublayer}(\mathrm{LayerNorm}(x)))
+        \quad \text{("pre")}
+
+    **Differs from the paper**: only with ``norm="pre"``, which is of GPT-2 (Radford et al., 2019, section 2.3).
+
+    Shape:
+        - hidden_states: (B, T, D); memory: (B, S, D)
+        - mask: broadcastable to (B, H, T, T); memory_mask: to (B, H, T, S)
+        - returns: (B, T, D)
+    """
+
+    def __init__(self, config: SmallTransformerConfig, layer_idx: int, has_cross_attention: bool) -> None:
+        super().__init__()
+        self.is_pre_norm = config.norm == "pre"
+        self.self_attention = MultiHeadAttention(config, layer_idx)
+        self.self_attention_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.cross_attention: MultiHeadAttention | None = None
+        self.cross_attention_norm: nn.LayerNorm | None = None
+        if has_cross_attention:
+            self.cross_attention = MultiHeadAttention(config, layer_idx)
+            self.cross_attention_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.feed_forward = FeedForward(config)
+        self.feed_forward_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.dropout = config.dropout
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        mask: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs: Any,  # the packings, and what the backend may want
+    ) -> Tensor:
+        def attend_to_itself(x: Tensor) -> Tensor:
+            return self.self_attention(x, mask, None, past_key_values, **kwargs)[0]
+
+        def attend_to_memory(x: Tensor) -> Tensor:
+            return self.cross_attention(x, memory_mask, memory, past_key_values, **kwargs)[0]  # type: ignore[misc]
+
+        hidden_states = self._residual(hidden_states, attend_to_itself, self.self_attention_norm)
+        if self.cross_attention_norm is not None:
+            hidden_states = self._residual(hidden_states, attend_to_memory, self.cross_attention_norm)
+        return self._residual(hidden_states, self.feed_forward, self.feed_forward_norm)
+
+    def _residual(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: nn.Module) -> Tensor:
+        output = sublayer(norm(x) if self.is_pre_norm else x)
+        if self.training:
+            output = nn.functional.dropout(output, self.dropout)
+        return x + output if self.is_pre_norm else norm(x + output)
+
+
+def sinusoidal_positions(positions: Tensor, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    r"""Positional encoding by sines and cosines (section 3.5).
+
+    .. math::
+        PE_{(pos, 2i)} = \sin(pos / 10000^{2i / d}), \qquad PE_{(pos, 2i + 1)} = \cos(pos / 10000^{2i / d})
+
+    Symbols: :math:`pos` is a number of ``positions``, :math:`d` is ``size``, an even number.
+
+    Shape:
+        - positions: (...) int64
+        - returns: (..., size)
+    """
+    even = torch.arange(0, size, 2, dtype=dtype, device=positions.device)
+    angle = positions.unsqueeze(-1) * 10_000.0 ** (-even / size)  # (..., size / 2)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
+
+
+class PositionEmbedding(nn.Module):
+    """What is added to the embeddings so that order counts (section 3.5): sinusoids, or a learned row per position.
+
+    Sinusoids are made anew for every batch, which costs nothing beside a layer, so that a text may be of any length.
+
+    Shape:
+        - positions: (B or 1, T) int64
+        - embeddings: (B, T, D)
+        - returns: (B, T, D), the sum
+
+    Raises:
+        ValueError: a position past the last learned one.
+    """
+
+    def __init__(self, config: SmallTransformerConfig) -> None:
+        super().__init__()
+        self.learned: nn.Embedding | None = None
+        if config.position_embedding == "learned":
+            self.learned = nn.Embedding(config.max_position_embeddings, config.hidden_size)
+
+    def forward(self, embeddings: Tensor, positions: Tensor, num_positions: int) -> Tensor:
+        """``num_positions`` is above each of the positions; there are few different ones in a batch."""
+        if self.learned is not None:
+            most = self.learned.num_embeddings
+            if num_positions > most and int(positions.max()) >= most:
+                raise ValueError(
+                    f"a text of {int(positions.max()) + 1} tokens is longer than max_position_embeddings={most}, the "
+                    "positions that were learned; cut it, or use position_embedding='sinusoidal'"
+                )
+            return embeddings + self.learned(positions)
+        size, dtype = embeddings.shape[-1], torch.promote_types(embeddings.dtype, torch.float32)
+        if positions.numel() <= num_positions:
+            encoding = sinusoidal_positions(positions, size, dtype)
+        else:
+            every = torch.arange(num_positions, device=positions.device)
+            encoding = nn.functional.embedding(positions, sinusoidal_positions(every, size, dtype))
+        return embeddings + encoding.to(embeddings.dtype)

@@ -1,0 +1,139 @@
+"""Five Transformers of one size: ours, Hugging Face's Marian, BART and T5, and one of ``torch.nn.Transformer``.
+
+Width 256, feed-forward 1,024, 4 heads, 3 + 3 layers, one tied matrix for a vocabulary of 8,000, dropout 0. Each makes
+its loss as its user would: a mean over the real target tokens and the whole vocabulary. What differs stays as each has
+it: positions, biases, BART's normalised embeddings, T5's root mean square norm and relative positions.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    MarianConfig,
+    MarianMTModel,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from attnzoo import SmallTransformerConfig, SmallTransformerForConditionalGeneration
+
+from .workload import VOCABULARY, Pairs, padded
+
+WIDTH, FEED_FORWARD, HEADS, LAYERS = 256, 1024, 4, 3
+PAD, BOS, EOS = 0, 1, 2
+TOKENS: dict[str, Any] = {
+    "pad_token_id": PAD,
+    "bos_token_id": BOS,
+    "eos_token_id": EOS,
+    "decoder_start_token_id": BOS,
+    "forced_eos_token_id": None,
+}
+BART_SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "d_model": WIDTH,
+    "encoder_layers": LAYERS,
+    "decoder_layers": LAYERS,
+    "encoder_attention_heads": HEADS,
+    "decoder_attention_heads": HEADS,
+    "encoder_ffn_dim": FEED_FORWARD,
+    "decoder_ffn_dim": FEED_FORWARD,
+    "dropout": 0.0,
+    "activation_function": "relu",
+    "scale_embedding": True,
+    "max_position_embeddings": 256,
+}
+
+Batch = dict[str, Tensor]
+
+
+class TorchTransformer(nn.Module):
+    """``torch.nn.Transformer`` between a tied embedding and its transpose, as its tutorials have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH)
+        self.positions = nn.Embedding(256, WIDTH)
+        self.transformer = nn.Transformer(WIDTH, HEADS, LAYERS, LAYERS, FEED_FORWARD, dropout=0.0, batch_first=True)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor) -> Tensor:
+        start = labels.new_full((len(labels), 1), BOS)
+        target = torch.cat([start, labels[:, :-1].masked_fill(labels[:, :-1] == -100, PAD)], dim=1)
+        length = target.shape[1]
+        is_padding = attention_mask == 0
+        hidden = self.transformer(
+            self._embed(input_ids),
+            self._embed(target),
+            tgt_mask=torch.ones(length, length, dtype=torch.bool).triu(1),
+            src_key_padding_mask=is_padding,
+            memory_key_padding_mask=is_padding,
+            tgt_is_causal=True,
+        )
+        logits = hidden @ self.embedding.weight.T
+        return nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+    def _embed(self, ids: Tensor) -> Tensor:
+        return self.embedding(ids) * WIDTH**0.5 + self.positions.weight[: ids.shape[1]]
+
+
+def ours() -> SmallTransformerForConditionalGeneration:
+    """The paper's model of this size."""
+    return SmallTransformerForConditionalGeneration(
+        SmallTransformerConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=WIDTH,
+            intermediate_size=FEED_FORWARD,
+            num_attention_heads=HEADS,
+            num_hidden_layers=LAYERS,
+            dropout=0.0,
+        )
+    )
+
+
+def t5() -> T5ForConditionalGeneration:
+    """T5 1.0, whose feed-forward is a ReLU between two matrices, too."""
+    tokens = {name: value for name, value in TOKENS.items() if name not in ("forced_eos_token_id", "bos_token_id")}
+    return T5ForConditionalGeneration(
+        T5Config(
+            vocab_size=VOCABULARY,
+            d_model=WIDTH,
+            d_kv=WIDTH // HEADS,
+            d_ff=FEED_FORWARD,
+            num_layers=LAYERS,
+            num_heads=HEADS,
+            dropout_rate=0.0,
+            **tokens,
+        )
+    )
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "attnzoo": ours,
+    "Marian": lambda: MarianMTModel(MarianConfig(**BART_SIZES, **TOKENS)),
+    "BART": lambda: BartForConditionalGeneration(BartConfig(**BART_SIZES, **TOKENS)),
+    "T5": t5,
+    "torch.nn.Transformer": TorchTransformer,
+}
+
+
+def build(name: str) -> nn.Module:
+    """The model with the same seed for all."""
+    torch.manual_seed(1)
+    return MODELS[name]()
+
+
+def batch_of(pairs: Pairs) -> Batch:
+    """Every model takes the same: sources and labels end with EOS."""
+    input_ids = padded([[*source, EOS] for source in pairs.sources], PAD)
+    labels = padded([[*target, EOS] for target in pairs.targets], -100)
+    return {"input_ids": input_ids, "attention_mask": (input_ids != PAD).long(), "labels": labels}
+
+
+def loss_of(name: str, model: nn.Module, batch: Batch) -> Tensor:
+    """The loss as the model's user has it."""
+    if name == "torch.nn.Transformer":
+        return model(**batch)
+    return model(**batch, **({"skip_logits": True} if name == "attnzoo" else {"use_cache": False})).loss
