@@ -26,7 +26,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
-from .loss import classification_loss, is_only_its_weight, linear_cross_entropy, token_cross_entropy
+from .loss import IGNORED, classification_loss, is_only_its_weight, linear_cross_entropy, token_cross_entropy
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
 
 
@@ -463,10 +463,9 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
         logits = self.classifier(self.dropout(states[rows, token]))
         loss = None
         if labels is not None:
-            problem_type = self.config.problem_type
-            if problem_type is None:
-                several = "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
-                problem_type = "regression" if logits.shape[1] == 1 else several
+            several = "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
+            told_by_labels = "regression" if logits.shape[1] == 1 else several
+            problem_type: str = self.config.problem_type or told_by_labels
             loss = classification_loss(logits, labels, problem_type, num_items_in_batch)
         return SequenceClassifierOutputWithPast(
             loss=loss,
