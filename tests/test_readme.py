@@ -30,25 +30,34 @@ def in_a_folder_with_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     model.generation_config.max_new_tokens = 5
     for part in (model, tokenizer):
         part.save_pretrained(tmp_path / "runs" / "demo" / "best")
+    (tmp_path / "model_cards").symlink_to(ROOT / "model_cards")
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.usefixtures("in_a_folder_with_a_demo")
 def test_snippets_run_one_after_the_other(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
-    printed = []
+    printed: dict[str, str] = {}
     for snippet in SNIPPETS:
         with torch.device("meta") if "from_paper" in snippet else contextlib.nullcontext():  # models 1000 wide
             exec(snippet, names)
-        printed.append(capsys.readouterr().out)
-    assert len(eval(printed[0])) == 3
+        printed[snippet] = capsys.readouterr().out
+
+    def output(of: str) -> str:
+        return next(text for snippet, text in printed.items() if of in snippet)
+
+    assert len(eval(output('["attention", "bureau", "caterpillar"]'))) == 3
+    assert [row["label"] for row in eval(output("text-classification"))] == ["positive", "negative"]
+    assert Path("sentence.png").stat().st_size > 1000
+    assert "anything" in Path("sentence.html").read_text()
+    assert names["entailment"].config.sentence_pair
     assert names["rnnsearch"].decoder_hidden_size == 1000
     assert isinstance(names["translator"], AttentionalRNNForConditionalGeneration)
-    assert len(printed[2].splitlines()) == 3
+    assert len(output("num_return_sequences=3").splitlines()) == 3
     assert torch.equal(names["whole"][:, : names["first"].sequences.shape[1]], names["first"].sequences)
     assert torch.equal(names["same"], names["best"].sequences[::3])
     assert Path("attention.png").stat().st_size > 1000
-    assert "AER" in printed[6]
+    assert "AER" in output("alignment_error_rate")
     assert names["trainer"].state.global_step == 1
 
 

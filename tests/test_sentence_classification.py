@@ -41,6 +41,7 @@ SMALL = [
     "task.data.min_count=1",
     "task.data.word_vectors=null",
     "task.data.added_words=0",
+    "task.data.tune_word_vectors=true",
     "task.data.word_dropout=0",
     "training.batch_tokens=300",
     "training.learning_rate=1e-2",
