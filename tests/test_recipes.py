@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from transformers import AutoModelForSeq2SeqLM
 
 import attnzoo  # noqa: F401
 from training.recipe import Recipe, load_recipe, save_recipe
