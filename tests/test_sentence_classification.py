@@ -178,12 +178,17 @@ def test_splits_are_by_a_hash_of_the_sentence(table: Path) -> None:
     assert task.split_note == "validation and test cut out of train by a hash of the sentence"
 
 
-def test_a_stream_gives_the_same_examples(table: Path) -> None:
-    held, streamed = (SentenceClassification(Data(path=str(table), **COLUMNS, streaming=s)) for s in (False, True))
+@pytest.mark.parametrize("names", [["all"], ["train", "test"], ["train", "validation", "test"]])
+def test_a_stream_gives_the_same_examples(tmp_path: Path, names: list[str]) -> None:
+    frame = sentences()
+    for place, name in enumerate(names):
+        frame[place :: len(names)].to_csv(tmp_path / f"{name}.csv", index=False)
+    held, streamed = (SentenceClassification(Data(path=str(tmp_path), **COLUMNS, streaming=s)) for s in (False, True))
     tokenizer = held.make_tokenizer()
     assert streamed.make_tokenizer().get_vocab() == tokenizer.get_vocab()
     assert list(streamed.training_examples(tokenizer)) == list(held.training_examples(tokenizer))
-    assert streamed.splits["test"][:] == held.splits["test"][:]
+    for split in ("validation", "test"):
+        assert streamed.splits[split][:] == held.splits[split][:]
     with pytest.raises(ValueError, match=r"the train split is streamed; to evaluate on it, set task\.data\.streaming"):
         streamed.predict(None, tokenizer, "train")  # type: ignore[arg-type]
 

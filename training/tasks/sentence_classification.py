@@ -450,7 +450,10 @@ def _labels(rows: Rows, data: Data) -> tuple[list[str], dict[str, int]]:
 
 
 def _with_held_out(splits: dict[str, Rows]) -> dict[str, Rows]:
-    """All three splits: those given, the others taken out of the training split by a hash of the sentence."""
+    """All three splits: those given, the others taken out of the training split by a hash of the sentence.
+
+    Validation and test are held where the training split is a stream.
+    """
     taken = [split for split in ("validation", "test") if split not in splits]
 
     def part(name: str) -> Rows:
@@ -460,14 +463,14 @@ def _with_held_out(splits: dict[str, Rows]) -> dict[str, Rows]:
 
         return splits["train"].filter(is_in, batched=True, input_columns=["text"])
 
-    if not taken:
-        return splits
-    held_out = {split: part(split) for split in taken}
-    held_out = {
-        split: datasets.Dataset.from_list(list(rows)) if isinstance(rows, datasets.IterableDataset) else rows
-        for split, rows in held_out.items()
+    if taken:
+        splits = splits | {split: part(split) for split in ("train", *taken)}
+    return {
+        split: datasets.Dataset.from_list(list(rows))
+        if split != "train" and isinstance(rows, datasets.IterableDataset)
+        else rows
+        for split, rows in splits.items()
     }
-    return {**splits, "train": part("train"), **held_out}
 
 
 def _split_of(text: str) -> str:
