@@ -102,6 +102,20 @@ def test_it_learns_labels_that_are_words(classifier: Path, capsys: pytest.Captur
         evaluate.main([str(classifier / "best"), "--num-beams", "2"])
 
 
+def test_a_model_of_other_labels_or_of_pairs_is_not_evaluated(classifier: Path, table: Path, tmp_path: Path) -> None:
+    best = str(classifier / "best")
+    with pytest.raises(
+        SystemExit, match=r"the model's labels are blame, praise, and those of .* are praise, blame; let"
+    ):
+        evaluate.main([best, "--set", "task.data.label_names=[praise, blame]"])
+    pd.read_csv(table).assign(reply="So it is.").to_csv(tmp_path / "pairs.csv", index=False)
+    sets = [f"--set=task.data.path={tmp_path / 'pairs.csv'}", "--set=task.data.text_pair_column=reply"]
+    with pytest.raises(
+        SystemExit, match=r"reads single sentences, and task\.data\.text_pair_column is reply; leave it"
+    ):
+        evaluate.main([best, *sets])
+
+
 def test_a_classifier_is_released_with_its_confusion_matrix(classifier: Path, table: Path, tmp_path: Path) -> None:
     folder = tmp_path / "self-attentive-reviews"
     release.main([str(classifier), str(folder)])

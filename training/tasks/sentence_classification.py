@@ -293,13 +293,15 @@ class SentenceClassification:
         """The numbers of the labels of a split's sentences, or of some of its rows.
 
         Raises:
-            ValueError: there is no such split, or it is a stream.
+            ValueError: there is no such split, or it is a stream; or the model has other labels than the data, or is of
+                pairs where the data is not, or the reverse.
         """
         if split not in self.splits:
             raise ValueError(f"there is no split {split!r}; choose one of: {', '.join(self.splits)}")
         chosen = self.splits[split]
         if isinstance(chosen, datasets.IterableDataset):
             raise ValueError(f"the {split} split is streamed; to evaluate on it, set task.data.streaming=false")
+        self._check_fits(model, tokenizer)
         if rows is not None:
             chosen = chosen.select(rows)
         return classify(model, tokenizer, *(chosen[column][:] for column in self.columns))
@@ -346,6 +348,23 @@ class SentenceClassification:
         if isinstance(rows, datasets.IterableDataset):
             return rows.map(prepare, batched=True, remove_columns=["label", *self.columns])
         return datasets.Dataset.from_dict(prepare(rows[:]))
+
+    def _check_fits(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Refuse a model of other labels, or of pairs where there are none: its numbers would mean something else."""
+        labels = [label for _, label in sorted((model.config.id2label or {}).items())]
+        if labels != self.labels:
+            raise ValueError(
+                f"the model's labels are {short(', '.join(labels))}, and those of {self.data.path} are "
+                f"{short(', '.join(self.labels))}; let task.data.label_names be the model's, or take the data it was "
+                "trained on"
+            )
+        reads_pairs = "token_type_ids" in tokenizer.model_input_names
+        if reads_pairs != (len(self.columns) == 2):
+            raise ValueError(
+                f"the model reads {'pairs of sentences' if reads_pairs else 'single sentences'}, and "
+                f"task.data.text_pair_column is {self.data.text_pair_column or 'null'}; "
+                f"{'name the column of the second sentence' if reads_pairs else 'leave it out'}"
+            )
 
     def _check(self) -> None:
         """Refuse splits without sentences, and say what stands on two sides."""
