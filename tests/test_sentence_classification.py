@@ -20,6 +20,7 @@ from transformers import (
     pipeline,
 )
 
+from attnzoo import SelfAttentiveConfig
 from training import classify, evaluate, release, repeat
 from training.recipe import load_recipe
 from training.tasks.sentence_classification import Data, SentenceClassification, _split_of
@@ -150,6 +151,20 @@ def test_classify_prints_labels_and_shows_the_weights(
         classify.main([str(classifier / "best"), "a\tb"])
     with pytest.raises(SystemExit, match="nowhere is not a checkpoint folder"):
         classify.main(["nowhere", "a"])
+
+
+def test_classify_says_what_the_kind_of_problem_asks_for() -> None:
+    """Logits of ln 4 and -ln 4: as one of two labels 16 to 1, as labels of their own 4 to 1 and 1 to 4."""
+    logits = torch.tensor([1.3863, -1.3863])
+    for problem_type, said in {
+        "single_label_classification": "calm 94 %",
+        "multi_label_classification": "calm 80 %, loud 20 %",
+        "regression": "calm 1.386, loud -1.386",
+        None: "calm 94 %",
+    }.items():
+        config = SelfAttentiveConfig(id2label={0: "calm", 1: "loud"}, problem_type=problem_type)
+        assert classify.answer(logits, config) == said
+    assert classify.answer(logits[:1], SelfAttentiveConfig(id2label={0: "stars"})) == "stars 1.386"
 
 
 def test_every_kind_of_label_gives_numbers_and_names(tmp_path: Path) -> None:
