@@ -407,7 +407,9 @@ def test_a_table_inside_a_wheel(tmp_path: Path) -> None:
     lines += [f"{n % 2}\t{row.review} https://t.co/{n}\t{row.verdict}" for n, row in frame.iterrows()]
     path = tmp_path / "tables-2.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("data/reviews.tab", "\n".join(lines))
+        archive.writestr("data/reviews.tab", "\n".join([*lines, "", ""]))  # a blank last line is no row
+        archive.writestr("data/short.tab", "\n".join([*lines[:4], "1\tfine"]))
+        archive.writestr("data/empty.tab", "\n".join(lines[:3]))
 
     def task(**more: Any) -> SentenceClassification:
         keys = {"path": str(path), "member": "data/reviews.tab", "mask_urls": True, **COLUMNS}
@@ -420,6 +422,12 @@ def test_a_table_inside_a_wheel(tmp_path: Path) -> None:
     assert half.name == "reviews.tab"
     with pytest.raises(ValueError, match=r"has no column 'kind'; in task\.data\.only name one of: Kind, review"):
         task(only={"kind": "1"})
+    with pytest.raises(ValueError, match=r"no row has Kind='2'; change task\.data\.only"):
+        task(only={"Kind": "2"})
+    with pytest.raises(ValueError, match=r"short\.tab, row 2: it has 2 cells, and the table 3 columns"):
+        task(member="data/short.tab")
+    with pytest.raises(ValueError, match=r"empty\.tab has no rows"):
+        task(member="data/empty.tab")
     with pytest.raises(ValueError, match=r"has no file 'x\.tab'; task\.data\.member is one of: data/reviews\.tab"):
         task(member="x.tab")
     with pytest.raises(FileNotFoundError, match=r"`pip download --no-deps tables==3\.0`"):

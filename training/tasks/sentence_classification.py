@@ -443,7 +443,17 @@ def _read(data: Data, columns: list[str]) -> dict[str, Rows]:
             raise ValueError(
                 f"{data.member} has no column {column!r}; in task.data.{key} name one of: {', '.join(names)}"
             )
-    rows = [row for row in rows if all(row[names.index(column)] == text for column, text in data.only.items())]
+    for number, row in enumerate(rows, start=1):
+        if row and len(row) < len(names):
+            raise ValueError(
+                f"{data.member}, row {number}: it has {len(row)} cells, and the table {len(names)} columns; fill it up"
+            )
+    rows = [row for row in rows if row and all(row[names.index(column)] == text for column, text in data.only.items())]
+    if not rows:
+        wanted = " and ".join(f"{column}={text!r}" for column, text in data.only.items())
+        raise ValueError(
+            f"{data.member}: no row has {wanted}; change task.data.only" if wanted else f"{data.member} has no rows"
+        )
     for column in keys.values():
         if any(not row[names.index(column)].strip() for row in rows):
             raise ValueError(f"{data.member}: column {column!r} has empty rows")
