@@ -1,5 +1,6 @@
 """Sentence classification from files of one's own to an evaluated, released model, and what is wrong with a file."""
 
+import hashlib
 import json
 import zipfile
 from pathlib import Path
@@ -203,7 +204,9 @@ def test_splits_are_by_a_hash_of_the_sentence(table: Path) -> None:
     task = SentenceClassification(Data(path=str(table), **COLUMNS))
     assert sum(len(rows) for rows in task.splits.values()) == 400
     for split, rows in task.splits.items():
-        assert {_split_of(text) for text in rows["text"]} == {split}
+        for text in rows["text"]:
+            hundredth = int.from_bytes(hashlib.sha1(text.encode()).digest(), "big") % 100
+            assert split == ("test" if hundredth < 10 else "validation" if hundredth < 20 else "train")
     assert task.split_note == "validation and test cut out of train by a hash of the sentence"
 
 
@@ -335,7 +338,11 @@ def test_rare_words_and_subwords(table: Path, tmp_path: Path) -> None:
     assert masked.tokenize("see https://elsewhere.org/?q=1")[-1] == "<url>"
     subwords = vocabulary(tokens="subwords", vocabulary_size=80)
     assert len(subwords) <= 80
-    assert subwords.tokenize("goodgood") == ["good", "##g", "##o", "##o", "##d"] or "##" in subwords.tokenize("gd")[1]
+    pieces = subwords.tokenize("goodcamera")
+    assert len(pieces) > 1
+    assert not pieces[0].startswith("##")
+    assert all(piece.startswith("##") for piece in pieces[1:])
+    assert "".join(piece.removeprefix("##") for piece in pieces) == "goodcamera"
     assert subwords.decode(subwords("the plot")["input_ids"], skip_special_tokens=True) == "the plot"
 
 

@@ -34,8 +34,8 @@ from ..word_vectors import fill_embeddings, first_words
 PAD, UNKNOWN, END, URL = "<pad>", "<unk>", "</s>", "<url>"
 URLS = r"https?://\S+"
 # Words as the Penn Treebank has them ("wo" and "n't", "it" and "'s"), a hashtag or a handle whole, a hyphen or a full
-# stop inside a word a part of it; every other character alone, but for several full stops. Text that is tokenized
-# already stays as it is.
+# stop inside a word a part of it; every other character alone, but for several full stops. Of text that is tokenized
+# already most stays as it is; a word with a full stop at its end ("u.s.") and signs of several characters ("--") part.
 WORD = r"<url>|\w+?(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|[@#]?\w+(?:[-.]\w+)*|\.{2,}|[^\w\s]"
 SUBWORD = "##"  # begins a token that goes on with a word
 ATTENTION, CONFUSION = "attention.png", "confusion.png"
@@ -123,7 +123,9 @@ class SentenceClassification:
 
     Data with a validation or test split of its own keeps it; what it lacks is taken out of its training split by the
     SHA-1 of the sentence, after ``mask_urls``, modulo 100: below 10 test, below 20 validation, so that no sentence that
-    occurs twice is on two sides. Of sentences that the data itself has on two sides it is said how many there are.
+    occurs twice is on two sides. That is so of the text as it stands: sentences that differ in capitals or spaces alone
+    are two, though the tokenizer may read them as one. Of examples that the data itself has on two sides it is said how
+    many there are.
 
     Args:
         data: where they come from
