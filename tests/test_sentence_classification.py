@@ -200,6 +200,65 @@ def test_every_kind_of_label_gives_numbers_and_names(tmp_path: Path) -> None:
     assert task("words.tsv", label_names=["praise", "blame"]).splits["test"]["labels"][0] == 1 - expected[0]
 
 
+def test_spaces_around_a_label_are_no_part_of_it(tmp_path: Path) -> None:
+    frame = sentences()
+    frame["verdict"] = [f" {verdict} " if row % 2 else verdict for row, verdict in enumerate(frame["verdict"])]
+    frame.to_csv(tmp_path / "spaces.csv", index=False)
+    task = SentenceClassification(Data(path=str(tmp_path / "spaces.csv"), **COLUMNS))
+    assert task.labels == ["blame", "praise"]
+    assert set(task.splits["test"]["labels"]) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("names", "first", "message"),
+    [
+        (["1", "2"], 0, r"label_names is \['1', '2'\], and the labels of .* are numbers themselves"),
+        (["1", "0"], 0, r"label_names is \['1', '0'\], and the labels of .* are numbers themselves"),
+        (["no", "yes"], 1, r"the labels are numbers up to 2, none is 0, and the 2 names .* are for 0 to 1"),
+    ],
+)
+def test_names_that_the_numbers_contradict(tmp_path: Path, names: list[str], first: int, message: str) -> None:
+    frame = sentences()
+    numbers = (frame["verdict"] == "praise").astype(int) + first
+    frame.assign(verdict=numbers).to_csv(tmp_path / "numbers.csv", index=False)
+    with pytest.raises(ValueError, match=message):
+        SentenceClassification(Data(path=str(tmp_path / "numbers.csv"), **COLUMNS, label_names=names))
+
+
+def test_names_in_another_order_than_those_of_the_data(tmp_path: Path) -> None:
+    frame = sentences()
+    named = datasets.Dataset.from_dict({"review": frame["review"], "verdict": (frame["verdict"] == "praise") * 1})
+    named.cast_column("verdict", datasets.ClassLabel(names=["no", "yes"])).save_to_disk(tmp_path / "named")
+
+    def labels(names: list[str]) -> list[str]:
+        return SentenceClassification(Data(path=str(tmp_path / "named"), **COLUMNS, label_names=names)).labels
+
+    assert labels(["no", "yes"]) == ["no", "yes"]
+    assert labels(["bad", "good"]) == ["bad", "good"]
+    with pytest.raises(
+        ValueError, match=r"\['yes', 'no'\], and .* in another order: \['no', 'yes'\]; leave label_names"
+    ):
+        labels(["yes", "no"])
+
+
+@pytest.mark.parametrize("label_names", [None, ["blame", "praise"]])
+def test_one_label_alone_is_refused_with_names_too(tmp_path: Path, label_names: list[str] | None) -> None:
+    sentences().assign(verdict=0).to_csv(tmp_path / "one.csv", index=False)
+    with pytest.raises(ValueError, match="there is no label but '0'; two or more are expected"):
+        SentenceClassification(Data(path=str(tmp_path / "one.csv"), **COLUMNS, label_names=label_names))
+
+
+def test_what_stands_in_two_splits_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = sentences()
+    for split, part in (("train", frame[:200]), ("validation", frame[195:300]), ("test", frame[290:])):
+        part.to_csv(tmp_path / f"{split}.csv", index=False)
+    SentenceClassification(Data(path=str(tmp_path), **COLUMNS))
+    said = capsys.readouterr().err
+    assert "5 of the 105 different examples of the validation split are in the train split too" in said
+    assert "10 of the 110 different examples of the test split are in the validation split too" in said
+    assert "of the test split are in the train split" not in said
+
+
 def test_splits_are_by_a_hash_of_the_sentence(table: Path) -> None:
     task = SentenceClassification(Data(path=str(table), **COLUMNS))
     assert sum(len(rows) for rows in task.splits.values()) == 400
@@ -286,6 +345,8 @@ def test_a_label_of_a_held_out_split_that_training_does_not_have(tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"label_names": ["a"]}, r"label_names must be two or more different names, got \['a'\]"),
+        ({"label_names": ["a", "b", "a"]}, "label_names must be two or more different names, got"),
         ({"min_count": 0}, "min_count must be at least 1, got 0"),
         ({"word_dropout": 1.0}, "word_dropout must be at least 0 and below 1, got 1.0"),
         ({"added_words": 5}, "added_words and tune_word_vectors=false are for word_vectors, which is not given"),

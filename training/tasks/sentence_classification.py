@@ -7,6 +7,7 @@ import re
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -73,8 +74,8 @@ class Data(Source):
         text_column: what the rows call the sentence.
         text_pair_column: what they call the second sentence of a pair; None where there is one.
         label_column: what they call the label: text, or a whole number from 0.
-        label_names: of the numbers from 0; None takes them from the data, which has them where its column is a
-            ``ClassLabel``, or else the numbers for names.
+        label_names: of the numbers from 0, or of labels that are text their order; None takes them from the data, which
+            has them where its column is a ``ClassLabel``, or else the numbers for names.
         mask_urls: a web address counts as the one token <url>.
         lower_case: capital letters count as small ones.
         tokens: "words", or "subwords" by byte-pair encoding within words.
@@ -116,6 +117,9 @@ class Data(Source):
             raise ValueError("added_words and tune_word_vectors=false are for word_vectors, which is not given")
         if self.word_vectors is not None and self.tokens != "words":
             raise ValueError(f"word_vectors are of words, and tokens is {self.tokens!r}; leave one of them out")
+        names = self.label_names
+        if names is not None and (len(names) < 2 or len(set(names)) < len(names)):
+            raise ValueError(f"label_names must be two or more different names, got {names}")
 
 
 class SentenceClassification:
@@ -336,7 +340,7 @@ class SentenceClassification:
 
         def prepare(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
             for label in batch["label"]:
-                if str(label) not in numbers:
+                if _label(label) not in numbers:
                     hint = " (it is unlabelled, it seems)" if str(label) == "-1" else ""
                     raise SourceError(
                         f"{self.data.path}, {split} split: the label {short(repr(label))} is none of "
@@ -345,7 +349,7 @@ class SentenceClassification:
             texts = {column: batch[column] for column in self.columns}
             if self.data.mask_urls:
                 texts = {column: [re.sub(URLS, URL, text) for text in texts[column]] for column in texts}
-            return texts | {"labels": [numbers[str(label)] for label in batch["label"]]}
+            return texts | {"labels": [numbers[_label(label)] for label in batch["label"]]}
 
         if isinstance(rows, datasets.IterableDataset):
             return rows.map(prepare, batched=True, remove_columns=["label", *self.columns])
@@ -377,11 +381,11 @@ class SentenceClassification:
             if not len(rows):
                 raise ValueError(f"{self.data.path} has no sentences for the {split} split")
             sides[split] = set(zip(*(rows[column][:] for column in self.columns), strict=True))
-        for held_out in ("validation", "test"):
-            if shared := sides[held_out] & sides.get("train", set()):
+        for other, held_out in combinations(("train", "validation", "test"), 2):
+            if shared := sides[held_out] & sides.get(other, set()):
                 print(
                     f"{self.data.path}: {len(shared):,} of the {len(sides[held_out]):,} different examples of the "
-                    f"{held_out} split are in the train split too",
+                    f"{held_out} split are in the {other} split too",
                     file=sys.stderr,
                 )
 
@@ -465,19 +469,46 @@ def _read(data: Data, columns: list[str]) -> dict[str, Rows]:
 
 def _labels(rows: Rows, data: Data) -> tuple[list[str], dict[str, int]]:
     """The names of the labels, and the number of each by what the rows call it."""
-    found = {str(label) for batch in rows.iter(1000) for label in batch["label"]}
+    found = {_label(label) for batch in rows.iter(1000) for label in batch["label"]}
     are_numbers = all(re.fullmatch(r"-?\d+", label) for label in found)
-    names = data.label_names
-    if names is None and isinstance(feature := (rows.features or {}).get("label"), datasets.ClassLabel):
-        names = feature.names
-    if names is not None and are_numbers:
-        return names, {str(number): number for number in range(len(names))}
+    feature = (rows.features or {}).get("label")
+    own_names = feature.names if isinstance(feature, datasets.ClassLabel) else None
+    names = own_names if data.label_names is None else data.label_names
+    if names is None and "-1" in found:
+        raise SourceError(f"{data.path}, train split: there is a row with the label -1, which means none; leave it out")
+    if len(found) < 2:
+        raise SourceError(f"{data.path}, train split: there is no label but {found.pop()!r}; two or more are expected")
     if names is None:
         names = sorted(found, key=int if are_numbers else str)
-    if len(found) < 2 or "-1" in found:
-        what = "row with the label -1, which means none" if "-1" in found else f"label but {found.pop()!r}"
-        raise SourceError(f"{data.path}, train split: there is {'a' if 'row' in what else 'no'} {what}")
+    elif are_numbers:
+        _check_names(names, own_names, found, data.path)
+        return names, {str(number): number for number in range(len(names))}
     return names, {name: number for number, name in enumerate(names)}
+
+
+def _check_names(names: list[str], own_names: list[str] | None, found: set[str], path: str) -> None:
+    """Refuse names of the numbers from 0 that the data contradicts."""
+    if names != own_names and own_names is not None and sorted(names) == sorted(own_names):
+        raise SourceError(
+            f"task.data.label_names is {short(names)}, and {path} has these names in another order: "
+            f"{short(own_names)}; leave label_names out"
+        )
+    positions = [str(number) for number in range(len(names))]
+    if names not in (own_names, positions) and all(re.fullmatch(r"-?\d+", name) for name in names):
+        raise SourceError(
+            f"task.data.label_names is {short(names)}, and the labels of {path} are numbers themselves, the first name "
+            "being that of 0; leave label_names out, or give words"
+        )
+    if "0" not in found and max(found, key=int) == str(len(names)):
+        raise SourceError(
+            f"{path}, train split: the labels are numbers up to {len(names)}, none is 0, and the {len(names)} names "
+            f"of task.data.label_names are for 0 to {len(names) - 1}; let the labels begin at 0, or leave it out"
+        )
+
+
+def _label(value: Any) -> str:
+    """A label as text, without spaces around it."""
+    return str(value).strip()
 
 
 def _with_held_out(splits: dict[str, Rows]) -> dict[str, Rows]:
