@@ -455,12 +455,15 @@ def redundancy_penalty(annotation_matrix: Tensor) -> Tensor:
 
     Squared and summed over all R^2 entries, as the paper has it; the authors' released code takes their mean, so that a
     coefficient there is R^2 times one here. It is 0 where every hop looks at one token and no two at the same. A
-    sentence without a token has :math:`A = 0` and the constant penalty R; one of a single token R (R - 1).
+    sentence without a token has :math:`A = 0` and the constant penalty R; one of a single token R (R - 1). It computes
+    and returns float32 at least, under autocast too.
 
     Shape:
         - annotation_matrix: (..., R, S)
         - returns: (...)
     """
-    overlap = annotation_matrix @ annotation_matrix.mT  # (..., R, R)
+    annotation_matrix = annotation_matrix.to(torch.promote_types(annotation_matrix.dtype, torch.float32))
+    with torch.autocast(annotation_matrix.device.type, enabled=False):  # which would round a small overlap away
+        overlap = annotation_matrix @ annotation_matrix.mT  # (..., R, R)
     identity = torch.eye(overlap.shape[-1], dtype=overlap.dtype, device=overlap.device)
     return (overlap - identity).square().sum(dim=(-2, -1))

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import evaluate
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -61,6 +62,8 @@ def test_a_word_without_a_pronunciation_is_an_error() -> None:
     for metric in (PhonemeErrorRate(), WordErrorRate()):
         with pytest.raises(ValueError, match=r"references\[1\] has no pronunciation"):
             metric.compute(predictions=["A", "B"], references=[["A"], []])
+        with pytest.raises(ValueError, match="there are no references"):
+            metric.compute(predictions=[], references=[])
 
 
 def test_accuracy_and_macro_f1_by_hand() -> None:
@@ -90,6 +93,26 @@ def test_matthews_is_the_correlation_of_indicators(pairs: list[tuple[int, int]])
     expected = 100 * (x * y).sum() / scale if scale else 0.0
     score = Matthews().compute(predictions=predictions, references=references)["matthews"]
     assert score == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("metric", [Accuracy(), MacroF1(), Matthews()], ids=lambda metric: type(metric).__name__)
+def test_a_negative_label_is_no_label(metric: evaluate.Metric) -> None:
+    """-1 is what the Hub's test splits without labels have, -100 what a loss leaves out."""
+    with pytest.raises(ValueError, match=r"references\[1\] is -1, which is no label's number"):
+        metric.compute(predictions=[0, 1, 1], references=[0, -1, 1])
+    with pytest.raises(ValueError, match=r"predictions\[2\] is -100, which is no label's number"):
+        metric.compute(predictions=[0, 1, -100], references=[0, 1, 1])
+
+
+@pytest.mark.parametrize("metric", [Accuracy(), MacroF1(), Matthews()], ids=lambda metric: type(metric).__name__)
+def test_nothing_has_no_score(metric: evaluate.Metric) -> None:
+    with pytest.raises(ValueError, match="there are 0 predictions and 0 references"):
+        metric.compute(predictions=[], references=[])
+
+
+def test_a_confusion_matrix_needs_a_prediction_for_every_reference() -> None:
+    with pytest.raises(ValueError, match="there are 1 predictions and 3 references"):
+        confusion_matrix([0], [0, 1, 1])
 
 
 def test_the_confusion_matrix_counts_and_is_drawn(tmp_path: Path) -> None:

@@ -109,6 +109,27 @@ def test_a_penalty_by_hand() -> None:
     assert redundancy_penalty(torch.eye(3)[None, :2]).tolist() == [0.0]  # each hop at a token of its own
 
 
+def test_a_penalty_keeps_its_precision_under_autocast() -> None:
+    """AA^T - I is [[2e^2 - 2e]] with e = 2^-10: about 2^-18 squared, and 2^-16 or 0 of a product in bf16."""
+    small = 2.0**-10
+    annotation = torch.tensor([[[1 - small, small]]], requires_grad=True)
+    exact = (2 * small - 2 * small**2) ** 2
+    with torch.autocast("cpu", torch.bfloat16):
+        penalty = redundancy_penalty(annotation)
+    (gradient,) = torch.autograd.grad(penalty.sum(), annotation)
+    assert penalty.dtype == gradient.dtype == torch.float32
+    torch.testing.assert_close(penalty, torch.tensor([exact]), rtol=1e-3, atol=0)
+    expected = 4 * (-2 * small + 2 * small**2) * annotation.detach()  # 4 (AA^T - I) A
+    torch.testing.assert_close(gradient, expected, rtol=1e-3, atol=0)
+
+
+def test_a_penalty_of_half_precision_is_in_float32() -> None:
+    annotation = torch.tensor([[[0.5, 0.5, 0.0], [0.0, 0.984375, 0.015625]]])  # exact in bfloat16, their products not
+    penalty = redundancy_penalty(annotation.bfloat16())
+    assert penalty.dtype == torch.float32
+    assert torch.equal(penalty, redundancy_penalty(annotation))
+
+
 def test_gated_encoder_equals_the_loops() -> None:
     gate = randomize(GatedEncoder(3, 4, 5), seed=1)
     first, second = random(2, 3, 4, seed=2), random(2, 3, 4, seed=3)

@@ -80,23 +80,32 @@ def test_bottleneck_trains_and_measures_the_error_by_length(
     assert models[-1][5] == f"{(low + high) / 2:.2f} ({low:.2f} to {high:.2f})"
 
 
-def test_penalty_measures_accuracy_and_the_overlap_of_hops(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(penalty, "SEEDS", (1, 2))
+def test_penalty_measures_accuracy_and_the_overlap_of_hops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sentences().to_csv(tmp_path / "reviews.csv", index=False)
     sets = [*TINY, f"task.data.path={tmp_path / 'reviews.csv'}", "training.max_steps=30", "training.evaluations=1"]
     sets += ["task.data.text_column=review", "task.data.label_column=verdict"]
     arguments = ["--recipe", str(ROOT / "configs" / "penalty.yaml"), "--models", str(tmp_path / "models")]
+    arguments += ["--seeds", "4", "5"]
     arguments += [f"--set={item}" for item in sets if not item.startswith("model.penalty")]
     penalty.main(arguments)
-    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| penalty")]
+    output = capsys.readouterr().out
+    assert "mean of 2 seeds" in output
+    folders = sorted(folder.name for folder in (tmp_path / "models").iterdir())
+    assert folders == ["penalty-0.0-4", "penalty-0.0-5", "penalty-1.0-4", "penalty-1.0-5"]
+    rows = [line for line in output.splitlines() if line.startswith("| penalty")]
     assert [row.split("|")[1].strip() for row in rows] == ["penalty 1.0", "penalty 0.0"]
     with_penalty, without = (float(row.split("|")[3].split()[0]) for row in rows)
     assert with_penalty < without
     for override in ("model.penalty_coefficient=0.5", "training.seed=7"):
         with pytest.raises(SystemExit, match="the study has coefficients and seeds of its own"):
             penalty.main([*arguments, f"--set={override}"])
+    with pytest.raises(SystemExit, match=r"model\.num_hops is 1, and the study is of how two hops overlap"):
+        penalty.main([*arguments, "--set=model.num_hops=1"])
+    frame = sentences().assign(reply="So it is.")
+    frame.to_csv(tmp_path / "reviews.csv", index=False)
+    pairs = ["--set=task.data.text_pair_column=reply", "--set=model.sentence_pair=true"]
+    with pytest.raises(SystemExit, match=r"text_pair_column is reply, and the study is of single sentences"):
+        penalty.main([*arguments, *pairs])
 
 
 def test_the_overlap_of_hops_by_hand() -> None:

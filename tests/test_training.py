@@ -13,7 +13,12 @@ from accelerate import Accelerator
 from torch import nn
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq
 
-from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
+from attnzoo import (
+    AttentionalRNNConfig,
+    AttentionalRNNForConditionalGeneration,
+    SelfAttentiveConfig,
+    SelfAttentiveForSequenceClassification,
+)
 from attnzoo.alignment import align, alignment_error_rate, from_pharaoh
 from training import align as training_align
 from training import average, evaluate, pronounce
@@ -422,7 +427,12 @@ def test_checkpoints_are_averaged(run: Path, dictionary: Path, tmp_path: Path) -
         folders.append(tmp_path / str(number))
         model.save_pretrained(folders[-1])
         AutoTokenizer.from_pretrained(run / "best").save_pretrained(folders[-1])
+    for name in ("README.md", "alignment.png", "recipe.yaml"):
+        (folders[-1] / name).write_text("of the last one alone, but for the recipe")
     average.main([*map(str, folders), "--output", str(tmp_path / "mean")])
+    names = [{path.name for path in folder.iterdir()} for folder in (folders[-1], tmp_path / "mean")]
+    assert names[0] - names[1] == {"README.md", "alignment.png"}
+    assert "recipe.yaml" in names[1]
     mean, one = (AutoModelForSeq2SeqLM.from_pretrained(folder) for folder in (tmp_path / "mean", run / "best"))
     assert mean.dtype == torch.float32
     for name, parameter in mean.named_parameters():
@@ -435,6 +445,17 @@ def test_checkpoints_are_averaged(run: Path, dictionary: Path, tmp_path: Path) -
     with pytest.raises(SystemExit, match="different models"):
         average.main([str(folders[0]), str(tmp_path / "other"), "--output", str(tmp_path / "mixed")])
     assert not (tmp_path / "mixed").exists()
+
+
+def test_checkpoints_with_other_labels_are_not_averaged(tmp_path: Path) -> None:
+    """The same shapes, and a mean of two heads whose columns stand for different things."""
+    sizes = {"vocab_size": 5, "embedding_size": 3, "hidden_size": 2, "attention_hidden_size": 3, "num_hops": 2}
+    for name, labels in (("one", ["bad", "good"]), ("other", ["good", "bad"])):
+        config = SelfAttentiveConfig(**sizes, classifier_size=4, id2label=dict(enumerate(labels)))
+        SelfAttentiveForSequenceClassification(config).save_pretrained(tmp_path / name)
+    with pytest.raises(SystemExit, match=r"have different labels: \{0: 'bad', 1: 'good'\} and \{0: 'good', 1: 'bad'\}"):
+        average.main([str(tmp_path / "one"), str(tmp_path / "other"), "--output", str(tmp_path / "mean")])
+    assert not (tmp_path / "mean").exists()
 
 
 def test_tensorboard_is_written_where_the_run_is(dictionary: Path, tmp_path: Path) -> None:

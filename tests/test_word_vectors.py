@@ -150,3 +150,27 @@ def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
     (tmp_path / "emb.npy").write_bytes(b"nothing")
     with pytest.raises(ValueError, match=r"emb\.npy cannot be read"):
         fill_embeddings(torch.zeros(1, 3), vocabulary, str(tmp_path / "emb.npy"))
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        (pd.DataFrame({"word": WORDS, "row": [4, 3, 2, 1, 0]}), r"word \(.*string\), row \(int64\)"),
+        (pd.DataFrame({"row": [4, 3, 2, 1, 0]}), r"row \(int64\)"),
+        (pd.DataFrame({"row": [4, 3, 2, 1, 0]}, index=WORDS), r"row \(int64\), __index_level_0__ \(.*string\)"),
+        (pd.DataFrame({"word": WORDS}, index=[4, 3, 2, 1, 0]), r"word \(.*string\), __index_level_0__ \(int64\)"),
+        (pd.DataFrame({"word": [*WORDS[:4], None]}), r"word \(.*string\)"),
+    ],
+)
+def test_an_index_of_more_than_words_is_not_guessed_at(tmp_path: Path, table: pd.DataFrame, columns: str) -> None:
+    (tmp_path / "emb.npy").write_bytes(as_array())
+    table.to_parquet(tmp_path / "index.parquet")
+    with pytest.raises(ValueError, match=rf"index\.parquet has the columns {columns}; an index has one, of text"):
+        fill_embeddings(torch.zeros(4, 3), VOCABULARY, str(tmp_path / "emb.npy"))
+
+
+@pytest.mark.parametrize("content", [b"", as_array()[:-4], b"nothing"])
+def test_an_array_in_a_wheel_that_is_not_whole(tmp_path: Path, content: bytes) -> None:
+    path = write_zip(tmp_path / "p-1-py3-none-any.whl", {"p/emb.npy": content, "p/index.parquet": as_index()})
+    with pytest.raises(ValueError, match=r"p-1-py3-none-any\.whl, p/emb\.npy cannot be read"):
+        first_words(str(path), 1)

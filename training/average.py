@@ -71,8 +71,10 @@ def main(arguments: list[str] | None = None) -> None:
 def average(folders: list[Path], output: Path) -> None:
     """Write a checkpoint whose weights are the mean of those of ``folders``, all else being the last one's.
 
+    Its card and pictures, which show what the last one was measured to do, are left out.
+
     Raises:
-        ValueError: ``output`` is there already, or the checkpoints are of different models.
+        ValueError: ``output`` is there already, or the checkpoints are of different models or labels.
         OSError: one of them cannot be read, or ``output`` not written.
     """
     if output.exists():
@@ -82,13 +84,18 @@ def average(folders: list[Path], output: Path) -> None:
     mean = model_class.from_pretrained(folders[-1], dtype=torch.float64)
     sums = dict(mean.named_parameters())
     for folder in folders[:-1]:
-        weights = dict(model_class.from_pretrained(folder, dtype=torch.float64).named_parameters())
+        model = model_class.from_pretrained(folder, dtype=torch.float64)
+        weights = dict(model.named_parameters())
         if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in sums.items()}:
             raise ValueError(f"{folder} and {folders[-1]} are checkpoints of different models")
+        if model.config.id2label != mean.config.id2label:
+            raise ValueError(
+                f"{folder} and {folders[-1]} have different labels: {model.config.id2label} and {mean.config.id2label}"
+            )
         for name, weight in weights.items():
             sums[name] += weight
     for weight in sums.values():
         weight /= len(folders)
     with replacing(output) as new:
-        shutil.copytree(folders[-1], new, dirs_exist_ok=True)
+        shutil.copytree(folders[-1], new, ignore=shutil.ignore_patterns("README.md", "*.png"), dirs_exist_ok=True)
         mean.float().save_pretrained(new)

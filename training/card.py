@@ -179,14 +179,20 @@ def _attentional_rnn(config: Any) -> str:
 
 def _self_attentive(config: Any) -> str:
     related = ", related by the gated encoder" if config.sentence_pair else ""
+    paper = {"num_hops": 30, "attention_hidden_size": 150, "hidden_size": 300, "classifier_size": 2000}
+    smaller = all(getattr(config, name) < size for name, size in paper.items())
     return (
         f"A structured self-attentive classifier of {'sentence pairs' if config.sentence_pair else 'sentences'} after "
         f"{PAPERS['lin']}, trained with **attnzoo**: {config.num_hops} hops of attention (attention width "
         f"{config.attention_hidden_size}) over a bidirectional {config.cell} of {config.num_hidden_layers} x "
         f"{config.hidden_size} per direction{related}, embeddings of {config.embedding_size}, an MLP of "
-        f"{config.classifier_size} units, penalty coefficient {config.penalty_coefficient}. The sizes are below the "
-        "paper's: 30 hops of width 150 or 350, 300 per direction, an MLP of 2,000 to 4,000 units, which alone has 54 "
-        "million weights where it has 3,000"
+        f"{config.classifier_size} units, penalty coefficient {config.penalty_coefficient}"
+        + (
+            ". The sizes are below the paper's: 30 hops of width 150 or 350, 300 per direction, an MLP of 2,000 to "
+            "4,000 units, which alone has 54 million weights where it has 3,000"
+            if smaller
+            else ""
+        )
     )
 
 

@@ -1,6 +1,7 @@
 """Load a classifier and use it: ``python -m training.classify model_cards/self-attentive-sst2 "a moving film ."``.
 
-Prints the label of every sentence and its probability. ``--html FILE`` writes one page that shows what the model looked
+Prints the label of every sentence and its probability; a model of several labels at once has a probability for each,
+and a regression its numbers. ``--html FILE`` writes one page that shows what the model looked
 at, all hops together and each on its own; it needs no network. Of a pair, the second sentence follows a tab.
 """
 
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from torch import Tensor
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig
 from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
@@ -53,8 +55,7 @@ def run(folder: Path, sentences: list[str], html: Path | None) -> None:
         batch = tokenizer(*([text] for text in texts), return_tensors="pt")
         with torch.no_grad():
             outputs = model(**batch, output_attentions=True)
-        probability, label = outputs.logits[0].softmax(dim=0).max(dim=0)
-        titles.append(f"{model.config.id2label[label.item()]} {100 * probability:.0f} %")
+        titles.append(answer(outputs.logits[0], model.config))
         print(f"  {titles[-1]:<20}  {sentence}")
         matrices.append(outputs.attentions[-1][0, 0])
         tokens.append(tokenizer.convert_ids_to_tokens(batch["input_ids"][0]))
@@ -62,6 +63,21 @@ def run(folder: Path, sentences: list[str], html: Path | None) -> None:
         html.parent.mkdir(parents=True, exist_ok=True)
         sentences_html(matrices, tokens, html, titles=titles)
         print(f"what it looked at: {html}")
+
+
+def answer(logits: Tensor, config: PreTrainedConfig) -> str:
+    """What the model says of a sentence, by its ``problem_type``; one output that is not of several labels is a number.
+
+    Shape:
+        - logits: (number of labels,)
+    """
+    names = [name for _, name in sorted((config.id2label or {}).items())]
+    if config.problem_type == "multi_label_classification":
+        return ", ".join(f"{name} {100 * p:.0f} %" for name, p in zip(names, logits.sigmoid(), strict=True))
+    if config.problem_type == "regression" or len(names) == 1:
+        return ", ".join(f"{name} {value:.4g}" for name, value in zip(names, logits.tolist(), strict=True))
+    probability, label = logits.softmax(dim=0).max(dim=0)
+    return f"{names[int(label)]} {100 * probability:.0f} %"
 
 
 if __name__ == "__main__":

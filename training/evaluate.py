@@ -52,7 +52,8 @@ def evaluate(folder: Path, task: Any, split: str, num_beams: int | None = None) 
 
     Raises:
         OSError: ``folder`` holds no model.
-        ValueError: there is no such split, no beam, or beams for a model that does not generate.
+        ValueError: there is no such split, no beam, or beams for a model that does not generate; or the model is not
+            of the task's labels.
     """
     model = task.auto_class.from_pretrained(folder).to(PartialState().device)
     tokenizer = AutoTokenizer.from_pretrained(folder)

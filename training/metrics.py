@@ -40,6 +40,8 @@ class _PronunciationMetric(evaluate.Metric):
         )
 
     def _check(self, references: list[list[str]]) -> None:
+        if not references:
+            raise ValueError("there are no references, so that there is nothing to score")
         for row, pronunciations in enumerate(references):
             if not any(pronunciation.split() for pronunciation in pronunciations):
                 raise ValueError(f"references[{row}] has no pronunciation: {pronunciations}")
@@ -100,7 +102,8 @@ class Accuracy(_LabelMetric):
     description = "Share of examples whose label is predicted, in percent."
 
     def _compute(self, predictions: list[int], references: list[int]) -> dict[str, float]:
-        return {"accuracy": 100 * float(np.mean(np.asarray(predictions) == references))}
+        predicted, true = _labels(predictions, references)
+        return {"accuracy": 100 * float(np.mean(predicted == true))}
 
 
 class MacroF1(_LabelMetric):
@@ -140,8 +143,30 @@ def confusion_matrix(predictions: Sequence[int], references: Sequence[int], num_
 
     Shape:
         - returns: (number of labels, number of labels)
+
+    Raises:
+        ValueError: a label is negative, there are none, or not as many of the one as of the other.
     """
-    size = max(num_labels, 1 + max(*predictions, *references))
+    predicted, true = _labels(predictions, references)
+    size = max(num_labels, 1 + int(max(predicted.max(), true.max())))
     matrix = np.zeros((size, size), dtype=np.int64)
-    np.add.at(matrix, (np.asarray(references), np.asarray(predictions)), 1)
+    np.add.at(matrix, (true, predicted), 1)
     return matrix
+
+
+def _labels(predictions: Sequence[int], references: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Both as arrays. -1 is what data without labels has for one, and would be the last label's number to numpy."""
+    if len(predictions) != len(references) or not len(references):
+        raise ValueError(
+            f"there are {len(predictions)} predictions and {len(references)} references; a prediction for every "
+            "reference is needed, and one at least"
+        )
+    arrays = np.asarray(predictions), np.asarray(references)
+    for name, labels in zip(("predictions", "references"), arrays, strict=True):
+        if labels.min() < 0:
+            row = int(labels.argmin())
+            raise ValueError(
+                f"{name}[{row}] is {labels[row]}, which is no label's number; these start at 0, and an example without "
+                "a label cannot be counted"
+            )
+    return arrays

@@ -1,8 +1,8 @@
 r"""What does the penalty do? ``python -m training.penalty`` trains with and without it, and measures how hops overlap.
 
-Trains the recipe ``configs/penalty.yaml`` with a penalty coefficient of 1 and of 0, three seeds each, all
-else equal; models that are there already are not trained again, and one that was cut short goes on. Then all read
-the test split: a table of accuracy and of the overlap of two hops, the mean over the test sentences of
+Trains the recipe ``configs/penalty.yaml`` with a penalty coefficient of 1 and of 0, three seeds each unless ``--seeds``
+says others, all else equal; models that are there already are not trained again, and one that was cut short goes on.
+Then all read the test split: a table of accuracy and of the overlap of two hops, the mean over the test sentences of
 
 .. math:: \frac{1}{r (r - 1)} \sum_{i \neq j} (A A^\top)_{ij}
 
@@ -10,6 +10,7 @@ Paper: Lin et al. (2017, section 2.2 and table 3), whose accuracy falls from 80.
 61.74 (Yelp) without the penalty.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,28 +29,38 @@ COEFFICIENTS = (1.0, 0.0)
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = study_parser("penalty", __doc__.split("\n")[0], recipe="configs/penalty.yaml")
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     options = parser.parse_args(arguments)
     with errors_said():
-        run(options.recipe, options.models, options.set)
+        run(options.recipe, options.seeds, options.models, options.set)
 
 
-def run(recipe_path: str, models: Path, overrides: list[str]) -> None:
+def run(recipe_path: str, seeds: Sequence[int], models: Path, overrides: list[str]) -> None:
     """Train what is missing, evaluate all, print the table.
 
     Raises:
-        ValueError: a model that is there was trained from another recipe, or what the study sets is overridden.
+        ValueError: a model that is there was trained from another recipe, what the study sets is overridden, or there
+            are no two hops of one sentence to compare.
     """
     own = ("model.penalty_coefficient=", "training.seed=")
     refuse_overrides(overrides, own, "the study has coefficients and seeds of its own")
-    task: Any = make_task(load_recipe(recipe_path, overrides))
+    recipe = load_recipe(recipe_path, overrides)
+    if getattr(recipe.model_config(), "num_hops", None) == 1:
+        raise ValueError("model.num_hops is 1, and the study is of how two hops overlap; set it to 2 or more")
+    task: Any = make_task(recipe)
+    if len(task.columns) == 2:
+        raise ValueError(
+            f"task.data.text_pair_column is {task.data.text_pair_column}, and the study is of single sentences: the "
+            "hops of a pair are of two matrices; take a recipe without it"
+        )
     variants = {f"penalty {c}": [f"model.penalty_coefficient={c}"] for c in COEFFICIENTS}
     figures: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}  # for every seed
-    for name, folder, _ in trained(recipe_path, task, overrides, variants, models, SEEDS):
+    for name, folder, _ in trained(recipe_path, task, overrides, variants, models, seeds):
         model = AutoModelForSequenceClassification.from_pretrained(folder / "best").to(PartialState().device)
         tokenizer = AutoTokenizer.from_pretrained(folder / "best")
         scores = task.score("test", task.predict(model, tokenizer, "test"))
         figures[name].append((scores["accuracy"], mean_overlap(model, tokenizer, task)))
-    print(f"\n{task.name}, test split, mean of {len(SEEDS)} seeds (lowest to highest):\n")
+    print(f"\n{task.name}, test split, mean of {len(seeds)} seeds (lowest to highest):\n")
     print("| | accuracy % | overlap of two hops |")
     print("|---|---|---|")
     for name, of_seeds in figures.items():

@@ -5,7 +5,7 @@ A file is one of
 - GloVe's text: on every line a word and its numbers, separated by spaces (also in .gz; a first line with the numbers
   of words and columns, as word2vec and fastText write it, is skipped)
 - an array in numpy's format (.npy), a row for each word, and beside it an index: a file that has "index" in its name,
-  .txt with a word on every line or .parquet with a column of words
+  .txt with a word on every line or .parquet with one column of text, the words in the order of the rows
 - a zip or a wheel that holds either of these once
 
 Letters: N words of the file, D their width, V words of the vocabulary.
@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from .sources import readable, short
+from .sources import SourceError, readable, short
 from .wheels import open_wheel
 
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
@@ -65,7 +66,7 @@ def fill_embeddings(embeddings: Tensor, vocabulary: dict[str, int], path: str) -
         if word in vocabulary and word not in found:
             found[word] = _floats(numbers, path, word)
     if not found:
-        raise ValueError(f"{path} has none of the {len(vocabulary):,} words of the vocabulary, not even in lower case")
+        raise ValueError(f"{path} has none of the {len(vocabulary):,} words of the vocabulary")
     vectors = torch.from_numpy(np.stack(list(found.values()))).to(embeddings)  # (number found, D)
     columns = embeddings[:, : vectors.shape[1]]
     columns.normal_(std=vectors.std().item())
@@ -85,7 +86,8 @@ def _rows(path: str) -> Iterator[tuple[str, list[str] | np.ndarray]]:
                     yield from _text_rows(_unpacked(opened, member), path)
                 return
             index = _only(_indices(names, member), path)
-            array = np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
+            with readable(f"{path}, {member}"):
+                array = np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
             yield from _array_rows(array, archive.read(index), index, path)
         return
     if not file.is_file():
@@ -119,7 +121,7 @@ def _indices(names: list[str], array: str) -> list[str]:
 def _array_rows(array: np.ndarray, index: bytes, name: str, path: str) -> Iterator[tuple[str, np.ndarray]]:
     with readable(name):
         if name.endswith(".parquet"):
-            words = pd.read_parquet(io.BytesIO(index)).iloc[:, 0].tolist()
+            words = _words(pq.read_table(io.BytesIO(index)), name)
         else:
             words = index.decode().splitlines()
     if array.ndim != 2 or len(array) != len(words) or not np.issubdtype(array.dtype, np.floating):
@@ -128,6 +130,19 @@ def _array_rows(array: np.ndarray, index: bytes, name: str, path: str) -> Iterat
             "a row of floating-point numbers for every word is expected"
         )
     yield from zip(words, array, strict=True)
+
+
+def _words(index: pa.Table, name: str) -> list[str]:
+    """The one column of an index. Another might say which row of the array is whose, and is not guessed at."""
+    kinds = index.schema.types
+    if len(kinds) != 1 or kinds[0] not in (pa.string(), pa.large_string()) or index.column(0).null_count:
+        listed = ", ".join(f"{column} ({kind})" for column, kind in zip(index.column_names, kinds, strict=True))
+        raise SourceError(
+            f"{name} has the columns {short(listed)}; an index has one, of text without a gap, the words in the order "
+            "of the array's rows: write it so"
+        )
+    words: list[str] = index.column(0).to_pylist()
+    return words
 
 
 def _unpacked(opened: IO[bytes], name: str) -> Iterable[bytes]:

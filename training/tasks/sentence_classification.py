@@ -7,6 +7,7 @@ import re
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,8 +35,8 @@ from ..word_vectors import fill_embeddings, first_words
 PAD, UNKNOWN, END, URL = "<pad>", "<unk>", "</s>", "<url>"
 URLS = r"https?://\S+"
 # Words as the Penn Treebank has them ("wo" and "n't", "it" and "'s"), a hashtag or a handle whole, a hyphen or a full
-# stop inside a word a part of it; every other character alone, but for several full stops. Text that is tokenized
-# already stays as it is.
+# stop inside a word a part of it; every other character alone, but for several full stops. Of text that is tokenized
+# already most stays as it is; a word with a full stop at its end ("u.s.") and signs of several characters ("--") part.
 WORD = r"<url>|\w+?(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|[@#]?\w+(?:[-.]\w+)*|\.{2,}|[^\w\s]"
 SUBWORD = "##"  # begins a token that goes on with a word
 ATTENTION, CONFUSION = "attention.png", "confusion.png"
@@ -73,8 +74,8 @@ class Data(Source):
         text_column: what the rows call the sentence.
         text_pair_column: what they call the second sentence of a pair; None where there is one.
         label_column: what they call the label: text, or a whole number from 0.
-        label_names: of the numbers from 0; None takes them from the data, which has them where its column is a
-            ``ClassLabel``, or else the numbers for names.
+        label_names: of the numbers from 0, or of labels that are text their order; None takes them from the data, which
+            has them where its column is a ``ClassLabel``, or else the numbers for names.
         mask_urls: a web address counts as the one token <url>.
         lower_case: capital letters count as small ones.
         tokens: "words", or "subwords" by byte-pair encoding within words.
@@ -116,6 +117,9 @@ class Data(Source):
             raise ValueError("added_words and tune_word_vectors=false are for word_vectors, which is not given")
         if self.word_vectors is not None and self.tokens != "words":
             raise ValueError(f"word_vectors are of words, and tokens is {self.tokens!r}; leave one of them out")
+        names = self.label_names
+        if names is not None and (len(names) < 2 or len(set(names)) < len(names)):
+            raise ValueError(f"label_names must be two or more different names, got {names}")
 
 
 class SentenceClassification:
@@ -123,7 +127,9 @@ class SentenceClassification:
 
     Data with a validation or test split of its own keeps it; what it lacks is taken out of its training split by the
     SHA-1 of the sentence, after ``mask_urls``, modulo 100: below 10 test, below 20 validation, so that no sentence that
-    occurs twice is on two sides. Of sentences that the data itself has on two sides it is said how many there are.
+    occurs twice is on two sides. That is so of the text as it stands: sentences that differ in capitals or spaces alone
+    are two, though the tokenizer may read them as one. Of examples that the data itself has on two sides it is said how
+    many there are.
 
     Args:
         data: where they come from
@@ -293,13 +299,15 @@ class SentenceClassification:
         """The numbers of the labels of a split's sentences, or of some of its rows.
 
         Raises:
-            ValueError: there is no such split, or it is a stream.
+            ValueError: there is no such split, or it is a stream; or the model has other labels than the data, or is of
+                pairs where the data is not, or the reverse.
         """
         if split not in self.splits:
             raise ValueError(f"there is no split {split!r}; choose one of: {', '.join(self.splits)}")
         chosen = self.splits[split]
         if isinstance(chosen, datasets.IterableDataset):
             raise ValueError(f"the {split} split is streamed; to evaluate on it, set task.data.streaming=false")
+        self._check_fits(model, tokenizer)
         if rows is not None:
             chosen = chosen.select(rows)
         return classify(model, tokenizer, *(chosen[column][:] for column in self.columns))
@@ -332,7 +340,7 @@ class SentenceClassification:
 
         def prepare(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
             for label in batch["label"]:
-                if str(label) not in numbers:
+                if _label(label) not in numbers:
                     hint = " (it is unlabelled, it seems)" if str(label) == "-1" else ""
                     raise SourceError(
                         f"{self.data.path}, {split} split: the label {short(repr(label))} is none of "
@@ -341,11 +349,28 @@ class SentenceClassification:
             texts = {column: batch[column] for column in self.columns}
             if self.data.mask_urls:
                 texts = {column: [re.sub(URLS, URL, text) for text in texts[column]] for column in texts}
-            return texts | {"labels": [numbers[str(label)] for label in batch["label"]]}
+            return texts | {"labels": [numbers[_label(label)] for label in batch["label"]]}
 
         if isinstance(rows, datasets.IterableDataset):
             return rows.map(prepare, batched=True, remove_columns=["label", *self.columns])
         return datasets.Dataset.from_dict(prepare(rows[:]))
+
+    def _check_fits(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Refuse a model of other labels, or of pairs where there are none: its numbers would mean something else."""
+        labels = [label for _, label in sorted((model.config.id2label or {}).items())]
+        if labels != self.labels:
+            raise ValueError(
+                f"the model's labels are {short(', '.join(labels))}, and those of {self.data.path} are "
+                f"{short(', '.join(self.labels))}; let task.data.label_names be the model's, or take the data it was "
+                "trained on"
+            )
+        reads_pairs = "token_type_ids" in tokenizer.model_input_names
+        if reads_pairs != (len(self.columns) == 2):
+            raise ValueError(
+                f"the model reads {'pairs of sentences' if reads_pairs else 'single sentences'}, and "
+                f"task.data.text_pair_column is {self.data.text_pair_column or 'null'}; "
+                f"{'name the column of the second sentence' if reads_pairs else 'leave it out'}"
+            )
 
     def _check(self) -> None:
         """Refuse splits without sentences, and say what stands on two sides."""
@@ -356,11 +381,11 @@ class SentenceClassification:
             if not len(rows):
                 raise ValueError(f"{self.data.path} has no sentences for the {split} split")
             sides[split] = set(zip(*(rows[column][:] for column in self.columns), strict=True))
-        for held_out in ("validation", "test"):
-            if shared := sides[held_out] & sides.get("train", set()):
+        for other, held_out in combinations(("train", "validation", "test"), 2):
+            if shared := sides[held_out] & sides.get(other, set()):
                 print(
                     f"{self.data.path}: {len(shared):,} of the {len(sides[held_out]):,} different examples of the "
-                    f"{held_out} split are in the train split too",
+                    f"{held_out} split are in the {other} split too",
                     file=sys.stderr,
                 )
 
@@ -424,7 +449,17 @@ def _read(data: Data, columns: list[str]) -> dict[str, Rows]:
             raise ValueError(
                 f"{data.member} has no column {column!r}; in task.data.{key} name one of: {', '.join(names)}"
             )
-    rows = [row for row in rows if all(row[names.index(column)] == text for column, text in data.only.items())]
+    for number, row in enumerate(rows, start=1):
+        if row and len(row) < len(names):
+            raise ValueError(
+                f"{data.member}, row {number}: it has {len(row)} cells, and the table {len(names)} columns; fill it up"
+            )
+    rows = [row for row in rows if row and all(row[names.index(column)] == text for column, text in data.only.items())]
+    if not rows:
+        wanted = " and ".join(f"{column}={text!r}" for column, text in data.only.items())
+        raise ValueError(
+            f"{data.member}: no row has {wanted}; change task.data.only" if wanted else f"{data.member} has no rows"
+        )
     for column in keys.values():
         if any(not row[names.index(column)].strip() for row in rows):
             raise ValueError(f"{data.member}: column {column!r} has empty rows")
@@ -434,23 +469,53 @@ def _read(data: Data, columns: list[str]) -> dict[str, Rows]:
 
 def _labels(rows: Rows, data: Data) -> tuple[list[str], dict[str, int]]:
     """The names of the labels, and the number of each by what the rows call it."""
-    found = {str(label) for batch in rows.iter(1000) for label in batch["label"]}
+    found = {_label(label) for batch in rows.iter(1000) for label in batch["label"]}
     are_numbers = all(re.fullmatch(r"-?\d+", label) for label in found)
-    names = data.label_names
-    if names is None and isinstance(feature := (rows.features or {}).get("label"), datasets.ClassLabel):
-        names = feature.names
-    if names is not None and are_numbers:
-        return names, {str(number): number for number in range(len(names))}
+    feature = (rows.features or {}).get("label")
+    own_names = feature.names if isinstance(feature, datasets.ClassLabel) else None
+    names = own_names if data.label_names is None else data.label_names
+    if names is None and "-1" in found:
+        raise SourceError(f"{data.path}, train split: there is a row with the label -1, which means none; leave it out")
+    if len(found) < 2:
+        raise SourceError(f"{data.path}, train split: there is no label but {found.pop()!r}; two or more are expected")
     if names is None:
         names = sorted(found, key=int if are_numbers else str)
-    if len(found) < 2 or "-1" in found:
-        what = "row with the label -1, which means none" if "-1" in found else f"label but {found.pop()!r}"
-        raise SourceError(f"{data.path}, train split: there is {'a' if 'row' in what else 'no'} {what}")
+    elif are_numbers:
+        _check_names(names, own_names, found, data.path)
+        return names, {str(number): number for number in range(len(names))}
     return names, {name: number for number, name in enumerate(names)}
 
 
+def _check_names(names: list[str], own_names: list[str] | None, found: set[str], path: str) -> None:
+    """Refuse names of the numbers from 0 that the data contradicts."""
+    if names != own_names and own_names is not None and sorted(names) == sorted(own_names):
+        raise SourceError(
+            f"task.data.label_names is {short(names)}, and {path} has these names in another order: "
+            f"{short(own_names)}; leave label_names out"
+        )
+    positions = [str(number) for number in range(len(names))]
+    if names not in (own_names, positions) and all(re.fullmatch(r"-?\d+", name) for name in names):
+        raise SourceError(
+            f"task.data.label_names is {short(names)}, and the labels of {path} are numbers themselves, the first name "
+            "being that of 0; leave label_names out, or give words"
+        )
+    if "0" not in found and max(found, key=int) == str(len(names)):
+        raise SourceError(
+            f"{path}, train split: the labels are numbers up to {len(names)}, none is 0, and the {len(names)} names "
+            f"of task.data.label_names are for 0 to {len(names) - 1}; let the labels begin at 0, or leave it out"
+        )
+
+
+def _label(value: Any) -> str:
+    """A label as text, without spaces around it."""
+    return str(value).strip()
+
+
 def _with_held_out(splits: dict[str, Rows]) -> dict[str, Rows]:
-    """All three splits: those given, the others taken out of the training split by a hash of the sentence."""
+    """All three splits: those given, the others taken out of the training split by a hash of the sentence.
+
+    Validation and test are held where the training split is a stream.
+    """
     taken = [split for split in ("validation", "test") if split not in splits]
 
     def part(name: str) -> Rows:
@@ -460,14 +525,14 @@ def _with_held_out(splits: dict[str, Rows]) -> dict[str, Rows]:
 
         return splits["train"].filter(is_in, batched=True, input_columns=["text"])
 
-    if not taken:
-        return splits
-    held_out = {split: part(split) for split in taken}
-    held_out = {
-        split: datasets.Dataset.from_list(list(rows)) if isinstance(rows, datasets.IterableDataset) else rows
-        for split, rows in held_out.items()
+    if taken:
+        splits = splits | {split: part(split) for split in ("train", *taken)}
+    return {
+        split: datasets.Dataset.from_list(list(rows))
+        if split != "train" and isinstance(rows, datasets.IterableDataset)
+        else rows
+        for split, rows in splits.items()
     }
-    return {**splits, "train": part("train"), **held_out}
 
 
 def _split_of(text: str) -> str:

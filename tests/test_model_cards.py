@@ -1,0 +1,70 @@
+"""The cards: what one says follows the config, and a shipped model's figures are the same wherever they stand."""
+
+import re
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+from transformers import AutoConfig
+
+from attnzoo import SelfAttentiveConfig
+from training.card import ARCHITECTURES
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+G2P, SST2 = (ROOT / "model_cards" / name for name in ("attentional-rnn-g2p-cmudict", "self-attentive-sst2"))
+SIZES = {"hidden_size": 100, "attention_hidden_size": 50, "num_hops": 4, "classifier_size": 200}
+
+
+def table(card: str) -> dict[str, dict[str, str]]:
+    """The card's table of results: for every split the column's cell."""
+    section = card.split("## Results\n")[1]
+    header, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in section.strip().split("\n\n")[0].splitlines()
+    ]
+    return {row[0]: dict(zip(header, row, strict=True)) for row in rows}
+
+
+def test_every_shipped_model_is_looked_at() -> None:
+    assert sorted((ROOT / "model_cards").iterdir()) == [G2P, SST2]
+
+
+@pytest.mark.parametrize("folder", [G2P, SST2], ids=lambda folder: folder.name)
+def test_the_metadata_has_the_figures_of_the_table(folder: Path) -> None:
+    card = ModelCard.load(folder / "README.md")
+    test = table(card.text)["test"]
+    results = card.data.eval_results
+    assert [result.metric_type for result in results] == card.data.metrics
+    assert {result.dataset_split for result in results} == {"test"}
+    assert {f"{result.metric_name} %": f"{result.metric_value:.2f}" for result in results} == {
+        column: cell for column, cell in test.items() if column.endswith(" %")
+    }
+    assert card.data.model_name == folder.name
+
+
+@pytest.mark.parametrize("folder", [G2P, SST2], ids=lambda folder: folder.name)
+def test_a_shipped_card_describes_the_shipped_config(folder: Path) -> None:
+    config = AutoConfig.from_pretrained(folder)
+    assert f"\n\n{ARCHITECTURES[config.model_type](config)}.\n\n" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_has_the_figures_of_the_classifier() -> None:
+    splits = table(ModelCard.load(SST2 / "README.md").text)
+    (figure,) = re.findall(r"evaluate model_cards/self-attentive-sst2 +# test split: accuracy ([\d.]+) %", README)
+    assert figure == splits["test"]["accuracy %"]
+
+
+def test_the_readme_has_the_figures_of_the_pronunciation_model() -> None:
+    splits = table(ModelCard.load(G2P / "README.md").text)
+    row = next(line for line in README.splitlines() if line.startswith("| [`g2p_luong_global`]"))
+    test, validation = ([splits[split][f"{name} %"] for name in ("PER", "WER")] for split in ("test", "validation"))
+    assert [cell.strip() for cell in row.split("|")[2:5]] == [*test, " / ".join(validation)]
+
+
+def test_sizes_below_the_papers_are_said_to_be() -> None:
+    describe = ARCHITECTURES["self_attentive"]
+    assert "below the paper's" in describe(SelfAttentiveConfig(**SIZES))
+    assert "below the paper's" not in describe(SelfAttentiveConfig())  # which has the paper's
+    for name in SIZES:
+        of_paper = {name: getattr(SelfAttentiveConfig(), name)}
+        assert "below the paper's" not in describe(SelfAttentiveConfig(**(SIZES | of_paper))), name
