@@ -20,7 +20,7 @@ from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_self_attentive import SelfAttentiveConfig
 from .loss import IGNORED, classification_loss
 from .model_inputs import embed, source_mask
-from .recurrent_cells import ChoGRU
+from .recurrent_cells import ChoGRU, many_rows_linear
 from .recurrent_encoder import RecurrentEncoder
 
 
@@ -271,7 +271,7 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
             output_hidden_states=output_hidden_states,
             return_dict=True,
         )
-        hidden = self.hidden_proj(self.dropout(outputs.pooler_output)).relu()
+        hidden = many_rows_linear(self.hidden_proj, self.dropout(outputs.pooler_output)).relu()
         logits = self.classifier(self.dropout(hidden))
         loss = None
         if labels is not None:

@@ -135,7 +135,7 @@ def _run_both(
     size = forward_rnn.hidden_size
     last = outputs[:, -1] if lengths is None else _last(outputs, lengths)
     hidden = torch.cat([last[:, :size], outputs[:, 0, size:]], dim=-1)
-    return outputs, RecurrentState(hidden, torch.cat([*memory], dim=-1))
+    return outputs, RecurrentState(hidden, memory.transpose(0, 1).flatten(1))
 
 
 def _last(outputs: Tensor, lengths: Tensor) -> Tensor:

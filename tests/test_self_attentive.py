@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from attnzoo import SelfAttentiveConfig, SelfAttentiveForSequenceClassification
 from attnzoo.attention import StructuredSelfAttention, redundancy_penalty
 from attnzoo.modeling_self_attentive import GatedEncoder
+from attnzoo.recurrent_cells import many_rows_linear
 
 from .reference import self_attentive as reference
 from .test_attention import assert_equal, assert_equal_with_gradients, random, randomize
@@ -247,6 +248,20 @@ def test_padding_and_the_rest_of_the_batch_do_not_matter(
         weights = together.attentions[0][new, 0]
         torch.testing.assert_close(weights[:, places[row]], alone.attentions[0][0, 0], **CLOSE)
         assert (weights[:, mask[row] == 0] == 0).all()
+
+
+def test_a_product_of_many_rows_is_the_layers_own() -> None:
+    layer, values = nn.Linear(70, 30), torch.randn(20, 70)
+    expected = (values.double() @ layer.weight.double().t() + layer.bias.double()).float()
+    with torch.no_grad():
+        torch.testing.assert_close(many_rows_linear(layer, values), expected)
+        heard = []
+        layer.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0].layout))
+        torch.testing.assert_close(many_rows_linear(layer, values), expected)
+    assert heard == [torch.strided]
+    torch.testing.assert_close(many_rows_linear(layer, values), expected)
+    many_rows_linear(layer, values).sum().backward()
+    assert layer.weight.grad is not None
 
 
 @single_or_pair
