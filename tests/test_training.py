@@ -444,6 +444,10 @@ def test_checkpoints_are_averaged(run: Path, dictionary: Path, tmp_path: Path) -
     small.save_pretrained(tmp_path / "other")
     with pytest.raises(SystemExit, match="different models"):
         average.main([str(folders[0]), str(tmp_path / "other"), "--output", str(tmp_path / "mixed")])
+    vocabulary = folders[0] / "tokenizer.json"
+    vocabulary.write_text(vocabulary.read_text().replace('"a"', '"\u00e4"'))
+    with pytest.raises(SystemExit, match="different tokenizers"):
+        average.main([*map(str, folders), "--output", str(tmp_path / "mixed")])
     assert not (tmp_path / "mixed").exists()
 
 

@@ -74,7 +74,7 @@ def average(folders: list[Path], output: Path) -> None:
     Its card and pictures, which show what the last one was measured to do, are left out.
 
     Raises:
-        ValueError: ``output`` is there already, or the checkpoints are of different models or labels.
+        ValueError: ``output`` is there already, or the checkpoints are of different models, tokenizers or labels.
         OSError: one of them cannot be read, or ``output`` not written.
     """
     if output.exists():
@@ -88,6 +88,8 @@ def average(folders: list[Path], output: Path) -> None:
         weights = dict(model.named_parameters())
         if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in sums.items()}:
             raise ValueError(f"{folder} and {folders[-1]} are checkpoints of different models")
+        if _tokenizer(folder) != _tokenizer(folders[-1]):
+            raise ValueError(f"{folder} and {folders[-1]} have different tokenizers: a row of embeddings is two words'")
         if model.config.id2label != mean.config.id2label:
             raise ValueError(
                 f"{folder} and {folders[-1]} have different labels: {model.config.id2label} and {mean.config.id2label}"
@@ -99,3 +101,13 @@ def average(folders: list[Path], output: Path) -> None:
     with replacing(output) as new:
         shutil.copytree(folders[-1], new, ignore=shutil.ignore_patterns("README.md", "*.png"), dirs_exist_ok=True)
         mean.float().save_pretrained(new)
+
+
+def _tokenizer(folder: Path) -> bytes | None:
+    """The file that says which row of the embeddings is which word's, where there is one."""
+    path = folder / "tokenizer.json"
+    return path.read_bytes() if path.is_file() else None
+
+
+if __name__ == "__main__":
+    main()
