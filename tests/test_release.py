@@ -1,5 +1,6 @@
 """A finished run as a released model: small, complete, and described by what it was measured to do."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -35,6 +36,7 @@ def test_a_release_is_small_loads_as_float32_and_reports_what_it_loads_as(
     assert f"regular.dict, test split, {len(_words_of(dictionary, 'test'))} examples, beam 5: {expected}" in (
         capsys.readouterr().out
     )
+    assert not {"is_local", "local_files_only"} & json.loads((folder / "tokenizer_config.json").read_text()).keys()
     card = (folder / "README.md").read_text()
     assert f"| test | {len(_words_of(dictionary, 'test'))} | {expected[4:-2]} |" in card
     assert "| validation |" in card

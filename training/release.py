@@ -78,6 +78,8 @@ def release(run: Path, folder: Path, num_beams: int | None = None) -> None:
         model.save_pretrained(new)
         model.config.dtype = torch.float32  # what it is loaded as
         model.config.save_pretrained(new)
+        for name in ("is_local", "local_files_only"):  # how it was loaded here
+            tokenizer.init_kwargs.pop(name, None)
         tokenizer.save_pretrained(new)
         save_recipe(_without_machine_path(recipe), new / "recipe.yaml")
         test = evaluate(new, task, "test")  # of what a user will load
