@@ -87,7 +87,12 @@ def overlap(annotation_matrix: Tensor) -> Tensor:
     Shape:
         - annotation_matrix: (B, R, S)
         - returns: (B,)
+
+    Raises:
+        ValueError: there is one hop.
     """
+    if annotation_matrix.shape[1] < 2:
+        raise ValueError("two hops or more overlap, or do not; the annotation matrix has one")
     products = annotation_matrix @ annotation_matrix.mT  # (B, R, R)
     num_hops = products.shape[-1]
     apart = products.sum(dim=(1, 2)) - products.diagonal(dim1=1, dim2=2).sum(dim=1)
