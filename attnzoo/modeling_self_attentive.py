@@ -166,10 +166,13 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         output_hidden_states: bool | None = None,
         **kwargs: Any,
     ) -> SelfAttentiveModelOutput:
-        embeddings = self.dropout(embed(self.embed_tokens, input_ids, inputs_embeds, "input_ids", "inputs_embeds"))
+        embeddings = embed(self.embed_tokens, input_ids, inputs_embeds, "input_ids", "inputs_embeds")
+        mask = source_mask(attention_mask, embeddings)
         if input_ids is not None:
             self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        mask = source_mask(attention_mask, embeddings)
+        else:  # whatever the caller left on padding, NaN too, which the LSTM that comes back would carry on
+            embeddings = embeddings.masked_fill(~mask.unsqueeze(-1), 0.0)
+        embeddings = self.dropout(embeddings)
         if output_attentions is None:
             output_attentions = self.config.output_attentions
         if output_hidden_states is None:
@@ -222,7 +225,8 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
             return (task + outputs.penalty.sum()) / num_items_in_batch
 
     Shape:
-        - labels: (B,) whole numbers for a single label, -100 for a row that has none; else (B, K), or (B,) where K is 1
+        - labels: (B,) whole numbers for a single label, -100 for a row that has none; else (B, K), or (B,) where K is
+          1, where for several labels at once -100 is one that is not known, and no target of a regression
         - num_items_in_batch: the number of labels that the loss is divided by, as ``Trainer`` gives it for
           accumulated gradients and for several processes; the batch's own if None. The penalty's mean is over the same
         - smoothing: of single labels; the probability given to all labels alike in the loss
@@ -330,6 +334,11 @@ def problem_type_of(config: SelfAttentiveConfig, labels: Tensor, rows: int) -> A
         raise ValueError(
             f"labels of problem_type={problem_type!r} must be floating-point numbers of shape {(rows, num_labels)}, "
             f"{got}; one label of several for each row is whole numbers of shape {(rows,)}"
+        )
+    if problem_type == "regression" and bool((labels == IGNORED).any()):
+        raise ValueError(
+            f"a target of regression is {IGNORED}, which is a row without a label to everything that counts labels; "
+            "shift or scale the targets, and leave out rows that have none"
         )
     if problem_type == "multi_label_classification":
         wrong = labels[(labels != IGNORED) & ((labels < 0) | (labels > 1))]

@@ -613,6 +613,7 @@ def test_labels_out_of_range(label: int) -> None:
         ({}, torch.zeros(3, 2), ["multi_label_classification", "(3, 3)", "(3, 2)"]),
         ({}, torch.full((3, 3), 1.5), ["multi-label classification are 0 or 1", "1.5"]),
         ({"num_labels": 1}, torch.zeros(3, 2), ["regression", "(3, 1)", "(3, 2)"]),
+        ({"num_labels": 1}, torch.tensor([0.5, -100.0, 1.0]), ["target of regression is -100", "shift or scale"]),
     ],
     ids=lambda value: str(value)[:30],
 )
