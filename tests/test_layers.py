@@ -23,6 +23,7 @@ LAYERS = [
     {"recurrent_encoder", "fused_decoder", "transformer_layers"},
     {"recurrent_decoder", "transformer_stack"},
     {"modeling_attentional_rnn", "modeling_self_attentive", "modeling_small_transformer"},
+    {"recurrent_steps", "transformer_steps"},
     {"alignment", "decoding", "plots"},
     {"__init__"},
 ]
