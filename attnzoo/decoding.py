@@ -28,8 +28,8 @@ from transformers.generation import (
 from transformers.utils import ModelOutput
 
 from .loss import is_only_its_weight
-from .recurrent_cells import FEW_ROWS, few_rows_product
 from .recurrent_steps import RecurrentSteps
+from .repeated_product import RepeatedProduct
 from .transformer_steps import TransformerSteps
 
 BLOCK = 64  # words of the vocabulary, of which the largest score is looked at first
@@ -253,17 +253,13 @@ class _Decoder:
 
     def __init__(self, steps: RecurrentSteps | TransformerSteps, lm_head: Any) -> None:
         self.steps, self.lm_head = steps, lm_head
-        self.weight: Tensor | None = None  # transposed
+        self.product = RepeatedProduct(lm_head) if is_only_its_weight(lm_head) else None
 
     def logits(self, sequences: Tensor) -> Tensor:
         """What comes after every sequence (R, T), whose last token is new: float32 (R, vocabulary)."""
         hidden = self.steps.read(sequences)  # (R, H)
-        if not is_only_its_weight(self.lm_head) or hidden.device.type != "cpu":
-            logits = self.lm_head(hidden).to(torch.float32, copy=True)  # others may hold it
-        elif len(hidden) <= FEW_ROWS:
-            logits = few_rows_product(hidden, self.lm_head.weight).float().contiguous()
+        if self.product is not None:
+            logits = self.product(hidden).float()
         else:
-            if self.weight is None:
-                self.weight = self.lm_head.weight.t().contiguous()  # read faster; the copy has paid after six steps
-            logits = (hidden @ self.weight).float()
+            logits = self.lm_head(hidden).to(torch.float32, copy=True)  # others may hold it
         return logits.to(sequences.device)

@@ -12,10 +12,11 @@ Masks are bool, True = attend.
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from .loss import is_untouched
+from .repeated_product import RepeatedProduct
 from .transformer_layers import TransformerLayer
 
 ROOM = 32  # tokens that keys have room for at first; then for twice as many
@@ -108,17 +109,6 @@ class TransformerSteps:
         return outputs.last_hidden_state[:, -1].repeat_interleave(repeats, dim=0)
 
 
-class _Product:
-    """Linear layers of one input as one product, by a weight that lies as BLAS reads it fastest."""
-
-    def __init__(self, *layers: nn.Linear) -> None:
-        self.weight = torch.cat([layer.weight for layer in layers]).t().contiguous()
-        self.bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return x @ self.weight if self.bias is None else torch.addmm(self.bias, x, self.weight)
-
-
 class _LayerSteps:
     """A layer, step by step; ``own`` and ``of_memory`` are its layers of the caches."""
 
@@ -127,13 +117,16 @@ class _LayerSteps:
         self.scaling, self.head_size = attention.scaling, attention.head_size
         self.keys, self.values = (tensor.repeat_interleave(copies, dim=0) for tensor in (own.keys, own.values))
         self.length = self.keys.shape[2]  # S, and room after it
-        self.inputs = _Product(attention.query_proj, attention.key_proj, attention.value_proj)
-        self.output = _Product(attention.output_proj)
+        self.inputs = RepeatedProduct(attention.query_proj, attention.key_proj, attention.value_proj)
+        self.output = RepeatedProduct(attention.output_proj)
         if (cross := layer.cross_attention) is not None:
             self.memory = of_memory.keys, of_memory.values
-            self.memory_query, self.memory_output = _Product(cross.query_proj), _Product(cross.output_proj)
-        self.intermediate = _Product(layer.feed_forward.intermediate_proj)
-        self.feed_forward_output = _Product(layer.feed_forward.output_proj)
+            self.memory_query, self.memory_output = (
+                RepeatedProduct(cross.query_proj),
+                RepeatedProduct(cross.output_proj),
+            )
+        self.intermediate = RepeatedProduct(layer.feed_forward.intermediate_proj)
+        self.feed_forward_output = RepeatedProduct(layer.feed_forward.output_proj)
 
     def step(self, x: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         """(R, D) to (R, D)."""
