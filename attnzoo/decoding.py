@@ -1,4 +1,4 @@
-"""Greedy search, sampling and beam search for the attentional RNN: the sequences of ``generate()``, sooner.
+"""Greedy search, sampling and beam search: the sequences of ``generate()``, sooner.
 
     model.generate(**inputs, num_beams=5, custom_generate=attnzoo.search)
 
@@ -14,7 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers.generation import (
+    GenerateBeamDecoderOnlyOutput,
     GenerateBeamEncoderDecoderOutput,
+    GenerateDecoderOnlyOutput,
     GenerateEncoderDecoderOutput,
     GenerationConfig,
     GenerationMode,
@@ -23,18 +25,25 @@ from transformers.generation import (
     MinNewTokensLengthLogitsProcessor,
     StoppingCriteriaList,
 )
+from transformers.utils import ModelOutput
 
 from .loss import is_only_its_weight
-from .model_inputs import source_mask
-from .modeling_attentional_rnn import RecurrentEncoderOutput, check_target_mask
-from .recurrent_cells import FEW_ROWS, RecurrentState, few_rows_product
-from .recurrent_decoder import DecoderState
+from .recurrent_steps import RecurrentSteps
+from .repeated_product import RepeatedProduct
+from .transformer_steps import TransformerSteps
 
 BLOCK = 64  # words of the vocabulary, of which the largest score is looked at first
 NEVER = -1e9  # added to the score of what is not to be chosen, as generate() does
 
-# Of the arguments of the model: those that are read, or without which it does the same.
-_READ = {"encoder_outputs", "attention_mask", "decoder_attention_mask", "use_cache", "return_dict"}
+STEPS: dict[str, type[RecurrentSteps] | type[TransformerSteps]] = {  # for every model_type that generates
+    "attentional_rnn": RecurrentSteps,
+    "small_transformer": TransformerSteps,
+}
+OUTPUTS: dict[bool, tuple[Any, Any]] = {  # whether there is a source, of one sequence or of beams
+    True: (GenerateEncoderDecoderOutput, GenerateBeamEncoderDecoderOutput),
+    False: (GenerateDecoderOnlyOutput, GenerateBeamDecoderOnlyOutput),
+}
+_NOT_NEEDED = {"use_cache", "return_dict"}  # arguments of a model without which a step does the same
 _OF_STEPS = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
 
 
@@ -46,7 +55,7 @@ def search(
     stopping_criteria: StoppingCriteriaList,
     generation_config: GenerationConfig,
     **model_kwargs: Any,
-) -> Tensor | GenerateEncoderDecoderOutput | GenerateBeamEncoderDecoderOutput:
+) -> Tensor | ModelOutput:
     """For ``generate(custom_generate=search)``: greedy search, sampling, or beam search with ``num_beams`` above 1.
 
     It returns what ``generate()`` returns, up to rounding: the sequences, or with ``return_dict_in_generate=True`` an
@@ -57,13 +66,17 @@ def search(
         ValueError: what only Transformers' own loops do: sampled beams, outputs of single steps (``output_scores`` and
             the like), a cache to go on from, other arguments of the model's ``forward``; a decoder with hooks, which
             would not be heard; masks that do not fit, as the model's ``forward`` says.
-        TypeError: the model is not an attentional RNN, or ``encoder_outputs`` are another's.
+        TypeError: the model has no steps here (see ``STEPS``), or ``encoder_outputs`` are another's.
     """
-    if not hasattr(getattr(model.get_decoder(), "wiring", None), "initial_state"):
-        raise TypeError(f"search() decodes attentional RNNs, got {type(model).__name__}; leave out custom_generate")
+    make_steps = STEPS.get(model.config.model_type)
+    if make_steps is None:
+        raise TypeError(
+            f"search() decodes {' and '.join(STEPS)}, got {type(model).__name__}; leave out custom_generate"
+        )
     config = generation_config
     mode = config.get_generation_mode()
-    refused = [name for name, value in model_kwargs.items() if name not in _READ and value is not None]
+    known = make_steps.reads | _NOT_NEEDED
+    refused = [name for name, value in model_kwargs.items() if name not in known and value is not None]
     if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE, GenerationMode.BEAM_SEARCH):
         refused.append(f"mode {mode.value}")
     if config.return_dict_in_generate:
@@ -78,14 +91,17 @@ def search(
     skip = 1
     if mode == GenerationMode.BEAM_SEARCH and not scores.has_others and _candidates(config) <= model.config.vocab_size:
         skip = repeats  # the beams of a source are the same at first: one of them is read
-    steps = _Steps(model, model_kwargs["encoder_outputs"], model_kwargs.get("attention_mask"), repeats, skip)
-    check_target_mask(model_kwargs.get("decoder_attention_mask"), input_ids.unsqueeze(2), 0)
-    sequences = input_ids[::skip]
-    for token in sequences[:, :-1].unbind(dim=1):
-        steps.read(token)
+    steps = make_steps(model, model_kwargs, len(input_ids) // repeats, config.num_beams)
+    decoder, sequences = _Decoder(steps, model.lm_head), input_ids[::skip]
     if mode == GenerationMode.BEAM_SEARCH:
-        return _beam_search(steps, sequences.unflatten(0, (-1, repeats // skip)), scores, stopping_criteria, config)
-    return _one_by_one(steps, sequences, scores, stopping_criteria, config)
+        starts = sequences.unflatten(0, (-1, repeats // skip))
+        result = _beam_search(decoder, starts, scores, stopping_criteria, config)
+    else:
+        result = _one_by_one(decoder, sequences, scores, stopping_criteria, config)
+    if not config.return_dict_in_generate:
+        return result["sequences"]
+    kinds = OUTPUTS[model.config.is_encoder_decoder]
+    return kinds[mode == GenerationMode.BEAM_SEARCH](**result)
 
 
 def _candidates(config: GenerationConfig) -> int:
@@ -95,13 +111,13 @@ def _candidates(config: GenerationConfig) -> int:
 
 
 def _one_by_one(
-    steps: "_Steps", sequences: Tensor, scores: "_Scores", stops: StoppingCriteriaList, config: GenerationConfig
-) -> Tensor | GenerateEncoderDecoderOutput:
+    decoder: "_Decoder", sequences: Tensor, scores: "_Scores", stops: StoppingCriteriaList, config: GenerationConfig
+) -> dict[str, Tensor]:
     """The best token, or one drawn, after every sequence (B, T)."""
     is_open = torch.ones(len(sequences), dtype=torch.bool, device=sequences.device)
     has_end = any(hasattr(stop, "eos_token_id") for stop in stops)
     while True:
-        logits = scores.process(sequences, steps.logits(sequences[:, -1]))  # (B, vocabulary)
+        logits = scores.process(sequences, decoder.logits(sequences))  # (B, vocabulary)
         if config.do_sample:
             tokens = torch.multinomial(logits.softmax(dim=-1), num_samples=1).squeeze(1)
         else:
@@ -112,14 +128,12 @@ def _one_by_one(
         is_open &= ~stops(sequences, None)
         if not is_open.any():
             break
-    if not config.return_dict_in_generate:
-        return sequences
-    return GenerateEncoderDecoderOutput(sequences=sequences)  # type: ignore[arg-type]
+    return {"sequences": sequences}
 
 
 def _beam_search(
-    steps: "_Steps", running: Tensor, scores: "_Scores", stops: StoppingCriteriaList, config: GenerationConfig
-) -> Tensor | GenerateBeamEncoderDecoderOutput:
+    decoder: "_Decoder", running: Tensor, scores: "_Scores", stops: StoppingCriteriaList, config: GenerationConfig
+) -> dict[str, Tensor]:
     """Transformers' beam search, rule by rule, from starts (B, 1 or K, T).
 
     Of every source K beams run, and K places are for those that have ended, whose scores are divided by their length
@@ -138,7 +152,7 @@ def _beam_search(
     can_improve = torch.ones(batch, 1, dtype=torch.bool, device=device)
     while True:
         rows = running.flatten(0, 1)
-        log_probs = steps.logits(rows[:, -1]).log_softmax(dim=-1)
+        log_probs = decoder.logits(rows).log_softmax(dim=-1)
         log_probs = scores.process(rows, log_probs)
         candidate_scores, beam, token = _best(log_probs.unflatten(0, running.shape[:2]), running_scores, count)
         candidates = torch.cat([_take(running, beam), token.unsqueeze(2)], dim=2)  # (B, C, T + 1)
@@ -161,7 +175,7 @@ def _beam_search(
         # The best of the others run on.
         running_scores, place = (candidate_scores + is_end * NEVER).topk(beams)
         first_row = torch.arange(0, len(rows), running.shape[1], device=device).unsqueeze(1)  # (B, 1)
-        steps.reorder((beam.gather(1, place) + first_row).flatten())
+        decoder.steps.reorder((beam.gather(1, place) + first_row).flatten())
         running = _take(candidates, place)
         best_length = length
         if config.early_stopping == "never" and penalty > 0:
@@ -174,12 +188,7 @@ def _beam_search(
     wanted = config.num_return_sequences
     width = prompt + int(ended_lengths[:, :wanted].max())
     sequences = ended[:, :wanted, :width].flatten(0, 1)
-    if not config.return_dict_in_generate:
-        return sequences
-    return GenerateBeamEncoderDecoderOutput(
-        sequences=sequences,  # type: ignore[arg-type]
-        sequences_scores=ended_scores[:, :wanted].flatten(),
-    )
+    return {"sequences": sequences, "sequences_scores": ended_scores[:, :wanted].flatten()}
 
 
 def _best(log_probs: Tensor, before: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -239,56 +248,18 @@ class _Scores:
         return scores
 
 
-class _Steps:
-    """The decoder, one token after the other.
+class _Decoder:
+    """A decoder's steps, and its output projection, by the weight alone where it is nothing else."""
 
-    Args:
-        repeats: how often every source stands in ``encoder_outputs`` and ``attention_mask``
-        skip: from which of the repeated rows to start; the others may come with :meth:`reorder`
-    """
+    def __init__(self, steps: RecurrentSteps | TransformerSteps, lm_head: Any) -> None:
+        self.steps, self.lm_head = steps, lm_head
+        self.product = RepeatedProduct(lm_head) if is_only_its_weight(lm_head) else None
 
-    def __init__(
-        self, model: Any, encoder_outputs: Any, attention_mask: Tensor | None, repeats: int, skip: int
-    ) -> None:
-        if not isinstance(encoder_outputs, RecurrentEncoderOutput):
-            raise TypeError(f"encoder_outputs must be what get_encoder() returns, got {type(encoder_outputs).__name__}")
-        decoder = model.get_decoder()
-        self.wiring, self.lm_head = decoder.wiring, model.lm_head
-        self.embed = lambda tokens: decoder.dropout(decoder.embed_tokens(tokens))
-        cell = encoder_outputs.final_cell
-        state = RecurrentState(encoder_outputs.final_hidden[::skip], None if cell is None else cell[::skip])
-        self.state: DecoderState = self.wiring.initial_state(state)
-        self.source = None
-        if self.wiring.attention is not None:
-            value = encoder_outputs.last_hidden_state[::repeats]
-            mask = source_mask(attention_mask, encoder_outputs.last_hidden_state)[::repeats]
-            self.source = self.wiring.attention.read(value, mask)
-        self.number = 0  # of tokens read
-        self.weight: Tensor | None = None  # of the output projection, transposed
-
-    def read(self, tokens: Tensor) -> Tensor:
-        """Read a token of every row (R,); returns the readout (R, H)."""
-        outputs = self.wiring(self.embed(tokens.unsqueeze(1)), self.state, self.source, self.number)
-        self.state, self.number = outputs.state, self.number + 1
-        return outputs.readout[:, 0]
-
-    def logits(self, tokens: Tensor) -> Tensor:
-        """Read a token of every row (R,); returns float32 logits (R, vocabulary) of the next."""
-        readout = self.read(tokens)
-        if not is_only_its_weight(self.lm_head) or readout.device.type != "cpu":
-            logits = self.lm_head(readout).to(torch.float32, copy=True)  # others may hold it
-        elif len(readout) <= FEW_ROWS:
-            logits = few_rows_product(readout, self.lm_head.weight).float().contiguous()
+    def logits(self, sequences: Tensor) -> Tensor:
+        """What comes after every sequence (R, T), whose last token is new: float32 (R, vocabulary)."""
+        hidden = self.steps.read(sequences)  # (R, H)
+        if self.product is not None:
+            logits = self.product(hidden).float()
         else:
-            if self.weight is None:
-                self.weight = self.lm_head.weight.t().contiguous()  # read faster; the copy has paid after six steps
-            logits = (readout @ self.weight).float()
-        return logits.to(tokens.device)
-
-    def reorder(self, rows: Tensor) -> None:
-        """Go on from the states of ``rows`` (R,)."""
-        (hidden, cell), fed = self.state
-        rows = rows.to(hidden.device)
-        cell = None if cell is None else cell.index_select(0, rows)
-        fed = None if fed is None else fed.index_select(0, rows)
-        self.state = DecoderState(RecurrentState(hidden.index_select(0, rows), cell), fed)
+            logits = self.lm_head(hidden).to(torch.float32, copy=True)  # others may hold it
+        return logits.to(sequences.device)

@@ -12,7 +12,7 @@ LIBRARIES = {"torch", "transformers", "huggingface_hub", "safetensors", "matplot
 STANDARD = {"collections", "copy", "dataclasses", "difflib", "html", "math", "pathlib", "typing"}
 # A file may import from the rows above its own.
 LAYERS = [
-    {"attention", "loss", "fused_cells", "from_paper", "model_inputs"},
+    {"attention", "loss", "fused_cells", "from_paper", "model_inputs", "repeated_product"},
     {
         "recurrent_cells",
         "fused_attention",
@@ -23,6 +23,7 @@ LAYERS = [
     {"recurrent_encoder", "fused_decoder", "transformer_layers"},
     {"recurrent_decoder", "transformer_stack"},
     {"modeling_attentional_rnn", "modeling_self_attentive", "modeling_small_transformer"},
+    {"recurrent_steps", "transformer_steps"},
     {"alignment", "decoding", "plots"},
     {"__init__"},
 ]

@@ -1,53 +1,83 @@
-"""Decoding with the small Transformer beside Marian, BART and T5 of the same size, by ``generate()``.
+"""Decoding with the small Transformer beside Marian, BART and T5 of the same size, and CTranslate2 where it is there.
 
     OMP_NUM_THREADS=1 python -m tests.benchmarks.transformers_decoding
 
-All are in one process and take turns, each round beginning with another one. 25 steps with the end token forbidden,
-from sources of about 21 words. Figures are medians of processor time.
+Ours with ``search()`` and by ``generate()`` alone, the others by ``generate()``; CTranslate2, an inference engine in
+C++ (``pip install ctranslate2==4.8.5``), with our weights and to the same tokens. All are in one process and take
+turns, each round beginning with another one. 25 steps with the end token forbidden, from sources of about 21 words.
+Figures are medians of processor time.
 """
 
 import argparse
 import gc
+import importlib.util
 import statistics
 import time
-from typing import Any
+from collections.abc import Callable
 
 import torch
+from torch import nn
 
-from .transformer_models import EOS, MODELS, batch_of, build
+from attnzoo import search
+
+from .ctranslate2_model import translate, translator
+from .transformer_models import BOS, EOS, build
+from .transformer_models import batch_of as batch_of_pairs
 from .workload import batches
 
-OURS, STEPS = "attnzoo", 25
+OURS, ENGINE, STEPS = "attnzoo search()", "CTranslate2", 25
+PEERS = ("Marian", "BART", "T5")
 ROWS = [(64, 1), (64, 5), (1, 1), (1, 5)]  # sources at once, beams
+
+Decode = Callable[[], list[list[int]]]
+
+
+def decoders(size: int, beams: int) -> dict[str, Decode]:
+    """What decodes the same sources by every system, to the start token and the tokens after it."""
+    (pairs,) = batches(1, size, 21)
+    batch = batch_of_pairs(pairs)
+    ours = build("attnzoo").eval()
+
+    def generate(model: nn.Module, **extra: object) -> Decode:
+        return lambda: model.generate(  # type: ignore[operator]
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            num_beams=beams,
+            do_sample=False,
+            max_new_tokens=STEPS,
+            suppress_tokens=[EOS],
+            **extra,
+        ).tolist()
+
+    systems = {OURS: generate(ours, custom_generate=search), "attnzoo generate()": generate(ours)}
+    systems |= {name: generate(build(name).eval()) for name in PEERS}
+    if importlib.util.find_spec("ctranslate2"):
+        engine = translator(ours)  # type: ignore[arg-type]
+        systems[ENGINE] = lambda: [[BOS, *row] for row in translate(engine, batch["input_ids"], beams, STEPS)]
+    return systems
 
 
 @torch.no_grad()
 def measure(rounds: int, size: int, beams: int) -> dict[str, float]:
     """Median tokens per second, of the best result of each source, of every system."""
-    (pairs,) = batches(1, size, 21)
-    batch = batch_of(pairs)
-    systems: dict[str, Any] = {name: build(name).eval() for name in MODELS if name != "torch.nn.Transformer"}
+    systems = decoders(size, beams)
     names = list(systems)
     speeds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(-1, rounds):  # one round to warm up
         first = turn % len(names)
+        found = {}
         for name in names[first:] + names[:first]:
             gc.collect()
             start = time.process_time()
-            sequences = systems[name].generate(
-                input_ids=batch["input_ids"],
-                attention_mask=batch["attention_mask"],
-                num_beams=beams,
-                do_sample=False,
-                max_new_tokens=STEPS,
-                suppress_tokens=[EOS],
-            )
+            found[name] = systems[name]()
             seconds = time.process_time() - start
-            if sequences.shape[1] != STEPS + 1:
-                raise RuntimeError(f"{name} took {sequences.shape[1] - 1} steps, not {STEPS}")
+            if any(len(row) != STEPS + 1 for row in found[name]):
+                raise RuntimeError(f"{name} did not take {STEPS} steps")
             if turn >= 0:
                 speeds[name].append(STEPS * size / seconds)
-    return {name: statistics.median(found) for name, found in speeds.items()}
+        if any(found[name] != found[OURS] for name in found if name not in PEERS):
+            raise RuntimeError("the systems with our weights do not agree on the tokens")
+    return {name: statistics.median(of_rounds) for name, of_rounds in speeds.items()}
 
 
 def main() -> None:
@@ -58,11 +88,11 @@ def main() -> None:
     torch.set_num_threads(1)
     for size, beams in ROWS:
         speeds = measure(arguments.rounds if size > 1 else 3 * arguments.rounds, size, beams)
-        best = max(speed for name, speed in speeds.items() if name != OURS)
+        best = max(speeds[name] for name in PEERS)
         print(f"{size} sources at once, {'greedy' if beams == 1 else f'beam {beams}'}")
         for name, speed in sorted(speeds.items(), key=lambda item: -item[1]):
-            print(f"  {name:10} {speed:6.0f} tokens/s   attnzoo is {speeds[OURS] / speed:.2f} times as fast")
-        print(f"  against the best of the others: {speeds[OURS] / best:.2f}")
+            print(f"  {name:18} {speed:6.0f} tokens/s   attnzoo is {speeds[OURS] / speed:.2f} times as fast")
+        print(f"  against the best of Marian, BART and T5: {speeds[OURS] / best:.2f}", flush=True)
 
 
 if __name__ == "__main__":
