@@ -22,6 +22,7 @@ PAPERS = {
     "luong": "[Luong et al. (2015)](https://arxiv.org/abs/1508.04025), *Effective Approaches to Attention-based Neural "
     "Machine Translation*",
     "lin": "[Lin et al. (2017)](https://arxiv.org/abs/1703.03130), *A Structured Self-attentive Sentence Embedding*",
+    "vaswani": "[Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), *Attention Is All You Need*",
 }
 
 TEMPLATE = """---
@@ -78,7 +79,7 @@ python -m training.train recipe.yaml
 
 def describe(task: Any, scores: dict[str, float]) -> str:
     """The task's metrics in one line."""
-    return ", ".join(f"{name} {scores[key]:.2f} %" for key, name in task.metric_names.items())
+    return ", ".join(f"{name} {scores[key]:.2f}{task.unit}" for key, name in task.metric_names.items())
 
 
 def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> None:
@@ -97,7 +98,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
     shown = folder.name if folder.is_absolute() else folder.as_posix()  # no machine's paths on a card
     data = ModelCardData(
         language=task.language,
-        license="apache-2.0",
+        **task.license,
         library_name="transformers",
         pipeline_tag=task.pipeline_tag,
         tags=["attnzoo", "attention", *task.tags],
@@ -127,7 +128,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
         metric_note=task.metric_note,
         split_note=task.split_note,
         limits=task.limits,
-        columns=["split", "examples", *(f"{name} %" for name in task.metric_names.values())]
+        columns=["split", "examples", *(f"{name}{task.unit}" for name in task.metric_names.values())]
         + (["decoding"] if generates else []),
         results=[
             [split, row["examples"], *(f"{row[key]:.2f}" for key in task.metric_names)]
@@ -196,7 +197,22 @@ def _self_attentive(config: Any) -> str:
     )
 
 
+def _small_transformer(config: Any) -> str:
+    stacks = {
+        "encoder_decoder": "an encoder and a decoder",
+        "bidirectional": "an encoder alone, as BERT",
+        "causal": "a decoder alone, as GPT",
+    }
+    return (
+        f"A Transformer after {PAPERS['vaswani']}, trained with **attnzoo**: {stacks[config.attention_pattern]}, "
+        f"{config.num_hidden_layers} layers each of width {config.hidden_size} and {config.num_attention_heads} heads, "
+        f"feed-forward layers of {config.intermediate_size} ({config.activation}), normalisation "
+        f"{'after' if config.norm == 'post' else 'before'} each sublayer, {config.position_embedding} positions"
+    )
+
+
 ARCHITECTURES: dict[str, Callable[[Any], str]] = {
     "attentional_rnn": _attentional_rnn,
     "self_attentive": _self_attentive,
+    "small_transformer": _small_transformer,
 }

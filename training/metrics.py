@@ -3,10 +3,12 @@ other.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import datasets
 import evaluate
 import numpy as np
+import sacrebleu
 
 _G2P_CITATION = "Yao and Zweig (2015), Sequence-to-Sequence Neural Net Models for Grapheme-to-Phoneme"
 _INPUTS = """
@@ -170,3 +172,63 @@ def _labels(predictions: Sequence[int], references: Sequence[int]) -> tuple[np.n
                 "a label cannot be counted"
             )
     return arrays
+
+
+class _TranslationMetric(evaluate.Metric):
+    """Of translations and one reference for each, by sacreBLEU (Post, 2018), case and punctuation as they are."""
+
+    description = citation = ""
+
+    def _info(self) -> evaluate.MetricInfo:
+        return evaluate.MetricInfo(
+            description=self.description,
+            citation=self.citation,
+            inputs_description="predictions: a translation for every sentence; references: the right one",
+            features=datasets.Features(
+                {"predictions": datasets.Value("string"), "references": datasets.Value("string")}
+            ),
+        )
+
+    def signature(self) -> str:
+        """What a figure has to be quoted with: sacreBLEU's settings and version."""
+        metric = self._sacrebleu()
+        metric.corpus_score(["a"], [["a"]])  # which tells it the number of references
+        return str(metric.get_signature())
+
+    def _sacrebleu(self) -> sacrebleu.metrics.base.Metric:
+        raise NotImplementedError
+
+    def _corpus_score(self, predictions: list[str], references: list[str]) -> float:
+        if not references:
+            raise ValueError("there are no references, so that there is nothing to score")
+        return float(self._sacrebleu().corpus_score(predictions, [references]).score)
+
+
+class BLEU(_TranslationMetric):
+    """BLEU of the whole corpus, 0 to 100 (Papineni et al., 2002): the geometric mean of the precisions of n-grams, n up
+    to 4, times a penalty on translations that are shorter than the references; words as mteval's 13a cuts them.
+    """
+
+    description = "Corpus BLEU, cased, of detokenised text, by sacreBLEU."
+    citation = "Papineni et al. (2002), BLEU; Post (2018), A Call for Clarity in Reporting BLEU Scores"
+
+    def _sacrebleu(self) -> sacrebleu.metrics.base.Metric:
+        return sacrebleu.metrics.BLEU()
+
+    def _compute(self, predictions: list[str], references: list[str]) -> dict[str, Any]:
+        return {"bleu": self._corpus_score(predictions, references), "bleu_signature": self.signature()}
+
+
+class ChrF(_TranslationMetric):
+    """chrF of the whole corpus, 0 to 100 (Popovic, 2015): the F-score, recall twice as heavy, of n-grams of characters,
+    n up to 6, white space left out.
+    """
+
+    description = "Corpus chrF2, by sacreBLEU."
+    citation = "Popovic (2015), chrF; Post (2018), A Call for Clarity in Reporting BLEU Scores"
+
+    def _sacrebleu(self) -> sacrebleu.metrics.base.Metric:
+        return sacrebleu.metrics.CHRF()
+
+    def _compute(self, predictions: list[str], references: list[str]) -> dict[str, Any]:
+        return {"chrf": self._corpus_score(predictions, references), "chrf_signature": self.signature()}

@@ -4,14 +4,16 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from .grapheme_to_phoneme import GraphemeToPhoneme
 from .sentence_classification import SentenceClassification
+from .translation import Translation
 
 if TYPE_CHECKING:
     from ..recipe import Recipe  # which reads a task's keys with the classes here
 
-Task: TypeAlias = GraphemeToPhoneme | SentenceClassification
+Task: TypeAlias = GraphemeToPhoneme | SentenceClassification | Translation
 TASKS: dict[str, type[Task]] = {
     "grapheme_to_phoneme": GraphemeToPhoneme,
     "sentence_classification": SentenceClassification,
+    "translation": Translation,
 }
 
 

@@ -148,7 +148,10 @@ class SentenceClassification:
     auto_class = AutoModelForSequenceClassification
 
     metric = "error"  # 100 - accuracy
+    greater_is_better = False
     metric_names = {"accuracy": "accuracy", "macro_f1": "macro-F1", "matthews": "Matthews"}
+    unit = " %"
+    license = {"license": "apache-2.0"}
     pipeline_tag = "text-classification"
     tags = ("sentence-embedding", "self-attention")
     num_beams: int | None = None  # nothing is decoded
