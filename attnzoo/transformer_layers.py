@@ -139,9 +139,7 @@ class MultiHeadAttention(nn.Module):
         dropout = self.dropout if self.training else 0.0
         device = query.device.type
         is_autocast = torch.is_autocast_enabled(device)
-        if (
-            is_autocast and device == "cpu"
-        ):  # where torch's fused attention in bf16 has a backward pass of ten times fp32's
+        if is_autocast and device == "cpu":  # torch's fused attention needs ten times as long for its gradients in bf16
             is_autocast = False
             query, key, value = query.float(), key.float(), value.float()
         with torch.autocast(device, enabled=is_autocast):
