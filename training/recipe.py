@@ -14,12 +14,13 @@ from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig
 
-from attnzoo import AttentionalRNNConfig, SelfAttentiveConfig
+from attnzoo import AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig
 
 from .tasks import TASKS
 
 CONFIGS: dict[str, type[PreTrainedConfig]] = {
-    config_class.model_type: config_class for config_class in (AttentionalRNNConfig, SelfAttentiveConfig)
+    config_class.model_type: config_class
+    for config_class in (AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig)
 }
 FROM_DATA = {
     "vocab_size",

@@ -384,7 +384,7 @@ def _evaluate(
     """Scores on the validation split; every process predicts its part of it, and none predicts another's."""
     rows = list(range(len(task.splits["validation"])))
     with accelerator.split_between_processes(rows) as mine:
-        decoding = {"num_beams": settings.num_beams} if model.can_generate() else {}
+        decoding = {"num_beams": settings.num_beams} if task.num_beams is not None else {}
         predictions = task.predict(model, tokenizer, "validation", rows=mine, **decoding)
     return task.score("validation", gather_object(predictions))
 

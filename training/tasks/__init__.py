@@ -3,14 +3,17 @@
 from typing import TYPE_CHECKING, TypeAlias
 
 from .grapheme_to_phoneme import GraphemeToPhoneme
+from .language_modeling import CausalLanguageModeling, MaskedLanguageModeling
 from .sentence_classification import SentenceClassification
 
 if TYPE_CHECKING:
     from ..recipe import Recipe  # which reads a task's keys with the classes here
 
-Task: TypeAlias = GraphemeToPhoneme | SentenceClassification
+Task: TypeAlias = GraphemeToPhoneme | CausalLanguageModeling | MaskedLanguageModeling | SentenceClassification
 TASKS: dict[str, type[Task]] = {
     "grapheme_to_phoneme": GraphemeToPhoneme,
+    "causal_language_modeling": CausalLanguageModeling,
+    "masked_language_modeling": MaskedLanguageModeling,
     "sentence_classification": SentenceClassification,
 }
 

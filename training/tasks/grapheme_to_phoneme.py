@@ -158,6 +158,7 @@ class GraphemeToPhoneme:
     auto_class = AutoModelForSeq2SeqLM
 
     metric = "per"
+    unit = " %"
     metric_names = {"per": "PER", "wer": "WER"}
     pipeline_tag = "text2text-generation"
     tags = ("grapheme-to-phoneme", "g2p", "pronunciation")
