@@ -72,4 +72,6 @@ def _files(path: Path) -> Iterator[tuple[str, bytes]]:
                     assert content is not None  # it is a file
                     yield Path(member.name).name, content.read()
     except (tarfile.TarError, EOFError) as error:
-        raise SourceError(f"{path} is no archive, or not a whole one ({error}); download it again") from error
+        raise SourceError(
+            f"{path} is no archive, or not a whole one ({short(error).splitlines()[0]}); download it again"
+        ) from error

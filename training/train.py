@@ -100,7 +100,6 @@ def main(arguments: list[str] | None = None) -> None:
     output = options.output or Path("runs") / Path(options.recipe).stem
     try:
         recipe = load_recipe(options.recipe, options.set)
-        recipe.model_config()
         task = make_task(recipe)
         train(recipe, task, output, resume=options.resume, overwrite=options.overwrite)
     except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:

@@ -25,6 +25,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from attnzoo.plots import plot_heads
+
 from ..metrics import Accuracy, BitsPerByte, WordPerplexity
 from ..sources import READERS, SPLITS, Rows, Source, SourceError, read_rows, readable
 from ..speeches import is_speeches, read_speeches
@@ -33,6 +35,7 @@ from ..splits import with_held_out
 PAD, START, END, MASK = "<pad>", "<s>", "</s>", "<mask>"
 IGNORED = -100
 MASKED = 0.15  # of the tokens (Devlin et al., 2019, section 3.1, task 1)
+HEADS = "heads.png"
 ROWS_AT_A_TIME = 16  # of an evaluation's batch
 CAUSAL_SNIPPET = """\
 import attnzoo  # registers the model with the Auto classes
@@ -117,14 +120,12 @@ class LanguageModeling:
             given = _read(data)
             self.splits = with_held_out(given)
             cut = [split for split in self.splits if split not in given]
-            self.split_note = (
-                f"{' and '.join(cut)} cut out of train by a hash of the text" if cut else "in its own splits"
-            )
+            self.split_note = f"{' and '.join(cut)} cut out of train by a hash" if cut else "in its own splits"
         self._check()
         self.example = self.prompt(next(iter(self.splits["test"]))["text"].split())
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
-        """A byte-level BPE of the training texts: every text has tokens, none of them unknown, and they give it back."""
+        """A byte-level BPE of the training texts: every text has tokens, none unknown, and they give it back."""
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
@@ -291,6 +292,9 @@ class MaskedLanguageModeling(LanguageModeling):
     metric_names = {"masked_accuracy": "accuracy at masked tokens in %", "masked_loss": "nats per masked token"}
     pipeline_tag = "fill-mask"
     tags = ("masked-language-modeling", "transformer")
+    pictures = {
+        HEADS: "Who attends to whom, in every head of every layer, as the model reads the sentence of the example"
+    }
     snippet = MASKED_SNIPPET
     usage = f"`{MASK}` stands for one token, which is a word or a part of one."
     metric_note = (
@@ -338,7 +342,12 @@ class MaskedLanguageModeling(LanguageModeling):
         return {"masked_accuracy": accuracy, "masked_loss": loss, "examples": len(predictions)}
 
     def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-        """A released model has no pictures."""
+        """The picture of a released model: all its heads, on the example."""
+        ids = tokenizer(self.example, return_tensors="pt").to(model.device)
+        with torch.no_grad():
+            attentions = model(**ids, output_attentions=True).attentions
+        names = [name.strip() for name in tokenizer.batch_decode(ids["input_ids"][0].unsqueeze(1))]
+        plot_heads(attentions, names, names, folder / HEADS)
 
 
 class _CausalCollator:
