@@ -23,6 +23,10 @@ PAPERS = {
     "Machine Translation*",
     "lin": "[Lin et al. (2017)](https://arxiv.org/abs/1703.03130), *A Structured Self-attentive Sentence Embedding*",
     "vaswani": "[Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), *Attention Is All You Need*",
+    "radford": "[Radford et al. (2018)](https://openai.com/index/language-unsupervised/), *Improving Language "
+    "Understanding by Generative Pre-Training*",
+    "devlin": "[Devlin et al. (2019)](https://arxiv.org/abs/1810.04805), *BERT: Pre-training of Deep Bidirectional "
+    "Transformers for Language Understanding*",
 }
 
 TEMPLATE = """---
@@ -89,7 +93,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
     (under "test" in ``run``) gives these to the Hub, and has the published ones beside them.
     """
     config = AutoConfig.from_pretrained(written)
-    generates = (written / "generation_config.json").is_file()
+    generates = task.num_beams is not None
     scores = {"validation": run["validation"] | ({"num_beams": recipe.training.num_beams} if generates else {})}
     if "test" in run:
         scores["test"] = run["test"]
@@ -198,16 +202,18 @@ def _self_attentive(config: Any) -> str:
 
 
 def _small_transformer(config: Any) -> str:
-    stacks = {
-        "encoder_decoder": "an encoder and a decoder",
-        "bidirectional": "an encoder alone, as BERT",
-        "causal": "a decoder alone, as GPT",
+    is_what = {
+        "encoder_decoder": f"A Transformer encoder-decoder after {PAPERS['vaswani']}",
+        "bidirectional": f"A Transformer encoder after {PAPERS['vaswani']}, as a masked language model after "
+        f"{PAPERS['devlin']}",
+        "causal": f"A Transformer decoder after {PAPERS['vaswani']}, as a language model after {PAPERS['radford']}",
     }
     return (
-        f"A Transformer after {PAPERS['vaswani']}, trained with **attnzoo**: {stacks[config.attention_pattern]}, "
-        f"{config.num_hidden_layers} layers each of width {config.hidden_size} and {config.num_attention_heads} heads, "
-        f"feed-forward layers of {config.intermediate_size} ({config.activation}), normalisation "
-        f"{'after' if config.norm == 'post' else 'before'} each sublayer, {config.position_embedding} positions"
+        f"{is_what[config.attention_pattern]}, trained with **attnzoo**: {config.num_hidden_layers} layers of width "
+        f"{config.hidden_size} with {config.num_attention_heads} heads, feed-forward layers of "
+        f"{config.intermediate_size} with {config.activation.upper() if config.activation == 'gelu' else 'ReLU'}, "
+        f"{config.norm}-layer normalisation, {config.position_embedding} positions, dropout {config.dropout}, a "
+        f"vocabulary of {config.vocab_size:,}"
     )
 
 

@@ -2,6 +2,7 @@
 other.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -172,6 +173,55 @@ def _labels(predictions: Sequence[int], references: Sequence[int]) -> tuple[np.n
                 "a label cannot be counted"
             )
     return arrays
+
+
+class _LikelihoodMetric(evaluate.Metric):
+    """Of whole texts and their log-probabilities, whatever the tokens of the model that gives them."""
+
+    description = citation = ""
+
+    def _info(self) -> evaluate.MetricInfo:
+        return evaluate.MetricInfo(
+            description=self.description,
+            citation=self.citation,
+            inputs_description="predictions: the natural logarithm of every text's probability; references: the texts",
+            features=datasets.Features(
+                {"predictions": datasets.Value("float64"), "references": datasets.Value("string")},
+            ),
+        )
+
+    def _nats(self, log_probabilities: list[float], size: int) -> float:
+        """Nats per word or byte, of which the texts have ``size``."""
+        if not size:
+            raise ValueError("the references have no words, so that there is nothing to score")
+        if not max(log_probabilities) <= 0:
+            raise ValueError(f"a log-probability is at most 0, got {max(log_probabilities)}")
+        return -math.fsum(log_probabilities) / size
+
+
+class WordPerplexity(_LikelihoodMetric):
+    r"""Perplexity per word.
+
+    .. math:: \exp\Big(-\frac{1}{N} \sum_{x} \ln p(x)\Big)
+
+    Symbols: :math:`x` is a text, its end among what is predicted; :math:`N` the number of words of all texts, a word
+    being what stands between white space. Models of different tokens can be compared by it.
+    """
+
+    description = "Perplexity per word, words being what stands between white space."
+
+    def _compute(self, predictions: list[float], references: list[str]) -> dict[str, float]:
+        return {"word_perplexity": math.exp(self._nats(predictions, sum(len(text.split()) for text in references)))}
+
+
+class BitsPerByte(_LikelihoodMetric):
+    """Bits per byte of the texts in UTF-8: minus the binary logarithm of their probability over their bytes."""
+
+    description = "Bits per byte of UTF-8."
+
+    def _compute(self, predictions: list[float], references: list[str]) -> dict[str, float]:
+        nats = self._nats(predictions, sum(len(text.encode()) for text in references))
+        return {"bits_per_byte": nats / math.log(2)}
 
 
 class _TranslationMetric(evaluate.Metric):

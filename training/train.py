@@ -100,7 +100,6 @@ def main(arguments: list[str] | None = None) -> None:
     output = options.output or Path("runs") / Path(options.recipe).stem
     try:
         recipe = load_recipe(options.recipe, options.set)
-        recipe.model_config()
         task = make_task(recipe)
         train(recipe, task, output, resume=options.resume, overwrite=options.overwrite)
     except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:
@@ -384,7 +383,7 @@ def _evaluate(
     """Scores on the validation split; every process predicts its part of it, and none predicts another's."""
     rows = list(range(len(task.splits["validation"])))
     with accelerator.split_between_processes(rows) as mine:
-        decoding = {"num_beams": settings.num_beams} if model.can_generate() else {}
+        decoding = {"num_beams": settings.num_beams} if task.num_beams is not None else {}
         predictions = task.predict(model, tokenizer, "validation", rows=mine, **decoding)
     return task.score("validation", gather_object(predictions))
 

@@ -1,6 +1,5 @@
 """Translation: from the sentences of one language to those of another, in subwords of one vocabulary for both."""
 
-import hashlib
 import sys
 from dataclasses import dataclass
 from itertools import combinations
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import torch
 from huggingface_hub.dataclasses import strict
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
@@ -18,17 +18,17 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from attnzoo.alignment import generation_alignments
-from attnzoo.plots import plot_alignments
+from attnzoo.plots import plot_alignments, plot_heads
 
 from ..metrics import BLEU, ChrF
 from ..sources import Rows, Source, read_rows
+from ..splits import with_held_out
 
 PAD, START, END, UNKNOWN = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>", "<unk>"]
 SPACE = "\u2581"  # in front of the first subword of what follows a space
 LONGER = 50  # tokens that a translation may have above its source's (Vaswani et al., 2017, section 6.1)
 MAX_NEW_TOKENS = 256  # of generate() unless told otherwise
-ALIGNMENT = "alignment.png"
+ALIGNMENT, HEADS = "alignment.png", "heads.png"
 SNIPPET = """\
 import attnzoo  # registers the model with the Auto classes
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -81,7 +81,7 @@ class Translation:
     """Sentences and their translations.
 
     Data with a validation or test split of its own keeps it; what it lacks is taken out of its training split by the
-    SHA-1 of the source sentence modulo 100: below 5 test, below 10 validation. Of pairs that the data itself has on
+    SHA-1 of the source sentence modulo 100: below 10 test, below 20 validation. Of pairs that the data itself has on
     two sides it is said how many there are.
 
     Args:
@@ -102,7 +102,11 @@ class Translation:
     pipeline_tag = "translation"
     tags = ("translation",)
     num_beams: int | None = 5  # of a released model
-    pictures = {ALIGNMENT: "What the model looks at: the source along the top, what it predicts down the side"}
+    pictures = {
+        ALIGNMENT: "What the model looks at: the source along the top, what it predicts down the side",
+        HEADS: "What every head of the decoder looks at in the source, a row for a layer: the source along the top, "
+        "what is predicted down the side",
+    }
     longest = None  # not known before the sentences are tokenized
     license = {"license": "apache-2.0"}
     published: str | None = None
@@ -122,7 +126,7 @@ class Translation:
         self.name, self.limits = known.get("name", self.name), known.get("limits", self.limits)
         self.license = known.get("license", self.license)
         given = read_rows(data, ["source", "target"])
-        self.splits = _with_held_out(given)
+        self.splits = with_held_out(given, "source")
         cut = [split for split in self.splits if split not in given]
         self.split_note = (
             f"{' and '.join(cut)} cut out of train by a hash of the source" if cut else "in its own splits"
@@ -230,9 +234,9 @@ class Translation:
         return scores | {"examples": len(predictions)}
 
     def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, num_beams: int) -> None:
-        """The pictures of a released model: an alignment, if it has attention."""
+        """The picture of a released model, if it has attention."""
         if getattr(model.config, "score", None) != "none":
-            draw_alignments(model, tokenizer, [self.example], num_beams, folder / ALIGNMENT)
+            draw_attention(model, tokenizer, self.example, num_beams, folder)
 
     def _check(self) -> None:
         """Refuse splits without sentences, and say what stands on two sides."""
@@ -282,50 +286,16 @@ def translate(
     return translations
 
 
-def draw_alignments(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: list[str], num_beams: int, path: Path
+def draw_attention(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentence: str, num_beams: int, folder: Path
 ) -> None:
-    """Draw the alignment of every sentence as a picture, the source along the top and the translation down the side."""
-    batch = tokenizer(sentences, padding=True, return_tensors="pt").to(model.device)
-    generated = model.generate(  # type: ignore[operator]
-        **batch, num_beams=num_beams, do_sample=False, output_attentions=True, return_dict_in_generate=True
-    )
-    sources = [_tokens_up_to_end(tokenizer, ids) for ids in batch["input_ids"].tolist()]
-    targets = [_tokens_up_to_end(tokenizer, ids) for ids in generated.sequences[:, 1:].tolist()]
-    alignments = generation_alignments(generated)
-    weights = [a[: len(t), : len(s)] for a, s, t in zip(alignments, sources, targets, strict=True)]
-    plot_alignments(weights, sources, targets, path)
-
-
-def _tokens_up_to_end(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[str]:
-    end = ids.index(tokenizer.eos_token_id) + 1 if tokenizer.eos_token_id in ids else len(ids)
-    return list(tokenizer.convert_ids_to_tokens(ids[:end]))
-
-
-def _with_held_out(splits: dict[str, Rows]) -> dict[str, Rows]:
-    """All three splits: those given, the others taken out of the training split by a hash of the source.
-
-    Validation and test are held where the training split is a stream.
-    """
-    taken = [split for split in ("validation", "test") if split not in splits]
-
-    def part(name: str) -> Rows:
-        def is_in(sources: list[str]) -> list[bool]:
-            splits_of_sources = (_split_of(source) for source in sources)
-            return [(split if split in taken else "train") == name for split in splits_of_sources]
-
-        return splits["train"].filter(is_in, batched=True, input_columns=["source"])
-
-    if taken:
-        splits = splits | {split: part(split) for split in ("train", *taken)}
-    return {
-        split: datasets.Dataset.from_list(list(rows))
-        if split != "train" and isinstance(rows, datasets.IterableDataset)
-        else rows
-        for split, rows in splits.items()
-    }
-
-
-def _split_of(source: str) -> str:
-    bucket = int(hashlib.sha1(source.encode()).hexdigest(), 16) % 100
-    return "test" if bucket < 5 else "validation" if bucket < 10 else "train"
+    """Draw what each subword of a translation looks at in the sentence, in every head of every layer that there is."""
+    batch = tokenizer([sentence], return_tensors="pt").to(model.device)
+    labels = model.generate(**batch, num_beams=num_beams, do_sample=False)[:, 1:]  # type: ignore[operator]
+    with torch.no_grad():
+        cross_attentions = model(**batch, labels=labels, output_attentions=True).cross_attentions
+    source, target = (tokenizer.convert_ids_to_tokens(ids[0]) for ids in (batch["input_ids"], labels))
+    if len(cross_attentions) * cross_attentions[0].shape[1] == 1:
+        plot_alignments([cross_attentions[0][0, 0]], [source], [target], folder / ALIGNMENT)
+    else:
+        plot_heads(cross_attentions, source, target, folder / HEADS)
