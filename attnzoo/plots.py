@@ -1,6 +1,6 @@
 """Pictures of attention. The figures need matplotlib: ``pip install attnzoo[plots]``; the HTML file needs nothing.
 
-Letters in shapes: T target length, S source length or tokens of a sentence, R hops.
+Letters in shapes: B batch, H heads, T target length, S source length or tokens of a sentence, R hops.
 """
 
 import html
@@ -71,6 +71,74 @@ def plot_alignments(
         axis.set_yticks(range(len(target)), target, parse_math=False)
         axis.xaxis.tick_top()
         axis.tick_params(length=0)
+    figure.colorbar(image, ax=figure.axes, label="attention weight", aspect=40)
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def plot_heads(
+    attentions: Sequence[Tensor],
+    source_tokens: Sequence[str],
+    target_tokens: Sequence[str],
+    path: str | Path | None = None,
+    row: int = 0,
+) -> "Figure":
+    """Every head of every layer on one sentence, as a grid of heat maps: a row of it for a layer, a column for a head.
+
+    Each map is as in :func:`plot_alignments`, what is attended to along the top and who attends down the side, black 0
+    and white 1 in all of them; their names are on the outer maps alone.
+
+    Args:
+        attentions: what a model called with ``output_attentions=True`` gives, (B, H, T, S) for every layer:
+            ``attentions``, ``encoder_attentions`` or ``decoder_attentions``, ``cross_attentions``
+        source_tokens: the S names of what is attended to
+        target_tokens: the T names of what attends; of self-attention the same
+        path: where to save it, as PNG, PDF or SVG by its ending; None to leave that to the caller
+        row: of the batch, the sentence
+
+    Raises:
+        ValueError: there is no layer, no such row, or the weights do not have a row for every target token and a column
+            for every source token.
+    """
+    from matplotlib.figure import Figure
+
+    if not attentions:
+        raise ValueError("there are no attentions to plot; call the model with output_attentions=True")
+    for number, layer in enumerate(attentions, start=1):
+        if layer.ndim != 4 or not 0 <= row < len(layer):
+            raise ValueError(
+                f"layer {number} has attentions of shape {tuple(layer.shape)}; it must be (batch, heads, target, "
+                f"source), with a row {row}"
+            )
+        if tuple(layer.shape[2:]) != (len(target_tokens), len(source_tokens)):
+            raise ValueError(
+                f"layer {number} has attentions of shape {tuple(layer.shape)}, which do not fit {len(target_tokens)} "
+                f"target and {len(source_tokens)} source tokens"
+            )
+    inches = 0.17  # a token, so that its name is legible
+    rows, columns = len(attentions), max(layer.shape[1] for layer in attentions)
+    names = 0.07 * max(map(len, (*source_tokens, *target_tokens)))
+    width = columns * (inches * len(source_tokens) + 0.1) + names + 1.2
+    height = rows * (inches * len(target_tokens) + 0.1) + names + 0.6
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    font = {"fontsize": 7, "parse_math": False}
+    for index, layer in enumerate(attentions):
+        for head, axis in enumerate(axes[index]):
+            if head >= layer.shape[1]:
+                axis.remove()
+                continue
+            image = axis.imshow(layer[row, head].detach().float().cpu().numpy(), cmap="gray", vmin=0, vmax=1)
+            axis.set(xticks=[], yticks=[])
+            axis.xaxis.tick_top()
+            axis.tick_params(length=0)
+            if index == 0:
+                axis.set_title(f"head {head + 1}", fontsize=9)
+                axis.set_xticks(range(len(source_tokens)), source_tokens, rotation=90, **font)
+            if head == 0:
+                axis.set_ylabel(f"layer {index + 1}", fontsize=9)
+                axis.set_yticks(range(len(target_tokens)), target_tokens, **font)
     figure.colorbar(image, ax=figure.axes, label="attention weight", aspect=40)
     if path is not None:
         figure.savefig(path, dpi=150)

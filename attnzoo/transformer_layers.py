@@ -137,9 +137,15 @@ class MultiHeadAttention(nn.Module):
         implementation = "eager" if kwargs.get("output_attentions") else self.config._attn_implementation
         interface: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
         dropout = self.dropout if self.training else 0.0
-        context, attention_weights = interface(
-            self, query, key, value, mask, dropout=dropout, scaling=self.scaling, **kwargs
-        )
+        device = query.device.type
+        is_autocast = torch.is_autocast_enabled(device)
+        if is_autocast and device == "cpu":  # torch's fused attention needs ten times as long for its gradients in bf16
+            is_autocast = False
+            query, key, value = query.float(), key.float(), value.float()
+        with torch.autocast(device, enabled=is_autocast):
+            context, attention_weights = interface(
+                self, query, key, value, mask, dropout=dropout, scaling=self.scaling, **kwargs
+            )
         if is_shared and attention_weights is not None:
             attention_weights = attention_weights.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
         context = context.reshape(rows, length, -1)  # (B * N, T, D), from (B, N * T, H, K)

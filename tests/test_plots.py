@@ -1,4 +1,4 @@
-"""Pictures of sentences: what is coloured, and that text is shown as it is. Those of alignments are in
+"""Pictures of sentences and heads: what is coloured, and that text is shown as it is. Those of alignments are in
 ``test_alignment``."""
 
 import re
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnzoo.plots import overall_attention, plot_sentence, sentences_html
+from attnzoo.plots import overall_attention, plot_heads, plot_sentence, sentences_html
 
 MATRIX = torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.7, 0.2]])
 TOKENS = ["<script>alert(1)</script>", "a & b", "$\\frac$"]
@@ -103,3 +103,44 @@ def test_nothing_to_draw() -> None:
         plot_sentence(torch.zeros(2, 0), [])
     with pytest.raises(ValueError, match="2 titles do not fit 1 sentences"):
         sentences_html([MATRIX], [TOKENS], titles=["a", "b"])
+
+
+SOURCE, TARGET = ["The", "$x$", "<s>", "."], ["Das", "Tier"]
+
+
+def test_every_head_of_every_layer_is_a_map_named_on_the_outer_ones_alone(tmp_path: Path) -> None:
+    attentions = tuple(torch.rand(3, 2, len(TARGET), len(SOURCE)) for _ in range(3))
+    figure = plot_heads(attentions, SOURCE, TARGET, tmp_path / "heads.png", row=1)
+    assert (tmp_path / "heads.png").read_bytes().startswith(b"\x89PNG")
+    maps = figure.axes[:-1]  # the last one is the scale
+    assert len(maps) == 6
+    for number, axis in enumerate(maps):
+        layer, head = divmod(number, 2)
+        (image,) = axis.images
+        torch.testing.assert_close(torch.tensor(image.get_array()), attentions[layer][1, head])
+        assert image.get_clim() == (0, 1)  # one scale for all
+        assert axis.get_title() == (f"head {head + 1}" if layer == 0 else "")
+        assert axis.get_ylabel() == (f"layer {layer + 1}" if head == 0 else "")
+        assert [label.get_text() for label in axis.get_xticklabels()] == (SOURCE if layer == 0 else [])
+        assert [label.get_text() for label in axis.get_yticklabels()] == (TARGET if head == 0 else [])
+
+
+def test_a_grid_of_heads_takes_layers_of_different_numbers_of_heads() -> None:
+    figure = plot_heads([torch.rand(1, heads, 4, 4) for heads in (1, 3)], SOURCE, SOURCE)
+    assert len(figure.axes) == 4 + 1
+
+
+@pytest.mark.parametrize(
+    ("attentions", "row", "message"),
+    [
+        ((), 0, "there are no attentions to plot; call the model with output_attentions=True"),
+        ((torch.rand(2, 4),), 0, r"layer 1 has attentions of shape \(2, 4\); it must be \(batch, heads, target"),
+        ((torch.rand(1, 2, 2, 4),), 1, r"layer 1 has attentions of shape \(1, 2, 2, 4\); .*, with a row 1"),
+        ((torch.rand(1, 2, 2, 4), torch.rand(1, 2, 4, 4)), 0, "layer 2 .* do not fit 2 target and 4 source tokens"),
+    ],
+)
+def test_attentions_that_are_not_of_the_sentence_are_refused(
+    attentions: tuple[torch.Tensor, ...], row: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        plot_heads(attentions, SOURCE, TARGET, row=row)

@@ -7,7 +7,7 @@ import torch
 import yaml
 
 import attnzoo  # noqa: F401
-from training.recipe import Recipe, load_recipe, save_recipe
+from training.recipe import load_recipe, save_recipe
 from training.tasks import TASKS
 
 RECIPES = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
@@ -123,6 +123,25 @@ def test_a_missing_section_is_named(tmp_path: Path) -> None:
 
 
 def test_an_impossible_model_is_refused_in_words(sound: Path) -> None:
-    recipe: Recipe = load_recipe(sound, ["model.input_feeding=true"])
-    with pytest.raises(Exception, match="input_feeding=True belongs to wiring='luong', got wiring='bahdanau'"):
-        recipe.model_config(vocab_size=70)
+    with pytest.raises(ValueError, match="input_feeding=True belongs to wiring='luong', got wiring='bahdanau'"):
+        load_recipe(sound, ["model.input_feeding=true"])
+
+
+@pytest.mark.parametrize(
+    ("name", "override", "message"),
+    [
+        (
+            "masked",
+            "model.attention_pattern=causal",
+            "task 'masked_language_modeling': SmallTransformerForMaskedLM needs",
+        ),
+        ("causal", "model.attention_pattern=bidirectional", "attention_pattern='causal', got 'bidirectional'"),
+        ("masked", "model={model_type: self_attentive}", "Unrecognized configuration class .*SelfAttentiveConfig"),
+    ],
+)
+def test_a_head_that_does_not_fit_the_task_is_refused_as_the_recipe_is_read(
+    name: str, override: str, message: str
+) -> None:
+    recipe = next(path for path in RECIPES if path.stem == f"small_transformer_sotu_{name}")
+    with pytest.raises(ValueError, match=message):
+        load_recipe(recipe, [override])

@@ -24,7 +24,8 @@ from transformers import (
 from attnzoo import SelfAttentiveConfig
 from training import classify, evaluate, release, repeat
 from training.recipe import load_recipe
-from training.tasks.sentence_classification import Data, SentenceClassification, _split_of
+from training.splits import split_of
+from training.tasks.sentence_classification import Data, SentenceClassification
 from training.train import main
 
 ROOT = Path(__file__).parent.parent
@@ -100,7 +101,7 @@ def test_it_learns_labels_that_are_words(classifier: Path, capsys: pytest.Captur
     assert classifier_pipeline("the cast is not bad.")[0]["label"] == "praise"
     evaluate.main([str(classifier / "best"), "--split", "validation"])
     assert f"accuracy {result['validation']['accuracy']:.2f} %, macro-F1" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="num_beams=2 is for models that generate, and this one is a classifier"):
+    with pytest.raises(SystemExit, match="num_beams=2 is for predictions that are generated, and those of this task"):
         evaluate.main([str(classifier / "best"), "--num-beams", "2"])
 
 
@@ -134,7 +135,7 @@ def test_a_classifier_is_released_with_its_confusion_matrix(classifier: Path, ta
     for path in folder.iterdir():
         assert str(table.parent).encode() not in path.read_bytes()
     release.main([str(classifier), str(folder)])  # a release is replaced by the next
-    with pytest.raises(SystemExit, match="num_beams=5 is for models that generate"):
+    with pytest.raises(SystemExit, match="num_beams=5 is for predictions that are generated"):
         release.main([str(classifier), str(folder), "--num-beams", "5"])
 
 
@@ -380,7 +381,7 @@ def test_words_are_those_of_the_treebank(table: Path) -> None:
 def test_rare_words_and_subwords(table: Path, tmp_path: Path) -> None:
     frame = sentences()
     rare = "A unique masterpiece"
-    assert _split_of(rare) == "train"
+    assert split_of(rare) == "train"
     frame.loc[len(frame)] = [rare, "praise"]
     frame.to_csv(tmp_path / "a.csv", index=False)
 

@@ -12,8 +12,8 @@ Example = dict[str, Any]
 
 
 def length_of(example: Example) -> tuple[int, int]:
-    """Tokens of the source and of the target; a label that is a number is one."""
-    labels = example["labels"]
+    """Tokens of the source and of the target; a label that is a number, or made of the source, is one."""
+    labels = example.get("labels")
     return len(example["input_ids"]), len(labels) if isinstance(labels, list) else 1
 
 

@@ -22,6 +22,11 @@ PAPERS = {
     "luong": "[Luong et al. (2015)](https://arxiv.org/abs/1508.04025), *Effective Approaches to Attention-based Neural "
     "Machine Translation*",
     "lin": "[Lin et al. (2017)](https://arxiv.org/abs/1703.03130), *A Structured Self-attentive Sentence Embedding*",
+    "vaswani": "[Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), *Attention Is All You Need*",
+    "radford": "[Radford et al. (2018)](https://openai.com/index/language-unsupervised/), *Improving Language "
+    "Understanding by Generative Pre-Training*",
+    "devlin": "[Devlin et al. (2019)](https://arxiv.org/abs/1810.04805), *BERT: Pre-training of Deep Bidirectional "
+    "Transformers for Language Understanding*",
 }
 
 TEMPLATE = """---
@@ -78,7 +83,7 @@ python -m training.train recipe.yaml
 
 def describe(task: Any, scores: dict[str, float]) -> str:
     """The task's metrics in one line."""
-    return ", ".join(f"{name} {scores[key]:.2f} %" for key, name in task.metric_names.items())
+    return ", ".join(f"{name} {scores[key]:.2f}{task.unit}" for key, name in task.metric_names.items())
 
 
 def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> None:
@@ -88,7 +93,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
     (under "test" in ``run``) gives these to the Hub, and has the published ones beside them.
     """
     config = AutoConfig.from_pretrained(written)
-    generates = (written / "generation_config.json").is_file()
+    generates = task.num_beams is not None
     scores = {"validation": run["validation"] | ({"num_beams": recipe.training.num_beams} if generates else {})}
     if "test" in run:
         scores["test"] = run["test"]
@@ -97,7 +102,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
     shown = folder.name if folder.is_absolute() else folder.as_posix()  # no machine's paths on a card
     data = ModelCardData(
         language=task.language,
-        license="apache-2.0",
+        **task.license,
         library_name="transformers",
         pipeline_tag=task.pipeline_tag,
         tags=["attnzoo", "attention", *task.tags],
@@ -127,7 +132,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
         metric_note=task.metric_note,
         split_note=task.split_note,
         limits=task.limits,
-        columns=["split", "examples", *(f"{name} %" for name in task.metric_names.values())]
+        columns=["split", "examples", *(f"{name}{task.unit}" for name in task.metric_names.values())]
         + (["decoding"] if generates else []),
         results=[
             [split, row["examples"], *(f"{row[key]:.2f}" for key in task.metric_names)]
@@ -196,7 +201,24 @@ def _self_attentive(config: Any) -> str:
     )
 
 
+def _small_transformer(config: Any) -> str:
+    is_what = {
+        "encoder_decoder": f"A Transformer encoder-decoder after {PAPERS['vaswani']}",
+        "bidirectional": f"A Transformer encoder after {PAPERS['vaswani']}, as a masked language model after "
+        f"{PAPERS['devlin']}",
+        "causal": f"A Transformer decoder after {PAPERS['vaswani']}, as a language model after {PAPERS['radford']}",
+    }
+    return (
+        f"{is_what[config.attention_pattern]}, trained with **attnzoo**: {config.num_hidden_layers} layers of width "
+        f"{config.hidden_size} with {config.num_attention_heads} heads, feed-forward layers of "
+        f"{config.intermediate_size} with {config.activation.upper() if config.activation == 'gelu' else 'ReLU'}, "
+        f"{config.norm}-layer normalisation, {config.position_embedding} positions, dropout {config.dropout}, a "
+        f"vocabulary of {config.vocab_size:,}"
+    )
+
+
 ARCHITECTURES: dict[str, Callable[[Any], str]] = {
     "attentional_rnn": _attentional_rnn,
     "self_attentive": _self_attentive,
+    "small_transformer": _small_transformer,
 }

@@ -57,19 +57,21 @@ def evaluate(folder: Path, task: Any, split: str, num_beams: int | None = None) 
     """
     model = task.auto_class.from_pretrained(folder).to(PartialState().device)
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    decoding = decoding_of(model, num_beams)
+    decoding = decoding_of(task, model, num_beams)
     return task.score(split, task.predict(model, tokenizer, split, **decoding)) | decoding
 
 
-def decoding_of(model: PreTrainedModel, num_beams: int | None) -> dict[str, int]:
-    """How to decode, as arguments for ``predict`` and ``draw`` of a task: nothing for a model that does not generate.
+def decoding_of(task: Any, model: PreTrainedModel, num_beams: int | None) -> dict[str, int]:
+    """How to decode, as arguments for ``predict`` and ``draw`` of a task: nothing where none is generated.
 
     Raises:
-        ValueError: beams for a model that does not generate.
+        ValueError: beams for a task whose predictions are not generated.
     """
-    if not model.can_generate():
+    if task.num_beams is None:
         if num_beams is not None:
-            raise ValueError(f"num_beams={num_beams} is for models that generate, and this one is a classifier")
+            raise ValueError(
+                f"num_beams={num_beams} is for predictions that are generated, and those of this task are not"
+            )
         return {}
     assert model.generation_config is not None  # for it generates
     return {"num_beams": (model.generation_config.num_beams or 1) if num_beams is None else num_beams}

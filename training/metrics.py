@@ -2,11 +2,14 @@
 other.
 """
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import datasets
 import evaluate
 import numpy as np
+import sacrebleu
 
 _G2P_CITATION = "Yao and Zweig (2015), Sequence-to-Sequence Neural Net Models for Grapheme-to-Phoneme"
 _INPUTS = """
@@ -170,3 +173,112 @@ def _labels(predictions: Sequence[int], references: Sequence[int]) -> tuple[np.n
                 "a label cannot be counted"
             )
     return arrays
+
+
+class _LikelihoodMetric(evaluate.Metric):
+    """Of whole texts and their log-probabilities, whatever the tokens of the model that gives them."""
+
+    description = citation = ""
+
+    def _info(self) -> evaluate.MetricInfo:
+        return evaluate.MetricInfo(
+            description=self.description,
+            citation=self.citation,
+            inputs_description="predictions: the natural logarithm of every text's probability; references: the texts",
+            features=datasets.Features(
+                {"predictions": datasets.Value("float64"), "references": datasets.Value("string")},
+            ),
+        )
+
+    def _nats(self, log_probabilities: list[float], size: int) -> float:
+        """Nats per word or byte, of which the texts have ``size``."""
+        if not size:
+            raise ValueError("the references have no words, so that there is nothing to score")
+        if not max(log_probabilities) <= 0:
+            raise ValueError(f"a log-probability is at most 0, got {max(log_probabilities)}")
+        return -math.fsum(log_probabilities) / size
+
+
+class WordPerplexity(_LikelihoodMetric):
+    r"""Perplexity per word.
+
+    .. math:: \exp\Big(-\frac{1}{N} \sum_{x} \ln p(x)\Big)
+
+    Symbols: :math:`x` is a text, its end among what is predicted; :math:`N` the number of words of all texts, a word
+    being what stands between white space. Models of different tokens can be compared by it.
+    """
+
+    description = "Perplexity per word, words being what stands between white space."
+
+    def _compute(self, predictions: list[float], references: list[str]) -> dict[str, float]:
+        return {"word_perplexity": math.exp(self._nats(predictions, sum(len(text.split()) for text in references)))}
+
+
+class BitsPerByte(_LikelihoodMetric):
+    """Bits per byte of the texts in UTF-8: minus the binary logarithm of their probability over their bytes."""
+
+    description = "Bits per byte of UTF-8."
+
+    def _compute(self, predictions: list[float], references: list[str]) -> dict[str, float]:
+        nats = self._nats(predictions, sum(len(text.encode()) for text in references))
+        return {"bits_per_byte": nats / math.log(2)}
+
+
+class _TranslationMetric(evaluate.Metric):
+    """Of translations and one reference for each, by sacreBLEU (Post, 2018), case and punctuation as they are."""
+
+    description = citation = ""
+
+    def _info(self) -> evaluate.MetricInfo:
+        return evaluate.MetricInfo(
+            description=self.description,
+            citation=self.citation,
+            inputs_description="predictions: a translation for every sentence; references: the right one",
+            features=datasets.Features(
+                {"predictions": datasets.Value("string"), "references": datasets.Value("string")}
+            ),
+        )
+
+    def signature(self) -> str:
+        """What a figure has to be quoted with: sacreBLEU's settings and version."""
+        metric = self._sacrebleu()
+        metric.corpus_score(["a"], [["a"]])  # which tells it the number of references
+        return str(metric.get_signature())
+
+    def _sacrebleu(self) -> sacrebleu.metrics.base.Metric:
+        raise NotImplementedError
+
+    def _corpus_score(self, predictions: list[str], references: list[str]) -> float:
+        if not references:
+            raise ValueError("there are no references, so that there is nothing to score")
+        return float(self._sacrebleu().corpus_score(predictions, [references]).score)
+
+
+class BLEU(_TranslationMetric):
+    """BLEU of the whole corpus, 0 to 100 (Papineni et al., 2002): the geometric mean of the precisions of n-grams, n up
+    to 4, times a penalty on translations that are shorter than the references; words as mteval's 13a cuts them.
+    """
+
+    description = "Corpus BLEU, cased, of detokenised text, by sacreBLEU."
+    citation = "Papineni et al. (2002), BLEU; Post (2018), A Call for Clarity in Reporting BLEU Scores"
+
+    def _sacrebleu(self) -> sacrebleu.metrics.base.Metric:
+        return sacrebleu.metrics.BLEU()
+
+    def _compute(self, predictions: list[str], references: list[str]) -> dict[str, Any]:
+        return {"bleu": self._corpus_score(predictions, references), "bleu_signature": self.signature()}
+
+
+class ChrF(_TranslationMetric):
+    """chrF of the whole corpus, 0 to 100 (Popovic, 2015): the F-score, recall twice as heavy, of n-grams of characters,
+    n up to 6, white space left out.
+    """
+
+    description = "Corpus chrF2, by sacreBLEU."
+    citation = "Popovic (2015), chrF; Post (2018), A Call for Clarity in Reporting BLEU Scores"
+
+    def _sacrebleu(self) -> sacrebleu.metrics.base.Metric:
+        return sacrebleu.metrics.CHRF()
+
+    def _compute(self, predictions: list[str], references: list[str]) -> dict[str, Any]:
+        return {"chrf": self._corpus_score(predictions, references), "chrf_signature": self.signature()}

@@ -118,8 +118,9 @@ class Batches:
 class Best:
     """The best evaluation so far and what has happened since, and the run's figures that belong to it."""
 
-    def __init__(self) -> None:
-        self.score = math.inf
+    def __init__(self, greater_is_better: bool = False) -> None:
+        self.greater_is_better = greater_is_better
+        self.score = -math.inf if greater_is_better else math.inf
         self.evaluations = 0
         self.evaluations_since = 0
         self.figures: dict[str, Any] = {}
@@ -127,7 +128,7 @@ class Best:
     def update(self, score: float, figures: dict[str, Any]) -> bool:
         """Note an evaluation; whether it is the best one."""
         self.evaluations_since += 1
-        if score < self.score:
+        if score > self.score if self.greater_is_better else score < self.score:
             self.score, self.figures, self.evaluations_since = score, figures, 0
         return self.evaluations_since == 0
 

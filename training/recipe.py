@@ -9,17 +9,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 import yaml
 from huggingface_hub.dataclasses import strict
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig
 
-from attnzoo import AttentionalRNNConfig, SelfAttentiveConfig
+from attnzoo import AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig
 
 from .tasks import TASKS
 
 CONFIGS: dict[str, type[PreTrainedConfig]] = {
-    config_class.model_type: config_class for config_class in (AttentionalRNNConfig, SelfAttentiveConfig)
+    config_class.model_type: config_class
+    for config_class in (AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig)
 }
 FROM_DATA = {
     "vocab_size",
@@ -243,12 +245,25 @@ def _parse(tree: dict[str, Any]) -> Recipe:
     data_class = TASKS[task["name"]].data_class
     _check_keys(task["data"], _fields(data_class), "task.data", required={"path"})
     _check_keys(tree["training"], _fields(Training), "training")
-    return Recipe(
+    recipe = Recipe(
         model=model,
         task=Task(name=task["name"], data=data_class(**task["data"])),
         training=Training(**tree["training"]),
         expected=tree.get("expected") or {},
     )
+    _check_model(recipe)
+    return recipe
+
+
+def _check_model(recipe: Recipe) -> None:
+    """Make the model for the task, without weights: one that is not for it says so itself."""
+    config = recipe.model_config()
+    try:
+        with torch.device("meta"):
+            TASKS[recipe.task.name].auto_class.from_config(config)
+    except ValueError as error:
+        reason = str(error).split("\nModel type should be one of")[0]  # of the Auto class, a hundred names
+        raise ValueError(f"the section model is not for the task {recipe.task.name!r}: {reason}") from error
 
 
 def _fields(dataclass_type: Any) -> set[str]:

@@ -71,7 +71,7 @@ def release(run: Path, folder: Path, num_beams: int | None = None) -> None:
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             raise ValueError(f"{name} has values that half precision cannot hold")
-    decoding = decoding_of(model, task.num_beams if num_beams is None else num_beams)
+    decoding = decoding_of(task, model, task.num_beams if num_beams is None else num_beams)
     if decoding:
         model.generation_config.update(**decoding)
     with replacing(folder) as new:

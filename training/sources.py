@@ -26,6 +26,7 @@ READERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 SPLITS = {"train": ("train",), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+TRANSLATION = "translation"  # the column of dicts
 # What a folder of a dataset may hold beside its rows, by the names that the datasets library gives it.
 NOT_ROWS = {"config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json"}
 
@@ -64,7 +65,8 @@ def read_rows(source: Source, names: Sequence[str], labels: Sequence[str] = ()) 
     """The splits of a source: "train", and "validation" and "test" if it has them (also called valid, val, dev).
 
     Every row has the columns ``names``, and each holds text; those that are ``labels`` too hold text or whole numbers.
-    What the source calls a column is its key ``NAME_column``. In csv files all is text, and words like "null" and "NA"
+    What the source calls a column is its key ``NAME_column``; of rows with a dict of languages in a column
+    "translation" it is one of these languages. In csv files all is text, and words like "null" and "NA"
     are words. Splits of other names are left out.
 
     Raises:
@@ -79,7 +81,7 @@ def read_rows(source: Source, names: Sequence[str], labels: Sequence[str] = ()) 
             f"task.data names one column twice: {', '.join(getattr(source, f'{n}_column') for n in names)}"
         )
     with readable(source.path):
-        found = _open(source, columns)
+        found = {split: _languages(rows, columns) for split, rows in _open(source, columns).items()}
         splits = {
             split: next(found[alias] for alias in aliases if alias in found)
             for split, aliases in SPLITS.items()
@@ -239,6 +241,20 @@ def _csv_options(builder: datasets.DatasetBuilder, columns: dict[str, str]) -> d
         if head.empty:
             raise SourceError(f"{file} has a header and no rows")
     return {"keep_default_na": False, "features": datasets.Features(dict.fromkeys(columns, datasets.Value("string")))}
+
+
+def _languages(rows: Rows, columns: dict[str, str]) -> Rows:
+    """Rows whose texts are in a dict of languages, "translation", as many sets of the Hub have them, as columns."""
+    first: dict[str, Any] = next(iter(rows), {})
+    if not isinstance(first.get(TRANSLATION), dict) or first.keys() & columns:
+        return rows
+    return rows.map(
+        lambda batch: {
+            language: [(texts or {}).get(language) for texts in batch[TRANSLATION]] for language in first[TRANSLATION]
+        },
+        batched=True,
+        remove_columns=list(first),
+    )
 
 
 def _require(columns: dict[str, str], found: list[str], where: str) -> None:

