@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedTokenizerFast, pipeline
 
 from attnzoo import SmallTransformerConfig, SmallTransformerForCausalLM, SmallTransformerForMaskedLM
-from training import evaluate, release
+from training import coreference_picture, evaluate, release
 from training.metrics import BitsPerByte, WordPerplexity
 from training.tasks.language_modeling import (
     IGNORED,
@@ -152,6 +152,35 @@ def test_a_release_is_complete(kind: str, trained: Path, corpus: Path, tmp_path:
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
     for path in folder.iterdir():
         assert str(corpus.parent).encode() not in path.read_bytes()
+
+
+def test_what_it_looks_at_is_drawn_word_by_word(
+    corpus: Path, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    model = SmallTransformerForMaskedLM(tiny(tokenizer, "bidirectional")).double().eval()
+    sentence = "The cat did not cross it."  # most words are several tokens
+    words, weights = coreference_picture.word_attention(model, tokenizer, sentence, "it")
+    assert words == ["<s>", "The", "cat", "did", "not", "cross", "it", ".", "</s>"]
+    assert weights.shape == (2, 2, len(words))
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 2, dtype=torch.float64))
+    ids = tokenizer(sentence)["input_ids"]
+    pieces = tokenizer.batch_decode([[token] for token in ids])
+    starts = [
+        place for place, piece in enumerate(pieces) if piece[0] in "<T ."
+    ]  # of the words, the first of which is The
+    spans = list(zip(starts, [*starts[1:], len(ids)], strict=True))
+    with torch.no_grad():
+        attentions = model(input_ids=torch.tensor([ids]), output_attentions=True).attentions
+    for number, (start, end) in enumerate(spans):
+        by_hand = attentions[1][0, 1, slice(*spans[words.index("it")]), start:end].mean(dim=0).sum()
+        torch.testing.assert_close(weights[1, 1, number], by_hand)
+    model.float().save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    coreference_picture.main([str(tmp_path), str(tmp_path / "it.png")])
+    assert (tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SystemExit, match="error: "):
+        coreference_picture.main([str(tmp_path / "nothing"), str(tmp_path / "it.png")])
 
 
 @settings(deadline=None, max_examples=50)
