@@ -17,11 +17,11 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from attnzoo.alignment import forced_decode
+from attnzoo.pipelines import refuse_unknown_characters
 from attnzoo.plots import plot_alignments
 
 from .recipe import load_recipe
 from .tasks import make_task
-from .tasks.grapheme_to_phoneme import refuse_unknown_characters
 from .train import StoppedError, train_once
 
 SCORES = ("additive", "dot", "general", "location")  # concat is the additive score

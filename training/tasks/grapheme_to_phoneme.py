@@ -14,6 +14,8 @@ from huggingface_hub.dataclasses import strict
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
 from transformers import DataCollatorForSeq2Seq, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from attnzoo.pipelines import refuse_unknown_characters
+
 from ..metrics import PhonemeErrorRate, WordErrorRate
 from ..sources import Rows, Source, is_table, read_rows, readable, short
 
@@ -140,7 +142,7 @@ class GraphemeToPhoneme:
 
     metric = "per"
     metric_names = {"per": "PER", "wer": "WER"}
-    pipeline_tag = "text2text-generation"
+    pipeline_tag = "text-generation"  # of which "text2text-generation" is a part to the Hub
     tags = ("grapheme-to-phoneme", "g2p", "pronunciation")
     # What a card says of the data, of the figures, and of where they end.
     usage = "The source is lower-case; a character that was not in the training data is an error, not a guess."
@@ -340,17 +342,6 @@ def pronounce(
             pronunciations[row] = text
     model.train(was_training)
     return pronunciations
-
-
-def refuse_unknown_characters(words: list[str], tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise a ValueError that names the characters which the tokenizer has no token for; also for an empty word."""
-    vocabulary = tokenizer.get_vocab()
-    for word in words:
-        if not word.strip():
-            raise ValueError("an empty word has no pronunciation")
-        unknown = sorted({character for character in word if character not in vocabulary})
-        if unknown:
-            raise ValueError(f"{word!r} has characters this model does not know: {' '.join(map(repr, unknown))}")
 
 
 def _split_of(word: str) -> str:
