@@ -12,7 +12,7 @@ say = @printf '\n== %s\n' "$(1)"
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make test-slow   those that take minutes' 'make test-hub   every model card and every fault, on a Hub on loopback' 'make bench   measure against other toolkits, an hour and more' 'make check   format, lint, types and tests: what CI runs' \
+		'make test    run the tests' 'make test-slow   those that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make bench   measure against other toolkits, an hour and more' 'make check   format, lint, types and tests: what CI runs' \
 		'make clean   remove the virtual environment and caches'
 
 # Made again whenever the dependencies change.
@@ -39,7 +39,7 @@ test-slow: $(VENV)/installed
 	$(BIN)/python -m pytest -m slow
 
 test-hub: $(VENV)/installed
-	$(call say,Pushing every model card to a Hub on loopback and pulling it with every fault on the way)
+	$(call say,Pushing to a Hub on loopback and pulling from it with faults on the way)
 	$(BIN)/python -m pytest -m hub
 
 bench: $(VENV)/installed
