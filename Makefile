@@ -8,11 +8,11 @@ OUTPUT ?= runs/demo
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench lint check clean
+.PHONY: help demo test test-slow test-hub bench lint check clean
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make test-slow   those that take minutes' 'make bench   measure against other toolkits, an hour and more' 'make check   format, lint, types and tests: what CI runs' \
+		'make test    run the tests' 'make test-slow   those that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make bench   measure against other toolkits, an hour and more' 'make check   format, lint, types and tests: what CI runs' \
 		'make clean   remove the virtual environment and caches'
 
 # Made again whenever the dependencies change.
@@ -37,6 +37,10 @@ test: $(VENV)/installed
 test-slow: $(VENV)/installed
 	$(call say,Running the tests that take minutes)
 	$(BIN)/python -m pytest -m slow
+
+test-hub: $(VENV)/installed
+	$(call say,Pushing to a Hub on loopback and pulling from it with faults on the way)
+	$(BIN)/python -m pytest -m hub
 
 bench: $(VENV)/installed
 	$(call say,Making an environment for each toolkit and measuring; an hour or more)

@@ -72,7 +72,8 @@ class AttentionalRNNPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
-        """Load as every Hugging Face model does; damaged weights are an OSError that says whose they are."""
+        """Load as every Hugging Face model does, but never a pickle; damaged weights are an OSError that names them."""
+        kwargs.setdefault("use_safetensors", True)
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         except SafetensorError as error:
