@@ -13,7 +13,7 @@ STANDARD = {"collections", "copy", "dataclasses", "difflib", "html", "math", "pa
 STANDARD |= {"json", "os", "shutil", "subprocess", "sys", "tempfile"}
 # A file may import from the rows above its own.
 LAYERS = [
-    {"attention", "loss", "fused_cells", "from_paper", "model_inputs"},
+    {"attention", "loss", "fused_cells", "from_paper", "model_inputs", "safetensors_model"},
     {
         "recurrent_cells",
         "fused_attention",
