@@ -8,6 +8,7 @@ client, which looks at sizes alone.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,7 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 # What a fresh process does: load the folder and the repository, and compare. Without the package it takes the code that
 # came with the repository.
 COMPARE = """
+import inspect
 import sys
 
 import torch
@@ -44,11 +46,16 @@ transformers.logging.disable_progress_bar()
 
 def outputs(name, **options):
     options["trust_remote_code"] = has_code == "True"
+    torch.manual_seed(0)  # for the weights of a head that the repository lacks
     model = getattr(transformers, auto_class).from_pretrained(name, use_safetensors=True, **options).eval()
     ids = torch.arange(10).remainder(model.config.vocab_size).view(2, 5)
-    inputs = {"decoder_input_ids": ids[:, :4]} if model.config.is_encoder_decoder else {}
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = ids[:, :4]
+    if "token_type_ids" in inspect.signature(model.forward).parameters:  # two texts
+        inputs["token_type_ids"] = torch.tensor([0, 0, 1, 1, 1]).expand(2, 5)
     with torch.no_grad():
-        return model(input_ids=ids, return_dict=True, **inputs)[0], model
+        return model(**inputs, return_dict=True)[0], model
 
 
 (expected, _), (computed, model) = outputs(folder), outputs(repo_id, revision=revision)
@@ -227,12 +234,15 @@ def add_code(folder: Path) -> None:
 
 
 def _auto_classes(config: PreTrainedConfig) -> dict[str, type]:
-    """The model that every Auto class has registered for this config."""
+    """The model that every Auto class has registered for this config, and that can be made of it."""
+    pattern = getattr(config, "attention_pattern", None)
     found = {}
     for name in sorted(vars(modeling_auto)):
         registered = getattr(getattr(modeling_auto, name), "_model_mapping", None)
         if name.startswith("AutoModel") and registered is not None and type(config) in registered:
-            found[name] = registered[type(config)]
+            model_class = registered[type(config)]
+            if pattern in getattr(model_class, "attention_patterns", (pattern,)):
+                found[name] = model_class
     return found
 
 
@@ -248,8 +258,10 @@ def _stage(folder: Path, home: Path, repo_id: str) -> Path:
         if path.is_file() and not path.name.startswith("."):
             shutil.copyfile(path, staged / path.name)
     card = staged / "README.md"
-    text = card.read_text(encoding="utf-8")
-    card.write_text(text.replace(f'"{folder.as_posix()}"', f'"{repo_id}"'), encoding="utf-8")
+    in_snippets = (
+        rf'"(?:[^"\n]*/)?{re.escape(folder.resolve().name)}"'  # a card has no absolute path, whatever is given here
+    )
+    card.write_text(re.sub(in_snippets, f'"{repo_id}"', card.read_text(encoding="utf-8")), encoding="utf-8")
     return staged
 
 

@@ -3,6 +3,7 @@
 The weights are drawn wide, so that outputs differ and nothing hides behind a start at zero.
 """
 
+import string
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from attnzoo import (
 )
 
 SPECIAL_TOKENS = ["<pad>", "<s>", "</s>", "<mask>", "<unk>"]
-LETTERS = "abcdefgh"
+LETTERS = string.ascii_lowercase
 # Of very unequal lengths, so that a mean of means is not the mean.
 TEXTS = ["abc", "d", "efabcdefgh", "gheaf", "db", "dcabeabc", "a"]
 

@@ -1,7 +1,8 @@
 """Pushed to a Hub on loopback and pulled from it, by the official client: the same logits, bit for bit.
 
-Every process is a fresh one, and has a home of its own where nothing is cached, so that all that a pull reads crossed
-the wire; the Hub's log says so, too.
+Those who push and those who pull are fresh processes, and each has a home of its own where nothing is cached, so that
+all that a pull reads crossed the wire; the Hub's log says so, too. A process goes through many repositories, for it
+takes longer to start than all else together.
 """
 
 import json
@@ -12,24 +13,32 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from ..families import KINDS, save_folder
 from .client import ROOT, environment, run_python
 from .server import OWNER, LoopbackHub, loopback_hub
 
-FOLDERS = sorted(path for path in (ROOT / "model_cards").iterdir() if path.is_dir())
-# One of every family at every `make test`, the others with `make test-hub`.
-FIRST = {json.loads((path / "config.json").read_text())["model_type"]: path for path in reversed(FOLDERS)}
-CHOSEN = [pytest.param(f, id=f.name, marks=[] if f in FIRST.values() else [pytest.mark.hub]) for f in FOLDERS]
-# What the Auto classes find for a config of every family.
-SERVED = {"attentional_rnn": {"AutoModel", "AutoModelForSeq2SeqLM"}}
+CARDS = sorted(path for path in (ROOT / "model_cards").iterdir() if path.is_dir())
+# What the Auto classes find for a config, by its family and pattern.
+CLASSIFIER = "AutoModelForSequenceClassification"
+SERVED = {
+    ("attentional_rnn", None): {"AutoModel", "AutoModelForSeq2SeqLM"},
+    ("self_attentive", None): {"AutoModel", CLASSIFIER},
+    ("small_transformer", "encoder_decoder"): {"AutoModel", "AutoModelForSeq2SeqLM"},
+    ("small_transformer", "causal"): {"AutoModel", "AutoModelForCausalLM", CLASSIFIER},
+    ("small_transformer", "bidirectional"): {"AutoModel", "AutoModelForMaskedLM", CLASSIFIER},
+}
 
-# What a user does; with "local" it is the folder before its push. Nothing of the project but the package is used.
+# What a user does, with every repository and every Auto class that its family serves; without a revision the name is
+# that of a folder before its push. Nothing of the project but the package is used.
 PULL = """
+import json
 import sys
+
 import torch
 import transformers
 from safetensors.torch import save_file
 
-name, revision, package, auto_classes, output = sys.argv[1:]
+todo, package, output = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
 if package == "attnzoo":
     import attnzoo
 else:
@@ -38,23 +47,30 @@ else:
         sys.exit("attnzoo can be imported here")
     except ImportError:
         pass
-options = {"trust_remote_code": package != "attnzoo"} | ({"revision": revision} if revision else {})
-config = transformers.AutoConfig.from_pretrained(name, **options)
-tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
-ids = torch.arange(12).remainder(len(tokenizer)).view(2, 6)
-inputs = {"input_ids": ids} | ({"decoder_input_ids": ids[:, :4]} if config.is_encoder_decoder else {})
-found = {}
-for auto in auto_classes.split():
-    model = getattr(transformers, auto).from_pretrained(name, **options)
-    with torch.no_grad():
-        found[auto] = model(**inputs)[0].contiguous()
-    if model.can_generate():
-        found["generated"] = model.generate(**tokenizer(["attention"], return_tensors="pt"))
-if package != "attnzoo" and getattr(config, "custom_pipelines", None):
-    pipe = transformers.pipeline(model=name, trust_remote_code=True, **({"revision": revision} if revision else {}))
-    print(pipe("Attention", n_best=2)[0])
-save_file(found, output)
-print(type(model).__module__)
+for name, revision, label, auto_classes in todo:
+    options = {"trust_remote_code": package != "attnzoo"} | ({"revision": revision} if revision else {})
+    config = transformers.AutoConfig.from_pretrained(name, **options)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
+    texts = ["attention"] * (2 if getattr(config, "sentence_pair", False) else 1)
+    inputs = tokenizer(*texts, return_tensors="pt")
+    if config.model_type != "self_attentive":
+        inputs.pop("token_type_ids", None)
+    target = {"decoder_input_ids": inputs["input_ids"][:, :4]} if config.is_encoder_decoder else {}
+    found = {"input_ids": inputs["input_ids"]}
+    for auto in auto_classes:
+        torch.manual_seed(0)  # for the weights of a head that the repository lacks
+        model = getattr(transformers, auto).from_pretrained(name, **options)
+        assert type(model).__module__.startswith("attnzoo." if package == "attnzoo" else "transformers_modules.")
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+        with torch.no_grad():
+            found[auto] = model(**inputs, **target)[0].contiguous()
+        if model.can_generate():
+            found["generated"] = model.generate(**inputs, max_new_tokens=5)
+    if package != "attnzoo":
+        for task in getattr(config, "custom_pipelines", None) or {}:
+            pipe = transformers.pipeline(task, model=name, **options)
+            print(label, task, pipe(texts, n_best=2, max_new_tokens=20))
+    save_file(found, f"{output}/{label}.safetensors")
 """
 
 
@@ -64,62 +80,84 @@ def hub() -> Iterator[LoopbackHub]:
         yield running
 
 
-@pytest.mark.parametrize("folder", CHOSEN)
+def folders(which: str, home: Path) -> dict[str, Path]:
+    """One of every family, as it ships or, where none does yet, as a tiny model; or all the others."""
+    every = {path.name: path for path in CARDS}
+    every |= {kind: save_folder(kind, home / kind) for kind in KINDS}
+    first: dict[str, str] = {}
+    for name, folder in every.items():
+        first.setdefault(json.loads((folder / "config.json").read_text())["model_type"], name)
+    assert first.keys() == {family for family, _ in SERVED}
+    return {name: path for name, path in every.items() if (name in first.values()) == (which == "families")}
+
+
+@pytest.mark.parametrize("which", ["families", pytest.param("others", marks=pytest.mark.hub)])
 @pytest.mark.parametrize("xet", [False, True], ids=["LFS", "Xet"])
 def test_pushed_and_pulled_with_the_package_and_without(
-    folder: Path, xet: bool, hub: LoopbackHub, tmp_path: Path
+    which: str, xet: bool, hub: LoopbackHub, tmp_path: Path
 ) -> None:
-    name = f"zoo/{folder.name}-{xet}".lower()
-    weights = (folder / "model.safetensors").stat().st_size
+    chosen = folders(which, tmp_path)
+    served = {}
+    for name, folder in chosen.items():
+        config = json.loads((folder / "config.json").read_text())
+        served[name] = sorted(SERVED[config["model_type"], config.get("attention_pattern")])
 
-    def run(*arguments: str, place: str, token: str | None = None, cwd: Path | None = None) -> str:
-        """In a home of its own; in another folder than the project's there is no attnzoo."""
-        there = environment(hub.endpoint, tmp_path / place, token, xet)
-        ended = run_python(*arguments, environment=there, cwd=cwd or ROOT, without_attnzoo=cwd is not None)
+    push = "import sys\nfrom training.publish import main\nfor line in sys.argv[1:]:\n    main(line.split('|'))"
+    lines = [f"{folder}|zoo/{name}|--code|--revision|main" for name, folder in chosen.items()]
+    there = environment(hub.endpoint, tmp_path / "push", OWNER, xet)
+    ended = run_python("-c", push, *lines, environment=there)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert ended.stdout.count("checksums and logits as in") == len(chosen)
+    for name, folder in chosen.items():
+        repository = hub.repository(f"zoo/{name}")
+        assert [commit.title for commit in repository.history("main")] == ["Upload model", "initial commit"]
+        pushed = repository.resolve("main").files
+        assert {path.name for path in folder.iterdir()} <= pushed.keys()
+        card = hub.hub.contents[pushed["README.md"].oid].decode()
+        assert f'"zoo/{name}"' in card
+        assert folder.as_posix() not in card
+        config = json.loads(hub.hub.contents[pushed["config.json"].oid])
+        assert config["auto_map"].keys() == {"AutoConfig", *served[name]}
+        assert set(config.get("custom_pipelines", {})) == {
+            task for task in ("grapheme-to-phoneme", "machine-translation") if f"- {task}\n" in card
+        }
+        repository.tags["v1"] = repository.resolve("main").oid
+        repository.commit("main", "nothing left", "zoo", {}, new_pull_request=False)  # the tag stays where it is
+        repository.branches["stable"] = repository.tags["v1"]
+
+    total = sum((folder / "model.safetensors").stat().st_size for folder in chosen.values())
+    uploads = {path: sum(c.bytes_in for c in hub.calls(*path)) for path in (("POST", "/xorbs/"), ("PUT", "/upload/"))}
+    assert uploads.pop(("POST", "/xorbs/") if xet else ("PUT", "/upload/")) > 0.9 * total
+    assert [*uploads.values()] == [0]
+
+    def pull(place: str, todo: list[tuple[str, str, str, list[str]]], package: str) -> str:
+        """What it prints, in a home of its own; in another folder than the project's there is no attnzoo."""
+        (tmp_path / place).mkdir()
+        with_package = package == "attnzoo"
+        ended = run_python(
+            *("-c", PULL, json.dumps(todo), package, str(tmp_path / place)),
+            environment=environment(hub.endpoint, tmp_path / f"home of {place}", None, xet),
+            cwd=ROOT if with_package else tmp_path,
+            without_attnzoo=not with_package,
+        )
         assert ended.returncode == 0, ended.stderr[-3000:]
         return ended.stdout
 
-    said = run(
-        "-m",
-        "training.publish",
-        str(folder.relative_to(ROOT)),
-        name,
-        "--code",
-        "--revision",
-        "main",
-        place="push",
-        token=OWNER,
-    )
-    assert "checksums and logits as in" in said
-    repository = hub.repository(name)
-    assert [commit.title for commit in repository.history("main")] == ["Upload model", "initial commit"]
-    pushed = repository.resolve("main").files
-    assert {path.name for path in folder.iterdir()} <= pushed.keys()
-    assert pushed["model.safetensors"].size == weights
-    card = hub.hub.contents[pushed["README.md"].oid].decode()
-    assert f'from_pretrained("{name}")' in card
-    config = json.loads(hub.hub.contents[pushed["config.json"].oid])
-    assert config["auto_map"].keys() == {"AutoConfig"} | SERVED[config["model_type"]]
-    auto_classes = " ".join(sorted(SERVED[config["model_type"]]))
-    repository.tags["v1"] = repository.resolve("main").oid
-
-    run("-c", PULL, str(folder), "", "attnzoo", auto_classes, str(tmp_path / "local"), place="local")
-    expected = load_file(tmp_path / "local")
-    for place, revision, package in (("with", "main", "attnzoo"), ("without", "v1", "none")):
+    pull("local", [(str(folder), "", name, served[name]) for name, folder in chosen.items()], "attnzoo")
+    said = ""
+    for place, revision, package in (("with", "stable", "attnzoo"), ("without", "v1", "none")):
         before = len(hub.log)
-        cwd = None if package == "attnzoo" else tmp_path
-        said = run("-c", PULL, name, revision, package, auto_classes, str(tmp_path / "out"), place=place, cwd=cwd)
-        found = load_file(tmp_path / "out")
-        assert expected.keys() == found.keys()
-        for key, tensor in expected.items():
-            assert torch.equal(tensor, found[key]), f"{key} {place}: {(tensor - found[key]).abs().max()}"
-        assert ("transformers_modules" in said) == (package == "none")
+        said = pull(place, [(f"zoo/{name}", revision, name, served[name]) for name in chosen], package)
+        for name in chosen:
+            expected, found = (load_file(tmp_path / of / f"{name}.safetensors") for of in ("local", place))
+            assert expected.keys() == found.keys() >= {*served[name]}
+            for key, tensor in expected.items():
+                assert torch.equal(tensor, found[key]), f"{name}, {key}, {place}"
         large = [c for c in hub.log[before:] if c.method == "GET" and c.path.startswith(("/large/", "/xorbs/"))]
-        assert weights * 0.9 < sum(call.bytes_out for call in large) < 2 * weights
+        assert total * 0.9 < sum(call.bytes_out for call in large) < 2 * total
         assert not any(call.has_token for call in large)
         assert all(call.path.startswith("/xorbs/") == xet for call in large)
-        repository.commit("main", "nothing left", "zoo", {}, new_pull_request=False)  # the tag stays where it is
-    if "- grapheme-to-phoneme" in card:  # the pipeline came with the code
-        assert "'pronunciation': 'AH T EH N SH AH N'" in said
-    (upload,) = [call for call in hub.log if call.bytes_in > weights / 2]
-    assert upload.path.startswith("/cas/v1/xorbs/" if xet else "/upload/")
+    for name in chosen:  # the pipelines came with the code
+        for task in ("grapheme-to-phoneme", "machine-translation"):
+            tags = (chosen[name] / "README.md").read_text()
+            assert (f"{name} {task} [" in said) == (f"- {task}\n" in tags)
