@@ -208,7 +208,8 @@ def add_code(folder: Path) -> None:
     """Put the code that a model needs beside it, and its classes into ``config.json``.
 
     The files of its classes with all that they import of each other, flat as they are here, and an entry for every Auto
-    class that the family serves. A pipeline comes along if the card's tags have its task.
+    class that the model serves: of a causal Transformer not those of a masked one. The pipeline of the card's tags or
+    ``pipeline_tag`` comes along.
 
     Raises:
         ValueError: the model is none of this package.
@@ -220,8 +221,9 @@ def add_code(folder: Path) -> None:
     path = folder / "config.json"
     entries = json.loads(path.read_text(encoding="utf-8"))
     entries["auto_map"] = {name: _place(class_) for name, class_ in classes.items()}
-    tags = ModelCard.load(folder / "README.md").data.tags or []
-    pipelines = {task: class_ for task, class_ in PIPELINES.items() if task in tags}
+    card = ModelCard.load(folder / "README.md").data
+    tags = [*(card.tags or []), card.pipeline_tag]
+    pipelines = {task: class_ for task, class_ in PIPELINES.items() if class_.card_tag in tags}
     if pipelines:
         entries["custom_pipelines"] = {
             task: {"impl": _place(class_), "pt": [class_.auto_class.__name__]} for task, class_ in pipelines.items()

@@ -2,8 +2,8 @@
 
     pipeline("grapheme-to-phoneme", model="owner/name")("attention")
 
-Transformers has no pipeline for encoder-decoders of text. These are registered when ``attnzoo`` is imported, and travel
-with the code of a model whose card has the task among its tags (``attnzoo.hub``).
+Transformers has no pipeline for encoder-decoders of text. These are registered when ``attnzoo`` is imported, serve the
+RNN and the Transformer alike, and travel with the code of a model whose card has their ``card_tag`` (``attnzoo.hub``).
 
 Letters in shapes: B sources, N targets of each, T target length, S source length.
 """
@@ -24,7 +24,7 @@ class SourceToTargetPipeline(Pipeline):
     - the text, under the name that the pipeline has for it (``target_key``)
     - ``score``: log p(target | source), the end included; without the length penalty that orders the beams
     - with ``alignments=True`` ``source_tokens``, ``target_tokens`` and ``alignment``: for every target token the weight
-      of every source token when it was predicted
+      of every source token when it was predicted; of a Transformer that in the last layer, as the mean of its heads
 
     Arguments of ``generate()``, such as ``num_beams``, are taken where the pipeline is made and at every call.
 
@@ -41,6 +41,7 @@ class SourceToTargetPipeline(Pipeline):
     model: Any
     tokenizer: Any
     auto_class: Any = AutoModelForSeq2SeqLM
+    card_tag: str
     target_key = "target_text"
 
     def _sanitize_parameters(
@@ -108,6 +109,7 @@ class GraphemeToPhonemePipeline(SourceToTargetPipeline):
     Every target has its ``pronunciation``, phonemes with spaces between them; see :class:`SourceToTargetPipeline`.
     """
 
+    card_tag = "grapheme-to-phoneme"
     target_key = "pronunciation"
 
     def normalize(self, source: str) -> str:
@@ -119,10 +121,11 @@ class GraphemeToPhonemePipeline(SourceToTargetPipeline):
 class TranslationPipeline(SourceToTargetPipeline):
     """The translations of sentences, each a ``translation_text``; see :class:`SourceToTargetPipeline`."""
 
+    card_tag = "translation"
     target_key = "translation_text"
 
 
-# Transformers refuses every name that begins as its removed pipelines do: "translation".
+# Transformers refuses every task that begins as its removed pipelines did: "translation".
 PIPELINES: dict[str, type[SourceToTargetPipeline]] = {
     "grapheme-to-phoneme": GraphemeToPhonemePipeline,
     "machine-translation": TranslationPipeline,

@@ -124,7 +124,7 @@ def save_folder(kind: str, folder: Path, seed: int = 0) -> Path:
     TOKENIZER.save_pretrained(folder)
     header = "---\nlicense: apache-2.0\nlibrary_name: transformers\ntags:\n- attnzoo\n"
     if kind in ("attentional-rnn", "transformer-encoder-decoder"):
-        header += "- machine-translation\n"
+        header += "- translation\n"
     (folder / "README.md").write_text(f'{header}---\n\n# {kind}\n\n`from_pretrained("{folder.as_posix()}")`\n')
     return folder
 

@@ -16,6 +16,8 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard
 
+from attnzoo.pipelines import PIPELINES
+
 ROOT = Path(__file__).parent.parent
 FOLDERS = sorted(path for path in (ROOT / "model_cards").iterdir() if path.is_dir())
 LICENSES = {"apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "other"}
@@ -128,5 +130,9 @@ def test_a_card_is_of_the_files_beside_it(folder: Path) -> None:
         assert target.startswith("https://") or (folder / target).exists(), target
     recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
     assert f"seed {recipe['training']['seed']}" in card
-    assert json.loads((folder / "config.json").read_text())["model_type"] == recipe["model"]["model_type"]
+    config = json.loads((folder / "config.json").read_text())
+    assert config["model_type"] == recipe["model"]["model_type"]
+    data = ModelCard(card).data
+    has_pipeline = any(class_.card_tag in (*data.tags, data.pipeline_tag) for class_ in PIPELINES.values())
+    assert has_pipeline == bool(config.get("is_encoder_decoder"))  # Transformers has one for all others
     assert not [path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pkl")]

@@ -10,6 +10,8 @@ from transformers import pipeline
 import attnzoo  # noqa: F401  (registers the pipelines)
 from attnzoo.alignment import align
 
+from .families import TOKENIZER, make_model
+
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "model_cards" / "attentional-rnn-g2p-cmudict"
 WORDS = ["attention", "zoo", "caterpillar"]
@@ -85,6 +87,35 @@ def test_options_of_generate_come_through(pronounce: Any) -> None:
 def test_what_cannot_be_read_is_refused(pronounce: Any, source: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         pronounce(source, **options)
+
+
+@pytest.fixture(scope="module")
+def translate() -> Any:
+    """By a Transformer, whose attention has several layers and heads; it says the words from their end."""
+    model = make_model("transformer-encoder-decoder")
+    model.generation_config.max_new_tokens = 8
+    return pipeline("machine-translation", model=model, tokenizer=TOKENIZER, device="cpu")
+
+
+def test_a_transformer_translates_with_scores_and_alignments(translate: Any) -> None:
+    sources = ["abc", "d", "efabcdefgh"]
+    batched = translate(sources, n_best=3, num_beams=4, alignments=True, batch_size=2)
+    for source, targets in zip(sources, batched, strict=True):
+        inputs = TOKENIZER(source, return_tensors="pt", return_token_type_ids=False)
+        ids = translate.model.generate(**inputs, num_beams=4, num_return_sequences=3)
+        texts = TOKENIZER.batch_decode(ids, skip_special_tokens=True)
+        assert [target["translation_text"] for target in targets] == texts
+        for target, row in zip(targets, ids, strict=True):
+            ends = (row[1:] == TOKENIZER.eos_token_id).nonzero().flatten().tolist()
+            row = row[: ends[0] + 2] if ends else row  # without what fills up the batch
+            with torch.no_grad():
+                outputs = translate.model(**inputs, decoder_input_ids=row[None, :-1], output_attentions=True)
+            chosen = outputs.logits[0].log_softmax(dim=-1).gather(1, row[1:, None])
+            assert target["score"] == pytest.approx(chosen.sum().item(), rel=1e-4)
+            mean_of_heads = outputs.cross_attentions[-1][0].mean(dim=0)
+            torch.testing.assert_close(torch.tensor(target["alignment"]), mean_of_heads, rtol=1e-4, atol=1e-5)
+            assert target["source_tokens"] == [*source, "</s>"]
+            assert target["target_tokens"] == TOKENIZER.convert_ids_to_tokens(row[1:])
 
 
 def test_translation_takes_texts_as_they_are(pronounce: Any) -> None:

@@ -27,6 +27,8 @@ SERVED = {
     ("small_transformer", "causal"): {"AutoModel", "AutoModelForCausalLM", CLASSIFIER},
     ("small_transformer", "bidirectional"): {"AutoModel", "AutoModelForMaskedLM", CLASSIFIER},
 }
+# Which pipelines travel, by a tag of the card.
+PIPELINES = {"- grapheme-to-phoneme\n": "grapheme-to-phoneme", "- translation\n": "machine-translation"}
 
 # What a user does, with every repository and every Auto class that its family serves; without a revision the name is
 # that of a folder before its push. Nothing of the project but the package is used.
@@ -118,9 +120,7 @@ def test_pushed_and_pulled_with_the_package_and_without(
         assert folder.as_posix() not in card
         config = json.loads(hub.hub.contents[pushed["config.json"].oid])
         assert config["auto_map"].keys() == {"AutoConfig", *served[name]}
-        assert set(config.get("custom_pipelines", {})) == {
-            task for task in ("grapheme-to-phoneme", "machine-translation") if f"- {task}\n" in card
-        }
+        assert set(config.get("custom_pipelines", {})) == {task for tag, task in PIPELINES.items() if tag in card}
         repository.tags["v1"] = repository.resolve("main").oid
         repository.commit("main", "nothing left", "zoo", {}, new_pull_request=False)  # the tag stays where it is
         repository.branches["stable"] = repository.tags["v1"]
@@ -157,7 +157,6 @@ def test_pushed_and_pulled_with_the_package_and_without(
         assert total * 0.9 < sum(call.bytes_out for call in large) < 2 * total
         assert not any(call.has_token for call in large)
         assert all(call.path.startswith("/xorbs/") == xet for call in large)
-    for name in chosen:  # the pipelines came with the code
-        for task in ("grapheme-to-phoneme", "machine-translation"):
-            tags = (chosen[name] / "README.md").read_text()
-            assert (f"{name} {task} [" in said) == (f"- {task}\n" in tags)
+    for name, folder in chosen.items():  # the pipelines came with the code
+        for tag, task in PIPELINES.items():
+            assert (f"{name} {task} [" in said) == (tag in (folder / "README.md").read_text())
