@@ -3,6 +3,7 @@
 A process makes many attempts, each of them on a repository of its own, and reports what became of every one.
 """
 
+import hashlib
 import json
 import pickle
 from collections.abc import Callable, Iterator
@@ -352,6 +353,23 @@ def test_an_upload_that_breaks_off_for_good(make_folder: Callable[[int], Path], 
         assert [commit.title for commit in hub.repository("zoo/cut").history("main")] == ["initial commit"]
         fault.times = 0
         assert attempt(hub.endpoint, tmp_path, {"push": push})["push"].startswith("ok")
+
+
+@pytest.mark.hub
+def test_a_push_ends_well_only_where_it_was_seen_to_arrive(make_folder: Callable[[int], Path], tmp_path: Path) -> None:
+    """A flipped bit on the way back, and a file of the repository's own that the model cannot be loaded with."""
+    folders = {name: make_folder(seed) for seed, name in enumerate(("flipped", "crooked"), start=90)}
+    oid = hashlib.sha256((folders["flipped"] / "model.safetensors").read_bytes()).hexdigest()
+    with loopback_hub() as hub:
+        hub.fail("GET", f"/large/{oid}", "flip", times=1000)
+        hub.put("zoo/crooked", {"adapter_config.json": b"{"})
+        attempts: Attempts = {
+            name: ("push", {"folder": str(folder), "repo_id": f"zoo/{name}", "token": OWNER})
+            for name, folder in folders.items()
+        }
+        said = attempt(hub.endpoint, tmp_path, attempts)
+    assert "zoo/flipped did not arrive as the Hub has it: model.safetensors has the sha256" in said["flipped"]
+    assert "was pushed but does not load as the folder does" in said["crooked"]
 
 
 @pytest.mark.hub
