@@ -3,16 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT ?= runs/demo
+ZOO ?= runs/zoo
 
 # Every step says what it is doing.
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow bench lint check clean
+.PHONY: help demo test test-slow test-hub bench zoo lint check clean
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make test-slow   those that take minutes' 'make bench   measure against other toolkits, an hour and more' 'make check   format, lint, types and tests: what CI runs' \
+		'make test    run the tests' 'make test-slow   those that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again, as long as they all took' 'make check   format, lint, types and tests: what CI runs' \
 		'make clean   remove the virtual environment and caches'
 
 # Made again whenever the dependencies change.
@@ -31,17 +32,29 @@ demo: $(VENV)/installed
 	$(call say,Done. The checkpoint is in $(OUTPUT)/best with its card and the picture of the alignments in $(OUTPUT)/alignment.png)
 
 test: $(VENV)/installed
-	$(call say,Running the tests)
-	$(BIN)/python -m pytest
+	$(call say,Running the tests on every processor)
+	$(BIN)/python -m pytest --numprocesses=logical --dist=loadfile
 
 test-slow: $(VENV)/installed
 	$(call say,Running the tests that take minutes)
 	$(BIN)/python -m pytest -m slow
 
+test-hub: $(VENV)/installed
+	$(call say,Pushing to a Hub on loopback and pulling from it with faults on the way)
+	$(BIN)/python -m pytest -m hub
+
 bench: $(VENV)/installed
 	$(call say,Making an environment for each toolkit and measuring; an hour or more)
 	$(BIN)/python -m tests.benchmarks.environments
 	$(BIN)/python -m tests.benchmarks.run --output .benchmarks/bench.json --markdown .benchmarks/bench.md
+
+zoo: $(VENV)/installed
+	$(call say,Training every model of model_cards from its recipe and writing it anew with its card; hours)
+	set -e; for name in $$(ls model_cards); do \
+		$(BIN)/python -m training.train model_cards/$$name/recipe.yaml --output $(ZOO)/$$name --overwrite; \
+		$(BIN)/python -m training.release $(ZOO)/$$name model_cards/$$name; \
+	done
+	$(BIN)/python -m training.zoo
 
 lint: $(VENV)/installed
 	$(call say,Checking format and style and types)

@@ -1,6 +1,6 @@
 """The model zoo of attention, from Bahdanau's alignment to the Transformer, as Hugging Face models.
 
-Importing the package registers its models with the Auto classes.
+Importing the package registers its models with the Auto classes, and its pipelines.
 """
 
 from transformers import (
@@ -11,6 +11,7 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
 )
+from transformers.pipelines import PIPELINE_REGISTRY
 
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .configuration_self_attentive import SelfAttentiveConfig
@@ -25,6 +26,7 @@ from .modeling_small_transformer import (
     SmallTransformerForSequenceClassification,
     SmallTransformerModel,
 )
+from .pipelines import PIPELINES
 
 __version__ = "0.1.0"
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
 AutoConfig.register(AttentionalRNNConfig.model_type, AttentionalRNNConfig, exist_ok=True)
 AutoModel.register(AttentionalRNNConfig, AttentionalRNNModel, exist_ok=True)
 AutoModelForSeq2SeqLM.register(AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, exist_ok=True)
+
 AutoConfig.register(SelfAttentiveConfig.model_type, SelfAttentiveConfig, exist_ok=True)
 AutoModel.register(SelfAttentiveConfig, SelfAttentiveModel, exist_ok=True)
 AutoModelForSequenceClassification.register(SelfAttentiveConfig, SelfAttentiveForSequenceClassification, exist_ok=True)
@@ -58,3 +61,6 @@ AutoModelForMaskedLM.register(SmallTransformerConfig, SmallTransformerForMaskedL
 AutoModelForSequenceClassification.register(
     SmallTransformerConfig, SmallTransformerForSequenceClassification, exist_ok=True
 )
+
+for task, pipeline_class in PIPELINES.items():
+    PIPELINE_REGISTRY.register_pipeline(task, pipeline_class=pipeline_class, pt_model=pipeline_class.auto_class)

@@ -26,7 +26,8 @@ class ForcedDecoding(NamedTuple):
     Shape:
         - token_log_probabilities: (N, T), log p(y_t | y_<t, x); 0 where the label is -100
         - scores: (N,), their sums, log p(y | x)
-        - alignments: (N, T, S), what the decoder looked at to predict each token; None for a model without attention
+        - alignments: (N, T, S), what the decoder looked at to predict each token, in the last layer and as the mean of
+          its heads where there are several; None for a model without attention
     """
 
     token_log_probabilities: Tensor
@@ -108,7 +109,7 @@ def forced_decode(
     log_probabilities = outputs.logits.to(torch.promote_types(outputs.logits.dtype, torch.float32)).log_softmax(-1)
     chosen = log_probabilities.gather(-1, labels.where(is_real, torch.zeros_like(labels)).unsqueeze(-1)).squeeze(-1)
     chosen = chosen.where(is_real, torch.zeros_like(chosen))
-    weights = outputs.cross_attentions[0][:, 0] if outputs.cross_attentions else None
+    weights = outputs.cross_attentions[-1].mean(dim=1) if outputs.cross_attentions else None
     return ForcedDecoding(chosen, chosen.sum(dim=1), weights)
 
 

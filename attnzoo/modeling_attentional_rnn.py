@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import (
@@ -38,6 +36,7 @@ from .recurrent_decoder import (
     SutskeverDecoder,
 )
 from .recurrent_encoder import RecurrentEncoder
+from .safetensors_model import SafetensorsModel
 
 
 @dataclass
@@ -57,7 +56,7 @@ class RecurrentEncoderOutput(ModelOutput):
     hidden_states: tuple[Tensor, ...] | None = None
 
 
-class AttentionalRNNPreTrainedModel(PreTrainedModel):
+class AttentionalRNNPreTrainedModel(SafetensorsModel):
     """Initialisation and loading, as every model of the family shares them."""
 
     config: AttentionalRNNConfig
@@ -69,17 +68,6 @@ class AttentionalRNNPreTrainedModel(PreTrainedModel):
     def __init__(self, config: AttentionalRNNConfig) -> None:
         config.validate()  # its fields may have been set one by one since it was made
         super().__init__(config)
-
-    @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
-        """Load as every Hugging Face model does; damaged weights are an OSError that says whose they are."""
-        try:
-            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
-        except SafetensorError as error:
-            raise OSError(
-                f"the weights of {str(pretrained_model_name_or_path)!r} are damaged or incomplete ({error}); "
-                "download or save them again"
-            ) from error
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import ModelOutput
 from transformers.utils import can_return_tuple
@@ -22,6 +21,7 @@ from .loss import IGNORED, classification_loss
 from .model_inputs import embed, source_mask
 from .recurrent_cells import ChoGRU, many_rows_linear
 from .recurrent_encoder import RecurrentEncoder
+from .safetensors_model import SafetensorsModel
 
 
 @dataclass
@@ -92,7 +92,7 @@ def _batched_dot(matrix: Tensor, weight: Tensor) -> Tensor:
     return (matrix.transpose(0, 1) @ weight).transpose(0, 1)
 
 
-class SelfAttentivePreTrainedModel(PreTrainedModel):
+class SelfAttentivePreTrainedModel(SafetensorsModel):
     """Initialisation and loading, as both models share them."""
 
     config: SelfAttentiveConfig

@@ -104,6 +104,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
                 inputs_embeds,
                 past_key_values=past_key_values,
                 use_cache=use_cache,
+                return_dict=True,
                 needed=needed,
                 **kwargs,
             )
@@ -115,7 +116,9 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             )
         if encoder_outputs is None:
             of_source = None if needed is None or attention_mask is None else attention_mask.bool()
-            encoder_outputs = self.encoder(input_ids, attention_mask, inputs_embeds, needed=of_source, **kwargs)
+            encoder_outputs = self.encoder(
+                input_ids, attention_mask, inputs_embeds, return_dict=True, needed=of_source, **kwargs
+            )
         elif isinstance(encoder_outputs, tuple):
             encoder_outputs = BaseModelOutput(*encoder_outputs)
         outputs = self.decoder(
@@ -126,6 +129,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             encoder_attention_mask=attention_mask,
             past_key_values=past_key_values,
             use_cache=use_cache,
+            return_dict=True,
             needed=needed,
             **kwargs,
         )

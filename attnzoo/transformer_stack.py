@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import Cache, DynamicCache, EncoderDecoderCache, PreTrainedModel
+from transformers import Cache, DynamicCache, EncoderDecoderCache
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 from transformers.utils.generic import merge_with_config_defaults
@@ -16,10 +16,11 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import source_positions
 from .configuration_small_transformer import SmallTransformerConfig
+from .safetensors_model import SafetensorsModel
 from .transformer_layers import MultiHeadAttention, Packing, PositionEmbedding, TransformerLayer
 
 
-class SmallTransformerPreTrainedModel(PreTrainedModel):
+class SmallTransformerPreTrainedModel(SafetensorsModel):
     """Initialisation and loading, as every model of the family shares them."""
 
     config: SmallTransformerConfig

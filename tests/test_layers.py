@@ -10,9 +10,18 @@ PACKAGE = sorted((ROOT / "attnzoo").glob("*.py"))
 # What a user of the Hub's copy of the code has besides the files themselves.
 LIBRARIES = {"torch", "transformers", "huggingface_hub", "safetensors", "matplotlib"}
 STANDARD = {"collections", "copy", "dataclasses", "difflib", "html", "math", "pathlib", "typing"}
+STANDARD |= {"json", "os", "re", "shutil", "subprocess", "sys", "tempfile"}
 # A file may import from the rows above its own.
 LAYERS = [
-    {"attention", "loss", "fused_cells", "from_paper", "model_inputs", "repeated_product"},
+    {
+        "attention",
+        "loss",
+        "fused_cells",
+        "from_paper",
+        "model_inputs",
+        "repeated_product",
+        "safetensors_model",
+    },
     {
         "recurrent_cells",
         "fused_attention",
@@ -25,6 +34,8 @@ LAYERS = [
     {"modeling_attentional_rnn", "modeling_self_attentive", "modeling_small_transformer"},
     {"recurrent_steps", "transformer_steps"},
     {"alignment", "decoding", "plots"},
+    {"pipelines"},
+    {"hub"},
     {"__init__"},
 ]
 
@@ -53,6 +64,13 @@ def test_package_is_flat_and_layered(path: Path) -> None:
             assert module, f"{path.name}: 'from . import' loses the file"
             assert "." not in module, f"{path.name}: {module} is in a subfolder"
             assert layer_of(module) < layer_of(path.stem), f"{path.name} imports {module}, of its own layer or above"
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=lambda path: path.stem)
+def test_package_loads_no_pickle(path: Path) -> None:
+    """Which ``test_package_is_flat_and_layered`` refuses to import; torch and numpy load them, too."""
+    calls = [ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    assert not {"torch.load", "numpy.load", "np.load"} & set(calls)
 
 
 @pytest.mark.parametrize("name", ["attention", "loss"])

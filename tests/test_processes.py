@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,7 @@ def train(dictionary: Path, output: Path, processes: int, *more: str, sharded: b
     sets = [
         *(*SMALL, f"task.data.path={dictionary}", f"training.max_steps={STEPS}", "training.log_every=1"),
         *(f"training.accumulation_steps={2 // processes}", "training.evaluations=2", "training.ema_decay=0.9"),
+        *("training.checkpoint_every=20", "training.keep_checkpoints=9"),
     ]
     launcher = ["-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"] if processes == 2 else []
     module = "tests.sharded_training" if sharded else "training.train"
@@ -86,12 +88,11 @@ def test_they_write_one_run(one: Path, two: Path) -> None:
 
 def test_two_processes_resume(dictionary: Path, two: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
-    every = "--set=training.checkpoint_every=20", "--set=training.keep_checkpoints=9"
-    train(dictionary, output, 2, *every)
+    shutil.copytree(two, output)
     (output / "run.json").unlink()
     for folder in checkpoints(output)[1:]:
         folder.rename(folder.with_name(f".{folder.name}"))  # as if it had been killed after the first
-    train(dictionary, output, 2, "--resume", *every)
+    train(dictionary, output, 2, "--resume")
     assert (output / "last" / "model.safetensors").read_bytes() == (two / "last" / "model.safetensors").read_bytes()
     assert [row["loss"] for row in rows_of(output, "loss")] == [row["loss"] for row in rows_of(two, "loss")]
 
@@ -100,7 +101,7 @@ def test_sharded_weights_give_the_same_curve_and_whole_checkpoints_and_resume(
     dictionary: Path, one: Path, two: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "run"
-    train(dictionary, output, 2, "--set=training.checkpoint_every=20", sharded=True)
+    train(dictionary, output, 2, sharded=True)
     # Saved by FSDP: another file than that of whole weights.
     assert (checkpoints(output)[-1] / "pytorch_model_fsdp.bin").is_file()
     losses = [[row["loss"] for row in rows_of(folder, "loss")] for folder in (one, output)]
@@ -111,7 +112,7 @@ def test_sharded_weights_give_the_same_curve_and_whole_checkpoints_and_resume(
         torch.testing.assert_close(weights[name], weight, rtol=1e-3, atol=1e-3)
     (output / "run.json").unlink()
     checkpoints(output)[-1].rename(output / "end")  # as if it had been killed after the one before
-    train(dictionary, output, 2, "--resume", "--set=training.checkpoint_every=20", sharded=True)
+    train(dictionary, output, 2, "--resume", sharded=True)
     resumed = load_file(output / "last" / "model.safetensors")
     for name, weight in weights.items():
         assert torch.equal(resumed[name], weight), name

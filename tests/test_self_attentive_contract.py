@@ -285,6 +285,7 @@ def test_a_model_with_its_code_needs_no_package(tmp_path: Path) -> None:
         "modeling_self_attentive",
         "recurrent_cells",
         "recurrent_encoder",
+        "safetensors_model",
     }
     parts = {"imports": "", "options": ", trust_remote_code=True", "module": "transformers_modules."}
     for name, logits in load_elsewhere(root, is_installed=False, **parts).items():

@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from accelerate import debug_launcher
 from datasets import Dataset
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import (
     AutoModelForSequenceClassification,
@@ -118,26 +116,6 @@ def test_a_step_is_that_of_the_loss(task: str, tmp_path: Path) -> None:
     assert_near(weights(model), weights(expected))
 
 
-def train_with_others(folder: str) -> None:
-    """One of two processes: each takes a share of the rows."""
-    model = model_for("single")
-    # Seven rows do not halve: give either process the same number, of very different lengths.
-    trainer = make_trainer(model, Path(folder), SINGLE, per_device_train_batch_size=3, gradient_accumulation_steps=1)
-    trainer.train_dataset = trainer.train_dataset[:6]
-    trainer.train()
-    if trainer.is_world_process_zero():
-        save_file(weights(model), Path(folder) / "weights.safetensors")
-
-
-def test_several_processes_step_as_one(tmp_path: Path) -> None:
-    debug_launcher(train_with_others, args=(str(tmp_path),), num_processes=2)
-    model = model_for("single")
-    trainer = make_trainer(model, tmp_path, SINGLE, per_device_train_batch_size=6)
-    trainer.train_dataset = trainer.train_dataset[:6]
-    trainer.train()
-    assert_near(load_file(tmp_path / "weights.safetensors"), weights(model))
-
-
 # Losses that the Trainer takes out of the model's hands ---------------------------------------------------------------
 
 
@@ -148,7 +126,9 @@ def own_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int) -> 
 
 
 @pytest.mark.parametrize(
-    "options", [{"settings": {"label_smoothing_factor": 0.1}}, {"parts": {"compute_loss_func": own_loss}}], ids=str
+    "options",
+    [{"settings": {"label_smoothing_factor": 0.1}}, {"parts": {"compute_loss_func": own_loss}}],
+    ids=["smoothed by the Trainer", "a loss of one's own"],
 )
 def test_a_penalty_that_would_be_lost_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
     trainer = make_trainer(model_for("single"), tmp_path, parts=options.get("parts"), **options.get("settings", {}))

@@ -20,6 +20,7 @@ from attnzoo import (
     SelfAttentiveForSequenceClassification,
 )
 from attnzoo.alignment import align, alignment_error_rate, from_pharaoh
+from attnzoo.pipelines import refuse_unknown_characters
 from training import align as training_align
 from training import average, evaluate, pronounce
 from training.average import MovingAverage
@@ -27,7 +28,7 @@ from training.batching import LengthBatchSampler
 from training.checkpoint import checkpoints
 from training.progress import Batches, Clock
 from training.recipe import Training, load_recipe
-from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme, refuse_unknown_characters
+from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from training.train import _loss, main, train
 
 from .regular_language import SMALL, gold_links, spell_out

@@ -13,12 +13,12 @@ from accelerate import PartialState
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from attnzoo.alignment import forced_decode
+from attnzoo.pipelines import refuse_unknown_characters
 from attnzoo.plots import plot_alignments
 
 from .recipe import load_recipe
 from .study import errors_said, refuse_overrides, study_parser, trained
 from .tasks import make_task
-from .tasks.grapheme_to_phoneme import refuse_unknown_characters
 
 SCORES = ("additive", "dot", "general", "location")  # concat is the additive score
 WINDOWS = {"global": "global", "monotonic": "local-m", "predictive": "local-p"}

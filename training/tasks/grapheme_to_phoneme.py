@@ -21,6 +21,7 @@ from transformers import (
 )
 
 from attnzoo.alignment import generation_alignments
+from attnzoo.pipelines import refuse_unknown_characters
 from attnzoo.plots import plot_alignments
 
 from ..metrics import PhonemeErrorRate, WordErrorRate
@@ -162,7 +163,7 @@ class GraphemeToPhoneme:
     metric_names = {"per": "PER", "wer": "WER"}
     unit = " %"
     license = {"license": "apache-2.0"}
-    pipeline_tag = "text2text-generation"
+    pipeline_tag = "text-generation"  # of which "text2text-generation" is a part to the Hub
     tags = ("grapheme-to-phoneme", "g2p", "pronunciation")
     num_beams: int | None = 5  # of a released model
     pictures = {ALIGNMENT: "What the model looks at: the source along the top, what it predicts down the side"}
@@ -400,17 +401,6 @@ def draw_alignments(
 def _tokens_up_to_end(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[str]:
     end = ids.index(tokenizer.eos_token_id) + 1 if tokenizer.eos_token_id in ids else len(ids)
     return list(tokenizer.convert_ids_to_tokens(ids[:end]))
-
-
-def refuse_unknown_characters(words: list[str], tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise a ValueError that names the characters which the tokenizer has no token for; also for an empty word."""
-    vocabulary = tokenizer.get_vocab()
-    for word in words:
-        if not word.strip():
-            raise ValueError("an empty word has no pronunciation")
-        unknown = sorted({character for character in word if character not in vocabulary})
-        if unknown:
-            raise ValueError(f"{word!r} has characters this model does not know: {' '.join(map(repr, unknown))}")
 
 
 def _split_of(word: str) -> str:

@@ -1,0 +1,34 @@
+"""How the models of every family are loaded: from safetensors, which are numbers, and never from a pickle, which may
+run code.
+"""
+
+from typing import Any
+
+from safetensors import SafetensorError
+from transformers import PreTrainedModel
+
+
+class SafetensorsModel(PreTrainedModel):
+    """A Hugging Face model that knows one kind of weights; ``save_pretrained`` writes no other.
+
+    Raises:
+        ValueError: ``use_safetensors=False``.
+        OSError: no safetensors, or damaged ones.
+    """
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """Load as every Hugging Face model does, but never a pickle; damaged weights are an OSError that names them."""
+        if kwargs.get("use_safetensors") is False:
+            raise ValueError(
+                "use_safetensors=False would load a pickle, which may run code; convert the weights where you trust "
+                "them, with torch.load(..., weights_only=True) and save_pretrained"
+            )
+        kwargs["use_safetensors"] = True
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        except SafetensorError as error:
+            raise OSError(
+                f"the weights of {str(pretrained_model_name_or_path)!r} are damaged or incomplete ({error}); "
+                "download or save them again"
+            ) from error

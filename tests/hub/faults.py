@@ -1,0 +1,30 @@
+"""What can go wrong on the way, as a test asks for it."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+# refuse: answer with ``status``
+# cut upload: hang up in the middle of the request's body
+# cut download: promise the whole body and hang up after half of it
+# shorten: send half of the body as if it were all
+# flip: flip the last bit of the body
+Effect = Literal["refuse", "cut upload", "cut download", "shorten", "flip"]
+
+
+@dataclass
+class Fault:
+    """``effect`` for the next ``times`` requests of this method whose path the pattern is found in."""
+
+    method: str
+    pattern: str
+    effect: Effect
+    times: int = 1
+    status: int = 500
+
+    def applies(self, method: str, path: str) -> bool:
+        """Whether it does to this request; it is then used up by one."""
+        if self.times > 0 and method == self.method and re.search(self.pattern, path):
+            self.times -= 1
+            return True
+        return False

@@ -1,0 +1,493 @@
+"""The Hub over HTTP: requests in, what ``repositories.py`` and ``xet.py`` hold out.
+
+A handler has the method and the path that it answers written above it; ``{repo}`` is two parts of a path and every
+other name in braces one, which may hold an encoded slash. The endpoint is 127.0.0.1 and the host of large files
+localhost, on the same port: to the client these are two origins, and only the first may see a token.
+"""
+
+import base64
+import json
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from .faults import Fault
+from .repositories import Commit, Entry, Hub, HubError, Repository, User, is_large
+from .xet import XetStore
+
+Handler = Callable[..., Awaitable[Response]]
+ROUTES: list[tuple[set[str], re.Pattern[str], Handler]] = []
+PLACEHOLDERS = {"kind": "(?P<kind>models|datasets|spaces)", "repo": "(?P<repo>[^/]+/[^/]+)", "path": "(?P<path>.+)"}
+
+
+def route(methods: str, template: str) -> Callable[[Handler], Handler]:
+    pattern = re.sub(r"{(\w+)}", lambda name: PLACEHOLDERS.get(name[1], f"(?P<{name[1]}>[^/]+)"), template)
+
+    def register(handler: Handler) -> Handler:
+        ROUTES.append((set(methods.split()), re.compile(pattern), handler))
+        return handler
+
+    return register
+
+
+@dataclass
+class Call:
+    """A request that was answered."""
+
+    method: str
+    path: str
+    host: str
+    status: int
+    has_token: bool
+    bytes_in: int
+    bytes_out: int
+
+
+@dataclass
+class Protocol:
+    """The ASGI application.
+
+    Attributes:
+        log: every answered request
+        faults: what is to go wrong
+        uploads: where clients were told to put large files, by the secret part of the address
+    """
+
+    hub: Hub
+    xet: XetStore = field(default_factory=XetStore)
+    log: list[Call] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    uploads: dict[str, str] = field(default_factory=dict)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope, receive)
+        path = scope["raw_path"].decode()
+        fault = next((fault for fault in self.faults if fault.applies(request.method, unquote(path))), None)
+        body = bytearray()
+        try:
+            async for part in request.stream():
+                body += part
+                if fault is not None and fault.effect == "cut upload" and body:
+                    return await _hang_up(send)
+        except ClientDisconnect:
+            return
+        if fault is not None and fault.effect == "refuse":
+            response = _refusal(HubError(fault.status, "the test has the Hub fail here"))
+        else:
+            response = await self._answer(request, path, bytes(body))
+        content = bytes(response.body)
+        if fault is not None and fault.effect == "shorten":
+            response = Response(content[: len(content) // 2], response.status_code, headers=_without_length(response))
+        elif fault is not None and fault.effect == "flip":
+            content = content[:-1] + bytes([content[-1] ^ 1])
+            response = Response(content, response.status_code, headers=_without_length(response))
+        has_token = "authorization" in request.headers
+        sent = len(response.body) // (2 if fault is not None and fault.effect == "cut download" else 1)
+        sent = 0 if request.method == "HEAD" else sent
+        host = request.headers["host"]
+        self.log.append(Call(request.method, unquote(path), host, response.status_code, has_token, len(body), sent))
+        if fault is not None and fault.effect == "cut download":
+            return await _hang_up(send, response, content[: len(content) // 2])
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request, path: str, body: bytes) -> Response:
+        try:
+            user = self._user(request)
+            for methods, pattern, handler in ROUTES:
+                found = pattern.fullmatch(path)
+                if found and request.method in methods:
+                    names = {name: unquote(value) for name, value in found.groupdict(default="").items()}
+                    return await handler(self, request, user, body, **names)
+            raise HubError(404, f"nothing at {path}")
+        except HubError as error:
+            return _refusal(error)
+
+    def _user(self, request: Request) -> User | None:
+        token = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if not token or request.url.path.startswith(("/cas/", "/v1/")):  # the store has tokens of its own
+            return None
+        if token not in self.hub.users:
+            raise HubError(401, "Invalid credentials in Authorization header")
+        return self.hub.users[token]
+
+
+async def _hang_up(send: Send, response: Response | None = None, content: bytes = b"") -> None:
+    """Begin an answer and break the connection off."""
+    headers = [(b"content-length", b"100")] if response is None else response.raw_headers
+    status = 200 if response is None else response.status_code
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content, "more_body": True})
+    raise ConnectionAbortedError("as a test asked for")
+
+
+def _without_length(response: Response) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items() if name != "content-length"}
+
+
+def _refusal(error: HubError) -> Response:
+    headers = {"X-Error-Message": error.message, **error.headers}
+    if error.code is not None:
+        headers["X-Error-Code"] = error.code
+    return JSONResponse({"error": error.message}, error.status, headers=headers)
+
+
+def _base(request: Request) -> str:
+    return f"http://127.0.0.1:{request.url.port}"
+
+
+# Users and repositories -----------------------------------------------------------------------------------------------
+
+
+@route("GET", "/api/whoami-v2")
+async def whoami(state: Protocol, request: Request, user: User | None, body: bytes) -> Response:
+    if user is None:
+        raise HubError(401, "Invalid username or password.")
+    token = {"type": "access_token", "accessToken": {"displayName": "test", "role": user.role}}
+    organizations = [{"name": name, "type": "org"} for name in user.organizations]
+    return JSONResponse(
+        {"type": "user", "name": user.name, "fullname": user.name, "orgs": organizations, "auth": token}
+    )
+
+
+@route("POST DELETE", "/api/repos/(?P<verb>create|delete)")
+async def create_or_delete(state: Protocol, request: Request, user: User | None, body: bytes, verb: str) -> Response:
+    asked = json.loads(body)
+    kind = asked.get("type", "model") + "s"
+    if user is None:
+        raise HubError(401, "Invalid username or password.")
+    name = f"{asked.get('organization') or user.name}/{asked['name']}"
+    if verb == "delete":
+        state.hub.writable(user, kind, name)
+        del state.hub.repositories[kind, name]
+        return JSONResponse({})
+    url = f"{_base(request)}/{'' if kind == 'models' else kind + '/'}{name}"
+    try:
+        state.hub.create(user, kind, name, asked.get("visibility") == "private")
+    except HubError as error:
+        if error.status != 409:
+            raise
+        return JSONResponse({"error": error.message, "url": url}, 409)
+    return JSONResponse({"url": url})
+
+
+@route("GET", "/api/{kind}/{repo}/auth-check(?P<write>/write)?")
+async def auth_check(
+    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, write: str
+) -> Response:
+    (state.hub.writable if write else state.hub.readable)(user, kind, repo)
+    return JSONResponse({})
+
+
+@route("PUT", "/api/{kind}/{repo}/settings")
+async def settings(state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str) -> Response:
+    repository = state.hub.writable(user, kind, repo)
+    repository.private = json.loads(body).get("visibility", "private" if repository.private else "public") == "private"
+    return JSONResponse({})
+
+
+@route("GET", "/api/{kind}/{repo}(/revision/{rev})?")
+async def info(
+    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str
+) -> Response:
+    repository = state.hub.readable(user, kind, repo)
+    commit = repository.resolve(rev or "main")
+    siblings = [{"rfilename": path} for path in sorted(commit.files)]
+    return JSONResponse(
+        {
+            "id": repo,
+            "modelId": repo,
+            "sha": commit.oid,
+            "private": repository.private,
+            "lastModified": commit.date,
+            "siblings": siblings,
+            "tags": [],
+        }
+    )
+
+
+# References -----------------------------------------------------------------------------------------------------------
+
+
+@route("GET", "/api/{kind}/{repo}/refs")
+async def refs(state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str) -> Response:
+    repository = state.hub.readable(user, kind, repo)
+
+    def listed(names: dict[Any, str], prefix: str) -> list[dict[str, str]]:
+        return [{"name": str(n), "ref": f"{prefix}{n}", "targetCommit": oid} for n, oid in names.items()]
+
+    answer = {"branches": listed(repository.branches, "refs/heads/"), "converts": []}
+    answer["tags"] = listed(repository.tags, "refs/tags/")
+    answer["pullRequests"] = listed(repository.pull_requests, "refs/pr/")
+    return JSONResponse(answer)
+
+
+@route("POST DELETE", "/api/{kind}/{repo}/branch/{name}")
+async def branch(
+    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, name: str
+) -> Response:
+    repository = state.hub.writable(user, kind, repo)
+    if request.method == "DELETE":
+        del repository.branches[name]
+    elif name in repository.branches:
+        raise HubError(409, f"Reference already exists: {name}")
+    else:
+        start = json.loads(body or b"{}").get("startingPoint") or "main"
+        repository.branches[name] = repository.resolve(start).oid
+    return JSONResponse({})
+
+
+@route("POST DELETE", "/api/{kind}/{repo}/tag/{rev}")
+async def tag(
+    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str
+) -> Response:
+    repository = state.hub.writable(user, kind, repo)
+    if request.method == "DELETE":
+        del repository.tags[rev]  # its own name here; where a tag is made, what it points to
+        return JSONResponse({})
+    name = json.loads(body)["tag"]
+    if name in repository.tags:
+        raise HubError(409, f"Tag already exists: {name}")
+    repository.tags[name] = repository.resolve(rev).oid
+    return JSONResponse({})
+
+
+@route("GET", "/api/{kind}/{repo}/commits/{rev}")
+async def commits(
+    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str
+) -> Response:
+    history = state.hub.readable(user, kind, repo).history(rev)
+    return JSONResponse(
+        [
+            {"id": c.oid, "title": c.title, "message": "", "date": c.date, "authors": [{"user": c.author}]}
+            for c in history
+        ]
+    )
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+def _listed(state: Protocol, path: str, entry: Entry) -> dict[str, Any]:
+    item: dict[str, Any] = {"type": "file", "path": path, "size": entry.size, "oid": entry.oid}
+    if entry.is_large:
+        item["lfs"] = {"oid": entry.oid, "size": entry.size, "pointerSize": 134}
+        item["oid"] = entry.oid[:40]
+        if entry.oid in state.xet.hashes:
+            item["xetHash"] = state.xet.hashes[entry.oid]
+    return item
+
+
+@route("GET", "/api/{kind}/{repo}/tree/{rev}(/{path})?")
+async def tree(
+    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str, path: str
+) -> Response:
+    commit = state.hub.readable(user, kind, repo).resolve(rev)
+    prefix = path.rstrip("/") + "/" if path else ""
+    below = {name: entry for name, entry in sorted(commit.files.items()) if name.startswith(prefix)}
+    if prefix and not below:
+        raise HubError(404, f"{path} does not exist", "EntryNotFound", **{"X-Repo-Commit": commit.oid})
+    recursive = request.query_params.get("recursive", "false").lower() == "true"
+    items: dict[str, dict[str, Any]] = {}
+    for name, entry in below.items():
+        folder, is_deeper, _ = name.removeprefix(prefix).partition("/")
+        if is_deeper:
+            items.setdefault(
+                prefix + folder, {"type": "directory", "path": prefix + folder, "oid": "0" * 40, "size": 0}
+            )
+        if recursive or not is_deeper:
+            items[name] = _listed(state, name, entry)
+    return JSONResponse(list(items.values()))
+
+
+@route("POST", "/api/{kind}/{repo}/paths-info/{rev}")
+async def paths_info(
+    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str
+) -> Response:
+    commit = state.hub.readable(user, kind, repo).resolve(rev)
+    paths = parse_qs(body.decode()).get("paths", [])
+    return JSONResponse([_listed(state, path, commit.files[path]) for path in paths if path in commit.files])
+
+
+@route("GET HEAD", "/((?P<kind>datasets|spaces)/)?{repo}/resolve/{rev}/{path}")
+async def resolve(
+    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str, path: str
+) -> Response:
+    kind = kind or "models"
+    commit, entry = state.hub.readable(user, kind, repo).entry(rev, path)
+    headers = {"X-Repo-Commit": commit.oid, "ETag": f'"{entry.oid}"', "Accept-Ranges": "bytes"}
+    if not entry.is_large:
+        return _ranged(request, state.hub.contents[entry.oid], headers)
+    headers |= {"X-Linked-Etag": f'"{entry.oid}"', "X-Linked-Size": str(entry.size)}
+    headers["Location"] = f"http://localhost:{request.url.port}/large/{entry.oid}"
+    if entry.oid in state.xet.hashes:
+        headers["X-Xet-Hash"] = state.xet.hashes[entry.oid]
+        headers["X-Xet-Refresh-Route"] = f"{_base(request)}/api/{kind}/{repo}/xet-read-token/{commit.oid}"
+    return Response(status_code=302, headers=headers)
+
+
+@route("GET HEAD", "/large/{oid}")
+async def large(state: Protocol, request: Request, user: User | None, body: bytes, oid: str) -> Response:
+    return _ranged(request, state.hub.contents[oid], {"ETag": f'"{oid}"', "Accept-Ranges": "bytes"})
+
+
+def _ranged(request: Request, content: bytes, headers: dict[str, str]) -> Response:
+    """The part of the content that is asked for."""
+    asked = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
+    if asked is None:
+        return Response(content, headers=headers, media_type="application/octet-stream")
+    first, last = int(asked[1]), min(int(asked[2] or len(content)), len(content) - 1)
+    if first >= len(content):
+        return Response(status_code=416, headers={**headers, "Content-Range": f"bytes */{len(content)}"})
+    headers = {**headers, "Content-Range": f"bytes {first}-{last}/{len(content)}"}
+    return Response(content[first : last + 1], 206, headers=headers, media_type="application/octet-stream")
+
+
+# Commits --------------------------------------------------------------------------------------------------------------
+
+
+@route("POST", "/api/validate-yaml")
+async def validate_yaml(state: Protocol, request: Request, user: User | None, body: bytes) -> Response:
+    return JSONResponse({"errors": [], "warnings": []})
+
+
+def _may_commit(state: Protocol, request: Request, user: User | None, kind: str, repo: str) -> Repository:
+    """A pull request may come from everybody with a token, all else from who has the right to write."""
+    if user is not None and "create_pr" in request.query_params:
+        return state.hub.readable(user, kind, repo)
+    return state.hub.writable(user, kind, repo)
+
+
+@route("POST", "/api/{kind}/{repo}/preupload/{rev}")
+async def preupload(
+    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str
+) -> Response:
+    commit = _may_commit(state, request, user, kind, repo).resolve(rev)
+    answers = []
+    for file in json.loads(body)["files"]:
+        mode = "lfs" if is_large(file["path"], file["size"]) else "regular"
+        answer = {"path": file["path"], "uploadMode": mode, "shouldIgnore": False}
+        if file["path"] in commit.files:
+            answer["oid"] = commit.files[file["path"]].oid
+        answers.append(answer)
+    return JSONResponse({"files": answers})
+
+
+@route("POST", "/api/{kind}/{repo}/commit/{rev}")
+async def commit(
+    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str
+) -> Response:
+    repository = _may_commit(state, request, user, kind, repo)
+    before = repository.resolve(rev)
+    files, header = dict(before.files), {}
+    for line in body.splitlines():
+        key, value = (item := json.loads(line))["key"], item["value"]
+        if key == "header":
+            header = value
+            if header.get("parentCommit") not in (None, before.oid):
+                raise HubError(412, "A commit has happened since. Please refresh and try again.")
+        elif key == "file":
+            content = base64.b64decode(value["content"])
+            files[value["path"]] = Entry(state.hub.store(content, large=False), len(content), is_large=False)
+        elif key == "lfsFile":
+            if value["oid"] not in state.hub.contents:
+                raise HubError(400, f"LFS pointer pointed to a file that does not exist: {value['path']}")
+            files[value["path"]] = Entry(value["oid"], len(state.hub.contents[value["oid"]]), is_large=True)
+        else:  # deletedFile or deletedFolder
+            gone = [path for path in files if path == value["path"] or path.startswith(value["path"].rstrip("/") + "/")]
+            if not gone:
+                raise HubError(404, "A file with this name doesn't exist", "EntryNotFound")
+            for path in gone:
+                del files[path]
+    is_new = "create_pr" in request.query_params
+    assert user is not None
+    made: Commit = repository.commit(rev, header["summary"], user.name, files, is_new)
+    url = f"{_base(request)}/{'' if kind == 'models' else kind + '/'}{repo}"
+    answer = {"success": True, "commitOid": made.oid, "commitUrl": f"{url}/commit/{made.oid}"}
+    if is_new:
+        answer["pullRequestUrl"] = f"{url}/discussions/{len(repository.pull_requests)}"
+    return JSONResponse(answer)
+
+
+# Large files through LFS ----------------------------------------------------------------------------------------------
+
+
+@route("POST", "/((?P<kind>datasets|spaces)/)?{repo}.git/info/lfs/objects/batch")
+async def batch(state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str) -> Response:
+    state.hub.readable(user, kind or "models", repo)
+    objects = json.loads(body)["objects"]
+    for item in objects:
+        if item["oid"] not in state.hub.contents:
+            secret = secrets.token_hex(16)
+            state.uploads[secret] = item["oid"]
+            verify = f"{_base(request)}/{repo}.git/info/lfs/objects/verify"
+            href = f"http://localhost:{request.url.port}/upload/{secret}"
+            item["actions"] = {"upload": {"href": href}, "verify": {"href": verify}}
+    return JSONResponse({"transfer": "basic", "objects": objects})
+
+
+@route("PUT", "/upload/{secret}")
+async def upload(state: Protocol, request: Request, user: User | None, body: bytes, secret: str) -> Response:
+    expected = state.uploads[secret]
+    if state.hub.store(body, large=True) != expected:
+        raise HubError(400, f"the bytes are not those of {expected}")
+    return Response()
+
+
+@route("POST", "/{repo}.git/info/lfs/objects/verify")
+async def verify(state: Protocol, request: Request, user: User | None, body: bytes, repo: str) -> Response:
+    asked = json.loads(body)
+    if len(state.hub.contents.get(asked["oid"], b"")) != asked["size"]:
+        raise HubError(404, f"no object {asked['oid']} of {asked['size']} bytes")
+    return JSONResponse({})
+
+
+# Large files through Xet ----------------------------------------------------------------------------------------------
+
+
+@route("GET", "/api/{kind}/{repo}/xet-(?P<right>read|write)-token/{rev}")
+async def xet_token(
+    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, right: str, rev: str
+) -> Response:
+    if right == "write":
+        _may_commit(state, request, user, kind, repo)
+    else:
+        state.hub.readable(user, kind, repo)
+    url, token, until = f"http://localhost:{request.url.port}/cas", secrets.token_hex(8), int(time.time()) + 3600
+    headers = {"X-Xet-Access-Token": token, "X-Xet-Token-Expiration": str(until), "X-Xet-Cas-Url": url}
+    return JSONResponse({"accessToken": token, "exp": until, "casUrl": url}, headers=headers)
+
+
+@route("POST", "/cas/v1/xorbs/default/{xorb}")
+async def add_xorb(state: Protocol, request: Request, user: User | None, body: bytes, xorb: str) -> Response:
+    is_new = xorb not in state.xet.xorbs
+    state.xet.xorbs[xorb] = body
+    return JSONResponse({"was_inserted": is_new})
+
+
+@route("POST", "/cas/v1/shards")
+async def add_shard(state: Protocol, request: Request, user: User | None, body: bytes) -> Response:
+    for content in state.xet.add_shard(body):
+        state.hub.store(content, large=True)
+    return JSONResponse({"result": 1})
+
+
+@route("GET", "/cas/v1/reconstructions/{name}")
+async def reconstruction(state: Protocol, request: Request, user: User | None, body: bytes, name: str) -> Response:
+    asked = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
+    url = f"http://localhost:{request.url.port}/xorbs"
+    return JSONResponse(state.xet.reconstruction(name, int(asked[1]) if asked else 0, url))
+
+
+@route("GET", "/xorbs/{xorb}")
+async def xorb_bytes(state: Protocol, request: Request, user: User | None, body: bytes, xorb: str) -> Response:
+    return _ranged(request, state.xet.xorbs[xorb], {})

@@ -1,0 +1,124 @@
+"""Pulled, fine-tuned by the Trainer, which pushes as it goes, and pulled again: every family, each by its own Trainer.
+
+One process trains them all and another, in a home of its own, pulls what became of them.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from ..families import KINDS, save_folder
+from .client import environment, run_python
+from .server import OWNER, LoopbackHub, loopback_hub
+
+AUTO = {
+    "attentional-rnn": "AutoModelForSeq2SeqLM",
+    "self-attentive": "AutoModelForSequenceClassification",
+    "transformer-encoder-decoder": "AutoModelForSeq2SeqLM",
+    "transformer-causal": "AutoModelForCausalLM",
+    "transformer-masked": "AutoModelForMaskedLM",
+    "transformer-classifier": "AutoModelForSequenceClassification",
+}
+COMPUTE = """
+import json
+import sys
+from pathlib import Path
+
+import attnzoo
+import torch
+import transformers
+from safetensors.torch import save_file
+from tests.families import batch_for, make_trainer
+from tests.test_hub_roundtrip import aligned
+
+autos, home = json.loads(sys.argv[1]), Path(sys.argv[2])
+
+
+def save_logits(model, name):
+    with torch.no_grad():
+        save_file({"logits": aligned(model).eval()(**batch_for(model)).logits}, home / f"{name}.safetensors")
+"""
+FINE_TUNE = """
+for kind, auto in autos.items():
+    model = getattr(transformers, auto).from_pretrained(f"zoo/{kind}")
+    save_logits(model, f"{kind}-before")
+    settings = {"push_to_hub": True, "hub_model_id": f"zoo/{kind}-tuned", "hub_strategy": "every_save"}
+    settings |= {"save_strategy": "steps", "save_steps": 2, "max_steps": 4, "hub_always_push": True}
+    trainer = make_trainer(model, home / kind, learning_rate=0.05, **settings)
+    trainer.train()
+    print(kind, trainer.push_to_hub(commit_message="Fine-tuned").oid)
+    save_logits(model, f"{kind}-tuned")
+"""
+PULL = """
+for kind, auto in autos.items():
+    save_logits(getattr(transformers, auto).from_pretrained(f"zoo/{kind}-tuned"), f"{kind}-pulled")
+    assert len(transformers.AutoTokenizer.from_pretrained(f"zoo/{kind}-tuned")) > 26
+"""
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[LoopbackHub]:
+    with loopback_hub() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def home(hub: LoopbackHub, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Logits before and after the training, and of what was pulled."""
+    home = tmp_path_factory.mktemp("tuned")
+    for kind in AUTO:
+        folder = save_folder(kind, home / f"original-{kind}", seed=list(KINDS).index(kind))
+        hub.put(f"zoo/{kind}", {path.name: path.read_bytes() for path in folder.iterdir()})
+    for place, program in (("train", FINE_TUNE), ("pull", PULL)):
+        there = environment(hub.endpoint, home / f"home-{place}", OWNER if place == "train" else None, xet=False)
+        ended = run_python("-c", COMPUTE + program, json.dumps(AUTO), str(home), environment=there)
+        assert ended.returncode == 0, ended.stderr[-3000:]
+    return home
+
+
+@pytest.mark.parametrize("kind", AUTO)
+def test_what_was_fine_tuned_is_what_is_pulled(kind: str, hub: LoopbackHub, home: Path) -> None:
+    before, tuned, pulled = (
+        load_file(home / f"{kind}-{of}.safetensors")["logits"] for of in ("before", "tuned", "pulled")
+    )
+    assert torch.equal(pulled, tuned)
+    assert not torch.allclose(tuned, before, atol=1e-2)
+    titles = [commit.title for commit in hub.repository(f"zoo/{kind}-tuned").history("main")]
+    assert titles[0] == "Fine-tuned"
+    assert {"Training in progress, step 2", "Training in progress, step 4"} <= set(titles)
+
+
+# As the README has it.
+SILENT = """
+from tests.families import make_model
+
+trainer = make_trainer(
+    make_model("self-attentive"), home / "run", push_to_hub=True, hub_model_id="zoo/silent", hub_strategy="every_save",
+    save_strategy="steps", save_steps=1,
+)
+trainer.train()
+print("trained:", trainer.state.global_step)
+print("in the background:", [type(job.exception()).__name__ for job in trainer.push_in_progress.jobs])
+try:
+    trainer.push_to_hub()
+except Exception as error:
+    print("at the end:", str(error).splitlines()[0])
+"""
+
+
+def test_a_push_in_the_background_fails_in_silence_and_the_last_one_aloud(hub: LoopbackHub, tmp_path: Path) -> None:
+    fault = hub.fail("POST", "zoo/silent/commit", "refuse", times=1000, status=503)
+    there = environment(hub.endpoint, tmp_path / "home", OWNER, xet=False)
+    ended = run_python("-c", COMPUTE + SILENT, "{}", str(tmp_path), environment=there)
+    fault.times = 0
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    trained, background, end = ended.stdout.splitlines()[-3:]
+    assert trained == "trained: 1"
+    assert background == "in the background: ['HfHubHTTPError']"
+    assert end.startswith("at the end: ")
+    assert "503" in end
+    assert [commit.title for commit in hub.repository("zoo/silent").history("main")] == ["initial commit"]

@@ -1,0 +1,223 @@
+"""What holds for all families alike, asked of every one of them and of every head.
+
+What they have of their own is in ``test_transformers_contract``, ``test_self_attentive_contract`` and
+``test_small_transformer_contract``.
+"""
+
+import copy
+import inspect
+import io
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from .families import KINDS, batch_for, make_model
+from .test_hub_roundtrip import aligned
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def compute(model: Any) -> Tensor:
+    with torch.no_grad():
+        return model(**batch_for(model, with_labels=False))[0]
+
+
+# Outputs --------------------------------------------------------------------------------------------------------------
+
+
+@every_kind
+def test_forward_begins_with_the_usual_arguments(kind: str) -> None:
+    model = make_model(kind)
+    assert list(inspect.signature(model.forward).parameters)[:2] == ["input_ids", "attention_mask"]
+    assert model.main_input_name == "input_ids"
+
+
+def tensors(part: Any) -> list[Tensor]:
+    """All in a tuple of tensors and tuples, in order; a cache, which is neither, aside."""
+    if isinstance(part, tuple):
+        return [tensor for inner in part for tensor in tensors(inner)]
+    return [part] if isinstance(part, Tensor) else []
+
+
+@every_kind
+def test_a_tuple_has_the_same_in_the_same_order(kind: str) -> None:
+    """By argument and by the config."""
+    model = make_model(kind)
+    model.set_attn_implementation("eager")
+    batch = batch_for(model) | {"output_hidden_states": True, "output_attentions": True}
+    named = tensors(model(**batch).to_tuple())
+    by_argument = model(**batch, return_dict=False)
+    model.config.return_dict = False
+    by_config = model(**batch)
+    assert len(named) > 4
+    for outputs in (by_argument, by_config):
+        assert type(outputs) is tuple
+        assert all(torch.equal(a, b) for a, b in zip(named, tensors(outputs), strict=True))
+
+
+@every_kind
+def test_only_dropout_makes_a_difference(kind: str) -> None:
+    model = make_model(kind, dropout=0.5)
+    assert torch.equal(compute(model), compute(model))
+    model.train()
+    assert not torch.equal(compute(model), compute(model))
+
+
+@every_kind
+def test_every_parameter_gets_a_gradient_and_so_do_the_embeddings(kind: str) -> None:
+    model = make_model(kind, dropout=0.1).train()
+    outputs = model(**batch_for(model), output_hidden_states=True)
+    first = [value[0] for name, value in outputs.items() if name.endswith("hidden_states")]
+    assert first
+    for embeddings in first:
+        embeddings.retain_grad()
+    outputs.loss.backward()
+    for name, tensor in [*model.named_parameters(), *((f"embeddings {n}", e) for n, e in enumerate(first))]:
+        assert tensor.grad is not None, name
+        assert tensor.grad.isfinite().all(), name
+        # A bias of all keys moves every score of a row alike, which the softmax does not see.
+        assert tensor.grad.any() or name.endswith("key_proj.bias"), name
+
+
+@every_kind
+def test_a_loss_can_be_put_on_the_attention(kind: str) -> None:
+    model = make_model(kind)
+    model.set_attn_implementation("eager")
+    outputs = model(**batch_for(model, with_labels=False), output_attentions=True)
+    maps = [weights for name, value in outputs.items() if name.endswith("attentions") and value for weights in value]
+    assert maps
+    sum(weights.square().sum() for weights in maps).backward()
+    assert model.get_input_embeddings().weight.grad.any()
+
+
+# Weights --------------------------------------------------------------------------------------------------------------
+
+
+@every_kind
+def test_half_precision_files_load_as_they_are_asked_for_or_as_the_config_says(kind: str, tmp_path: Path) -> None:
+    model = make_model(kind).half()
+    model.save_pretrained(tmp_path)
+
+    def loaded(**options: Any) -> Any:
+        return type(model).from_pretrained(tmp_path, **options)
+
+    assert loaded().dtype == torch.float16
+    for dtype in (torch.bfloat16, "float64"):
+        expected = torch.float64 if dtype == "float64" else dtype
+        assert {parameter.dtype for parameter in loaded(dtype=dtype).parameters()} == {expected}
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"dtype": "float32"}))  # as a release has it
+    assert {parameter.dtype for parameter in loaded().parameters()} == {torch.float32}
+    assert torch.equal(compute(aligned(loaded())), compute(model.float()))
+
+
+@every_kind
+def test_shards_load_like_one_file(kind: str, tmp_path: Path) -> None:
+    model = make_model(kind)
+    model.save_pretrained(tmp_path, max_shard_size="1KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    assert torch.equal(compute(aligned(type(model).from_pretrained(tmp_path))), compute(model))
+
+
+def through_torch(model: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+def through_state_dict(model: Any) -> Any:
+    other = type(model)(model.config).eval()
+    other.load_state_dict(model.state_dict())
+    return other
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model)), through_torch, through_state_dict]
+)
+@every_kind
+def test_copies_compute_the_same_and_share_nothing(kind: str, duplicate: Callable[[Any], Any]) -> None:
+    model = make_model(kind)
+    other = duplicate(model)
+    assert torch.equal(compute(aligned(other)), compute(model))
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    assert all(parameter.any() for parameter in model.parameters())
+    if getattr(model.config, "tie_word_embeddings", False) and model.get_output_embeddings() is not None:
+        assert other.get_output_embeddings().weight is other.get_input_embeddings().weight
+
+
+@every_kind
+def test_a_model_on_disk_computes_the_same(kind: str, tmp_path: Path) -> None:
+    """Accelerate then brings a module's weights before its forward pass: no other module may read them."""
+    model = make_model(kind, tie_word_embeddings=False)
+    model.save_pretrained(tmp_path)
+    parts = [name for name, _ in model.named_children()]
+    places = dict.fromkeys(parts, "disk") | {parts[-1]: "cpu"}
+    loaded = type(model).from_pretrained(tmp_path, device_map=places, offload_folder=tmp_path / "offloaded")
+    assert {parameter.device.type for parameter in loaded.model.parameters()} == {"meta"}
+    torch.testing.assert_close(compute(loaded), compute(model), rtol=1e-5, atol=1e-6)
+
+
+@every_kind
+def test_weights_of_another_vocabulary_are_replaced_on_request(kind: str, tmp_path: Path) -> None:
+    model = make_model(kind)
+    model.save_pretrained(tmp_path)
+    with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):
+        type(model).from_pretrained(tmp_path, vocab_size=20)
+    larger = type(model).from_pretrained(tmp_path, vocab_size=20, ignore_mismatched_sizes=True)
+    assert compute(larger).isfinite().all()
+    before, after = model.state_dict(), larger.state_dict()
+    of_words = {name for name in before if "embed_tokens" in name or name == "lm_head.weight"}
+    assert {len(after[name]) for name in of_words} == {20}
+    assert all(torch.equal(after[name], before[name]) for name in before.keys() - of_words)
+
+
+class Malicious:
+    """Whoever unpickles it makes a file."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Any, tuple[str, str]]:
+        return open, (str(self.mark), "w")
+
+
+@every_kind
+def test_no_pickle_is_ever_loaded(kind: str, tmp_path: Path) -> None:
+    model = make_model(kind)
+    model.save_pretrained(tmp_path)
+    assert [path.name for path in tmp_path.glob("*model*")] == ["model.safetensors"]
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")  # a good one, even
+    with pytest.raises(OSError, match=r"model\.safetensors"):
+        type(model).from_pretrained(tmp_path)
+    with pytest.raises(OSError, match=r"model\.safetensors"):
+        type(model).from_pretrained(tmp_path, use_safetensors=None)
+    with pytest.raises(ValueError, match="use_safetensors=False would load a pickle, which may run code"):
+        type(model).from_pretrained(tmp_path, use_safetensors=False)
+    mark = tmp_path / "was run"
+    (tmp_path / "model.safetensors").write_bytes(pickle.dumps(Malicious(mark)))
+    with pytest.raises(OSError, match="damaged or incomplete"):
+        type(model).from_pretrained(tmp_path)
+    assert not mark.exists()
+    pickle.loads((tmp_path / "model.safetensors").read_bytes()).close()
+    assert mark.exists()  # so it is one that would have been seen
+
+
+@every_kind
+def test_damaged_weights_are_said_to_be(kind: str, tmp_path: Path) -> None:
+    model = make_model(kind)
+    model.save_pretrained(tmp_path)
+    content = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(content[: len(content) // 2])
+    with pytest.raises(OSError, match="damaged or incomplete") as caught:
+        type(model).from_pretrained(tmp_path)
+    assert str(tmp_path) in str(caught.value)

@@ -1,0 +1,47 @@
+"""Publish a released model on the Hub: ``python -m training.publish model_cards/NAME owner/NAME``.
+
+It checks that the token may write there, pushes the folder in one commit, downloads what it pushed, compares every
+checksum, and loads the model in a fresh process, whose logits have to be the local model's bit for bit. Repeated after
+a failure it sends what is missing. ``HF_ENDPOINT`` names another Hub.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from huggingface_hub.utils import disable_progress_bars
+
+from attnzoo.hub import push
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m training.publish", description="Publish a model on the Hub.")
+    parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
+    parser.add_argument("repo_id", help="owner/name on the Hub; made if there is none")
+    visibility = parser.add_mutually_exclusive_group()
+    visibility.add_argument("--private", action="store_true", default=None, help="a repository that nobody else sees")
+    visibility.add_argument("--public", dest="private", action="store_false", default=None)
+    parser.add_argument("--revision", help="the branch to push to (default: main); made if there is none")
+    parser.add_argument("--pull-request", action="store_true", help="open a pull request instead")
+    parser.add_argument("--code", action="store_true", help="with the model's code, for users without attnzoo")
+    parser.add_argument("--message", default="Upload model", help="the commit's (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    disable_progress_bars()
+    try:
+        commit = push(
+            options.folder,
+            options.repo_id,
+            private=options.private,
+            revision=options.revision,
+            create_pr=options.pull_request,
+            code=options.code,
+            message=options.message,
+        )
+    except (OSError, ValueError) as error:  # what the user can put right, without a traceback
+        sys.exit(f"error: {error}")
+    print(f"{commit.pr_url or commit.commit_url}: checksums and logits as in {options.folder}")
+
+
+if __name__ == "__main__":
+    main()

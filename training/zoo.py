@@ -1,0 +1,86 @@
+"""Write the zoo's index, the table of all trained models, into the README: ``python -m training.zoo``.
+
+It is read from the cards and files in ``model_cards/``, so that a figure stands in one place; ``make zoo`` trains them
+again.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from huggingface_hub import ModelCard
+
+START, END = "<!-- written by python -m training.zoo -->", "<!-- end of the zoo -->"
+COLUMNS = ["model", "paper", "task", "parameters", "MB", "test", "by"]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m training.zoo", description="Write the index of trained models.")
+    parser.add_argument("--cards", type=Path, default=Path("model_cards"), help="(default: %(default)s)")
+    parser.add_argument("--readme", type=Path, default=Path("README.md"), help="(default: %(default)s)")
+    options = parser.parse_args(arguments)
+    try:
+        text = options.readme.read_text(encoding="utf-8")
+        options.readme.write_text(with_index(text, index(options.cards)), encoding="utf-8")
+    except (OSError, ValueError) as error:  # what the user can put right, without a traceback
+        sys.exit(f"error: {error}")
+
+
+def index(cards: Path) -> str:
+    """The table, a row for every folder, as Markdown.
+
+    Raises:
+        FileNotFoundError: there is no such folder, or one in it without a card.
+        ValueError: a card without what the table has of it.
+    """
+    folders = sorted(path for path in cards.iterdir() if path.is_dir())
+    lines = [COLUMNS, ["---"] * len(COLUMNS), *(_row(folder) for folder in folders)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def with_index(readme: str, table: str) -> str:
+    """The README with this table between its two marks.
+
+    Raises:
+        ValueError: a mark is missing.
+    """
+    before, start, rest = readme.partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        raise ValueError(f"the README has no place for the index; put {START} and {END} where it shall stand")
+    return f"{before}{start}\n\n{table}\n\n{end}{after}"
+
+
+def _row(folder: Path) -> list[str]:
+    card = ModelCard.load(folder / "README.md")
+    results = card.data.eval_results
+    if not results:
+        raise ValueError(f"the card of {folder} has no results; write it with training.release")
+    weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    first = results[0]
+    return [
+        f"[`{folder.name}`]({folder.as_posix()})",
+        _of(card, r"\[[^\]]+\]\(https://arxiv\.org/[^)]+\)", folder, "no paper"),
+        f"{str(first.task_type).replace('-', ' ')}, {first.dataset_name}",
+        _of(card, r"([\d.]+ million) parameters", folder, "no number of parameters"),
+        f"{weights / 1e6:.1f}",
+        ", ".join(
+            f"{result.metric_name} {result.metric_value:.2f}{' %' if f'{result.metric_name} %' in card.text else ''}"
+            for result in results
+        ),
+        f"`{_of(card, r'`(python -m training.evaluate [^`]+)`', folder, 'no command that made its figures')}`",
+    ]
+
+
+def _of(card: ModelCard, pattern: str, folder: Path, lack: str) -> str:
+    """What the card has there; the group of the pattern, if it has one."""
+    found = re.search(pattern, card.text)
+    if found is None:
+        raise ValueError(f"the card of {folder} has {lack}; write it with training.release")
+    return found[found.lastindex or 0]
+
+
+if __name__ == "__main__":
+    main()
