@@ -67,7 +67,7 @@ for name, revision, label, auto_classes in todo:
         with torch.no_grad():
             found[auto] = model(**inputs, **target)[0].contiguous()
         if model.can_generate():
-            found["generated"] = model.generate(**inputs, max_new_tokens=5)
+            found["generated"] = model.generate(**inputs, max_new_tokens=5).contiguous()
     if package != "attnzoo":
         for task in getattr(config, "custom_pipelines", None) or {}:
             pipe = transformers.pipeline(task, model=name, **options)
