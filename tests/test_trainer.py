@@ -143,7 +143,7 @@ def random_words(count: int) -> list[str]:
 
 
 class Reversal(NamedTuple):
-    """What Seq2SeqTrainer taught to reverse words, the processor time it took, words not seen, and where it is saved."""
+    """What Seq2SeqTrainer taught to reverse words, the processor time it took, unseen words, and where it is saved."""
 
     trainer: Seq2SeqTrainer
     seconds: float
