@@ -15,9 +15,13 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from .families import KINDS, batch_for, make_model
+from attnzoo.hub import add_code
+
+from .families import KINDS, batch_for, make_model, save_folder
+from .hub.client import environment, run_python
 from .test_hub_roundtrip import aligned
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -178,6 +182,72 @@ def test_weights_of_another_vocabulary_are_replaced_on_request(kind: str, tmp_pa
     of_words = {name for name in before if "embed_tokens" in name or name == "lm_head.weight"}
     assert {len(after[name]) for name in of_words} == {20}
     assert all(torch.equal(after[name], before[name]) for name in before.keys() - of_words)
+
+
+# What a user does who has not installed the package: take the code that came with the weights.
+LOAD_WITHOUT_THE_PACKAGE = """
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+root = Path(sys.argv[1])
+for folder in sorted(path for path in root.iterdir() if path.is_dir()):
+    inputs = load_file(folder / "inputs")
+    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
+    source = {name: tensor for name, tensor in inputs.items() if name != "decoder_input_ids"}
+    outputs = {}
+    for auto in sorted(config.auto_map.keys() - {"AutoConfig"}):
+        model = getattr(transformers, auto).from_pretrained(folder, trust_remote_code=True)
+        assert type(model).__module__.startswith("transformers_modules."), type(model)
+        for parameter in model.parameters():
+            parameter.data = parameter.data.clone()  # as aligned() does
+        with torch.no_grad():
+            outputs[type(model).__name__] = model(**inputs)[0].contiguous()
+        if model.can_generate():
+            outputs["generated"] = model.generate(**source, num_beams=3, max_new_tokens=5).contiguous()
+    save_file(outputs, root / f"{folder.name}.safetensors")
+try:
+    import attnzoo
+    sys.exit("attnzoo can be imported here")
+except ImportError:
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded_without_the_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every folder as a push has it, with its code, and its outputs in a process that has nothing else."""
+    root = tmp_path_factory.mktemp("without")
+    for kind in KINDS:
+        folder = save_folder(kind, root / kind)
+        add_code(folder)
+        save_file(batch_for(make_model(kind), with_labels=False), folder / "inputs")
+    home = tmp_path_factory.mktemp("home")
+    offline = environment("http://127.0.0.1:1", home, None, xet=False, HF_HUB_OFFLINE="1")
+    ended = run_python("-c", LOAD_WITHOUT_THE_PACKAGE, str(root), environment=offline, cwd=home, without_attnzoo=True)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    return root
+
+
+@every_kind
+def test_the_code_travels_with_the_weights(kind: str, loaded_without_the_package: Path) -> None:
+    outputs = load_file(loaded_without_the_package / f"{kind}.safetensors")
+    model = make_model(kind)
+    assert torch.equal(outputs.pop(type(model).__name__), compute(model))
+    if model.can_generate():
+        source = {name: tensor for name, tensor in batch_for(model, False).items() if name != "decoder_input_ids"}
+        assert torch.equal(outputs.pop("generated"), model.generate(**source, num_beams=3, max_new_tokens=5))
+    assert outputs  # the model without a head, and other heads that its pattern has
+    code = {path.stem for path in (loaded_without_the_package / kind).glob("*.py")}
+    family = model.config.model_type
+    assert {name for name in code if name.startswith(("modeling", "configuration"))} == {
+        f"modeling_{family}",
+        f"configuration_{family}",
+    }
+    assert any("recurrent" in name for name in code) == (family != "small_transformer")
 
 
 class Malicious:

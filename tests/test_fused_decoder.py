@@ -168,7 +168,8 @@ def test_gradients_are_those_of_finite_differences(cell: str, wiring: str, score
         )
 
     tensors = [inputs, value, *starts, *(decoder.get_parameter(name) for name in names)]
-    assert torch.autograd.gradcheck(readout, tensors, atol=1e-6)
+    # Along one random direction instead of every axis: a wrong gradient shows in it, in a thirtieth of the time.
+    assert torch.autograd.gradcheck(readout, tensors, atol=1e-6, fast_mode=True)
 
 
 class ReadOut(nn.Module):

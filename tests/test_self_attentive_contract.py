@@ -7,10 +7,7 @@ Its equations and what must not change its numbers stand in ``test_self_attentiv
 import copy
 import inspect
 import json
-import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -209,87 +206,6 @@ def test_head_and_base_load_each_others_weights(name: str, tmp_path: Path) -> No
     of_head = {f"{layer}.{leaf}" for layer in ("hidden_proj", "classifier") for leaf in ("weight", "bias")}
     assert set(info["missing_keys"]) == of_head
     assert_same(head.model, again.model)
-
-
-LOAD_ELSEWHERE = """
-import sys
-from pathlib import Path
-from safetensors.torch import load_file, save_file
-import torch
-{imports}
-from transformers import AutoModel, AutoModelForSequenceClassification
-root = Path(sys.argv[1])
-inputs = load_file(root / "inputs.safetensors")
-for folder in sorted(path for path in root.iterdir() if path.is_dir()):
-    head = AutoModelForSequenceClassification.from_pretrained(folder{options})
-    assert type(head).__name__ == "SelfAttentiveForSequenceClassification"
-    assert type(head).__module__.startswith({module!r}), type(head).__module__
-    for parameter in head.parameters():
-        parameter.data = parameter.data.clone()  # as aligned() does
-    with torch.no_grad():
-        save_file({{"logits": head(**inputs).logits}}, root / f"{{folder.name}}.safetensors")
-assert ("attnzoo" in sys.modules) == {is_installed}
-"""
-
-
-def load_elsewhere(root: Path, **parts: Any) -> dict[str, Tensor]:
-    """The logits of every model in a folder, of a process of its own."""
-    save_file(inputs(), root / "inputs.safetensors")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(root.parent / "modules")}
-    installed = parts["is_installed"]
-    subprocess.run(
-        [sys.executable, "-c", LOAD_ELSEWHERE.format(**parts), str(root)],
-        check=True,
-        cwd=Path(__file__).parents[1] if installed else root.parent,
-        env=environment,
-    )
-    return {path.stem: load_file(path)["logits"] for path in root.glob("*.safetensors") if path.stem != "inputs"}
-
-
-def test_another_process_computes_the_same(tmp_path: Path) -> None:
-    root = tmp_path / "saved"
-    for name in VARIANTS:
-        make(name).save_pretrained(root / name)
-    parts = {"imports": "import attnzoo", "options": "", "module": "attnzoo.", "is_installed": True}
-    logits = load_elsewhere(root, **parts)
-    assert logits.keys() == VARIANTS.keys()
-    for name in VARIANTS:
-        assert torch.equal(logits[name], compute(make(name))), name
-
-
-@pytest.fixture
-def custom_code() -> Iterator[None]:
-    """Saved models take their code along; only here, for the classes are every other test's too."""
-    classes = {SelfAttentiveConfig: "AutoConfig", BASE: "AutoModel", HEAD: "AutoModelForSequenceClassification"}
-    for cls, name in classes.items():
-        cls.register_for_auto_class(name)
-    yield
-    for cls in classes:
-        cls._auto_class = None
-
-
-@pytest.mark.usefixtures("custom_code")
-def test_a_model_with_its_code_needs_no_package(tmp_path: Path) -> None:
-    root = tmp_path / "saved"
-    for name in ("single", "pair"):
-        make(name).save_pretrained(root / name)
-    code = {path.stem for path in (root / "single").glob("*.py")}
-    assert code == {
-        "attention",
-        "configuration_self_attentive",
-        "from_paper",
-        "fused_cells",
-        "loss",
-        "model_inputs",
-        "modeling_self_attentive",
-        "recurrent_cells",
-        "recurrent_encoder",
-        "safetensors_model",
-    }
-    parts = {"imports": "", "options": ", trust_remote_code=True", "module": "transformers_modules."}
-    for name, logits in load_elsewhere(root, is_installed=False, **parts).items():
-        assert torch.equal(logits, compute(make(name))), name
 
 
 @pytest.fixture

@@ -2,9 +2,6 @@
 
 import copy
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -585,69 +582,6 @@ def test_every_way_to_place_the_weights(
     model = tiny_model(variant, model_class)
     model.save_pretrained(tmp_path)
     assert_same(model, model_class.from_pretrained(tmp_path, **options))
-
-
-# Nobody here has installed the package: the code comes with the weights.
-LOAD_WITHOUT_THE_PACKAGE = """
-import sys
-sys.modules["attnzoo"] = None  # importing it is an error
-from pathlib import Path
-import torch, transformers
-from safetensors.torch import load_file, save_file
-root = Path(sys.argv[1])
-for folder in sorted(path for path in root.iterdir() if path.is_dir()):
-    auto_class = getattr(transformers, (folder / "auto_class").read_text())
-    model = auto_class.from_pretrained(folder, trust_remote_code=True)
-    assert type(model).__module__.startswith("transformers_modules")
-    model.set_attn_implementation("eager")
-    inputs = load_file(folder / "inputs.safetensors")
-    with torch.no_grad():
-        outputs = {"first": model(**inputs)[0]}
-    if model.can_generate():
-        inputs.pop("decoder_input_ids", None)
-        outputs["generated"] = model.generate(**inputs, num_beams=3, max_new_tokens=5)
-    save_file({name: tensor.contiguous() for name, tensor in outputs.items()}, root / f"{folder.name}.safetensors")
-"""
-
-
-@pytest.fixture(scope="module")
-def loaded_without_the_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every head with its code in the folder, as an upload has it, and its outputs in a process without the package."""
-    root = tmp_path_factory.mktemp("uploaded")
-    for model_class, variant in HEADS:
-        model = tiny_model(variant, model_class, dtype=torch.float32)
-        folder = root / f"{model_class.__name__}-{variant}"
-        auto_class = AUTO_CLASSES[model_class].__name__
-        try:
-            type(model.config).register_for_auto_class()
-            model_class.register_for_auto_class(auto_class)
-            model.save_pretrained(folder)
-        finally:
-            type(model.config)._auto_class = model_class._auto_class = None
-        (folder / "auto_class").write_text(auto_class)
-        save_file(inputs(model.config), folder / "inputs.safetensors")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(tmp_path_factory.mktemp("modules"))}
-    command = [sys.executable, "-c", LOAD_WITHOUT_THE_PACKAGE, str(root)]
-    subprocess.run(command, check=True, cwd=root, env=environment)
-    return root
-
-
-@every_head
-def test_the_code_travels_with_the_weights(
-    model_class: type[PreTrainedModel], variant: str, loaded_without_the_package: Path
-) -> None:
-    name = f"{model_class.__name__}-{variant}"
-    outputs = load_file(loaded_without_the_package / f"{name}.safetensors")
-    model = tiny_model(variant, model_class, dtype=torch.float32, attention="eager")
-    batch = inputs(model.config)
-    torch.testing.assert_close(outputs["first"], model(**batch)[0])
-    if model.can_generate():
-        batch.pop("decoder_input_ids", None)
-        assert torch.equal(outputs["generated"], model.generate(**batch, num_beams=3, max_new_tokens=5))
-    copied = {path.name for path in (loaded_without_the_package / name).glob("*.py")}
-    assert "modeling_small_transformer.py" in copied
-    assert not any("recurrent" in file or "fused" in file for file in copied)
 
 
 # The config -----------------------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ for name, revision, label, auto_classes in todo:
         with torch.no_grad():
             found[auto] = model(**inputs, **target)[0].contiguous()
         if model.can_generate():
-            found["generated"] = model.generate(**inputs, max_new_tokens=5)
+            found["generated"] = model.generate(**inputs, max_new_tokens=5).contiguous()
     if package != "attnzoo":
         for task in getattr(config, "custom_pipelines", None) or {}:
             pipe = transformers.pipeline(task, model=name, **options)
@@ -125,9 +125,9 @@ def test_pushed_and_pulled_with_the_package_and_without(
         repository.commit("main", "nothing left", "zoo", {}, new_pull_request=False)  # the tag stays where it is
         repository.branches["stable"] = repository.tags["v1"]
 
-    total = sum((folder / "model.safetensors").stat().st_size for folder in chosen.values())
+    least = sum((folder / "model.safetensors").stat().st_size for folder in chosen.values()) / 2  # Xet compresses
     uploads = {path: sum(c.bytes_in for c in hub.calls(*path)) for path in (("POST", "/xorbs/"), ("PUT", "/upload/"))}
-    assert uploads.pop(("POST", "/xorbs/") if xet else ("PUT", "/upload/")) > 0.9 * total
+    assert uploads.pop(("POST", "/xorbs/") if xet else ("PUT", "/upload/")) > least
     assert [*uploads.values()] == [0]
 
     def pull(place: str, todo: list[tuple[str, str, str, list[str]]], package: str) -> str:
@@ -154,7 +154,7 @@ def test_pushed_and_pulled_with_the_package_and_without(
             for key, tensor in expected.items():
                 assert torch.equal(tensor, found[key]), f"{name}, {key}, {place}"
         large = [c for c in hub.log[before:] if c.method == "GET" and c.path.startswith(("/large/", "/xorbs/"))]
-        assert total * 0.9 < sum(call.bytes_out for call in large) < 2 * total
+        assert least < sum(call.bytes_out for call in large) < 4 * least
         assert not any(call.has_token for call in large)
         assert all(call.path.startswith("/xorbs/") == xet for call in large)
     for name, folder in chosen.items():  # the pipelines came with the code
