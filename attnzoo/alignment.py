@@ -26,8 +26,7 @@ class ForcedDecoding(NamedTuple):
     Shape:
         - token_log_probabilities: (N, T), log p(y_t | y_<t, x); 0 where the label is -100
         - scores: (N,), their sums, log p(y | x)
-        - alignments: (N, T, S), what the decoder looked at to predict each token, in the last layer and as the mean of
-          its heads where there are several; None for a model without attention
+        - alignments: (N, T, S), what the decoder looked at to predict each token; None for a model without attention
     """
 
     token_log_probabilities: Tensor
@@ -85,16 +84,26 @@ def generation_alignments(generated: Any) -> Tensor:
 
 @torch.no_grad()
 def forced_decode(
-    model: Any, input_ids: Tensor, labels: Tensor, attention_mask: Tensor | None = None
+    model: Any,
+    input_ids: Tensor,
+    labels: Tensor,
+    attention_mask: Tensor | None = None,
+    layer: int = -1,
+    head: int | None = None,
 ) -> ForcedDecoding:
     """Score given targets and see their alignments: the decoder reads ``labels`` instead of its own words.
 
     In evaluation mode, without dropout; the model's mode is left as it was. Of generated sequences give what stands
-    after the start token up to the first end token, and -100 after it: a beam search fills up with end tokens.
+    after the start token up to the first end token, and -100 after it: a beam search fills up with end tokens. Of a
+    Transformer the alignments are those of one ``head`` of one ``layer``, both from 0, or with None of the mean of the
+    layer's heads; if not told, of the last layer's. An RNN has one of each.
 
     Shape:
         - input_ids, attention_mask: (N, S)
         - labels: (N, T), -100 on padding
+
+    Raises:
+        ValueError: no such layer or head.
     """
     modes = {module: module.training for module in model.modules()}
     model.eval()
@@ -109,13 +118,25 @@ def forced_decode(
     log_probabilities = outputs.logits.to(torch.promote_types(outputs.logits.dtype, torch.float32)).log_softmax(-1)
     chosen = log_probabilities.gather(-1, labels.where(is_real, torch.zeros_like(labels)).unsqueeze(-1)).squeeze(-1)
     chosen = chosen.where(is_real, torch.zeros_like(chosen))
-    weights = outputs.cross_attentions[-1].mean(dim=1) if outputs.cross_attentions else None
+    weights = _weights_of(outputs.cross_attentions, layer, head) if outputs.cross_attentions else None
     return ForcedDecoding(chosen, chosen.sum(dim=1), weights)
+
+
+def _weights_of(cross_attentions: Sequence[Tensor], layer: int, head: int | None) -> Tensor:
+    """(N, T, S), of a head of a layer or the mean of its heads."""
+    if not -len(cross_attentions) <= layer < len(cross_attentions):
+        raise ValueError(f"layer must be 0 to {len(cross_attentions) - 1}, the decoder's layers, got {layer}")
+    of_layer = cross_attentions[layer]
+    if head is None:
+        return of_layer.mean(dim=1)
+    if not 0 <= head < of_layer.shape[1]:
+        raise ValueError(f"head must be 0 to {of_layer.shape[1] - 1}, the layer's heads, or None, got {head}")
+    return of_layer[:, head]
 
 
 def paper_shift(config: Any) -> int:
     """The shift by which the paper of the wiring reads alignments: 1 for Luong's content scores, else 0."""
-    return int(config.wiring == "luong" and config.score != "location")
+    return int(getattr(config, "wiring", None) == "luong" and config.score != "location")
 
 
 def align(
@@ -125,6 +146,8 @@ def align(
     targets: Sequence[str] | Sequence[Sequence[str]],
     batch_size: int = 64,
     shift: int | Literal["paper"] = 0,
+    layer: int = -1,
+    head: int | None = None,
 ) -> list[AlignedPair]:
     """The word alignment of every given pair, by a forced decode.
 
@@ -133,7 +156,7 @@ def align(
     not know is scored as its unknown token, where it has one.
 
     Args:
-        model: an ``AttentionalRNNForConditionalGeneration`` with attention
+        model: a model for conditional generation with attention
         tokenizer: the model's fast tokenizer
         sources: texts, or lists of words
         targets: as many of them
@@ -141,10 +164,12 @@ def align(
         shift: steps from the prediction of a token to its alignment: 0 takes the step that predicts it, 1 the step
             that reads it, which for the last word is the one that predicts the end; "paper" is :func:`paper_shift`.
             Where some gold alignments are at hand, they can say which it is.
+        layer: of the decoder, as :func:`forced_decode` takes it
+        head: of the layer, the same; the best ones of a Transformer, too, are for gold alignments to say
 
     Raises:
         ValueError: sources and targets differ in number, one is empty or cannot be tokenized word by word, texts and
-            lists of words are mixed, a shift below 0, or the model has no attention.
+            lists of words are mixed, a shift below 0, no such layer or head, or the model has no attention.
     """
     if len(sources) != len(targets):
         raise ValueError(f"every source needs one target, got {len(sources)} sources and {len(targets)} targets")
@@ -167,6 +192,8 @@ def align(
             source["input_ids"].to(model.device),
             labels.to(model.device),
             source["attention_mask"].to(model.device),
+            layer,
+            head,
         )
         if decoded.alignments is None:
             raise ValueError(f"wiring={model.config.wiring!r} has no attention and so no alignments")

@@ -23,6 +23,7 @@ from attnzoo.plots import plot_alignments, plot_heads
 from ..metrics import BLEU, ChrF
 from ..sources import Rows, Source, read_rows
 from ..splits import with_held_out
+from ..verses import is_verses, read_verses
 
 PAD, START, END, UNKNOWN = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>", "<unk>"]
 SPACE = "\u2581"  # in front of the first subword of what follows a space
@@ -56,7 +57,8 @@ class Data(Source):
     """Where sentences and their translations come from, and how many subwords there are.
 
     Attributes:
-        path: as for every ``Source``.
+        path: as for every ``Source``; or the wheel of the package bible-alignments, from Greek to English (see
+            ``training/verses.py`` and ``training/alignment_error.py``).
         subset: as for every ``Source``.
         streaming: as for every ``Source``.
         source_column: what the rows call the sentence; or, in rows with a column "translation" that holds a dict of
@@ -125,12 +127,15 @@ class Translation:
         known = KNOWN.get(self.name, {})
         self.name, self.limits = known.get("name", self.name), known.get("limits", self.limits)
         self.license = known.get("license", self.license)
-        given = read_rows(data, ["source", "target"])
-        self.splits = with_held_out(given, "source")
-        cut = [split for split in self.splits if split not in given]
-        self.split_note = (
-            f"{' and '.join(cut)} cut out of train by a hash of the source" if cut else "in its own splits"
-        )
+        if is_verses(Path(data.path)):
+            self.splits = _verses(data)
+            self.split_note = "all verses for training, of which a tenth is for validation and the others are for test"
+        else:
+            given = read_rows(data, ["source", "target"])
+            self.splits = with_held_out(given, "source")
+            cut = [split for split in self.splits if split not in given]
+            cut_note = f"{' and '.join(cut)} cut out of train by a hash of the source"
+            self.split_note = cut_note if cut else "in its own splits"
         self.metric_note = f"BLEU: sacreBLEU, {BLEU().signature()}. chrF: sacreBLEU, {ChrF().signature()}."
         self._check()
         self.example = self.splits["test"]["source"][0]
@@ -299,3 +304,27 @@ def draw_attention(
         plot_alignments([cross_attentions[0][0, 0]], [source], [target], folder / ALIGNMENT)
     else:
         plot_heads(cross_attentions, source, target, folder / HEADS)
+
+
+def _verses(data: Data) -> dict[str, Rows]:
+    """The verses of the Bible: all to train on, those for development to validate and the others to test.
+
+    What they are for is the alignment of their words, of which training sees nothing.
+    """
+    if data.streaming or data.subset is not None:
+        raise ValueError(f"{data.path} is read whole: leave out streaming and subset in task.data")
+    verses = read_verses(Path(data.path))
+    parts = {
+        "train": verses,
+        "validation": [verse for verse in verses if verse.is_for_development],
+        "test": [verse for verse in verses if not verse.is_for_development],
+    }
+    return {
+        split: datasets.Dataset.from_dict(
+            {
+                "source": [" ".join(verse.source_words) for verse in part],
+                "target": [" ".join(verse.target_words) for verse in part],
+            }
+        )
+        for split, part in parts.items()
+    }

@@ -1,0 +1,98 @@
+"""The verses of the PyPI package ``bible-alignments``: the Greek New Testament (SBLGNT), an English one (Berean
+Standard Bible), and which words of them were linked by hand. The wheel is opened, never installed.
+"""
+
+import csv
+import hashlib
+import io
+import json
+import unicodedata
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+from attnzoo.alignment import Links
+
+from .sources import SourceError, readable
+from .wheels import open_wheel
+
+PACKAGE = "bible_alignments-"
+GREEK, ENGLISH, LINKS = (
+    "data/sources/SBLGNT.tsv",
+    "data/eng/targets/BSB/nt_BSB.tsv",
+    "data/eng/alignments/BSB/SBLGNT-BSB-manual.json",
+)
+
+
+class Verse(NamedTuple):
+    """A verse in both languages, its words in small letters and the Greek ones without accents; signs are no words.
+
+    Attributes:
+        name: book, chapter and verse, in two and three and three digits.
+        source_words: the Greek words.
+        target_words: the English words.
+        links: those made by hand, all of them sure.
+    """
+
+    name: str
+    source_words: list[str]
+    target_words: list[str]
+    links: Links
+
+    @property
+    def is_for_development(self) -> bool:
+        """Whether choices may look at its links: a tenth of the verses, by the SHA-1 of the name."""
+        return int(hashlib.sha1(self.name.encode()).hexdigest(), 16) % 10 == 0
+
+
+def is_verses(path: Path) -> bool:
+    """Whether the path is the package's, a wheel of any version."""
+    return path.name.startswith(PACKAGE) and path.suffix == ".whl"
+
+
+def read_verses(path: Path) -> list[Verse]:
+    """The verses that have words in both languages and links, in the order of the text.
+
+    Raises:
+        FileNotFoundError: it is not there; the message has the command that downloads it.
+        ValueError: it is no whole wheel, or not of this package.
+    """
+    with open_wheel(path) as archive:
+        for member in (GREEK, ENGLISH, LINKS):
+            if member not in archive.namelist():
+                raise SourceError(f"{path} has no file {member!r}; version 0.4.2 of the package has it")
+        with readable(str(path)):
+            greek = {row["id"]: row for row in _rows(archive, GREEK)}
+            english = {row["id"]: row for row in _rows(archive, ENGLISH) if row["exclude"] != "y"}
+            records = json.loads(archive.read(LINKS))["records"]
+            verses: dict[str, Verse] = {}
+            places: dict[str, tuple[str, int]] = {}  # of a word: its verse, and which of its words it is
+            for name, row in greek.items():
+                verse = verses.setdefault(name[1:9], Verse(name[1:9], [], [], set()))
+                places[name] = verse.name, len(verse.source_words)
+                verse.source_words.append(_without_accents(row["text"]))
+            for name, row in english.items():
+                if name[:8] in verses:
+                    verse = verses[name[:8]]
+                    places[name] = verse.name, len(verse.target_words)
+                    verse.target_words.append(row["text"].lower())
+            for record in records:
+                for (of_source, source), (of_target, target) in (
+                    (places[source], places[target])
+                    for source in record["source"]
+                    for target in record["target"]
+                    if source in places and target in places
+                ):
+                    if of_source == of_target:  # a few were translated in the verse before or after
+                        verses[of_source].links.add((source, target))
+    return [verse for verse in verses.values() if verse.target_words and verse.links]
+
+
+def _rows(archive: zipfile.ZipFile, member: str) -> csv.DictReader:
+    text = archive.read(member).decode("utf-8")
+    return csv.DictReader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _without_accents(word: str) -> str:
+    letters = unicodedata.normalize("NFD", word.lower())
+    return unicodedata.normalize("NFC", "".join(letter for letter in letters if not unicodedata.combining(letter)))
