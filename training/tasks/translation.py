@@ -44,7 +44,11 @@ print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
 KNOWN: dict[str, dict[str, Any]] = {
     "multi30k": {
         "name": "Multi30k, task 1 of its authors' repository (Elliott et al., 2016; test split: test2016)",
-        "license": {"license": "other", "license_name": "research-and-education-only"},
+        "license": {
+            "license": "other",
+            "license_name": "research-and-education-only",
+            "license_link": "https://github.com/multi30k/dataset",
+        },
         "limits": "Captions of photographs, of a dozen words, one at a time. The data, and so the model, are for "
         "research and education.",
     },
