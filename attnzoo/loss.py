@@ -43,6 +43,53 @@ def token_cross_entropy(
     return total / torch.as_tensor(num_items, device=total.device).clamp(min=1)
 
 
+def problem_type_of(problem_type: str | None, logits: Tensor, labels: Tensor) -> str:
+    """A sequence classifier's problem type: the one that is given, or else the one that its labels tell.
+
+    Shape:
+        - logits: (B, K)
+
+    Raises:
+        ValueError: the labels do not fit it.
+    """
+    rows, num_labels = logits.shape
+    is_whole = not labels.is_floating_point() and labels.dtype != torch.bool
+    if problem_type is None:
+        if num_labels == 1:
+            problem_type = "regression"
+        else:
+            problem_type = "single_label_classification" if is_whole else "multi_label_classification"
+    got = f"got {str(labels.dtype).removeprefix('torch.')} of shape {tuple(labels.shape)}"
+    if problem_type == "single_label_classification":
+        if not is_whole or labels.shape not in ((rows,), (rows, 1)):
+            raise ValueError(
+                f"labels of single-label classification must be whole numbers of shape {(rows,)}, {got}; several "
+                "labels for one row are problem_type='multi_label_classification'"
+            )
+        wrong = labels[(labels != IGNORED) & ((labels < 0) | (labels >= num_labels))]
+        if len(wrong):
+            raise ValueError(
+                f"label {wrong.flatten()[0].item()} is out of range for num_labels={num_labels}: labels are 0 to "
+                f"{num_labels - 1}, or {IGNORED} for a row without one"
+            )
+        return problem_type
+    if labels.shape != (rows, num_labels) and not (num_labels == 1 and labels.shape == (rows,)):
+        raise ValueError(
+            f"labels of problem_type={problem_type!r} must be floating-point numbers of shape {(rows, num_labels)}, "
+            f"{got}; one label of several for each row is whole numbers of shape {(rows,)}"
+        )
+    if problem_type == "regression" and bool((labels == IGNORED).any()):
+        raise ValueError(
+            f"a target of regression is {IGNORED}, which is a row without a label to everything that counts labels; "
+            "shift or scale the targets, and leave out rows that have none"
+        )
+    if problem_type == "multi_label_classification":
+        wrong = labels[(labels != IGNORED) & ((labels < 0) | (labels > 1))]
+        if len(wrong):
+            raise ValueError(f"labels of multi-label classification are 0 or 1, got {wrong[0].item()}")
+    return problem_type
+
+
 def classification_loss(
     logits: Tensor,
     labels: Tensor,

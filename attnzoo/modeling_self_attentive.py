@@ -17,7 +17,7 @@ from transformers.utils import can_return_tuple
 
 from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_self_attentive import SelfAttentiveConfig
-from .loss import IGNORED, classification_loss
+from .loss import IGNORED, classification_loss, problem_type_of
 from .model_inputs import embed, source_mask
 from .recurrent_cells import ChoGRU, many_rows_linear
 from .recurrent_encoder import RecurrentEncoder
@@ -291,7 +291,7 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
     def _loss(
         self, logits: Tensor, labels: Tensor, penalty: Tensor, num_items: Tensor | int | None, smoothing: float
     ) -> Tensor:
-        problem_type = problem_type_of(self.config, labels, len(logits))
+        problem_type = problem_type_of(self.config.problem_type, logits, labels)
         if smoothing and problem_type != "single_label_classification":
             raise ValueError(f"smoothing={smoothing} is for single labels, not for problem_type={problem_type!r}")
         self.config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
@@ -304,47 +304,6 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         else:
             total = (penalty * (given > 0)).sum()
         return loss + self.config.penalty_coefficient * total
-
-
-def problem_type_of(config: SelfAttentiveConfig, labels: Tensor, rows: int) -> Any:
-    """The config's problem type, or the one that the labels tell; labels that do not fit it are refused."""
-    num_labels = config.num_labels or 0
-    is_whole = not labels.is_floating_point() and labels.dtype != torch.bool
-    problem_type = config.problem_type
-    if problem_type is None:
-        if num_labels == 1:
-            problem_type = "regression"
-        else:
-            problem_type = "single_label_classification" if is_whole else "multi_label_classification"
-    got = f"got {str(labels.dtype).removeprefix('torch.')} of shape {tuple(labels.shape)}"
-    if problem_type == "single_label_classification":
-        if not is_whole or labels.shape not in ((rows,), (rows, 1)):
-            raise ValueError(
-                f"labels of single-label classification must be whole numbers of shape {(rows,)}, {got}; several "
-                "labels for one row are problem_type='multi_label_classification'"
-            )
-        wrong = labels[(labels != IGNORED) & ((labels < 0) | (labels >= num_labels))]
-        if len(wrong):
-            raise ValueError(
-                f"label {wrong.flatten()[0].item()} is out of range for num_labels={num_labels}: labels are 0 to "
-                f"{num_labels - 1}, or {IGNORED} for a row without one"
-            )
-        return problem_type
-    if labels.shape != (rows, num_labels) and not (num_labels == 1 and labels.shape == (rows,)):
-        raise ValueError(
-            f"labels of problem_type={problem_type!r} must be floating-point numbers of shape {(rows, num_labels)}, "
-            f"{got}; one label of several for each row is whole numbers of shape {(rows,)}"
-        )
-    if problem_type == "regression" and bool((labels == IGNORED).any()):
-        raise ValueError(
-            f"a target of regression is {IGNORED}, which is a row without a label to everything that counts labels; "
-            "shift or scale the targets, and leave out rows that have none"
-        )
-    if problem_type == "multi_label_classification":
-        wrong = labels[(labels != IGNORED) & ((labels < 0) | (labels > 1))]
-        if len(wrong):
-            raise ValueError(f"labels of multi-label classification are 0 or 1, got {wrong[0].item()}")
-    return problem_type
 
 
 def split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

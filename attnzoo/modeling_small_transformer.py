@@ -26,7 +26,14 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
-from .loss import IGNORED, classification_loss, is_only_its_weight, linear_cross_entropy, token_cross_entropy
+from .loss import (
+    IGNORED,
+    classification_loss,
+    is_only_its_weight,
+    linear_cross_entropy,
+    problem_type_of,
+    token_cross_entropy,
+)
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
 
 
@@ -422,7 +429,7 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
         - logits: (B, num_labels)
 
     Raises:
-        ValueError: as :class:`SmallTransformerModel`.
+        ValueError: as :class:`SmallTransformerModel`; also ``labels`` that do not fit the problem type.
     """
 
     attention_patterns = ("bidirectional", "causal")
@@ -467,9 +474,7 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
         logits = self.classifier(self.dropout(states[rows, token]))
         loss = None
         if labels is not None:
-            several = "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
-            told_by_labels = "regression" if logits.shape[1] == 1 else several
-            problem_type: str = self.config.problem_type or told_by_labels
+            problem_type = problem_type_of(self.config.problem_type, logits, labels)
             loss = classification_loss(logits, labels, problem_type, num_items_in_batch)
         return SequenceClassifierOutputWithPast(
             loss=loss,

@@ -47,9 +47,10 @@ class RecurrentSteps:
     def read(self, sequences: Tensor) -> Tensor:
         """Read the last token of every sequence (R, T), at first all of them; returns the readouts (R, H)."""
         if self.state is None:
-            check_target_mask(self.prompt_mask, sequences.unsqueeze(2), 0)
             hidden, cell = self.encoder_outputs.final_hidden, self.encoder_outputs.final_cell
-            skip = len(hidden) // len(sequences)
+            skip = len(hidden) // len(sequences)  # of a source whose rows are all alike, one is read at first
+            mask = None if self.prompt_mask is None else self.prompt_mask[::skip]
+            check_target_mask(mask, sequences.unsqueeze(2), 0)
             state = RecurrentState(hidden[::skip], None if cell is None else cell[::skip])
             self.state = self.wiring.initial_state(state)
         for tokens in sequences[:, self.number :].unbind(dim=1):

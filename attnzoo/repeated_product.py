@@ -39,7 +39,8 @@ class RepeatedProduct:
 
     def __call__(self, values: Tensor) -> Tensor:
         operators: Any = torch.ops.mkldnn
-        if self.has_blocks and len(values) > 1:
+        is_float32 = values.dtype == torch.float32 and not torch.is_autocast_enabled(values.device.type)
+        if self.has_blocks and is_float32 and len(values) > 1:
             if self.blocks is None:
                 self.blocks = operators._reorder_linear_weight(torch.cat(self.weights).contiguous(), len(values))
             return operators._linear_pointwise(values.contiguous(), self.blocks, self.bias, "none", [], "")

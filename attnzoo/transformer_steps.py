@@ -2,7 +2,8 @@ r"""The small Transformer's decoder, one token after the other, for ``search()``
 
 Modules, caches and masks cost a small model's step as much as its products. Here the weights are laid out once,
 queries, keys and values come out of one product, and the beams of a source keep their keys side by side, under a mask
-that says whose they are: beams that change places move a line of the mask, and not a key.
+that says whose they are: beams that change places move a line of the mask, and not a key. (Every beam then multiplies
+with the keys of all K: cheap beside the other products up to a few hundred tokens, not for thousands.)
 
 Letters in shapes: B sources (or prompts, where there is no source), G groups of rows that share their keys, N rows in
 each, R = G * N rows, T tokens so far, S tokens of a group's keys or of a source, D model width, H heads, K head width.
@@ -19,6 +20,7 @@ from .loss import is_untouched
 from .repeated_product import RepeatedProduct
 from .transformer_layers import TransformerLayer
 
+SCALED_DOT_PRODUCTS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")  # all compute it
 ROOM = 32  # tokens that keys have room for at first; then for twice as many
 
 
@@ -31,7 +33,8 @@ class TransformerSteps:
         num_beams: rows of a source that may change places
 
     Raises:
-        ValueError: hooks, adapters or dropout, which a step would pass by; a cache to go on from.
+        ValueError: hooks, adapters, dropout or an attention of somebody else's, which a step would pass by; a cache to
+            go on from.
     """
 
     reads = frozenset(
@@ -44,6 +47,11 @@ class TransformerSteps:
             raise ValueError("search() would pass by the hooks or adapters of the decoder; leave out custom_generate")
         if decoder.training and (decoder.dropout or decoder.config.attention_dropout):
             raise ValueError("search() drops nothing out; call model.eval(), or leave out custom_generate")
+        if decoder.config._attn_implementation not in SCALED_DOT_PRODUCTS:
+            raise ValueError(
+                f"search() has scaled dot-product attention, not attn_implementation="
+                f"{decoder.config._attn_implementation!r}; leave out custom_generate"
+            )
         cache = arguments.get("past_key_values")
         if cache is not None and cache.get_seq_length():
             raise ValueError("search() has no past_key_values to go on from; leave out custom_generate")

@@ -117,8 +117,17 @@ def test_a_prompt_is_continued(beams: int) -> None:
     model = tiny_model("luong-lstm-general-predictive-feeding", std=1.0)
     prompt = torch.cat([torch.full((4, 1), BOS), random_words(4, 3, seed=1)], dim=1)
     options: dict[str, Any] = {"decoder_input_ids": prompt, "num_beams": beams, "min_new_tokens": 2}
-    expected, found = both(model, input_ids=random_words(4, 6), **options)
-    assert found.tolist() == expected.tolist()
+    for mask in ({}, {"decoder_attention_mask": torch.ones_like(prompt)}):
+        expected, found = both(model, input_ids=random_words(4, 6), **options, **mask)
+        assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_under_autocast(beams: int) -> None:
+    model = tiny_model("luong-lstm-general-feeding", std=1.0, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = model.generate(random_words(4, 6), num_beams=beams, max_new_tokens=5, custom_generate=search)
+    assert len(found) == 4
 
 
 @pytest.mark.parametrize("beams", [1, 3])

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import LogitsProcessorList
+from transformers import AttentionInterface, LogitsProcessorList
 
 from attnzoo import search
+from attnzoo.repeated_product import RepeatedProduct
 
 from .test_decoding import OPTIONS, Overwrite, both
 from .tiny_transformers import BOS, EOS, GENERATING, padded, tiny_model, words
@@ -23,12 +24,39 @@ def _no_gradients():
         yield
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("variant", GENERATING)
-def test_search_returns_what_generate_returns(variant: str, options: str) -> None:
-    for seed in range(3):
-        expected, found = both(tiny_model(variant, seed=seed), **padded(LEFT_PADDED, seed), **OPTIONS[options])
+def test_search_returns_what_generate_returns(variant: str, options: str, dtype: torch.dtype) -> None:
+    """In float32 the products are oneDNN's."""
+    for seed in range(2):
+        model = tiny_model(variant, seed=seed, std=1.0, dtype=dtype)
+        expected, found = both(model, **padded(LEFT_PADDED, seed), **OPTIONS[options])
         assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("variant", GENERATING)
+def test_every_step_is_the_decoders(variant: str, beams: int) -> None:
+    """Where all rows run on for many steps, to different words."""
+    options: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 12, "suppress_tokens": [EOS]}
+    options |= {"no_repeat_ngram_size": 2, "num_return_sequences": beams}
+    for dtype in (torch.float32, torch.float64):
+        expected, found = both(tiny_model(variant, std=1.0, dtype=dtype), **padded(LEFT_PADDED), **options)
+        assert found.tolist() == expected.tolist()
+        new = expected[:, -12:].tolist()
+        assert all(len(set(row)) > 3 for row in new)
+        assert len(set(map(tuple, new))) > 1
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("variant", GENERATING)
+def test_under_autocast(variant: str, beams: int) -> None:
+    model = tiny_model(variant, std=1.0, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = model.generate(**padded(LEFT_PADDED), num_beams=beams, max_new_tokens=5, custom_generate=search)
+    assert torch.isfinite(found.float()).all()
+    assert found.shape[0] == len(LEFT_PADDED)
 
 
 @pytest.mark.parametrize("beams", [1, 3])
@@ -76,19 +104,47 @@ def test_processors_that_look_at_every_beam(variant: str) -> None:
 def test_a_source_of_padding_alone() -> None:
     batch = padded([[1, 1, 1], [0, 0, 0]])
     for beams in (1, 3):
-        expected, found = both(tiny_model(SEQ2SEQ[0]), **batch, num_beams=beams)
+        expected, found = both(tiny_model(SEQ2SEQ[0], std=1.0), **batch, num_beams=beams, min_new_tokens=6)
         assert found.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("variant", GENERATING)
 def test_bfloat16(variant: str) -> None:
-    """Where two words are equal but for rounding, either may win: the likelihoods are compared."""
-    model = tiny_model(variant, dtype=torch.bfloat16)
+    """Where two words are equal but for rounding, either may win: the first new words are compared."""
+    model = tiny_model(variant, std=1.0, dtype=torch.bfloat16)
+    batch = padded(LEFT_PADDED)
+    start = 1 if variant in SEQ2SEQ else batch["input_ids"].shape[1]
     for beams in (1, 3):
-        found = model.generate(**padded(LEFT_PADDED), num_beams=beams, max_new_tokens=4, custom_generate=search)
-        expected = model.generate(**padded(LEFT_PADDED), num_beams=beams, max_new_tokens=4)
-        same = sum(a[:8] == b[:8] for a, b in zip(found.tolist(), expected.tolist(), strict=True))
+        options: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 4, "min_new_tokens": 4}
+        expected, found = both(model, **batch, **options)
+        same = sum(a[:2] == b[:2] for a, b in zip(found[:, start:].tolist(), expected[:, start:].tolist(), strict=True))
         assert same >= 3
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("rows", [1, 2, 5, 64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_repeated_product_is_its_layers_side_by_side(dtype: torch.dtype, rows: int, bias: bool) -> None:
+    layers = [nn.Linear(24, width, bias=bias, dtype=dtype) for width in (7, 16, 3)]
+    values = torch.randn(rows, 24, dtype=dtype)
+    for number in (1, 2, 3):
+        product = RepeatedProduct(*layers[:number])
+        expected = torch.cat([layer(values) for layer in layers[:number]], dim=1)
+        for _ in range(2):
+            torch.testing.assert_close(product(values), expected)
+
+
+def another_attention(module: nn.Module, *arguments: Any, **options: Any) -> Any:
+    """Somebody's."""
+    raise AssertionError("not to be called")
+
+
+def test_another_attention_is_refused() -> None:
+    AttentionInterface.register("another", another_attention)
+    model = tiny_model(CAUSAL[0])
+    model.set_attn_implementation("another")
+    with pytest.raises(ValueError, match="attn_implementation='another'"):
+        model.generate(**padded(LEFT_PADDED), custom_generate=search, max_new_tokens=3)
 
 
 class Adapter(nn.Module):

@@ -3,6 +3,7 @@ other.
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -175,6 +176,9 @@ def _labels(predictions: Sequence[int], references: Sequence[int]) -> tuple[np.n
     return arrays
 
 
+LARGEST_EXPONENT = math.log(sys.float_info.max)  # reached at first where a word is a whole line, without white space
+
+
 class _LikelihoodMetric(evaluate.Metric):
     """Of whole texts and their log-probabilities, whatever the tokens of the model that gives them."""
 
@@ -194,8 +198,9 @@ class _LikelihoodMetric(evaluate.Metric):
         """Nats per word or byte, of which the texts have ``size``."""
         if not size:
             raise ValueError("the references have no words, so that there is nothing to score")
-        if not max(log_probabilities) <= 0:
-            raise ValueError(f"a log-probability is at most 0, got {max(log_probabilities)}")
+        for row, value in enumerate(log_probabilities):
+            if not value <= 0:
+                raise ValueError(f"a log-probability is at most 0, got {value} as predictions[{row}]")
         return -math.fsum(log_probabilities) / size
 
 
@@ -211,7 +216,8 @@ class WordPerplexity(_LikelihoodMetric):
     description = "Perplexity per word, words being what stands between white space."
 
     def _compute(self, predictions: list[float], references: list[str]) -> dict[str, float]:
-        return {"word_perplexity": math.exp(self._nats(predictions, sum(len(text.split()) for text in references)))}
+        nats = self._nats(predictions, sum(len(text.split()) for text in references))
+        return {"word_perplexity": math.exp(nats) if nats < LARGEST_EXPONENT else math.inf}
 
 
 class BitsPerByte(_LikelihoodMetric):

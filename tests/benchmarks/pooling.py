@@ -12,12 +12,11 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import can_return_tuple
 
 from attnzoo import SelfAttentiveConfig
-from attnzoo.loss import classification_loss
+from attnzoo.loss import classification_loss, problem_type_of
 from attnzoo.model_inputs import embed, source_mask
 from attnzoo.modeling_self_attentive import (
     GatedEncoder,
     SelfAttentivePreTrainedModel,
-    problem_type_of,
     split_pairs,
 )
 from attnzoo.recurrent_encoder import RecurrentEncoder
@@ -75,7 +74,7 @@ class PoolingForSequenceClassification(SelfAttentivePreTrainedModel):
         logits = self.classifier(self.dropout(self.hidden_proj(self.dropout(pooled)).relu()))
         loss = None
         if labels is not None:
-            problem_type = problem_type_of(self.config, labels, len(logits))
+            problem_type = problem_type_of(self.config.problem_type, logits, labels)
             self.config.problem_type = problem_type
             loss = classification_loss(logits, labels, problem_type, num_items_in_batch, smoothing)
         return SequenceClassifierOutput(loss=loss, logits=logits)
