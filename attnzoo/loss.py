@@ -43,7 +43,7 @@ def token_cross_entropy(
     return total / torch.as_tensor(num_items, device=total.device).clamp(min=1)
 
 
-def problem_type_of(problem_type: str | None, logits: Tensor, labels: Tensor) -> str:
+def problem_type_of(problem_type: str | None, logits: Tensor, labels: Tensor) -> Any:  # a Literal of three
     """A sequence classifier's problem type: the one that is given, or else the one that its labels tell.
 
     Shape:
