@@ -23,6 +23,8 @@ from attnzoo.plots import plot_alignments
 
 from .reference import attentional_rnn as reference
 from .tiny import PAD, VARIANTS, padded_batch, random_words, tiny_config, tiny_model
+from .tiny_transformers import tiny_model as tiny_transformer
+from .tiny_transformers import words
 
 WITH_ATTENTION = [name for name in VARIANTS if tiny_config(name).score != "none"]
 WITHOUT_ATTENTION = [name for name in VARIANTS if tiny_config(name).score == "none"]
@@ -280,3 +282,22 @@ def test_plot_refuses_what_does_not_fit() -> None:
         plot_alignments([torch.rand(2, 3)], [["a", "b"]], [["X", "Y", "Z"]])
     with pytest.raises(ValueError, match="no alignments"):
         plot_alignments([], [], [])
+
+
+@pytest.mark.parametrize(("layer", "head"), [(0, 0), (1, 1), (1, None)])
+def test_of_a_transformer_a_head_of_a_layer_is_read_or_the_mean_of_its_heads(layer: int, head: int | None) -> None:
+    model = tiny_transformer("encoder_decoder-post-sinusoidal")
+    source, labels = words(2, 5), words(2, 4, seed=1)
+    decoded = forced_decode(model, source, labels, layer=layer, head=head)
+    outputs = model(input_ids=source, labels=labels, output_attentions=True)
+    of_layer = outputs.cross_attentions[layer]
+    expected = (of_layer[:, 0] + of_layer[:, 1]) / 2 if head is None else of_layer[:, head]
+    torch.testing.assert_close(decoded.alignments, expected)
+
+
+def test_a_layer_or_head_that_is_not_there_is_refused() -> None:
+    model = tiny_model("luong-lstm-dot")
+    with pytest.raises(ValueError, match="layer must be 0 to 0, the decoder's layers, got 1"):
+        forced_decode(model, random_words(1, 3), random_words(1, 2), layer=1)
+    with pytest.raises(ValueError, match="head must be 0 to 0, the layer's heads, or None, got -1"):
+        forced_decode(model, random_words(1, 3), random_words(1, 2), head=-1)

@@ -47,6 +47,7 @@ def test_snippets_run_one_after_the_other(capsys: pytest.CaptureFixture[str]) ->
         return next(text for snippet, text in printed.items() if of in snippet)
 
     assert len(eval(output('["attention", "bureau", "caterpillar"]'))) == 3
+    assert len(eval(output("captioner.generate"))) == 2
     assert [row["label"] for row in eval(output("text-classification"))] == ["positive", "negative"]
     assert Path("sentence.png").stat().st_size > 1000
     assert "anything" in Path("sentence.html").read_text()
