@@ -106,8 +106,10 @@ def plot_heads(
     """
     from matplotlib.figure import Figure
 
-    if not len(attentions) or not len(source_tokens) or not len(target_tokens):
-        raise ValueError("there are no attentions to plot; call the model with tokens and output_attentions=True")
+    if not len(attentions):
+        raise ValueError("there are no attentions to plot; call the model with output_attentions=True")
+    if not source_tokens or not target_tokens:
+        raise ValueError("there are no tokens to plot the attentions of")
     for number, layer in enumerate(attentions, start=1):
         if layer.ndim != 4 or not 0 <= row < len(layer):
             raise ValueError(
