@@ -56,8 +56,8 @@ SPEECHES_SPLIT = (
     "to 1999, validation to 2009, and test from 2010 on"
 )
 SPEECHES_LIMITS = (
-    "English as presidents speak and wrote it, most of it before 1930, with the views and the words of their times. The "
-    "model is small and read little: what it writes has the sound of a speech and is no source of facts."
+    "English as presidents speak and wrote it, most of it before 1930, with the views and the words of their times. "
+    "The model is small and read little: what it writes has the sound of a speech and is no source of facts."
 )
 
 
