@@ -299,7 +299,7 @@ class MaskedLanguageModeling(LanguageModeling):
     template = f"{START} $A {END}"
 
     metric = "masked_loss"
-    metric_names = {"masked_accuracy": "accuracy at masked tokens in %", "masked_loss": "nats per masked token"}
+    metric_names = {"masked_accuracy": "accuracy of masked tokens (%)", "masked_loss": "nats per masked token"}
     pipeline_tag = "fill-mask"
     tags = ("masked-language-modeling", "transformer")
     pictures = {
