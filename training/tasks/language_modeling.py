@@ -56,8 +56,8 @@ SPEECHES_SPLIT = (
     "to 1999, validation to 2009, and test from 2010 on"
 )
 SPEECHES_LIMITS = (
-    "English as presidents speak and wrote it, most of it before 1930, with the views and the words of their times. The "
-    "model is small and read little: what it writes has the sound of a speech and is no source of facts."
+    "English as presidents speak and wrote it, most of it before 1930, with the views and the words of their times. "
+    "The model is small and read little: what it writes has the sound of a speech and is no source of facts."
 )
 
 
@@ -301,7 +301,7 @@ class MaskedLanguageModeling(LanguageModeling):
     template = f"{START} $A {END}"
 
     metric = "masked_loss"
-    metric_names = {"masked_accuracy": "accuracy at masked tokens in %", "masked_loss": "nats per masked token"}
+    metric_names = {"masked_accuracy": "accuracy of masked tokens (%)", "masked_loss": "nats per masked token"}
     pipeline_tag = "fill-mask"
     tags = ("masked-language-modeling", "transformer")
     pictures = {
