@@ -112,6 +112,27 @@ def tiny(tokenizer: PreTrainedTokenizerFast, pattern: str, **fields: Any) -> Sma
     return SmallTransformerConfig(attention_pattern=pattern, vocab_size=len(tokenizer), dropout=0.5, **sizes, **fields)
 
 
+def test_a_folders_own_name_and_hidden_files_say_nothing_of_splits(tmp_path: Path) -> None:
+    folder = tmp_path / "my-train-corpus"
+    folder.mkdir()
+    for split in ("train", "validation", "test"):
+        (folder / f"{split}.txt").write_text(f"The {split} split is these ten words and no more.")
+    (folder / ".hidden_train.txt").write_text("Not to be seen.")
+    task = CausalLanguageModeling(Data(path=str(folder)))
+    assert {split: rows["text"][:] for split, rows in task.splits.items()} == {
+        split: [f"The {split} split is these ten words and no more."] for split in ("train", "validation", "test")
+    }
+    (folder / "notes.txt").write_text("Of which split?")
+    with pytest.raises(ValueError, match=r"not clear of which split these files are: notes\.txt"):
+        CausalLanguageModeling(Data(path=str(folder)))
+
+
+def test_perplexities_too_large_for_a_number_are_infinite() -> None:
+    assert WordPerplexity().compute(predictions=[-800.0], references=["word"])["word_perplexity"] == math.inf
+    with pytest.raises(ValueError, match=r"at most 0, got nan as predictions\[1\]"):
+        WordPerplexity().compute(predictions=[-1.0, math.nan], references=["a", "b"])
+
+
 def test_it_learns_and_is_evaluated_as_it_was_in_training(
     kind: str, trained: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -303,8 +303,24 @@ def test_a_source_longer_than_the_learned_positions_is_refused(table: Path, tmp_
     sets = [*TRAINING, *SMALL["transformer"], f"task.data.path={table}"]
     sets += ["model.position_embedding=learned", "model.max_position_embeddings=4"]
     recipe = str(ROOT / "configs" / "small_transformer_multi30k.yaml")
-    with pytest.raises(SystemExit, match=r"is longer than max_position_embeddings=4, the positions that were learned"):
+    with pytest.raises(SystemExit, match=r"sentence of \d+ tokens, more than the model's max_position_embeddings=4"):
         main([recipe, "--output", str(tmp_path / "run"), *(f"--set={item}" for item in sets)])
+
+
+def test_a_text_that_names_the_end_goes_on_after_it(table: Path) -> None:
+    task = Translation(Data(path=str(table), source_column="en", target_column="de", vocabulary_size=60))
+    tokenizer = task.make_tokenizer()
+    ids = tokenizer("a man </s> sees")["input_ids"]
+    assert ids.count(tokenizer.eos_token_id) == 1
+    assert ids[-1] == tokenizer.eos_token_id
+
+
+@pytest.mark.parametrize("columns", [("en", "de"), ("source", "target")])
+def test_a_cards_languages_are_codes(tmp_path: Path, columns: tuple[str, str]) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({columns[0]: f"a {n}", columns[1]: f"b {n}"}) + "\n" for n in range(80)))
+    task = Translation(Data(path=str(path), source_column=columns[0], target_column=columns[1]))
+    assert task.language == (["en", "de"] if columns[0] == "en" else None)
 
 
 def test_bleu_by_hand() -> None:

@@ -190,13 +190,8 @@ def _files(path: Path) -> dict[str, Any]:
 
 
 def _files_of_folder(folder: Path) -> dict[Path, str]:
-    """Each file of rows and its split, which a word in its name or in a folder's says, or no word in any."""
-    names = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
-    names = [
-        name
-        for name in names
-        if _reader(name.name) and name.name not in NOT_ROWS and not any(part.startswith(".") for part in name.parts)
-    ]
+    """Each file of rows and its split."""
+    names = [name for name in visible_files(folder) if _reader(name.name) and name.name not in NOT_ROWS]
     if not names:
         raise FileNotFoundError(f"{folder} has no files that end in {', '.join(READERS)}")
     kinds: dict[str, Path] = {}  # with the first file of each
@@ -204,6 +199,22 @@ def _files_of_folder(folder: Path) -> dict[Path, str]:
         kinds.setdefault(str(_reader(name.name)), name)
     if len(kinds) > 1:
         raise SourceError(f"{folder} has files of several kinds: {', '.join(map(str, kinds.values()))}; keep one kind")
+    return with_splits(folder, names)
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """The names of all files in a folder and those below it, but for hidden ones, in order."""
+    names = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
+    return [name for name in names if not any(part.startswith(".") for part in name.parts)]
+
+
+def with_splits(folder: Path, names: list[Path]) -> dict[Path, str]:
+    """Each file of a folder with its split, which a word in its name or in that of a folder below says; if none says
+    any, all are for training.
+
+    Raises:
+        SourceError: some names have no such word, or several.
+    """
     splits = {name: _splits_in(name) for name in names}
     if not any(splits.values()):
         return {folder.resolve() / name: "train" for name in names}

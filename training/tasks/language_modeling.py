@@ -28,7 +28,7 @@ from transformers import (
 from attnzoo.plots import plot_heads
 
 from ..metrics import Accuracy, BitsPerByte, WordPerplexity
-from ..sources import READERS, SPLITS, Rows, Source, SourceError, read_rows, readable
+from ..sources import READERS, Rows, Source, SourceError, read_rows, readable, visible_files, with_splits
 from ..speeches import is_speeches, read_speeches
 from ..splits import with_held_out
 
@@ -125,6 +125,8 @@ class LanguageModeling:
         self.data = data
         self.name = Path(data.path).name
         if is_speeches(Path(data.path)):
+            if data.subset is not None or data.streaming:
+                raise ValueError(f"{data.path} is read whole: leave out subset and streaming in task.data")
             self.name, self.language, self.limits = "State of the Union addresses", "en", SPEECHES_LIMITS
             self.split_note = SPEECHES_SPLIT
             self.splits: dict[str, Rows] = _rows(read_speeches(Path(data.path)))
@@ -242,7 +244,7 @@ class CausalLanguageModeling(LanguageModeling):
     special_tokens = (PAD, START, END)
     template = f"{START} $A"  # a text to be continued
 
-    metric = "word_perplexity"
+    metric = "bits_per_byte"  # which orders models as perplexity does, and is never too large for a number
     metric_names = {"word_perplexity": "perplexity per word", "bits_per_byte": "bits per byte"}
     pipeline_tag = "text-generation"
     tags = ("language-modeling", "transformer")
@@ -450,21 +452,23 @@ def predict_labels(
 def _read(data: Data) -> dict[str, Rows]:
     """The splits that the data has, with the column "text"."""
     path = Path(data.path)
-    files = [path] if path.suffix == ".txt" else sorted(path.rglob("*.txt"))
-    if not files or any(file.suffix in READERS for file in path.rglob("*")):
-        return read_rows(data, ["text"])
+    files = {path: "train"}
+    if path.suffix != ".txt":
+        names = visible_files(path)
+        texts_alone = [name for name in names if name.suffix == ".txt"]
+        if not texts_alone or any(name.suffix in READERS for name in names):
+            return read_rows(data, ["text"])
+        files = with_splits(path, texts_alone)
     if data.subset is not None or data.streaming:
         raise ValueError(f"{path} is text, which is read whole: leave out subset and streaming in task.data")
     texts: dict[str, list[str]] = {}
-    for file in files:
+    for file, split in files.items():
         if not file.is_file():
             raise FileNotFoundError(f"there is no file {file}")
         with readable(str(file)):
             paragraphs = re.split(r"\n\s*\n", file.read_text(encoding="utf-8"))
         if not any(paragraph.strip() for paragraph in paragraphs):
             raise SourceError(f"{file} is empty; remove it, or put text into it")
-        words = set(re.split(r"[^a-z]+", str(file.relative_to(path.parent)).lower())) if len(files) > 1 else set()
-        split = next((split for split, aliases in SPLITS.items() if not words.isdisjoint(aliases)), "train")
         texts.setdefault(split, []).extend(paragraph.strip() for paragraph in paragraphs if paragraph.strip())
     if "train" not in texts:
         raise SourceError(f"{path} has no text for the train split, only for {' and '.join(texts)}")

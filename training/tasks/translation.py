@@ -1,5 +1,6 @@
 """Translation: from the sentences of one language to those of another, in subwords of one vocabulary for both."""
 
+import re
 import sys
 from dataclasses import dataclass
 from itertools import combinations
@@ -21,7 +22,7 @@ from transformers import (
 from attnzoo.plots import plot_alignments, plot_heads
 
 from ..metrics import BLEU, ChrF
-from ..sources import Rows, Source, read_rows
+from ..sources import Rows, Source, read_rows, short
 from ..splits import with_held_out
 from ..verses import is_verses, read_verses
 
@@ -48,7 +49,8 @@ computed otherwise, so that they say what to expect and not who wins:
 |---|---|
 | Transformer of 4 + 4 layers of width 128 \
 ([Wu et al., 2021](https://arxiv.org/abs/2105.14462), "Tiny", of tokenized text) | 41.02 |"""
-# What a card says of data that it knows by name.
+LANGUAGE = re.compile("[a-z]{2,3}")  # as cards have them
+# What a card says of data that it knows by the start of its name.
 KNOWN: dict[str, dict[str, Any]] = {
     "multi30k": {
         "name": "Multi30k, task 1 of its authors' repository (Elliott et al., 2016; test split: test2016)",
@@ -59,7 +61,7 @@ KNOWN: dict[str, dict[str, Any]] = {
         },
         "limits": "Captions of photographs, of a dozen words, one at a time. The data, and so the model, are for "
         "research and education.",
-        "published": MULTI30K_PUBLISHED,
+        "published": {("en", "de"): MULTI30K_PUBLISHED},
     },
 }
 
@@ -136,10 +138,12 @@ class Translation:
     def __init__(self, data: Data) -> None:
         self.data = data
         self.name = Path(data.path).name
-        self.language = [data.source_column, data.target_column]
-        known = KNOWN.get(self.name, {})
+        columns = [data.source_column, data.target_column]
+        self.language = columns if all(LANGUAGE.fullmatch(column) for column in columns) else None
+        known = next((what for name, what in KNOWN.items() if self.name.lower().startswith(name)), {})
         self.name, self.limits = known.get("name", self.name), known.get("limits", self.limits)
-        self.license, self.published = known.get("license", self.license), known.get("published")
+        self.license = known.get("license", self.license)
+        self.published = known.get("published", {}).get(tuple(columns))
         if is_verses(Path(data.path)):
             self.splits = _verses(data)
             self.split_note = "all verses for training, of which a tenth is for validation and the others are for test"
@@ -190,6 +194,7 @@ class Translation:
             unk_token=UNKNOWN,
             clean_up_tokenization_spaces=False,
             model_input_names=["input_ids", "attention_mask"],
+            split_special_tokens=True,  # a text that has "</s>" in it does not end there
         )
 
     def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
@@ -218,8 +223,25 @@ class Translation:
         }
 
     def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Tell a new model what ``generate()`` shall do unless told otherwise; it is saved with the model."""
-        model.generation_config.update(max_new_tokens=MAX_NEW_TOKENS)
+        """Tell a new model what ``generate()`` shall do unless told otherwise; it is saved with the model.
+
+        Raises:
+            ValueError: a sentence is longer than the positions that the model learns.
+        """
+        most = _positions(model)
+        model.generation_config.update(max_new_tokens=min(MAX_NEW_TOKENS, most - 1))
+        if most == sys.maxsize:
+            return
+        for split, rows in self.splits.items():
+            for batch in rows.iter(1000):
+                for sentence in (*batch["source"], *batch["target"]):
+                    length = len(tokenizer(sentence)["input_ids"])
+                    if length > most:
+                        raise ValueError(
+                            f"the {split} split has a sentence of {length} tokens, more than the model's "
+                            f"max_position_embeddings={most}: {short(repr(sentence))}; make this larger, or take "
+                            "position_embedding=sinusoidal"
+                        )
 
     def predict(
         self,
@@ -274,6 +296,12 @@ class Translation:
                 )
 
 
+def _positions(model: PreTrainedModel) -> int:
+    """How long a sentence may be to the model."""
+    is_limited = getattr(model.config, "position_embedding", None) == "learned"
+    return model.config.max_position_embeddings if is_limited else sys.maxsize
+
+
 def translate(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: list[str], num_beams: int = 1
 ) -> list[str]:
@@ -296,7 +324,10 @@ def translate(
         rows = by_length[start : start + 64]
         batch = tokenizer([sentences[row] for row in rows], padding=True, return_tensors="pt").to(model.device)
         ids = model.generate(  # type: ignore[operator]
-            **batch, num_beams=num_beams, do_sample=False, max_new_tokens=lengths[rows[-1]] + LONGER
+            **batch,
+            num_beams=num_beams,
+            do_sample=False,
+            max_new_tokens=min(lengths[rows[-1]] + LONGER, _positions(model) - 1),
         )
         for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
             translations[row] = text
