@@ -53,9 +53,12 @@ def plot_alignments(
         raise ValueError(f"{len(titles)} titles do not fit {len(attention_weights)} pictures")
     inches = 0.34  # a token, so that its name is legible
     width, height = max(map(len, source_tokens)), max(map(len, target_tokens))
+    longest = max(len(token) for tokens in source_tokens for token in tokens)
+    upright = longest > 3  # wider than its column
+    above = 0.1 * longest if upright else 0.0
     columns = min(columns, len(attention_weights))
     rows = math.ceil(len(attention_weights) / columns)
-    size = columns * (inches * width + 0.7) + 0.9, rows * (inches * height + (0.5 if titles is None else 0.8))
+    size = columns * (inches * width + 0.7) + 0.9, rows * (inches * height + above + (0.5 if titles is None else 0.8))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).flat
     for axis in axes[len(attention_weights) :]:
@@ -67,7 +70,7 @@ def plot_alignments(
         if titles is not None:
             axis.set_title(titles[index], parse_math=False)
         image = axis.imshow(weights.detach().float().cpu().numpy(), cmap="gray", vmin=0, vmax=1)
-        axis.set_xticks(range(len(source)), source, parse_math=False)
+        axis.set_xticks(range(len(source)), source, parse_math=False, rotation=90 if upright else 0)
         axis.set_yticks(range(len(target)), target, parse_math=False)
         axis.xaxis.tick_top()
         axis.tick_params(length=0)

@@ -16,8 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedTokenizerFast, pipeline
 
-from attnzoo import SmallTransformerConfig, SmallTransformerForCausalLM, SmallTransformerForMaskedLM
-from training import evaluate, release
+from attnzoo import (
+    SmallTransformerConfig,
+    SmallTransformerForCausalLM,
+    SmallTransformerForMaskedLM,
+    SmallTransformerForSequenceClassification,
+)
+from training import coreference_picture, evaluate, release
 from training.metrics import BitsPerByte, WordPerplexity
 from training.tasks.language_modeling import (
     IGNORED,
@@ -117,7 +122,7 @@ def test_it_learns_and_is_evaluated_as_it_was_in_training(
         figure = f"{found['word_perplexity']:.2f}, bits per byte {found['bits_per_byte']:.2f}"
     else:
         assert found["masked_accuracy"] > 45  # of what is masked no more than the animals' words can be known
-        name = "accuracy at masked tokens in %"
+        name = "accuracy of masked tokens (%)"
         figure = f"{found['masked_accuracy']:.2f}, nats per masked token {found['masked_loss']:.2f}"
     evaluate.main([str(trained / "best"), "--split", "validation"])
     assert f"{name} {figure}\n" in capsys.readouterr().out
@@ -136,6 +141,41 @@ def test_pipelines_run_on_what_was_trained(kind: str, trained: Path) -> None:
         assert best["sequence"] == "Three times the cow says moo moo moo."
 
 
+@pytest.mark.parametrize("pattern", ["bidirectional", "causal"])
+def test_the_pipeline_of_classification_runs_on_what_was_trained(
+    tokenizer: PreTrainedTokenizerFast, tmp_path: Path, pattern: str
+) -> None:
+    torch.manual_seed(0)
+    names = {0: "dog", 1: "cat"}
+    config = tiny(tokenizer, pattern, id2label=names, label2id={name: number for number, name in names.items()})
+    config.dropout = 0.0
+    model = SmallTransformerForSequenceClassification(config).train()
+    texts = [f"{times} times the {animal} says it." for times in ("One", "Two", "Three") for animal in ("dog", "cat")]
+    batch = tokenizer(texts, padding=True, return_tensors="pt")
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _ in range(60):
+        loss = model(**batch, labels=torch.tensor([0, 1] * 3)).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path)
+    classify = pipeline("text-classification", str(tmp_path))
+    assert [row["label"] for row in classify(texts)] == ["dog", "cat"] * 3
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_pipelines_run_on_the_shipped_models(name: str) -> None:
+    folder = str(ROOT / "model_cards" / f"small-transformer-sotu-{name}")
+    if name == "causal":
+        generate = pipeline("text-generation", folder)
+        text = generate("The people of the United", max_new_tokens=1, do_sample=False)[0]["generated_text"]
+        assert text == "The people of the United States"
+    else:
+        fill = pipeline("fill-mask", folder)
+        assert fill("The people of the United<mask> have the power.")[0]["token_str"] == " States"
+
+
 def test_a_release_is_complete(kind: str, trained: Path, corpus: Path, tmp_path: Path) -> None:
     folder = tmp_path / "animals"
     release.main([str(trained), str(folder)])
@@ -152,6 +192,35 @@ def test_a_release_is_complete(kind: str, trained: Path, corpus: Path, tmp_path:
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
     for path in folder.iterdir():
         assert str(corpus.parent).encode() not in path.read_bytes()
+
+
+def test_what_it_looks_at_is_drawn_word_by_word(
+    corpus: Path, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    model = SmallTransformerForMaskedLM(tiny(tokenizer, "bidirectional")).double().eval()
+    sentence = "The cat did not cross it."  # most words are several tokens
+    words, weights = coreference_picture.word_attention(model, tokenizer, sentence, "it")
+    assert words == ["<s>", "The", "cat", "did", "not", "cross", "it", ".", "</s>"]
+    assert weights.shape == (2, 2, len(words))
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 2, dtype=torch.float64))
+    ids = tokenizer(sentence)["input_ids"]
+    pieces = tokenizer.batch_decode([[token] for token in ids])
+    starts = [
+        place for place, piece in enumerate(pieces) if piece[0] in "<T ."
+    ]  # of the words, the first of which is The
+    spans = list(zip(starts, [*starts[1:], len(ids)], strict=True))
+    with torch.no_grad():
+        attentions = model(input_ids=torch.tensor([ids]), output_attentions=True).attentions
+    for number, (start, end) in enumerate(spans):
+        by_hand = attentions[1][0, 1, slice(*spans[words.index("it")]), start:end].mean(dim=0).sum()
+        torch.testing.assert_close(weights[1, 1, number], by_hand)
+    model.float().save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    coreference_picture.main([str(tmp_path), str(tmp_path / "it.png")])
+    assert (tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SystemExit, match="error: "):
+        coreference_picture.main([str(tmp_path / "nothing"), str(tmp_path / "it.png")])
 
 
 @settings(deadline=None, max_examples=50)
@@ -316,7 +385,13 @@ def test_a_stream_is_trained_on_with_the_same_tokenizer(kind: str, tmp_path: Pat
 
 # Speeches, and texts that are unsound.
 
-YEARS = {1790: "Fellow-Citizens of  the Senate ", 1999: "Mr. Speaker", 2000: "We are", 2009: "Madam", 2010: "So we act"}
+YEARS = {
+    1790: "Fellow-Citizens of  the Senate ",
+    1999: "Mr. Speaker",
+    2000: "We are",
+    2009: "Madam",
+    2010: "So \u201cwe\u201d act\u2014it\u2019s",
+}
 
 
 def package(folder: Path, speeches: dict[int, Any]) -> Path:
@@ -345,7 +420,7 @@ def test_speeches_are_split_by_year_in_the_archive_and_in_its_folder(tmp_path: P
         assert {split: rows["text"][:] for split, rows in task.splits.items()} == {
             "train": ["Fellow-Citizens of the Senate", "Mr. Speaker"],
             "validation": ["We are", "Madam"],
-            "test": ["So we act"],
+            "test": ['So "we" act--it\'s'],
         }
 
 

