@@ -12,11 +12,11 @@ from training.card import ARCHITECTURES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-G2P, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED = SHIPPED = [
+G2P, RNN_MULTI30K, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED = SHIPPED = [
     ROOT / "model_cards" / name
     for name in (
-        *("attentional-rnn-g2p-cmudict", "self-attentive-sst2"),
-        "small-transformer-multi30k-en-de",
+        *("attentional-rnn-g2p-cmudict", "attentional-rnn-multi30k-en-de"),
+        *("self-attentive-sst2", "small-transformer-multi30k-en-de"),
         *("small-transformer-sotu-causal", "small-transformer-sotu-masked"),
     )
 ]
@@ -71,13 +71,13 @@ def test_the_readme_has_the_figures_of_the_pronunciation_model() -> None:
 
 
 def test_the_readme_has_the_figures_of_the_translators() -> None:
-    for folder in (TRANSFORMER_MULTI30K,):
+    for folder in (RNN_MULTI30K, TRANSFORMER_MULTI30K):
         test = table(ModelCard.load(folder / "README.md").text)["test"]
         row = next(line for line in README.splitlines() if line.startswith(f"| [`{folder.name}`]"))
         assert [cell.strip() for cell in row.split("|")[2:4]] == [test["BLEU"], test["chrF"]]
 
 
-@pytest.mark.parametrize("folder", [TRANSFORMER_MULTI30K], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [RNN_MULTI30K, TRANSFORMER_MULTI30K], ids=lambda folder: folder.name)
 def test_a_translators_card_has_the_licence_of_its_data_and_how_bleu_was_computed(folder: Path) -> None:
     card = ModelCard.load(folder / "README.md")
     assert (card.data.license, card.data.license_name) == ("other", "research-and-education-only")

@@ -7,6 +7,7 @@ rate of that choice is then measured on all others. The links of no verse are se
 """
 
 import argparse
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -46,11 +47,12 @@ def measure(model: Any, tokenizer: Any, verses: list[Verse]) -> float:
     """Print the error rate of every choice on the verses for development, and return that of the best on the others."""
     development = [verse for verse in verses if verse.is_for_development]
     test = [verse for verse in verses if not verse.is_for_development]
-    error_rates = []
+    best, lowest = {}, math.inf
     for choice in choices(model.config):
-        error_rates.append((error_rate_of(model, tokenizer, development, **choice), choice))
-        print(f"development, {len(development):,} verses, {_said(choice)}: AER {100 * error_rates[-1][0]:.1f} %")
-    best = min(error_rates, key=lambda found: found[0])[1]
+        error_rate = error_rate_of(model, tokenizer, development, **choice)
+        if error_rate < lowest:
+            best, lowest = choice, error_rate
+        print(f"development, {len(development):,} verses, {_said(choice)}: AER {100 * error_rate:.1f} %")
     error_rate = error_rate_of(model, tokenizer, test, **best)
     print(f"test, {len(test):,} verses, {_said(best)}: AER {100 * error_rate:.1f} %")
     return error_rate
