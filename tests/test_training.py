@@ -128,7 +128,10 @@ def test_a_mistake_in_pronounce_is_said_without_a_traceback(run: Path, arguments
     [
         (["configs/dem.yaml"], "error: no recipe at configs/dem.yaml (recipes beside it: configs/"),
         (["configs/demo.yaml", "--set", "task.data.path=gone"], "error: task.data.path is 'gone'"),
-        (["configs/demo.yaml", "--set", "task.name=g2p"], "task.name is 'g2p'; known: causal_language_modeling, grapheme_to_phoneme"),
+        (
+            ["configs/demo.yaml", "--set", "task.name=g2p"],
+            "task.name is 'g2p'; known: causal_language_modeling, grapheme_to_phoneme",
+        ),
         (["configs/demo.yaml", "--set", "model.dropout=2"], "dropout must be at least 0 and below 1"),
         (["configs/demo.yaml", "--set", "model.score=dott"], "dott"),
         (["configs/demo.yaml", "--set", "training.batch_tokens=4"], "tokens, more than batch_tokens=4"),
