@@ -89,7 +89,8 @@ def test_what_was_fine_tuned_is_what_is_pulled(kind: str, hub: LoopbackHub, home
     assert not torch.allclose(tuned, before, atol=1e-2)
     titles = [commit.title for commit in hub.repository(f"zoo/{kind}-tuned").history("main")]
     assert titles[0] == "Fine-tuned"
-    assert {"Training in progress, step 2", "Training in progress, step 4"} <= set(titles)
+    # Steps may be faster than pushes: one that finds its files on the Hub already, of a later step, makes no commit.
+    assert {"Training in progress, step 2", "Training in progress, step 4"} & set(titles)
 
 
 # As the README has it.
