@@ -1,4 +1,4 @@
-# `make demo` and `make test` do all the set-up themselves; `make check` is what CI runs.
+# `make demo` and `make test` do all the set-up themselves; CI runs `make check` and `make test-hub`.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,7 +13,7 @@ say = @printf '\n== %s\n' "$(1)"
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make test-slow   those that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again, as long as they all took' 'make check   format, lint, types and tests: what CI runs' \
+		'make test    run the tests' 'make test-slow   those that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again, as long as they all took' 'make check   format, lint, types and tests; CI runs it and test-hub' \
 		'make clean   remove the virtual environment and caches'
 
 # Made again whenever the dependencies change.
