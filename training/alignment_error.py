@@ -1,4 +1,4 @@
-"""What a translator's attention is worth as an alignment: ``python -m training.alignment_error runs/bible_rnn/best``.
+"""A translator's attention as an alignment: ``python -m training.alignment_error runs/attentional_rnn_bible/best``.
 
 On the verses of the Bible that the folder was trained on, whose words were linked by hand (``training/verses.py``). A
 tenth of them chooses what to read: the layer and the head, or the mean of a layer's heads, and the shift, which is
