@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from attnzoo.hub import add_code
+from attnzoo.model_code import add_code
 
 from .families import KINDS, batch_for, make_model, save_folder
 from .hub.client import environment, run_python

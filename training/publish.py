@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from huggingface_hub.utils import disable_progress_bars
+from transformers.utils import logging
 
 from attnzoo.hub import push
 
@@ -28,6 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--message", default="Upload model", help="the commit's (default: %(default)s)")
     options = parser.parse_args(arguments)
     disable_progress_bars()
+    logging.disable_progress_bar()
     try:
         commit = push(
             options.folder,

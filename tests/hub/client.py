@@ -33,7 +33,16 @@ def run_python(
     if without_attnzoo:
         environment = environment | {"PYTHONPATH": str(_a_place_that_hides_attnzoo(cwd))}
     command = [sys.executable, *arguments]
-    return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, timeout=1800, check=False)
+    return subprocess.run(
+        command,
+        env=environment,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,  # nobody there to be asked
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
 
 
 def _a_place_that_hides_attnzoo(folder: Path) -> Path:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-# refuse: answer with ``status``
+# refuse: answer with ``status`` and the Hub's ``code``, if it has one
 # cut upload: hang up in the middle of the request's body
 # cut download: promise the whole body and hang up after half of it
 # shorten: send half of the body as if it were all
@@ -21,6 +21,7 @@ class Fault:
     effect: Effect
     times: int = 1
     status: int = 500
+    code: str | None = None
 
     def applies(self, method: str, path: str) -> bool:
         """Whether it does to this request; it is then used up by one."""

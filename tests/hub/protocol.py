@@ -82,7 +82,7 @@ class Protocol:
         except ClientDisconnect:
             return
         if fault is not None and fault.effect == "refuse":
-            response = _refusal(HubError(fault.status, "the test has the Hub fail here"))
+            response = _refusal(HubError(fault.status, "the test has the Hub fail here", fault.code))
         else:
             response = await self._answer(request, path, bytes(body))
         content = bytes(response.body)
@@ -274,6 +274,29 @@ async def commits(
     )
 
 
+@route("GET", "/api/{kind}/{repo}/discussions")
+async def discussions(
+    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str
+) -> Response:
+    repository, asked = state.hub.readable(user, kind, repo), request.query_params
+    found = []
+    for number, oid in repository.openings.items():  # all are open: nothing here closes one
+        opened = repository.commits[oid]
+        if asked.get("author", opened.author) == opened.author:
+            found.append(
+                {
+                    "title": opened.title,
+                    "num": number,
+                    "author": {"name": opened.author},
+                    "createdAt": opened.date,
+                    "status": "open",
+                    "repo": {"name": repo, "type": kind.removesuffix("s")},
+                    "isPullRequest": True,
+                }
+            )
+    return JSONResponse({"discussions": found, "count": len(found), "start": 0})
+
+
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
@@ -360,10 +383,13 @@ async def validate_yaml(state: Protocol, request: Request, user: User | None, bo
     return JSONResponse({"errors": [], "warnings": []})
 
 
-def _may_commit(state: Protocol, request: Request, user: User | None, kind: str, repo: str) -> Repository:
-    """A pull request may come from everybody with a token, all else from who has the right to write."""
-    if user is not None and "create_pr" in request.query_params:
-        return state.hub.readable(user, kind, repo)
+def _may_commit(state: Protocol, request: Request, user: User | None, kind: str, repo: str, rev: str) -> Repository:
+    """A pull request may come from everybody with a token, all else from who opened it or has the right to write."""
+    repository = state.hub.readable(user, kind, repo)
+    opened = repository.openings.get(int(rev.removeprefix("refs/pr/"))) if rev.startswith("refs/pr/") else None
+    by_author = user is not None and opened is not None and repository.commits[opened].author == user.name
+    if user is not None and (by_author or "create_pr" in request.query_params):
+        return repository
     return state.hub.writable(user, kind, repo)
 
 
@@ -371,7 +397,7 @@ def _may_commit(state: Protocol, request: Request, user: User | None, kind: str,
 async def preupload(
     state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str
 ) -> Response:
-    commit = _may_commit(state, request, user, kind, repo).resolve(rev)
+    commit = _may_commit(state, request, user, kind, repo, rev).resolve(rev)
     answers = []
     for file in json.loads(body)["files"]:
         mode = "lfs" if is_large(file["path"], file["size"]) else "regular"
@@ -386,7 +412,7 @@ async def preupload(
 async def commit(
     state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str
 ) -> Response:
-    repository = _may_commit(state, request, user, kind, repo)
+    repository = _may_commit(state, request, user, kind, repo, rev)
     before = repository.resolve(rev)
     files, header = dict(before.files), {}
     for line in body.splitlines():
@@ -459,7 +485,7 @@ async def xet_token(
     state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, right: str, rev: str
 ) -> Response:
     if right == "write":
-        _may_commit(state, request, user, kind, repo)
+        _may_commit(state, request, user, kind, repo, rev)
     else:
         state.hub.readable(user, kind, repo)
     url, token, until = f"http://localhost:{request.url.port}/cas", secrets.token_hex(8), int(time.time()) + 3600

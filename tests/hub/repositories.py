@@ -67,6 +67,7 @@ class Repository:
     branches: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     pull_requests: dict[int, str] = field(default_factory=dict)
+    openings: dict[int, str] = field(default_factory=dict)  # the first commit of every pull request
     commits: dict[str, Commit] = field(default_factory=dict)
 
     def resolve(self, revision: str) -> Commit:
@@ -92,7 +93,8 @@ class Repository:
         oid = hashlib.sha1(f"{parent} {len(self.commits)} {title} {tree}".encode()).hexdigest()
         self.commits[oid] = Commit(oid, parent, title, author, date, files)
         if new_pull_request:
-            self.pull_requests[len(self.pull_requests) + 1] = oid
+            number = len(self.pull_requests) + 1
+            self.pull_requests[number] = self.openings[number] = oid
         elif revision.startswith("refs/pr/"):
             self.pull_requests[int(revision.removeprefix("refs/pr/"))] = oid
         else:

@@ -58,13 +58,15 @@ class LoopbackHub:
         """The answered requests of a method with this in their path."""
         return [call for call in self.log if call.method == method and part in call.path]
 
-    def fail(self, method: str, pattern: str, effect: Effect, times: int = 1, status: int = 500) -> Fault:
+    def fail(
+        self, method: str, pattern: str, effect: Effect, times: int = 1, status: int = 500, code: str | None = None
+    ) -> Fault:
         """Have the next requests go wrong; see :class:`Fault`."""
-        self._protocol.faults.append(fault := Fault(method, pattern, effect, times, status))
+        self._protocol.faults.append(fault := Fault(method, pattern, effect, times, status, code))
         return fault
 
     def flip(self, repo: str, path: str) -> None:
-        """Flip the last bit of a file where it is stored, which no size gives away."""
+        """Flip the last bit of a file where it is stored, which no size gives away; the second time, back."""
         entry = self.repository(repo).resolve("main").files[path]
         content = self.hub.contents[entry.oid]
         self.hub.contents[entry.oid] = content[:-1] + bytes([content[-1] ^ 1])

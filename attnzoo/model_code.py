@@ -1,0 +1,75 @@
+"""A model's code beside its weights, for users who have not installed attnzoo (``trust_remote_code=True``)."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from huggingface_hub import ModelCard
+from transformers import AutoConfig, PreTrainedConfig
+from transformers.dynamic_module_utils import get_relative_import_files
+from transformers.models.auto import modeling_auto
+
+from .pipelines import PIPELINES
+
+TAG = "custom_code"  # the Hub's, for repositories whose models run code of theirs
+IN_CARD = """
+
+## Without attnzoo
+
+The model's code is in this repository. Who has not installed attnzoo leaves `import attnzoo` out and gives
+`trust_remote_code=True` to every `from_pretrained` and `pipeline`; pin what was read with `revision=`.
+"""
+
+
+def add_code(folder: Path) -> None:
+    """Put the code that a model needs beside it, its classes into ``config.json`` and what to do into the card.
+
+    The files of its classes with all that they import of each other, flat as they are here, and an entry for every Auto
+    class that the model serves: of a causal Transformer not those of a masked one. The pipeline of the card's tags or
+    ``pipeline_tag`` comes along.
+
+    Raises:
+        ValueError: the model is none of this package.
+    """
+    config = AutoConfig.from_pretrained(folder)
+    if not type(config).__module__.startswith(f"{__package__}."):
+        raise ValueError(f"{folder} holds a {type(config).__name__}, whose code is not attnzoo's; push it without code")
+    classes = {"AutoConfig": type(config), **auto_classes(config)}
+    card = ModelCard.load(folder / "README.md")
+    tags = [*(card.data.tags or []), card.data.pipeline_tag]
+    pipelines = {task: class_ for task, class_ in PIPELINES.items() if class_.card_tag in tags}
+
+    path = folder / "config.json"
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    entries["auto_map"] = {name: _place(class_) for name, class_ in classes.items()}
+    if pipelines:
+        entries["custom_pipelines"] = {
+            task: {"impl": _place(class_), "pt": [class_.auto_class.__name__]} for task, class_ in pipelines.items()
+        }
+    path.write_text(json.dumps(entries, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    for class_ in [*classes.values(), *pipelines.values()]:
+        module = Path(str(sys.modules[class_.__module__].__file__))
+        for needed in [module, *map(Path, get_relative_import_files(module))]:
+            shutil.copyfile(needed, folder / needed.name)
+    if TAG not in tags:
+        card.data.tags = [*(card.data.tags or []), TAG]
+        card.text = card.text.rstrip() + IN_CARD
+        card.save(folder / "README.md")
+
+
+def auto_classes(config: PreTrainedConfig) -> dict[str, type]:
+    """The model that every Auto class has registered for this config, and that can be made of it."""
+    pattern = getattr(config, "attention_pattern", None)
+    found = {}
+    for name in sorted(vars(modeling_auto)):
+        registered = getattr(getattr(modeling_auto, name), "_model_mapping", None)
+        if name.startswith("AutoModel") and registered is not None and type(config) in registered:
+            model_class = registered[type(config)]
+            if pattern in getattr(model_class, "attention_patterns", (pattern,)):
+                found[name] = model_class
+    return found
+
+
+def _place(class_: type) -> str:
+    return f"{class_.__module__.rsplit('.', 1)[-1]}.{class_.__name__}"

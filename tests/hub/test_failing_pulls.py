@@ -1,0 +1,194 @@
+"""What goes wrong on the way from the Hub is said in words, and runs no code that nobody asked for."""
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from attnzoo.model_code import add_code
+
+from .attempts import Attempts, Malicious, attempt, files_of, load_of, push_of
+from .client import environment, run_python
+from .server import LoopbackHub, loopback_hub
+
+MakeFolder = Callable[[int], Path]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def pulled(hub: LoopbackHub, make_folder: MakeFolder, home: Path) -> dict[str, str]:
+    names = ("sound", "cut", "shortened", "truncated", "flipped", "pickle", "disguised")
+    repositories = {name: files_of(make_folder(seed)) for seed, name in enumerate(names, start=10)}
+    weights = repositories["truncated"]["model.safetensors"]
+    repositories["truncated"]["model.safetensors"] = weights[: len(weights) // 2]
+    repositories["disguised"]["model.safetensors"] = pickle.dumps(Malicious(home / "was run"))
+    del repositories["pickle"]["model.safetensors"]
+    repositories["pickle"]["pytorch_model.bin"] = repositories["disguised"]["model.safetensors"]
+    for name, files in repositories.items():
+        entry = hub.put(f"pulls/{name}", files).resolve("main").files.get("model.safetensors")
+        if name in ("cut", "shortened"):
+            assert entry is not None
+            hub.fail("GET", f"/large/{entry.oid}", "cut download" if name == "cut" else "shorten")
+    hub.flip("pulls/flipped", "model.safetensors")
+    attempts: Attempts = {name: load_of(f"pulls/{name}") for name in names}
+    attempts["no repository"] = load_of("pulls/none")
+    attempts["no revision"] = load_of("pulls/sound", revision="none")
+    attempts["verify sound"] = ("verify", {"repo_id": "pulls/sound"})
+    attempts["verify flipped"] = ("verify", {"repo_id": "pulls/flipped"})
+    return attempt(hub.endpoint, home, attempts)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("sound", "ok AttentionalRNN"),
+        ("cut", "ok AttentionalRNN"),  # the client asks again
+        ("flipped", "ok AttentionalRNN"),  # which is why there is verify()
+        ("shortened", "Consistency check failed: file should be of size"),
+        ("truncated", "OSError: the weights of 'pulls/truncated' are damaged or incomplete"),
+        ("pickle", "does not appear to have a file named model.safetensors"),
+        ("disguised", "OSError: the weights of 'pulls/disguised' are damaged or incomplete"),
+        ("no repository", "is not a local folder and is not a valid model identifier"),
+        ("no revision", "none is not a valid git identifier"),
+        ("verify sound", "ok "),
+        ("verify flipped", "OSError: pulls/flipped did not arrive as the Hub has it: model.safetensors has the sha256"),
+    ],
+)
+def test_a_pull_says_what_is_wrong(pulled: dict[str, str], name: str, message: str) -> None:
+    assert message in pulled[name]
+
+
+def test_no_pickle_is_loaded(pulled: dict[str, str], home: Path, tmp_path: Path) -> None:
+    assert not (home / "was run").exists()
+    pickle.loads(pickle.dumps(Malicious(tmp_path / "was run"))).close()
+    assert (tmp_path / "was run").exists()  # so it is one that would have been seen
+
+
+def test_a_cut_download_is_asked_for_again(pulled: dict[str, str], hub: LoopbackHub) -> None:
+    oid = hub.repository("pulls/cut").resolve("main").files["model.safetensors"].oid
+    answers = [call.status for call in hub.calls("GET", oid)]
+    assert answers == [200, 200]  # from its start: less than the client's ten megabytes had arrived
+
+
+LOAD_CODE = """
+import sys
+import transformers
+
+for options in ({}, {"trust_remote_code": False}, {"trust_remote_code": True})[int(sys.argv[1]):int(sys.argv[2])]:
+    try:
+        print(type(transformers.AutoModelForSeq2SeqLM.from_pretrained("pulls/code", **options)))
+    except ValueError as error:
+        print("refused:", error)
+print([name for name in sys.modules if name.startswith("transformers_modules.")])
+"""
+
+
+def test_code_is_not_run_unless_it_is_trusted(hub: LoopbackHub, make_folder: MakeFolder, tmp_path: Path) -> None:
+    """Neither where the argument is not given, and nobody is there to be asked, nor where it is False."""
+    add_code(folder := make_folder(30))
+    mark = tmp_path / "was run"
+    files = files_of(folder)
+    files["configuration_attentional_rnn.py"] += f"\nopen({str(mark)!r}, 'w')\n".encode()
+    hub.put("pulls/code", files)
+
+    def load(first: int, last: int) -> str:
+        there = environment(hub.endpoint, tmp_path / f"home {first}", None, xet=False)
+        asked = str(first), str(last)
+        ended = run_python("-c", LOAD_CODE, *asked, environment=there, cwd=tmp_path, without_attnzoo=True)
+        assert ended.returncode == 0, ended.stderr[-3000:]
+        return ended.stdout
+
+    said = load(0, 2)
+    assert said.count("refused: The repository pulls/code contains custom code which must be executed") == 2
+    assert said.endswith("\n[]\n")
+    assert not mark.exists()
+    assert "transformers_modules" in load(2, 3).splitlines()[0]
+    assert mark.exists()  # so it is one that can be left
+
+
+# Where there is no answer ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.hub
+def test_offline(pulled: dict[str, str], hub: LoopbackHub, make_folder: MakeFolder, home: Path) -> None:
+    attempts: Attempts = {
+        "cached": load_of("pulls/sound"),
+        "not cached": load_of("pulls/other"),
+        "other revision": load_of("pulls/sound", revision="v2"),
+        "push": push_of(make_folder(40), "zoo/offline"),
+    }
+    before = len(hub.log)
+    said = attempt(hub.endpoint, home, attempts, HF_HUB_OFFLINE="1")
+    assert said["cached"].startswith("ok AttentionalRNN")
+    for name in ("not cached", "other revision"):
+        assert "couldn't find them in the cached files" in said[name]
+    assert said["push"].startswith("ConnectionError: no answer from the Hub at")
+    assert "offline mode is enabled" in said["push"]
+    assert len(hub.log) == before
+
+
+@pytest.mark.hub
+def test_a_hub_that_is_down(make_folder: MakeFolder, tmp_path: Path) -> None:
+    with loopback_hub() as hub:
+        hub.put("pulls/sound", files_of(make_folder(50)))
+        load = load_of("pulls/sound")
+        assert attempt(hub.endpoint, tmp_path, {"load": load})["load"].startswith("ok")
+    attempts: Attempts = {
+        "cached": load,
+        "not cached": load_of("pulls/other"),
+        "push": push_of(make_folder(50), "zoo/down"),
+    }
+    said = attempt(hub.endpoint, tmp_path, attempts)
+    assert said["cached"].startswith("ok AttentionalRNN")
+    assert said["not cached"].startswith("OSError: We couldn't connect to")
+    assert said["push"].startswith("ConnectionError: no answer from the Hub at")
+
+
+@pytest.mark.hub
+@pytest.mark.parametrize("xet", [False, True], ids=["LFS", "Xet"])
+def test_downloads_that_break_off(xet: bool, make_folder: MakeFolder, tmp_path: Path) -> None:
+    """Once, and the client asks again; for good, and nothing that looks like a model stays behind."""
+    with loopback_hub() as hub:
+        pushes = {name: push_of(make_folder(seed), f"zoo/{name}") for seed, name in ((81, "once"), (82, "for-good"))}
+        assert all(said.startswith("ok") for said in attempt(hub.endpoint, tmp_path / "push", pushes, xet).values())
+        where = "^/xorbs/" if xet else "^/large/"
+        once = hub.fail("GET", where, "cut download")
+        load = attempt(hub.endpoint, tmp_path / "pull", {"once": load_of("zoo/once")}, xet)
+        assert once.times == 0
+        assert load["once"].startswith("ok AttentionalRNN")
+        fault = hub.fail("GET", where, "cut download", times=1000)
+        said = attempt(hub.endpoint, tmp_path / "pull", {"load": load_of("zoo/for-good")}, xet)["load"]
+        assert said.startswith("OSError: Can't load the model for 'zoo/for-good'"), said
+        fault.times = 0
+        again = attempt(hub.endpoint, tmp_path / "pull", {"load": load_of("zoo/for-good")}, xet)["load"]
+        assert again.startswith("ok AttentionalRNN")
+
+
+@pytest.mark.hub
+@pytest.mark.parametrize("xet", [False, True], ids=["LFS", "Xet"])
+def test_a_damaged_download_is_found_and_made_good(xet: bool, make_folder: MakeFolder, tmp_path: Path) -> None:
+    """What ``verify`` advises helps where the damage is in the cache, and does not where it is on the Hub."""
+    repo_id = "zoo/damaged"
+    with loopback_hub() as hub:
+        push, verify = push_of(make_folder(80), repo_id), ("verify", {"repo_id": repo_id})
+        assert attempt(hub.endpoint, tmp_path / "push", {"push": push}, xet)["push"].startswith("ok")
+        assert attempt(hub.endpoint, tmp_path / "sound", {"verify": verify}, xet)["verify"].startswith("ok")
+        hub.flip(repo_id, "model.safetensors")
+        head = hub.repository(repo_id).resolve("main").oid
+        advice = f"snapshot_download({repo_id!r}, revision={head!r}, force_download=True)"
+        anew = ("download_anew", {"repo_id": repo_id, "revision": head, "force_download": True})
+        asked = {"load": load_of(repo_id), "verify": verify, "anew": anew, "still": verify}
+        said = attempt(hub.endpoint, tmp_path / "flipped", asked, xet)
+        assert said["load"].startswith("ok AttentionalRNN")
+        for name in ("verify", "still"):
+            assert "model.safetensors has the sha256" in said[name]
+            assert advice in said[name]
+        hub.flip(repo_id, "model.safetensors")  # back
+        said = attempt(hub.endpoint, tmp_path / "flipped", {"before": verify, "anew": anew, "verify": verify}, xet)
+        assert "model.safetensors has the sha256" in said["before"]
+        assert said["verify"].startswith("ok")

@@ -1,0 +1,325 @@
+"""What goes wrong on the way to the Hub is said in words, and leaves the repository as it was."""
+
+import hashlib
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, BertConfig
+
+from attnzoo import sample_outputs
+from attnzoo.model_code import add_code
+
+from .attempts import Attempts, attempt, files_of, load_of, push_of
+from .server import OWNER, READER, STRANGER, LoopbackHub, loopback_hub
+
+MakeFolder = Callable[[int], Path]
+
+
+def truncate(folder: Path) -> None:
+    content = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(content[: len(content) // 2])
+
+
+def lose_a_shard(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+    save_file({name: weights[name] for name in list(weights)[::2]}, folder / first, {"format": "pt"})
+    places = {name: (first, second)[at % 2] for at, name in enumerate(weights)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    (folder / "model.safetensors").unlink()
+
+
+def lose_a_weight(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    del weights["lm_head.weight"]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def spoil_the_config(folder: Path) -> None:
+    entries = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(entries | {"decoder_hidden_size": "wide"}))
+
+
+def keep_an_adapter_only(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
+    (folder / "config.json").rename(folder / "adapter_config.json")
+
+
+# What a folder may lack or have too much, and what is said of it.
+SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "pickle": (
+        lambda folder: (folder / "training_args.BIN").write_bytes(pickle.dumps({})),
+        "which run code where they are loaded: training_args.BIN; remove them",
+    ),
+    "no card": (
+        lambda folder: (folder / "README.md").unlink(),
+        "has no README.md; a model goes out with its config and its card",
+    ),
+    "no metadata": (lambda folder: (folder / "README.md").write_text("---\n- a: [\n---\n"), "README.md is no card: "),
+    "truncated": (truncate, "does not load, and is not sent: the weights of"),
+    "missing shard": (lose_a_shard, "does not load, and is not sent: "),
+    "missing weight": (
+        lose_a_weight,
+        "does not load, and is not sent: its files lack 1 of its weights, such as lm_head.weight",
+    ),
+    "invalid config": (spoil_the_config, "does not load, and is not sent: "),
+    "adapter only": (keep_an_adapter_only, "has no config.json; a model goes out with its config and its card"),
+}
+
+
+@pytest.fixture(scope="module")
+def pushed(hub: LoopbackHub, make_folder: MakeFolder, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = make_folder(1)
+    hub.put("zoo/public", {"README.md": b"# old"})
+    hub.put("stranger/theirs", {"README.md": b"# old"})
+    hub.put("stranger/gated", {"README.md": b"# old"})
+    hub.fail("GET", "stranger/gated/auth-check", "refuse", status=403, code="GatedRepo")
+    hub.fail("GET", "zoo/failing/auth-check", "refuse", status=503)
+    hub.fail("GET", "zoo/unseen$", "refuse", status=500)
+    hub.fail("POST", "zoo/refused/commit", "refuse", status=503)
+    hub.fail("POST", "zoo/forbidden/commit", "refuse", status=403)
+    hub.fail("POST", "zoo/late/commit", "refuse", status=412)
+    attempts: Attempts = {
+        "no token": push_of(folder, "zoo/new", token=None),
+        "unknown token": push_of(folder, "zoo/new", token="hf_nobody"),
+        "read-only token": push_of(folder, "zoo/new", token=READER),
+        "foreign namespace": push_of(folder, "stranger/new"),
+        "foreign repository": push_of(folder, "stranger/theirs"),
+        "bad id": push_of(folder, "zoo/a/b"),
+        "no owner": push_of(folder, "new"),
+        "pull request on nothing": push_of(folder, "zoo/new", create_pr=True),
+        "pull request on gated": push_of(folder, "stranger/gated", create_pr=True),
+        "pull request on no branch": push_of(folder, "stranger/theirs", create_pr=True, revision="none"),
+        "public before": push_of(folder, "zoo/public", private=True),
+        "failing": push_of(folder, "zoo/failing"),
+        "unseen": push_of(folder, "zoo/unseen"),
+        "refused": push_of(folder, "zoo/refused"),
+        "repeated": push_of(folder, "zoo/refused"),
+        "again": push_of(folder, "zoo/refused"),
+        "forbidden": push_of(folder, "zoo/forbidden"),
+        "late": push_of(folder, "zoo/late"),
+    }
+    for name, (spoil, _) in SPOILED.items():
+        spoil(spoiled := make_folder(1))
+        attempts[name] = push_of(spoiled, "zoo/new")
+    return attempt(hub.endpoint, tmp_path_factory.mktemp("home"), attempts)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no token", "PermissionError: there is no token; run `hf auth login`, or set HF_TOKEN"),
+        ("unknown token", "PermissionError: the Hub does not know this token"),
+        ("read-only token", "PermissionError: the token of zoo may only read; make one that may write"),
+        (
+            "foreign namespace",
+            "PermissionError: there is no stranger/new, and zoo cannot make it; choose one of zoo, institute",
+        ),
+        (
+            "foreign repository",
+            "PermissionError: zoo may not write to stranger/theirs; push to a repository of your own",
+        ),
+        ("bad id", "ValueError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': 'zoo/a/b'"),
+        ("no owner", "ValueError: 'new' does not say whose it is; write owner/new"),
+        ("pull request on nothing", "FileNotFoundError: there is no zoo/new to open a pull request on"),
+        ("pull request on gated", "PermissionError: stranger/gated is gated; ask for access on its page, as zoo"),
+        ("pull request on no branch", "OSError: the push to stranger/theirs failed: 404"),
+        ("public before", "ValueError: zoo/public is there and is public; change that in its settings"),
+        ("failing", "ConnectionError: the Hub at http://127.0.0.1:"),
+        ("unseen", "ConnectionError: the Hub at http://127.0.0.1:"),
+        ("refused", ". Push again: what has been uploaded is not uploaded twice"),
+        ("repeated", "ok "),
+        ("again", "ok "),
+        ("forbidden", "OSError: the push to zoo/forbidden failed: 403"),
+        ("late", ". Push again: what has been uploaded is not uploaded twice"),
+        *((name, message) for name, (_, message) in SPOILED.items()),
+    ],
+)
+def test_a_push_says_what_is_wrong(pushed: dict[str, str], name: str, message: str) -> None:
+    assert message in pushed[name]
+
+
+def test_what_the_hub_refuses_is_not_to_be_repeated(pushed: dict[str, str]) -> None:
+    assert [name for name, said in pushed.items() if "Push again" in said] == ["refused", "late"]
+
+
+def test_a_refused_push_changes_nothing(pushed: dict[str, str], hub: LoopbackHub) -> None:
+    assert ("models", "zoo/new") not in hub.hub.repositories
+    for name in ("zoo/public", "stranger/theirs", "stranger/gated"):
+        assert [commit.title for commit in hub.repository(name).history("main")] == ["Upload", "initial commit"]
+        assert not hub.repository(name).pull_requests
+    for name in ("zoo/forbidden", "zoo/late"):
+        assert [commit.title for commit in hub.repository(name).history("main")] == ["initial commit"]
+
+
+def test_a_repeated_push_sends_what_is_missing_once(pushed: dict[str, str], hub: LoopbackHub) -> None:
+    """Refused, made, and nothing left to make: one commit and one upload of the weights."""
+    commits = hub.calls("POST", "zoo/refused/commit")
+    assert [call.status for call in commits] == [503, 200]
+    assert len(hub.repository("zoo/refused").history("main")) == 2
+    assert len(hub.calls("PUT", "/upload/")) == 1
+
+
+def test_no_code_is_sent_but_the_packages_own(tmp_path: Path) -> None:
+    BertConfig().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="holds a BertConfig, whose code is not attnzoo's; push it without code"):
+        add_code(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_a_card_says_once_that_code_comes_along(make_folder: MakeFolder) -> None:
+    folder = make_folder(1)
+    add_code(folder)
+    card = (folder / "README.md").read_text()
+    assert "\n- custom_code\n" in card
+    assert card.count("## Without attnzoo") == 1
+    assert card.count("`trust_remote_code=True`") == 1
+    add_code(folder)
+    assert (folder / "README.md").read_text() == card
+
+
+@pytest.mark.parametrize(
+    ("card", "becomes"),
+    [
+        ('from_pretrained("model_cards/tiny")', 'from_pretrained("zoo/tiny")'),
+        ('pipeline("a-task", model="tiny")', 'pipeline("a-task", model="zoo/tiny")'),
+        ('the word "tiny", from_pretrained("tiny-er"), open("tiny")', None),
+    ],
+)
+def test_a_card_loads_from_the_hub_what_it_loaded_from_the_folder(
+    card: str, becomes: str | None, make_folder: MakeFolder, tmp_path: Path
+) -> None:
+    from attnzoo.hub import _stage
+
+    folder = make_folder(1).rename(tmp_path / "tiny")
+    (folder / "README.md").write_text(card)
+    assert (_stage(folder, tmp_path / "staged", "zoo/tiny") / "README.md").read_text() == (becomes or card)
+    assert (folder / "README.md").read_text() == card
+
+
+# Whether it arrived ---------------------------------------------------------------------------------------------------
+
+
+def test_outputs_that_differ_are_seen(make_folder: MakeFolder, tmp_path: Path) -> None:
+    folder, other = make_folder(1), make_folder(2)
+    expected, auto_class = str(tmp_path / "outputs.safetensors"), "AutoModelForSeq2SeqLM"
+    sample_outputs.save_outputs(tmp_path / "outputs.safetensors", folder, auto_class)
+
+    def compare(name: Path, auto_class: str = auto_class) -> None:
+        sample_outputs.main([expected, auto_class, str(name), "main", "package"])
+
+    compare(folder)
+    with pytest.raises(SystemExit, match=r"the outputs differ by \d"):
+        compare(other)
+    config = AutoConfig.from_pretrained(folder)
+    with pytest.raises(SystemExit, match=rf"the outputs have the shape .* instead of \(2, 4, {config.vocab_size}\)"):
+        compare(folder, "AutoModel")
+    truncate(other)
+    with pytest.raises(SystemExit, match=r"OSError: the weights of .* are damaged or incomplete"):
+        compare(other)
+
+
+@pytest.mark.hub
+def test_a_push_ends_well_only_where_it_was_seen_to_arrive(
+    make_folder: MakeFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flipped bit on the way back, a Hub that keeps something else, and code that does not stand without attnzoo."""
+    flipped, kept, code = (make_folder(seed) for seed in (90, 91, 92))
+    oid = hashlib.sha256((flipped / "model.safetensors").read_bytes()).hexdigest()
+    (kept / "notes.txt").write_text("as it was")
+    with loopback_hub() as hub:
+        hub.fail("GET", f"/large/{oid}", "flip", times=1000)
+        store = hub.hub.store
+        monkeypatch.setattr(
+            hub.hub, "store", lambda content, large: store(content.replace(b"as it was", b"another"), large)
+        )
+        incomplete = {"folder": str(code), "repo_id": "zoo/code", "token": OWNER, "file": "attention.py"}
+        attempts: Attempts = {
+            "flipped": push_of(flipped, "zoo/flipped"),
+            "kept": push_of(kept, "zoo/kept"),
+            "code": ("push_code_without", incomplete),
+        }
+        said = attempt(hub.endpoint, tmp_path, attempts)
+        heads = {name: [c.oid for c in hub.repository(f"zoo/{name}").history("main")] for name in attempts}
+    for name, (made, before) in heads.items():
+        assert f"OSError: zoo/{name} has the commit {made}, which was not seen to be what was sent: " in said[name]
+        assert f"with revision={before!r} users load what was there before" in said[name]
+    assert "zoo/flipped did not arrive as the Hub has it: model.safetensors has the sha256" in said["flipped"]
+    assert "these files did not arrive as they were sent: notes.txt" in said["kept"]
+    assert "it does not load as the folder does: " in said["code"]
+    assert "attention.py" in said["code"]
+
+
+@pytest.mark.hub
+def test_what_is_left_of_another_model_goes(make_folder: MakeFolder, tmp_path: Path) -> None:
+    """Weights in shards, say, whose index would be found beside the new weights."""
+    left = ("model.safetensors.index.json", "model-00001-of-00002.safetensors", "adapter_config.json", "tokenizer.json")
+    kept = ("notes.txt", "pictures/heat.png", "older/model.safetensors")
+    with loopback_hub() as hub:
+        hub.put("zoo/old", {name: b"{" for name in (*left, *kept)})
+        folder = make_folder(93)
+        assert attempt(hub.endpoint, tmp_path, {"push": push_of(folder, "zoo/old")})["push"].startswith("ok ")
+        new, old, _ = hub.repository("zoo/old").history("main")
+    assert old.files.keys() >= {*left, *kept}
+    assert new.files.keys() == {*kept, *files_of(folder)}
+
+
+# Branches, pull requests, privacy -------------------------------------------------------------------------------------
+
+
+@pytest.mark.hub
+@pytest.mark.parametrize("xet", [False, True], ids=["LFS", "Xet"])
+def test_branches_pull_requests_privacy_and_uploads_that_break_off(
+    xet: bool, make_folder: MakeFolder, tmp_path: Path
+) -> None:
+    secret, ours, theirs, other, refused = (make_folder(seed) for seed in (60, 61, 62, 63, 64))
+    (theirs / "README.md").write_text("# better")
+    by_stranger = {"create_pr": True, "token": STRANGER, "message": "Mine is better"}
+    with loopback_hub() as hub:
+        hub.put("zoo/public", {"README.md": b"# old"})
+        public = hub.repository("zoo/public")
+        old = public.branches["dev"] = public.resolve("main").oid
+        hub.fail("POST" if xet else "PUT", "/cas/v1/xorbs/" if xet else "/upload/", "cut upload")
+        hub.fail("POST", "zoo/refused/commit", "refuse", status=503)
+        attempts: Attempts = {
+            "cut once": push_of(secret, "institute/secret", private=True, revision="dev"),
+            "not theirs": load_of("institute/secret", token=STRANGER),
+            "theirs": load_of("institute/secret", revision="dev", token=OWNER),
+            "pull request": push_of(ours, "zoo/public", **by_stranger),
+            "repeated pull request": push_of(theirs, "zoo/public", **by_stranger),
+            "pull request to a branch": push_of(other, "zoo/public", revision="dev", create_pr=True, token=STRANGER),
+            "refused": push_of(refused, "zoo/refused"),
+            "repeated": push_of(refused, "zoo/refused"),
+        }
+        said = attempt(hub.endpoint, tmp_path, attempts, xet=xet)
+    refusals = ("not theirs", "refused")
+    assert {name for name, words in said.items() if not words.startswith("ok ")} == {*refusals}
+    assert "is not a valid model identifier" in said["not theirs"]
+    assert "failed: Server error '503" in said["refused"]
+    private = hub.repository("institute/secret")
+    assert private.private
+    assert "model.safetensors" not in private.resolve("main").files
+    assert public.branches == {"main": old, "dev": old}
+    titles = [[commit.title for commit in public.history(f"refs/pr/{number}")] for number in public.pull_requests]
+    before = ["Upload", "initial commit"]
+    assert titles == [["Mine is better", "Mine is better", *before], ["Upload model", *before]]
+    better = public.resolve("refs/pr/1").files["README.md"]
+    assert hub.hub.contents[better.oid] == b"# better"
+    assert len(hub.repository("zoo/refused").history("main")) == 2
+
+
+@pytest.mark.hub
+def test_an_upload_that_breaks_off_for_good(make_folder: MakeFolder, tmp_path: Path) -> None:
+    with loopback_hub() as hub:
+        fault = hub.fail("PUT", "/upload/", "cut upload", times=1000)
+        push = push_of(make_folder(70), "zoo/cut")
+        said = attempt(hub.endpoint, tmp_path, {"push": push})
+        assert "OSError: the push to zoo/cut failed: Error while uploading 'model.safetensors'" in said["push"]
+        assert "Push again" in said["push"]
+        assert [commit.title for commit in hub.repository("zoo/cut").history("main")] == ["initial commit"]
+        fault.times = 0
+        assert attempt(hub.endpoint, tmp_path, {"push": push})["push"].startswith("ok")

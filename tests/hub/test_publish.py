@@ -1,0 +1,76 @@
+"""The command line that publishes: what its options do, and that what a user can put right has no traceback."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .client import environment, run_python
+from .server import OWNER, LoopbackHub
+
+PUBLISH = """
+import contextlib
+import io
+import json
+import sys
+
+from training.publish import main
+
+said = {}
+for name, line in json.loads(sys.argv[1]).items():
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        try:
+            main(line)
+            said[name] = printed.getvalue()
+        except SystemExit as error:
+            said[name] = f"exit {error}"
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def published(
+    hub: LoopbackHub, make_folder: Callable[[int], Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    folder, truncated = str(make_folder(101)), make_folder(102)
+    (truncated / "model.safetensors").write_bytes(b"nothing")
+    lines = {
+        "private": [folder, "zoo/private", "--private", "--message", "The first"],
+        "public": [folder, "zoo/public", "--public"],
+        "request": [folder, "zoo/public", "--pull-request", "--message", "With code", "--code"],
+        "damaged": [str(truncated), "zoo/damaged"],
+        "nowhere": [str(truncated / "none"), "zoo/damaged"],
+        "foreign": [folder, "somebody/else"],
+    }
+    there = environment(hub.endpoint, tmp_path_factory.mktemp("home"), OWNER, xet=False)
+    ended = run_python("-c", PUBLISH, json.dumps(lines), environment=there)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    said: dict[str, str] = json.loads(ended.stdout.splitlines()[-1])
+    return {name: words.replace(folder, "FOLDER") for name, words in said.items()}
+
+
+def test_what_was_asked_for_is_done(published: dict[str, str], hub: LoopbackHub) -> None:
+    private, public = hub.repository("zoo/private"), hub.repository("zoo/public")
+    assert private.private
+    assert not public.private
+    assert private.resolve("main").title == "The first"
+    assert public.resolve("main").title == "Upload model"
+    assert public.resolve("refs/pr/1").title == "With code"
+    assert "modeling_attentional_rnn.py" in public.resolve("refs/pr/1").files
+    assert "modeling_attentional_rnn.py" not in public.resolve("main").files
+
+
+def test_where_it_is_is_printed(published: dict[str, str], hub: LoopbackHub) -> None:
+    commit = hub.repository("zoo/private").resolve("main").oid
+    ending = "checksums and logits as in FOLDER\n"
+    assert published["private"] == f"{hub.endpoint}/zoo/private/commit/{commit}: {ending}"
+    assert published["request"] == f"{hub.endpoint}/zoo/public/discussions/1: {ending}"
+
+
+def test_errors_are_words(published: dict[str, str], hub: LoopbackHub) -> None:
+    assert published["damaged"].startswith("exit error: the model in ")
+    assert "does not load, and is not sent: the weights of" in published["damaged"]
+    assert published["nowhere"].endswith("/none has no config.json; a model goes out with its config and its card")
+    assert published["foreign"].startswith("exit error: there is no somebody/else, and zoo cannot make it")
+    assert hub.hub.repositories.keys() == {("models", "zoo/private"), ("models", "zoo/public")}
