@@ -269,7 +269,7 @@ def _stage(folder: Path, staged: Path, repo_id: str) -> Path:
             shutil.copyfile(path, staged / path.name)
     card = staged / "README.md"
     name = re.escape(folder.resolve().name)  # a card has no absolute path, whatever is given here
-    loading = rf'(from_pretrained\(|model=)"(?:[^"\n]*/)?{name}"'
+    loading = rf'(from_pretrained\(|model=|pipeline\("[^"\n]*", )"(?:[^"\n]*/)?{name}"'
     card.write_text(re.sub(loading, rf'\1"{repo_id}"', card.read_text(encoding="utf-8")), encoding="utf-8")
     return staged
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, BertConfig
+from transformers import AutoConfig, BertConfig, BertForMaskedLM
 
 from attnzoo import sample_outputs
 from attnzoo.model_code import add_code
@@ -187,6 +187,7 @@ def test_a_card_says_once_that_code_comes_along(make_folder: MakeFolder) -> None
     [
         ('from_pretrained("model_cards/tiny")', 'from_pretrained("zoo/tiny")'),
         ('pipeline("a-task", model="tiny")', 'pipeline("a-task", model="zoo/tiny")'),
+        ('pipeline("a-task", "runs/tiny")', 'pipeline("a-task", "zoo/tiny")'),
         ('the word "tiny", from_pretrained("tiny-er"), open("tiny")', None),
     ],
 )
@@ -266,6 +267,19 @@ def test_what_is_left_of_another_model_goes(make_folder: MakeFolder, tmp_path: P
         new, old, _ = hub.repository("zoo/old").history("main")
     assert old.files.keys() >= {*left, *kept}
     assert new.files.keys() == {*kept, *files_of(folder)}
+
+
+@pytest.mark.hub
+def test_another_librarys_model_goes_without_code(make_folder: MakeFolder, tmp_path: Path) -> None:
+    folder = make_folder(1)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    BertForMaskedLM(BertConfig(vocab_size=20, **sizes)).save_pretrained(folder)
+    attempts: Attempts = {"without": push_of(folder, "zoo/bert"), "with": push_of(folder, "zoo/code", code=True)}
+    with loopback_hub() as hub:
+        said = attempt(hub.endpoint, tmp_path, attempts)
+        assert hub.hub.repositories.keys() == {("models", "zoo/bert")}
+    assert said["without"].startswith("ok ")
+    assert "holds a BertConfig, whose code is not attnzoo's; push it without code" in said["with"]
 
 
 # Branches, pull requests, privacy -------------------------------------------------------------------------------------
