@@ -87,6 +87,14 @@ def test_links_and_pictures_lead_somewhere() -> None:
         assert target.startswith("https://") or (ROOT / target).exists(), target
 
 
+def test_the_contents_name_their_sections() -> None:
+    headings = re.findall(r"^#+ (.+)$", README, flags=re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    links = re.findall(r"\]\(#([^)]+)\)", README)
+    assert len(links) > 10
+    assert {*links} <= anchors
+
+
 def test_every_choice_of_the_config_is_in_the_table() -> None:
     for field in ("wiring", "score", "window", "cell"):
         # of Literal[...] or of Literal[...] | None
