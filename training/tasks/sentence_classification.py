@@ -6,7 +6,6 @@ import re
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,8 +26,9 @@ from attnzoo.plots import plot_sentence
 
 from ..confusion import draw_confusion_matrix
 from ..metrics import Accuracy, MacroF1, Matthews, confusion_matrix
+from ..prediction import predict_by_length
 from ..sources import Rows, Source, SourceError, read_rows, readable, short
-from ..splits import with_held_out
+from ..splits import chosen_rows, refuse_empty, say_shared, with_held_out
 from ..wheels import open_wheel
 from ..word_vectors import fill_embeddings, first_words
 
@@ -187,15 +187,12 @@ class SentenceClassification:
         given = _read(data, self.columns)
         self.labels, numbers = _labels(given["train"], data)
         prepared = {split: self._prepared(rows, numbers, split) for split, rows in given.items()}
-        self.splits = with_held_out(prepared)
-        cut = [split for split in self.splits if split not in given]
-        self.split_note = "in its own splits"
-        if cut:
-            self.split_note = f"{' and '.join(cut)} cut out of train by a hash of the sentence"
+        self.splits, self.split_note = with_held_out(prepared, "text", "sentence")
         if data.word_vectors is not None:
             vectors = Path(data.word_vectors).name
             self.split_note += f"; word vectors: {KNOWN_VECTORS.get(vectors, vectors)}"
-        self._check()
+        refuse_empty(self.splits, data.path, "sentences")
+        say_shared(self.splits, self.columns, data.path, "examples")
         first = next(iter(self.splits["test"].select_columns(self.columns)))
         self.example = first if len(self.columns) == 2 else first["text"]
 
@@ -305,14 +302,8 @@ class SentenceClassification:
             ValueError: there is no such split, or it is a stream; or the model has other labels than the data, or is of
                 pairs where the data is not, or the reverse.
         """
-        if split not in self.splits:
-            raise ValueError(f"there is no split {split!r}; choose one of: {', '.join(self.splits)}")
-        chosen = self.splits[split]
-        if isinstance(chosen, datasets.IterableDataset):
-            raise ValueError(f"the {split} split is streamed; to evaluate on it, set task.data.streaming=false")
+        chosen = chosen_rows(self.splits, split, rows)
         self._check_fits(model, tokenizer)
-        if rows is not None:
-            chosen = chosen.select(rows)
         return classify(model, tokenizer, *(chosen[column][:] for column in self.columns))
 
     def score(self, split: str, predictions: list[int]) -> dict[str, float]:
@@ -375,23 +366,6 @@ class SentenceClassification:
                 f"{'name the column of the second sentence' if reads_pairs else 'leave it out'}"
             )
 
-    def _check(self) -> None:
-        """Refuse splits without sentences, and say what stands on two sides."""
-        sides: dict[str, set[tuple[str, ...]]] = {}
-        for split, rows in self.splits.items():
-            if isinstance(rows, datasets.IterableDataset):
-                continue
-            if not len(rows):
-                raise ValueError(f"{self.data.path} has no sentences for the {split} split")
-            sides[split] = set(zip(*(rows[column][:] for column in self.columns), strict=True))
-        for other, held_out in combinations(("train", "validation", "test"), 2):
-            if shared := sides[held_out] & sides.get(other, set()):
-                print(
-                    f"{self.data.path}: {len(shared):,} of the {len(sides[held_out]):,} different examples of the "
-                    f"{held_out} split are in the {other} split too",
-                    file=sys.stderr,
-                )
-
 
 class _Collator:
     """Pads rows to a batch; some of its tokens, but no end of a sentence, are read as unknown."""
@@ -415,20 +389,14 @@ def classify(
 ) -> list[int]:
     """The number of the most likely label of every sentence, or pair, in the order given."""
     lengths = [len(text) + len(pair) for text, pair in zip(texts, pairs or [""] * len(texts), strict=True)]
-    by_length = sorted(range(len(texts)), key=lengths.__getitem__)  # little padding in a batch
-    labels = [0] * len(texts)
-    was_training = model.training
-    model.eval()
-    for start in range(0, len(texts), 256):
-        rows = by_length[start : start + 256]
+
+    @torch.no_grad()
+    def predict(rows: list[int]) -> list[int]:
         sides = [[side[row] for row in rows] for side in (texts, pairs) if side is not None]
         batch = tokenizer(*sides, padding=True, return_tensors="pt").to(model.device)
-        with torch.no_grad():
-            predicted = model(**batch).logits.argmax(dim=1).tolist()
-        for row, label in zip(rows, predicted, strict=True):
-            labels[row] = label
-    model.train(was_training)
-    return labels
+        return model(**batch).logits.argmax(dim=1).tolist()
+
+    return predict_by_length(model, lengths, 256, predict)
 
 
 def _read(data: Data, columns: list[str]) -> dict[str, Rows]:
