@@ -209,7 +209,7 @@ class GraphemeToPhoneme:
             )
         # The word on the card has to be one that the model can read.
         readable_example = found.letters.issuperset("attention")
-        self.example = "attention" if readable_example else next(iter(self.splits["train"]))["word"]
+        self.example = "attention" if readable_example else self.splits["test"]["word"][0]
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
         """A tokenizer of the training split's letters and phonemes; without an unknown token, it refuses others."""
