@@ -27,6 +27,7 @@ class Clock:
         self.settings = settings
         self.steps = 0
         self._started = self._logged = time.perf_counter()
+        self._paused: float | None = None  # since then
 
     def minutes(self) -> float:
         return (time.perf_counter() - self._started) / 60
@@ -48,14 +49,16 @@ class Clock:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        before = time.perf_counter()
+        before = self._paused = time.perf_counter()
         yield
+        self._paused = None
         pause = time.perf_counter() - before
         self._started += pause
         self._logged += pause
 
     def state_dict(self) -> dict[str, Any]:
-        return {"steps": self.steps, "minutes": self.minutes()}
+        now = time.perf_counter() if self._paused is None else self._paused  # a checkpoint is written in a pause
+        return {"steps": self.steps, "minutes": (now - self._started) / 60}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.steps = state["steps"]
