@@ -153,6 +153,32 @@ def linear_cross_entropy(
     return total / torch.as_tensor(num_items, device=total.device).clamp(min=1)
 
 
+def loss_and_logits(
+    lm_head: nn.Linear,
+    hidden_states: Tensor,
+    labels: Tensor | None,
+    num_items: Tensor | int | None,
+    smoothing: float,
+    skip_logits: bool,
+) -> tuple[Tensor | None, Tensor | None]:
+    """The loss, where there are labels, and the logits, unless they are not wanted.
+
+    Shape:
+        - hidden_states: (B, T, D); labels: (B, T); logits: (B, T, vocab_size)
+
+    Raises:
+        ValueError: neither is left to return.
+    """
+    if labels is None:
+        if skip_logits:
+            raise ValueError("skip_logits=True leaves nothing to return without labels")
+        return None, lm_head(hidden_states)
+    if skip_logits and is_only_its_weight(lm_head):
+        return linear_cross_entropy(hidden_states, lm_head.weight, labels, num_items, smoothing), None
+    logits = lm_head(hidden_states)
+    return token_cross_entropy(logits, labels, num_items, smoothing), None if skip_logits else logits
+
+
 def is_untouched(module: nn.Module) -> bool:
     """Whether the weights of a module may be read without calling the parts of it that hold them.
 

@@ -25,8 +25,8 @@ from transformers.utils import can_return_tuple
 from .attention import AdditiveScore, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .fused_decoder import has_fused_loop
-from .loss import is_only_its_weight, linear_cross_entropy, token_cross_entropy
-from .model_inputs import embed, source_mask
+from .loss import loss_and_logits
+from .model_inputs import check_target_labels, embed, shift_right, source_mask
 from .recurrent_cells import RecurrentState
 from .recurrent_decoder import (
     BahdanauDecoder,
@@ -401,15 +401,8 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
         return False
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """What the decoder reads for ``labels`` (B, T): the start token, then the labels without the last.
-
-        Raises:
-            ValueError: a label after a -100, as left padding makes it: the decoder would read the padding.
-        """
-        if bool(((labels[:, :-1] == -100) & (labels[:, 1:] != -100)).any()):
-            raise ValueError("labels have a token after a -100; pad them on the right (tokenizer.padding_side='right')")
-        start = labels.new_full((len(labels), 1), self.config.decoder_start_token_id)
-        return torch.cat([start, labels[:, :-1].masked_fill(labels[:, :-1] == -100, self.config.pad_token_id)], dim=1)
+        """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`."""
+        return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     @torch.no_grad()
     def _mix_own_words(
@@ -455,26 +448,12 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
         skip_logits: bool = False,
         **kwargs: Any,
     ) -> Seq2SeqLMOutput:
-        if labels is None and skip_logits:
-            raise ValueError("skip_logits=True leaves nothing to return without labels")
         lengths = None
         if labels is not None:
             use_cache = False  # a training step has no next token
-            if labels.ndim != 2 or labels.numel() == 0:
-                raise ValueError(
-                    f"labels must be (batch, target length) with at least one token, got shape {tuple(labels.shape)}"
-                )
+            check_target_labels(labels, decoder_input_ids, decoder_inputs_embeds, is_new=past_key_values is None)
             if decoder_input_ids is None and decoder_inputs_embeds is None:
-                if past_key_values is not None:
-                    raise ValueError(
-                        "labels start a new target and past_key_values continues one; give decoder_input_ids"
-                    )
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-            target = decoder_inputs_embeds if decoder_input_ids is None else decoder_input_ids
-            if target is not None and labels.shape != target.shape[:2]:
-                raise ValueError(
-                    f"labels of shape {tuple(labels.shape)} do not fit a target of shape {tuple(target.shape[:2])}"
-                )
             lengths = _lengths(labels) if skip_logits else None
         # Not in generate(), which makes no gradients, and whose prompt is not the model's to change.
         is_mixed = self.training and torch.is_grad_enabled() and self.config.teacher_forcing_ratio < 1
@@ -509,17 +488,12 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
             decoder_lengths=lengths,
             return_dict=True,
         )
-        readout = outputs.last_hidden_state
-        loss = logits = None
-        if labels is not None and skip_logits and is_only_its_weight(self.lm_head):
-            loss = linear_cross_entropy(readout, self.lm_head.weight, labels, num_items_in_batch, smoothing)
-        else:
-            logits = self.lm_head(readout)  # (B, T, vocab_size)
-            if labels is not None:
-                loss = token_cross_entropy(logits, labels, num_items_in_batch, smoothing)
+        loss, logits = loss_and_logits(
+            self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
+        )
         return Seq2SeqLMOutput(
             loss=loss,
-            logits=None if skip_logits else logits,
+            logits=logits,
             past_key_values=outputs.past_key_values,
             decoder_hidden_states=outputs.decoder_hidden_states,
             cross_attentions=outputs.cross_attentions,

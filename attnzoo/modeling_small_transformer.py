@@ -26,14 +26,8 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
-from .loss import (
-    IGNORED,
-    classification_loss,
-    is_only_its_weight,
-    linear_cross_entropy,
-    problem_type_of,
-    token_cross_entropy,
-)
+from .loss import IGNORED, classification_loss, loss_and_logits, problem_type_of
+from .model_inputs import check_target_labels, shift_right
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
 
 
@@ -197,15 +191,8 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
         return past_key_values
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """What the decoder reads for ``labels`` (B, T): the start token, then the labels without the last.
-
-        Raises:
-            ValueError: a label after a -100, as left padding makes it: the decoder would read the padding.
-        """
-        if bool(((labels[:, :-1] == -100) & (labels[:, 1:] != -100)).any()):
-            raise ValueError("labels have a token after a -100; pad them on the right (tokenizer.padding_side='right')")
-        start = labels.new_full((len(labels), 1), self.config.decoder_start_token_id)
-        return torch.cat([start, labels[:, :-1].masked_fill(labels[:, :-1] == -100, self.config.pad_token_id)], dim=1)
+        """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`."""
+        return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     @can_return_tuple
     def forward(
@@ -228,17 +215,9 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
         needed = None
         if labels is not None:
             use_cache = False  # a training step has no next token
-            if labels.ndim != 2 or labels.numel() == 0:
-                raise ValueError(
-                    f"labels must be (batch, target length) with at least one token, got shape {tuple(labels.shape)}"
-                )
+            check_target_labels(labels, decoder_input_ids, decoder_inputs_embeds, is_new=past_key_values is None)
             if decoder_input_ids is None and decoder_inputs_embeds is None:
-                if past_key_values is not None:
-                    raise ValueError(
-                        "labels start a new target and past_key_values continues one; give decoder_input_ids"
-                    )
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-            _check_labels(labels, decoder_input_ids, decoder_inputs_embeds)
             if skip_logits and past_key_values is None:  # what comes after the last label, nobody reads
                 needed = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)
         outputs = self.model(
@@ -255,7 +234,7 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
             needed=needed,
             **kwargs,
         )
-        loss, logits = _predict(
+        loss, logits = loss_and_logits(
             self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
         )
         return Seq2SeqLMOutput(
@@ -337,7 +316,7 @@ class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMix
         hidden_states = outputs.last_hidden_state
         if labels is None:
             hidden_states = hidden_states[:, -logits_to_keep:]
-        loss, logits = _predict(self.lm_head, hidden_states, labels, num_items_in_batch, smoothing, skip_logits)
+        loss, logits = loss_and_logits(self.lm_head, hidden_states, labels, num_items_in_batch, smoothing, skip_logits)
         return CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
@@ -404,7 +383,7 @@ class SmallTransformerForMaskedLM(SmallTransformerPreTrainedModel):
             needed=needed,
             **kwargs,
         )
-        loss, logits = _predict(
+        loss, logits = loss_and_logits(
             self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
         )
         return MaskedLMOutput(
@@ -496,22 +475,3 @@ def _needed(attention_mask: Tensor | None, labels: Tensor) -> Tensor | None:
     if attention_mask is None or attention_mask.shape != labels.shape:  # the latter is refused or continues a cache
         return None
     return attention_mask.bool() | (labels != IGNORED)
-
-
-def _predict(
-    lm_head: nn.Linear,
-    hidden_states: Tensor,
-    labels: Tensor | None,
-    num_items: Tensor | int | None,
-    smoothing: float,
-    skip_logits: bool,
-) -> tuple[Tensor | None, Tensor | None]:
-    """The loss, where there are labels (B, T), and the logits (B, T, vocab_size), unless they are not wanted."""
-    if labels is None:
-        if skip_logits:
-            raise ValueError("skip_logits=True leaves nothing to return without labels")
-        return None, lm_head(hidden_states)
-    if skip_logits and is_only_its_weight(lm_head):
-        return linear_cross_entropy(hidden_states, lm_head.weight, labels, num_items, smoothing), None
-    logits = lm_head(hidden_states)
-    return token_cross_entropy(logits, labels, num_items, smoothing), None if skip_logits else logits

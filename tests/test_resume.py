@@ -77,6 +77,12 @@ def result(output: Path) -> tuple[bytes, bytes, list[tuple[int, float]]]:
     return *((output / name / "model.safetensors").read_bytes() for name in ("best", "last")), losses
 
 
+def evaluated(output: Path) -> list[int]:
+    """The steps that were evaluated, each once however often it was interrupted."""
+    rows = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    return [row["step"] for row in rows if "validation" in row]
+
+
 @pytest.fixture(scope="module")
 def uninterrupted(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("uninterrupted")
@@ -95,6 +101,7 @@ def assert_like_uninterrupted(output: Path, uninterrupted: Path) -> None:
     run, expected = (json.loads((folder / "run.json").read_text()) for folder in (output, uninterrupted))
     assert run["validation"] == expected["validation"]
     assert run["total_steps"] == expected["total_steps"] == STEPS
+    assert evaluated(output) == evaluated(uninterrupted)
 
 
 # Kills ----------------------------------------------------------------------------------------------------------------
@@ -248,6 +255,8 @@ def test_a_run_is_not_lost_by_starting_another(dictionary: Path, uninterrupted: 
         main(arguments(dictionary, tmp_path / "new", "--resume"))
     with pytest.raises(SystemExit, match=r"differs in model\.dropout, training\.batch_tokens"):
         main(arguments(dictionary, unfinished, "--resume", "--set=model.dropout=0.1", "--set=training.batch_tokens=99"))
+    main(arguments(dictionary, unfinished, "--resume", "--set=expected.per=1"))  # which is for the reader
+    assert (unfinished / "run.json").exists()
 
 
 def test_the_newest_checkpoints_are_kept(uninterrupted: Path) -> None:

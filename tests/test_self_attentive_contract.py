@@ -4,10 +4,8 @@ Its equations and what must not change its numbers stand in ``test_self_attentiv
 ``test_self_attentive_trainer``.
 """
 
-import copy
 import inspect
 import json
-import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -292,22 +290,6 @@ def test_a_model_on_disk_computes_the_same(name: str, tmp_path: Path) -> None:
     loaded = HEAD.from_pretrained(tmp_path, device_map=places, offload_folder=tmp_path / "offloaded")
     assert {parameter.device.type for parameter in loaded.model.parameters()} == {"meta"}
     torch.testing.assert_close(compute(loaded), compute(model), rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))], ids=["deepcopy", "pickle"]
-)
-@every_variant
-def test_copies_compute_the_same_and_share_nothing(
-    name: str, duplicate: Callable[[PreTrainedModel], PreTrainedModel]
-) -> None:
-    model = make(name)
-    other = duplicate(model)
-    assert_same(model, other)
-    with torch.no_grad():
-        for parameter in other.parameters():
-            parameter.zero_()
-    assert all(parameter.any() for parameter in model.parameters())
 
 
 @pytest.mark.parametrize(("size", "multiple", "expected"), [(17, None, 17), (10, None, 10), (None, 8, 16)])

@@ -18,6 +18,7 @@ from transformers import (
 
 from attnzoo import SelfAttentiveForSequenceClassification
 
+from .families import weights
 from .test_self_attentive_contract import make, word_tokenizer
 
 # Of very unequal lengths and penalties, so that a mean of means is not the mean.
@@ -73,10 +74,6 @@ def make_trainer(
         processing_class=tokenizer,
         **(parts or {}),
     )
-
-
-def weights(model: nn.Module) -> dict[str, Tensor]:
-    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
 
 def assert_near(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:

@@ -1,55 +1,22 @@
 """What a user of Trainer, Seq2SeqTrainer and the pipelines does with BERT, GPT-2 and BART, done with these models."""
 
-import string
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor, nn
-from transformers import (
-    DataCollatorForLanguageModeling,
-    DataCollatorForSeq2Seq,
-    DataCollatorWithPadding,
-    PreTrainedTokenizerFast,
-    Seq2SeqTrainer,
-    Seq2SeqTrainingArguments,
-    Trainer,
-    TrainingArguments,
-    pipeline,
-)
+from transformers import DataCollatorForLanguageModeling, pipeline
 
 from attnzoo import SmallTransformerForCausalLM, SmallTransformerForMaskedLM, SmallTransformerForSequenceClassification
 from attnzoo.loss import token_cross_entropy
 
+from .families import TEXTS, TOKENIZER, batch_for, letter_tokenizer, make_trainer, rows_for, weights
 from .tiny_transformers import HEAD_IDS, HEADS, tiny_config, tiny_model
 
 SMOOTHING = 0.3
-# Of very unequal lengths, so that a mean of means is not the mean.
-TEXTS = ["abc", "d", "efabcdefgh", "ghijk", "lb", "mnopabc", "o"]
 heads_with_a_loss = pytest.mark.parametrize(("model_class", "variant"), HEADS[3:], ids=HEAD_IDS[3:])
-
-
-def letter_tokenizer() -> PreTrainedTokenizerFast:
-    """One token per letter."""
-    tokens = ["<pad>", "<s>", "</s>", "<mask>", "<unk>", *string.ascii_lowercase]
-    tokenizer = Tokenizer(models.WordLevel({token: index for index, token in enumerate(tokens)}, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
-    tokenizer.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        mask_token="<mask>",
-        unk_token="<unk>",
-        model_max_length=32,
-    )
-
-
-TOKENIZER = letter_tokenizer()
 
 
 def make_model(model_class: Any, variant: str, **overrides: Any) -> Any:
@@ -57,50 +24,6 @@ def make_model(model_class: Any, variant: str, **overrides: Any) -> Any:
     return tiny_model(
         variant, model_class, dtype=torch.float64, std=0.3, vocab_size=len(TOKENIZER), **(names | overrides)
     )
-
-
-def rows_for(model: Any) -> list[dict[str, Any]]:
-    """The texts with what the head learns of them."""
-    rows = [dict(TOKENIZER(text, return_token_type_ids=False)) for text in TEXTS]
-    for row, text in zip(rows, TEXTS, strict=True):
-        if isinstance(model, SmallTransformerForSequenceClassification):
-            row["labels"] = int(len(text) > 3)
-        elif isinstance(model, SmallTransformerForMaskedLM):  # every other letter
-            row["labels"] = [token if at % 2 == 0 else -100 for at, token in enumerate(row["input_ids"])]
-        elif isinstance(model, SmallTransformerForCausalLM):
-            row["labels"] = row["input_ids"]
-        else:
-            row["labels"] = [*row["input_ids"][::-1], 2]
-    return rows
-
-
-def collator(model: Any) -> Any:
-    if isinstance(model, SmallTransformerForSequenceClassification):
-        return DataCollatorWithPadding(TOKENIZER)
-    return DataCollatorForSeq2Seq(TOKENIZER, model=model if model.config.is_encoder_decoder else None)
-
-
-def make_trainer(model: Any, folder: Path, parts: dict[str, Any] | None = None, **settings: Any) -> Trainer:
-    quiet = {"report_to": [], "disable_tqdm": True, "save_strategy": "no", "logging_strategy": "no", "use_cpu": True}
-    batches = {"per_device_train_batch_size": 7, "per_device_eval_batch_size": 7, "max_steps": 1}
-    arguments = quiet | batches | settings
-    is_seq2seq = model.config.is_encoder_decoder
-    arguments_class, trainer_class = (
-        (Seq2SeqTrainingArguments, Seq2SeqTrainer) if is_seq2seq else (TrainingArguments, Trainer)
-    )
-    return trainer_class(
-        model=model,
-        args=arguments_class(output_dir=str(folder), **arguments),
-        train_dataset=rows_for(model),
-        eval_dataset=rows_for(model),
-        data_collator=collator(model),
-        processing_class=TOKENIZER,
-        **(parts or {}),
-    )
-
-
-def weights(model: nn.Module) -> dict[str, Tensor]:
-    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
 
 # Losses ---------------------------------------------------------------------------------------------------------------
@@ -139,7 +62,7 @@ def test_label_smoothing_of_the_trainer_is_our_own(model_class: Any, variant: st
     """Of the labels where each head has them: a causal model's are shifted, the others' are not."""
     model = make_model(model_class, variant)
     trainer = make_trainer(model, tmp_path, label_smoothing_factor=SMOOTHING)
-    batch = collator(model)(rows_for(model))
+    batch = batch_for(model)
     if model_class is SmallTransformerForSequenceClassification:
         logits = model(**batch).logits
         expected = nn.functional.cross_entropy(logits, batch["labels"], label_smoothing=SMOOTHING)
@@ -165,7 +88,7 @@ def test_our_own_loss_as_the_trainers(tmp_path: Path) -> None:
         return token_cross_entropy(outputs.logits, labels, num_items_in_batch, SMOOTHING)
 
     model = make_model(SmallTransformerForMaskedLM, "bidirectional-post-learned")
-    batch = collator(model)(rows_for(model))
+    batch = batch_for(model)
     expected = model(**batch, smoothing=SMOOTHING).loss
     trainer = make_trainer(model, tmp_path, {"compute_loss_func": smoothed})
     torch.testing.assert_close(trainer.compute_loss(model, dict(batch)), expected)
@@ -237,7 +160,9 @@ def test_activation_checkpointing_under_the_trainer(tmp_path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    TOKENIZER.save_pretrained(tmp_path)
+    tokenizer = letter_tokenizer()
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]  # a pipeline gives the model all that is named
+    tokenizer.save_pretrained(tmp_path)
     return tmp_path
 
 

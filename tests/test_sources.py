@@ -1,5 +1,6 @@
 """Data of one's own: every kind of source gives the same examples, and what is wrong with one is said in words."""
 
+import gc
 import gzip
 import json
 import os
@@ -264,6 +265,16 @@ def test_skipped_words_are_counted_and_shown(
     assert examples(task) == plain[1]
     GraphemeToPhoneme("cmudict")
     assert not capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning")
+def test_a_stream_that_was_looked_into_leaves_no_file_open(pairs: Pairs, tmp_path: Path) -> None:
+    """Only what reads it to the end can close a csv file: the library's reader does so there, and nowhere else."""
+    write(tmp_path / "a.csv", pairs)
+    task = GraphemeToPhoneme(Data(path=str(tmp_path / "a.csv"), streaming=True, **COLUMNS))
+    assert len(list(task.splits["train"])) > 100
+    del task
+    gc.collect()
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])

@@ -29,6 +29,8 @@ from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
 from attnzoo.loss import token_cross_entropy
 from attnzoo.recurrent_decoder import RecurrentDecoderCache
 
+from .families import weights
+
 PAD, BOS, EOS = 0, 1, 2
 IGNORED = -100
 SMOOTHING = 0.3
@@ -124,10 +126,6 @@ def exact_match(prediction: EvalPrediction) -> dict[str, float]:
 def own_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
     """The package's label smoothing, as ``compute_loss_func`` wants it."""
     return token_cross_entropy(outputs.logits, labels, num_items_in_batch, SMOOTHING)
-
-
-def weights(model: nn.Module) -> dict[str, Tensor]:
-    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
 
 # A task from text to text ---------------------------------------------------------------------------------------------

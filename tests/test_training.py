@@ -215,6 +215,7 @@ def test_clock_counts_steps_or_minutes_without_pauses() -> None:
         before = clock.minutes()
         while clock.minutes() < before + 0.002:
             pass
+        assert clock.state_dict()["minutes"] < before + 0.001  # a resumed run has as much time left
     assert clock.progress(accelerator) < 0.2
     while clock.progress(accelerator) < 1:  # 0.6 seconds
         pass
@@ -414,9 +415,15 @@ def test_it_stops_early_and_keeps_what_averaging_needs(dictionary: Path, tmp_pat
     """With a learning rate that teaches nothing no evaluation is better than the first."""
     sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=40", "training.evaluations=20"]
     sets += ["training.learning_rate=1e-9", "training.patience=3", "training.keep_evaluated=2"]
-    main([str(ROOT / "configs" / "demo.yaml"), "--output", str(tmp_path / "run"), *(f"--set={item}" for item in sets)])
+    arguments = [str(ROOT / "configs" / "demo.yaml"), "--output", str(tmp_path / "run")]
+    arguments += [f"--set={item}" for item in sets]
+    main(arguments)
     result = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (result["steps"], result["total_steps"]) == (2, 8)
+    (tmp_path / "run" / "run.json").unlink()  # as if killed at the very end
+    main([*arguments, "--resume"])
+    again = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (again["steps"], again["total_steps"], again["validation"]) == (2, 8, result["validation"])
     evaluated = checkpoints(tmp_path / "run" / "evaluated")
     assert [path.name for path in evaluated] == ["step-00000006", "step-00000008"]
 

@@ -1,8 +1,11 @@
-"""How far a training is: its clock, its place in the data, its best evaluation. All of it goes into a checkpoint."""
+"""How far a training is: its clock, its place in the data and its best evaluation, which go into a checkpoint; and the
+bar that shows it.
+"""
 
 import contextlib
 import itertools
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +14,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast
 from torch import Tensor
+from tqdm import tqdm
 
 from .batching import LengthBatchSampler, LengthBatchStream
 from .recipe import Training
@@ -23,6 +27,7 @@ class Clock:
         self.settings = settings
         self.steps = 0
         self._started = self._logged = time.perf_counter()
+        self._paused: float | None = None  # since then
 
     def minutes(self) -> float:
         return (time.perf_counter() - self._started) / 60
@@ -44,14 +49,16 @@ class Clock:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        before = time.perf_counter()
+        before = self._paused = time.perf_counter()
         yield
+        self._paused = None
         pause = time.perf_counter() - before
         self._started += pause
         self._logged += pause
 
     def state_dict(self) -> dict[str, Any]:
-        return {"steps": self.steps, "minutes": self.minutes()}
+        now = time.perf_counter() if self._paused is None else self._paused  # a checkpoint is written in a pause
+        return {"steps": self.steps, "minutes": (now - self._started) / 60}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.steps = state["steps"]
@@ -132,8 +139,31 @@ class Best:
             self.score, self.figures, self.evaluations_since = score, figures, 0
         return self.evaluations_since == 0
 
+    def is_out_of_patience(self, patience: int | None) -> bool:
+        """Whether the last ``patience`` evaluations were no better."""
+        return patience is not None and self.evaluations_since >= patience
+
     def state_dict(self) -> dict[str, Any]:
         return dict(vars(self))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
+
+
+def progress_bar(settings: Training, is_shown: bool) -> tqdm:
+    """A bar that counts steps, or minutes where these are what the training has."""
+    count = "{n_fmt}/{total_fmt} steps" if settings.max_steps is not None else "{n:.1f}/{total:.1f} minutes"
+    # A terminal sees the bar move; a log file gets a line now and then.
+    return tqdm(
+        total=settings.max_steps or settings.max_minutes,
+        desc="training",
+        bar_format="{desc} {percentage:3.0f}%|{bar}| " + count + ", {remaining} left{postfix}",
+        mininterval=0.5 if sys.stderr.isatty() else 15,
+        disable=not is_shown,
+    )
+
+
+def advance(bar: tqdm, clock: Clock, progress: float) -> None:
+    """Move the bar to where the training is."""
+    done = clock.steps if clock.settings.max_steps is not None else progress * float(bar.total or 0)
+    bar.update(done - bar.n)

@@ -256,6 +256,8 @@ def _csv_options(builder: datasets.DatasetBuilder, columns: dict[str, str]) -> d
 
 def _languages(rows: Rows, columns: dict[str, str]) -> Rows:
     """Rows whose texts are in a dict of languages, "translation", as many sets of the Hub have them, as columns."""
+    if rows.column_names is not None and TRANSLATION not in rows.column_names:
+        return rows  # without a look at a stream, whose file would stay open
     first: dict[str, Any] = next(iter(rows), {})
     if not isinstance(first.get(TRANSLATION), dict) or first.keys() & columns:
         return rows

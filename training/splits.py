@@ -1,17 +1,19 @@
-"""Held-out splits for data that has none: taken out of the training rows by a hash of their text."""
+"""A task's splits: taken out of the training rows where the data has none, checked, and some of their rows chosen."""
 
 import hashlib
+import sys
+from itertools import combinations
 
 import datasets
 
 from .sources import Rows
 
 
-def with_held_out(splits: dict[str, Rows], column: str = "text") -> dict[str, Rows]:
-    """All three splits: those given, the others taken out of the training split by a hash of a column of text.
+def with_held_out(splits: dict[str, Rows], column: str, called: str) -> tuple[dict[str, Rows], str]:
+    """All three splits: those given, the others taken out of the training split by a hash of a column of text. And what
+    a card says of that, with what the text is ``called``.
 
-    The SHA-1 of the text modulo 100: below 10 test, below 20 validation. Validation and test are held where the
-    training split is a stream.
+    Validation and test are held where the training split is a stream.
     """
     taken = [split for split in ("validation", "test") if split not in splits]
 
@@ -24,15 +26,62 @@ def with_held_out(splits: dict[str, Rows], column: str = "text") -> dict[str, Ro
 
     if taken:
         splits = splits | {split: part(split) for split in ("train", *taken)}
-    return {
+    held = {
         split: datasets.Dataset.from_list(list(rows))
         if split != "train" and isinstance(rows, datasets.IterableDataset)
         else rows
         for split, rows in splits.items()
     }
+    return held, cut_note(taken, called) if taken else "in its own splits"
 
 
-def split_of(text: str) -> str:
-    """The split of a text in data that has all three taken out of it."""
+def cut_note(taken: list[str], called: str) -> str:
+    """What a card says of splits that were taken out of the training rows."""
+    return f"{' and '.join(taken)} cut out of train by a hash of the {called}"
+
+
+def split_of(text: str, validation: int = 10) -> str:
+    """The split of a text in data that has all three taken out of it: of its SHA-1 modulo 100 the first 10 are test,
+    the next ``validation`` validation, the others train.
+    """
     bucket = int(hashlib.sha1(text.encode()).hexdigest(), 16) % 100
-    return "test" if bucket < 10 else "validation" if bucket < 20 else "train"
+    return "test" if bucket < 10 else "validation" if bucket < 10 + validation else "train"
+
+
+def refuse_empty(splits: dict[str, Rows], path: str, called: str) -> None:
+    """Raise a ValueError if a split has no rows; ``called`` is what they are. A stream is not read."""
+    for split, rows in splits.items():
+        if not isinstance(rows, datasets.IterableDataset) and not len(rows):
+            raise ValueError(f"{path} has no {called} for the {split} split; give more of them, or a {split} split")
+
+
+def say_shared(splits: dict[str, Rows], columns: list[str], path: str, called: str) -> None:
+    """Say how many rows are, by the texts of these columns, on two sides; ``called`` is what they are. A stream is not
+    read.
+    """
+    sides: dict[str, set[tuple[str, ...]]] = {
+        split: set(zip(*(rows[column][:] for column in columns), strict=True))
+        for split, rows in splits.items()
+        if not isinstance(rows, datasets.IterableDataset)
+    }
+    for other, held_out in combinations(("train", "validation", "test"), 2):
+        if shared := sides[held_out] & sides.get(other, set()):
+            print(
+                f"{path}: {len(shared):,} of the {len(sides[held_out]):,} different {called} of the {held_out} split "
+                f"are in the {other} split too",
+                file=sys.stderr,
+            )
+
+
+def chosen_rows(splits: dict[str, Rows], split: str, numbers: list[int] | None) -> datasets.Dataset:
+    """The rows of a split that have these numbers, or all.
+
+    Raises:
+        ValueError: there is no such split, or it is a stream.
+    """
+    if split not in splits:
+        raise ValueError(f"there is no split {split!r}; choose one of: {', '.join(splits)}")
+    rows = splits[split]
+    if isinstance(rows, datasets.IterableDataset):
+        raise ValueError(f"the {split} split is streamed; to evaluate on it, set task.data.streaming=false")
+    return rows if numbers is None else rows.select(numbers)

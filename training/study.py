@@ -12,7 +12,8 @@ import transformers
 from huggingface_hub.errors import StrictDataclassError
 
 from .recipe import load_recipe
-from .train import StoppedError, train_once
+from .stopping import StoppedError
+from .train import train_once
 
 SEEDS = (1, 2, 3)
 

@@ -16,19 +16,12 @@ evaluation; the loss is averaged over the target tokens of all.
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import math
-import os
-import platform
-import shutil
 import signal
-import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 import transformers
@@ -37,35 +30,18 @@ from accelerate.utils import DistributedType, gather_object, is_tensorboard_avai
 from datasets import IterableDataset
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
-from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-import attnzoo
 
 from .average import MovingAverage
 from .batching import LengthBatchSampler, LengthBatchStream, length_of
 from .card import describe, write_card
-from .checkpoint import (
-    aside,
-    checkpoint_folder,
-    checkpoints,
-    recover,
-    replacing,
-    require_room,
-    rotate,
-)
-from .progress import Batches, Best, Clock
+from .checkpoint import aside, checkpoint_folder, checkpoints, replacing, require_room, rotate
+from .progress import Batches, Best, Clock, advance, progress_bar
 from .recipe import Recipe, Training, load_recipe, save_recipe
+from .run_folder import describe_run, differences, open_log, prepare_output, write_row
 from .schedule import learning_rate, make_optimizer
+from .stopping import StoppedError, signals_to_stop
 from .tasks import make_task
-
-
-class StoppedError(Exception):
-    """The training was told to stop, by the signal of this number, and has saved what it needs to go on."""
-
-    def __init__(self, signum: int, step: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name} at step {step}")
-        self.signum = signum
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -134,7 +110,7 @@ def train(
         project_dir=output,
     )
     if accelerator.is_main_process:
-        _prepare_output(output, recipe, resume, overwrite)
+        prepare_output(output, recipe, resume, overwrite)
     accelerator.wait_for_everyone()
     set_seed(settings.seed)
 
@@ -177,18 +153,19 @@ def train(
         f"{accelerator.num_processes} process(es) of {torch.get_num_threads()} threads"
         + (f"; going on after step {clock.steps}" if resume else "")
     )
-    run = _describe_run(recipe, accelerator)
+    run = describe_run(settings.seed, _precision(accelerator), accelerator.num_processes)
     if settings.tracker:
         accelerator.init_trackers("tensorboard")
 
     with (
-        _open_log(output / "log.jsonl", accelerator, clock.steps) as log,
-        _signals() as received,
+        open_log(output / "log.jsonl", accelerator.is_main_process, clock.steps) as log,
+        signals_to_stop() as received,
     ):
-        bar = _progress_bar(settings, accelerator)
+        bar = progress_bar(settings, is_shown=accelerator.is_main_process)
         loss_sum = torch.zeros((), device=accelerator.device)
         steps_since_log = tokens_since_log = 0
-        progress = clock.progress(accelerator)
+        # A run may have been killed after its last evaluation, before it said that it was finished.
+        progress = 1.0 if best.is_out_of_patience(settings.patience) else clock.progress(accelerator)
         while progress < 1:
             # One optimiser step: the loss is averaged over the target tokens of all its batches, on all processes.
             micro_batches = [next(batches) for _ in range(settings.accumulation_steps)]
@@ -213,7 +190,7 @@ def train(
             progress = clock.progress(accelerator)
             steps_since_log += 1
             tokens_since_log += int(num_tokens)
-            _advance(bar, clock, progress)
+            advance(bar, clock, progress)
 
             if clock.steps % settings.log_every == 0:
                 row = {
@@ -226,7 +203,7 @@ def train(
                 }
                 if not math.isfinite(row["loss"]):
                     raise _diverged(f"the loss is {row['loss']}", clock)
-                _write_row(log, row)
+                write_row(log, row)
                 accelerator.log(
                     {name: row[name] for name in row if name != "step"},
                     step=clock.steps,
@@ -255,7 +232,7 @@ def train(
                             )
                             rotate(output / "evaluated", settings.keep_evaluated)
                     scores = _evaluate(candidate, tokenizer, task, settings, accelerator)
-                    _write_row(
+                    write_row(
                         log,
                         {"step": clock.steps, "minutes": minutes, "validation": scores},
                     )
@@ -279,7 +256,7 @@ def train(
                             run | figures,
                         )
                     accelerator.wait_for_everyone()
-                if settings.patience is not None and best.evaluations_since >= settings.patience:
+                if best.is_out_of_patience(settings.patience):
                     bar.write(f"no better evaluation in {best.evaluations_since}; stopping early")
                     progress = 1.0
             if is_evaluated or signum or clock.steps % settings.checkpoint_every == 0:
@@ -308,50 +285,12 @@ def train_once(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
     if not (output / "run.json").is_file():  # written at the end of a training
         print(f"\n{output.name}:")
         return train(recipe, task, output, resume=bool(checkpoints(output)))
-    if changed := _differences(load_recipe(output / "recipe.yaml"), recipe):
+    if changed := differences(load_recipe(output / "recipe.yaml"), recipe):
         raise ValueError(
             f"{output} was trained from another recipe, which differs in {', '.join(changed)}; remove it, or keep the "
             "new models elsewhere"
         )
     return json.loads((output / "run.json").read_text(encoding="utf-8"))
-
-
-def _prepare_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) -> None:
-    """Make the output folder ready for a new run or for going on, and lose nothing that was not given up."""
-    require_room(output, 0)
-    for name in ("best", "last"):
-        recover(output / name)
-    rotate(output, keep=sys.maxsize)
-    is_finished = (output / "run.json").is_file()
-    if resume:
-        if is_finished or not checkpoints(output):
-            state = "a finished run" if is_finished else "no checkpoint"
-            raise ValueError(f"{output} holds {state}; there is nothing to resume")
-        if changed := _differences(load_recipe(output / "recipe.yaml"), recipe):
-            raise ValueError(f"{output} was started with another recipe, which differs in {', '.join(changed)}")
-        return
-    if not overwrite and (is_finished or checkpoints(output)):
-        state, remedy = ("a finished run", "") if is_finished else ("a run that can go on", "--resume goes on, ")
-        raise ValueError(f"{output} holds {state}; {remedy}--overwrite discards it, or choose another --output")
-    for name in ("checkpoints", "evaluated", "best", "last"):
-        shutil.rmtree(output / name, ignore_errors=True)
-    (output / "run.json").unlink(missing_ok=True)
-    save_recipe(recipe, output / "recipe.yaml")
-
-
-def _differences(one: Recipe, other: Recipe) -> list[str]:
-    """The dotted names of the values that two recipes do not share."""
-
-    def flat(tree: Any, name: str) -> dict[str, Any]:
-        if not isinstance(tree, dict):
-            return {name: tree}
-        return {k: v for key, value in tree.items() for k, v in flat(value, f"{name}.{key}".lstrip(".")).items()}
-
-    first, second = (
-        flat(dataclasses.asdict(one), ""),
-        flat(dataclasses.asdict(other), ""),
-    )
-    return sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
 
 
 def _room_needed(model: nn.Module, settings: Training, is_averaged: bool) -> int:
@@ -388,27 +327,6 @@ def _evaluate(
     return task.score("validation", gather_object(predictions))
 
 
-@contextlib.contextmanager
-def _signals() -> Iterator[list[int]]:
-    """A list of the signals to stop that have come; the second one stops at once."""
-    received: list[int] = []
-
-    def note(signum: int, frame: Any) -> None:
-        if received:
-            raise KeyboardInterrupt
-        received.append(signum)
-
-    if threading.current_thread() is not threading.main_thread():  # which alone may listen
-        yield received
-        return
-    previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
 def _loss(
     model: nn.Module,
     batch: dict[str, Tensor],
@@ -442,23 +360,6 @@ def _precision(accelerator: Accelerator) -> str:
     return "fp32" if accelerator.mixed_precision == "no" else accelerator.mixed_precision
 
 
-def _progress_bar(settings: Training, accelerator: Accelerator) -> tqdm:
-    count = "{n_fmt}/{total_fmt} steps" if settings.max_steps is not None else "{n:.1f}/{total:.1f} minutes"
-    # A terminal sees the bar move; a log file gets a line now and then.
-    return tqdm(
-        total=settings.max_steps or settings.max_minutes,
-        desc="training",
-        bar_format="{desc} {percentage:3.0f}%|{bar}| " + count + ", {remaining} left{postfix}",
-        mininterval=0.5 if sys.stderr.isatty() else 15,
-        disable=not accelerator.is_main_process,
-    )
-
-
-def _advance(bar: tqdm, clock: Clock, progress: float) -> None:
-    done = clock.steps if clock.settings.max_steps is not None else progress * float(bar.total or 0)
-    bar.update(done - bar.n)
-
-
 def _save(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
@@ -474,55 +375,6 @@ def _save(
         save_recipe(recipe, new / "recipe.yaml")
         if run is not None:
             write_card(new, folder, recipe, task, run)
-
-
-@contextlib.contextmanager
-def _open_log(path: Path, accelerator: Accelerator, steps: int) -> Iterator[TextIO]:
-    """The log, with what it holds of the first ``steps`` steps: a resumed run writes the others again."""
-    if accelerator.is_main_process:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if steps and path.is_file() else []
-        # A kill may have cut the last line, and may come now: the old log stands until the new one does.
-        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= steps]
-        path.with_suffix(".new").write_text("".join(kept), encoding="utf-8")
-        path.with_suffix(".new").replace(path)
-    with open(path if accelerator.is_main_process else os.devnull, "a", encoding="utf-8") as log:
-        yield log
-
-
-def _write_row(log: TextIO, row: dict[str, Any]) -> None:
-    log.write(json.dumps(row) + "\n")
-    log.flush()
-
-
-def _describe_run(recipe: Recipe, accelerator: Accelerator) -> dict[str, Any]:
-    return {
-        "seed": recipe.training.seed,
-        "git_commit": _git_commit(),
-        "versions": {
-            "python": platform.python_version(),
-            "attnzoo": attnzoo.__version__,
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-        },
-        "precision": _precision(accelerator),
-        "processes": accelerator.num_processes,
-        "threads": torch.get_num_threads(),
-    }
-
-
-def _git_commit() -> str | None:
-    """The commit of the working tree, "-dirty" after it if files differ from it; None outside git."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        return subprocess.run(
-            command,
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 if __name__ == "__main__":

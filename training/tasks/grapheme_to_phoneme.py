@@ -1,6 +1,5 @@
 """Grapheme-to-phoneme: from the letters of an English word to its phonemes, on the CMU Pronouncing Dictionary."""
 
-import hashlib
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -25,7 +24,9 @@ from attnzoo.pipelines import refuse_unknown_characters
 from attnzoo.plots import plot_alignments
 
 from ..metrics import PhonemeErrorRate, WordErrorRate
+from ..prediction import predict_by_length
 from ..sources import Rows, Source, is_table, read_rows, readable, short
+from ..splits import chosen_rows, cut_note, split_of
 
 PAD, START, END = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>"]
 # One vocabulary for both sides: a lower-case letter is a token, and so is a whole upper-case phoneme.
@@ -191,7 +192,7 @@ class GraphemeToPhoneme:
         if len(self._given) > 1:
             self.split_note = "in its own splits"
             if missing := [split for split in ("validation", "test") if split not in self._given]:
-                self.split_note += f", {missing[0]} cut out of train by a hash of the word"
+                self.split_note += f", {cut_note(missing, 'word')}"
         found = self._read(rows, data.streaming)
         self._check(found)
         self._vocabulary = [*sorted(found.letters), *sorted(found.phonemes)]
@@ -208,7 +209,7 @@ class GraphemeToPhoneme:
             )
         # The word on the card has to be one that the model can read.
         readable_example = found.letters.issuperset("attention")
-        self.example = "attention" if readable_example else next(iter(self.splits["train"]))["word"]
+        self.example = "attention" if readable_example else self.splits["test"]["word"][0]
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
         """A tokenizer of the training split's letters and phonemes; without an unknown token, it refuses others."""
@@ -264,14 +265,7 @@ class GraphemeToPhoneme:
         Raises:
             ValueError: there is no such split, or it is a stream, or no beam.
         """
-        if split not in self.splits:
-            raise ValueError(f"there is no split {split!r}; choose one of: {', '.join(self.splits)}")
-        chosen = self.splits[split]
-        if isinstance(chosen, datasets.IterableDataset):
-            raise ValueError(f"the {split} split is streamed; to evaluate on it, set task.data.streaming=false")
-        if rows is not None:
-            chosen = chosen.select(rows)
-        return pronounce(model, tokenizer, chosen["word"][:], num_beams)
+        return pronounce(model, tokenizer, chosen_rows(self.splits, split, rows)["word"][:], num_beams)
 
     def score(self, split: str, predictions: list[str]) -> dict[str, float]:
         """PER and WER, in percent, of the predictions for a whole split."""
@@ -333,7 +327,7 @@ class GraphemeToPhoneme:
 
     def _split(self, word: str, given: str) -> str:
         """The split of a word that stands in the ``given`` split of the data."""
-        by_hash = _split_of(word)
+        by_hash = split_of(word, validation=2)
         return given if given != "train" or by_hash in self._given else by_hash
 
     def _pronunciation(self, word: str, sounds: list[str]) -> str:
@@ -369,18 +363,13 @@ def pronounce(
         raise ValueError(f"num_beams must be at least 1, got {num_beams}")
     words = [word.lower() for word in words]
     refuse_unknown_characters(words, tokenizer)
-    by_length = sorted(range(len(words)), key=lambda row: len(words[row]))  # little padding in a batch
-    pronunciations = [""] * len(words)
-    was_training = model.training
-    model.eval()
-    for start in range(0, len(words), 256):
-        rows = by_length[start : start + 256]
+
+    def predict(rows: list[int]) -> list[str]:
         batch = tokenizer([words[row] for row in rows], padding=True, return_tensors="pt").to(model.device)
         ids = model.generate(**batch, num_beams=num_beams, do_sample=False)  # type: ignore[operator]
-        for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
-            pronunciations[row] = text
-    model.train(was_training)
-    return pronunciations
+        return tokenizer.batch_decode(ids, skip_special_tokens=True)
+
+    return predict_by_length(model, [len(word) for word in words], 256, predict)
 
 
 def draw_alignments(
@@ -401,11 +390,6 @@ def draw_alignments(
 def _tokens_up_to_end(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[str]:
     end = ids.index(tokenizer.eos_token_id) + 1 if tokenizer.eos_token_id in ids else len(ids)
     return list(tokenizer.convert_ids_to_tokens(ids[:end]))
-
-
-def _split_of(word: str) -> str:
-    bucket = int(hashlib.sha1(word.encode()).hexdigest(), 16) % 100
-    return "test" if bucket < 10 else "validation" if bucket < 12 else "train"
 
 
 def _pairs(rows: dict[str, list[str]]) -> list[tuple[str, list[str]]]:

@@ -3,9 +3,7 @@
 import itertools
 import math
 import re
-import sys
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +26,10 @@ from transformers import (
 from attnzoo.plots import plot_heads
 
 from ..metrics import Accuracy, BitsPerByte, WordPerplexity
+from ..prediction import predict_by_length
 from ..sources import READERS, Rows, Source, SourceError, read_rows, readable, visible_files, with_splits
 from ..speeches import is_speeches, read_speeches
-from ..splits import with_held_out
+from ..splits import chosen_rows, refuse_empty, say_shared, with_held_out
 
 PAD, START, END, MASK = "<pad>", "<s>", "</s>", "<mask>"
 IGNORED = -100
@@ -129,13 +128,11 @@ class LanguageModeling:
                 raise ValueError(f"{data.path} is read whole: leave out subset and streaming in task.data")
             self.name, self.language, self.limits = "State of the Union addresses", "en", SPEECHES_LIMITS
             self.split_note = SPEECHES_SPLIT
-            self.splits: dict[str, Rows] = _rows(read_speeches(Path(data.path)))
+            self.splits = _rows(read_speeches(Path(data.path)))
         else:
-            given = _read(data)
-            self.splits = with_held_out(given)
-            cut = [split for split in self.splits if split not in given]
-            self.split_note = f"{' and '.join(cut)} cut out of train by a hash" if cut else "in its own splits"
-        self._check()
+            self.splits, self.split_note = with_held_out(_read(data), "text", "text")
+        refuse_empty(self.splits, data.path, "texts")
+        say_shared(self.splits, ["text"], data.path, "texts")
         self.example = self.prompt(next(iter(self.splits["test"]))["text"].split())
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
@@ -202,35 +199,6 @@ class LanguageModeling:
         """An example of what the model can be asked, of the words of a text."""
         raise NotImplementedError
 
-    def _rows_of(self, split: str, rows: list[int] | None) -> tuple[list[int], list[str]]:
-        """The numbers of a split's rows, or of some of them, and their texts."""
-        if split not in self.splits:
-            raise ValueError(f"there is no split {split!r}; choose one of: {', '.join(self.splits)}")
-        chosen = self.splits[split]
-        if isinstance(chosen, datasets.IterableDataset):
-            raise ValueError(f"the {split} split is streamed; to evaluate on it, set task.data.streaming=false")
-        rows = list(range(len(chosen))) if rows is None else rows
-        return rows, chosen.select(rows)["text"][:]
-
-    def _check(self) -> None:
-        """Refuse splits without texts, and say what stands on two sides."""
-        sides: dict[str, set[str]] = {}
-        for split, rows in self.splits.items():
-            if isinstance(rows, datasets.IterableDataset):
-                continue
-            if not len(rows):
-                raise ValueError(
-                    f"{self.data.path} has no texts for the {split} split; give more of them, or a {split} split"
-                )
-            sides[split] = set(rows["text"][:])
-        for other, held_out in combinations(("train", "validation", "test"), 2):
-            if shared := sides[held_out] & sides.get(other, set()):
-                print(
-                    f"{self.data.path}: {len(shared):,} of the {len(sides[held_out]):,} different texts of the "
-                    f"{held_out} split are in the {other} split too",
-                    file=sys.stderr,
-                )
-
 
 class CausalLanguageModeling(LanguageModeling):
     """Every token of a text from those before it (Radford et al., 2018, section 3.1).
@@ -275,7 +243,7 @@ class CausalLanguageModeling(LanguageModeling):
         Raises:
             ValueError: there is no such split, or it is a stream.
         """
-        _, texts = self._rows_of(split, rows)
+        texts = chosen_rows(self.splits, split, rows)["text"][:]
         return log_probabilities(model, tokenizer, texts, self.data.block_size)
 
     def score(self, split: str, predictions: list[float]) -> dict[str, float]:
@@ -338,8 +306,9 @@ class MaskedLanguageModeling(LanguageModeling):
         Raises:
             ValueError: there is no such split, or it is a stream.
         """
+        chosen = chosen_rows(self.splits, split, rows)
         blocks = []
-        for number, text in zip(*self._rows_of(split, rows), strict=True):
+        for number, text in zip(range(len(chosen)) if rows is None else rows, chosen["text"], strict=True):
             mask = DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED, seed=number)
             for block in self.blocks(tokenizer, text):
                 masked = mask([{"input_ids": block}])
@@ -418,19 +387,15 @@ def sliding_windows(length: int, size: int) -> list[tuple[int, int, int]]:
     return windows
 
 
-@torch.no_grad()
 def predict_labels(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: list[tuple[Tensor, Tensor]]
 ) -> list[list[tuple[int, int, float]]]:
     """Of every row, tokens and labels (T,), in the order given: at each of its labels the most likely token, the label,
     and the natural logarithm of its probability.
     """
-    by_length = sorted(range(len(rows)), key=lambda row: len(rows[row][0]))  # little padding in a batch
-    found: list[list[tuple[int, int, float]]] = [[] for _ in rows]
-    was_training = model.training
-    model.eval()
-    for start in range(0, len(rows), ROWS_AT_A_TIME):
-        numbers = by_length[start : start + ROWS_AT_A_TIME]
+
+    @torch.no_grad()
+    def predict(numbers: list[int]) -> list[list[tuple[int, int, float]]]:
         ids, labels = (
             pad_sequence([rows[number][side] for number in numbers], batch_first=True, padding_value=padding)
             for side, padding in ((0, tokenizer.pad_token_id), (1, IGNORED))
@@ -443,10 +408,9 @@ def predict_labels(
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         of_labels = -cross_entropy(logits, labels[is_label], reduction="none")
         tokens = zip(logits.argmax(dim=1).tolist(), labels[is_label].tolist(), of_labels.tolist(), strict=True)
-        for number, count in zip(numbers, is_label.sum(dim=1).tolist(), strict=True):
-            found[number] = list(itertools.islice(tokens, count))
-    model.train(was_training)
-    return found
+        return [list(itertools.islice(tokens, count)) for count in is_label.sum(dim=1).tolist()]
+
+    return predict_by_length(model, [len(ids) for ids, _ in rows], ROWS_AT_A_TIME, predict)
 
 
 def _read(data: Data) -> dict[str, Rows]:

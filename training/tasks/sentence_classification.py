@@ -1,12 +1,9 @@
 """Sentence classification: a label for every sentence, or for every pair of sentences."""
 
-import csv
-import io
 import re
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,10 +23,12 @@ from transformers import (
 from attnzoo.plots import plot_sentence
 
 from ..confusion import draw_confusion_matrix
+from ..labels import label_text, number_labels
 from ..metrics import Accuracy, MacroF1, Matthews, confusion_matrix
-from ..sources import Rows, Source, SourceError, read_rows, readable, short
-from ..splits import with_held_out
-from ..wheels import open_wheel
+from ..orange_tables import read_table
+from ..prediction import predict_by_length
+from ..sources import Rows, Source, SourceError, read_rows, short
+from ..splits import chosen_rows, refuse_empty, say_shared, with_held_out
 from ..word_vectors import fill_embeddings, first_words
 
 PAD, UNKNOWN, END, URL = "<pad>", "<unk>", "</s>", "<url>"
@@ -185,17 +184,14 @@ class SentenceClassification:
         if data.path in KNOWN:
             self.name, self.language, self.limits = KNOWN[data.path]["name"], "en", KNOWN[data.path]["limits"]
         given = _read(data, self.columns)
-        self.labels, numbers = _labels(given["train"], data)
+        self.labels, numbers = number_labels(given["train"], data.label_names, data.path)
         prepared = {split: self._prepared(rows, numbers, split) for split, rows in given.items()}
-        self.splits = with_held_out(prepared)
-        cut = [split for split in self.splits if split not in given]
-        self.split_note = "in its own splits"
-        if cut:
-            self.split_note = f"{' and '.join(cut)} cut out of train by a hash of the sentence"
+        self.splits, self.split_note = with_held_out(prepared, "text", "sentence")
         if data.word_vectors is not None:
             vectors = Path(data.word_vectors).name
             self.split_note += f"; word vectors: {KNOWN_VECTORS.get(vectors, vectors)}"
-        self._check()
+        refuse_empty(self.splits, data.path, "sentences")
+        say_shared(self.splits, self.columns, data.path, "examples")
         first = next(iter(self.splits["test"].select_columns(self.columns)))
         self.example = first if len(self.columns) == 2 else first["text"]
 
@@ -305,14 +301,8 @@ class SentenceClassification:
             ValueError: there is no such split, or it is a stream; or the model has other labels than the data, or is of
                 pairs where the data is not, or the reverse.
         """
-        if split not in self.splits:
-            raise ValueError(f"there is no split {split!r}; choose one of: {', '.join(self.splits)}")
-        chosen = self.splits[split]
-        if isinstance(chosen, datasets.IterableDataset):
-            raise ValueError(f"the {split} split is streamed; to evaluate on it, set task.data.streaming=false")
+        chosen = chosen_rows(self.splits, split, rows)
         self._check_fits(model, tokenizer)
-        if rows is not None:
-            chosen = chosen.select(rows)
         return classify(model, tokenizer, *(chosen[column][:] for column in self.columns))
 
     def score(self, split: str, predictions: list[int]) -> dict[str, float]:
@@ -343,7 +333,7 @@ class SentenceClassification:
 
         def prepare(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
             for label in batch["label"]:
-                if _label(label) not in numbers:
+                if label_text(label) not in numbers:
                     hint = " (it is unlabelled, it seems)" if str(label) == "-1" else ""
                     raise SourceError(
                         f"{self.data.path}, {split} split: the label {short(repr(label))} is none of "
@@ -352,7 +342,7 @@ class SentenceClassification:
             texts = {column: batch[column] for column in self.columns}
             if self.data.mask_urls:
                 texts = {column: [re.sub(URLS, URL, text) for text in texts[column]] for column in texts}
-            return texts | {"labels": [numbers[_label(label)] for label in batch["label"]]}
+            return texts | {"labels": [numbers[label_text(label)] for label in batch["label"]]}
 
         if isinstance(rows, datasets.IterableDataset):
             return rows.map(prepare, batched=True, remove_columns=["label", *self.columns])
@@ -374,23 +364,6 @@ class SentenceClassification:
                 f"task.data.text_pair_column is {self.data.text_pair_column or 'null'}; "
                 f"{'name the column of the second sentence' if reads_pairs else 'leave it out'}"
             )
-
-    def _check(self) -> None:
-        """Refuse splits without sentences, and say what stands on two sides."""
-        sides: dict[str, set[tuple[str, ...]]] = {}
-        for split, rows in self.splits.items():
-            if isinstance(rows, datasets.IterableDataset):
-                continue
-            if not len(rows):
-                raise ValueError(f"{self.data.path} has no sentences for the {split} split")
-            sides[split] = set(zip(*(rows[column][:] for column in self.columns), strict=True))
-        for other, held_out in combinations(("train", "validation", "test"), 2):
-            if shared := sides[held_out] & sides.get(other, set()):
-                print(
-                    f"{self.data.path}: {len(shared):,} of the {len(sides[held_out]):,} different examples of the "
-                    f"{held_out} split are in the {other} split too",
-                    file=sys.stderr,
-                )
 
 
 class _Collator:
@@ -415,20 +388,14 @@ def classify(
 ) -> list[int]:
     """The number of the most likely label of every sentence, or pair, in the order given."""
     lengths = [len(text) + len(pair) for text, pair in zip(texts, pairs or [""] * len(texts), strict=True)]
-    by_length = sorted(range(len(texts)), key=lengths.__getitem__)  # little padding in a batch
-    labels = [0] * len(texts)
-    was_training = model.training
-    model.eval()
-    for start in range(0, len(texts), 256):
-        rows = by_length[start : start + 256]
+
+    @torch.no_grad()
+    def predict(rows: list[int]) -> list[int]:
         sides = [[side[row] for row in rows] for side in (texts, pairs) if side is not None]
         batch = tokenizer(*sides, padding=True, return_tensors="pt").to(model.device)
-        with torch.no_grad():
-            predicted = model(**batch).logits.argmax(dim=1).tolist()
-        for row, label in zip(rows, predicted, strict=True):
-            labels[row] = label
-    model.train(was_training)
-    return labels
+        return model(**batch).logits.argmax(dim=1).tolist()
+
+    return predict_by_length(model, lengths, 256, predict)
 
 
 def _read(data: Data, columns: list[str]) -> dict[str, Rows]:
@@ -437,78 +404,5 @@ def _read(data: Data, columns: list[str]) -> dict[str, Rows]:
         return read_rows(data, [*columns, "label"], labels=["label"])
     if data.subset is not None or data.streaming:
         raise ValueError("task.data.member is a table, which is read whole: leave out subset and streaming")
-    with open_wheel(Path(data.path)) as archive:
-        if data.member not in archive.namelist():
-            tables = [name for name in archive.namelist() if name.endswith(".tab")]
-            raise ValueError(
-                f"{data.path} has no file {data.member!r}; task.data.member is one of: {short(', '.join(tables))}"
-            )
-        with readable(data.member):
-            text = archive.read(data.member).decode()
-            names, _, _, *rows = csv.reader(io.StringIO(text), delimiter="\t")
-    keys = {f"{name}_column": getattr(data, f"{name}_column") for name in (*columns, "label")}
-    for key, column in (*keys.items(), *(("only", column) for column in data.only)):
-        if column not in names:
-            raise ValueError(
-                f"{data.member} has no column {column!r}; in task.data.{key} name one of: {', '.join(names)}"
-            )
-    for number, row in enumerate(rows, start=1):
-        if row and len(row) < len(names):
-            raise ValueError(
-                f"{data.member}, row {number}: it has {len(row)} cells, and the table {len(names)} columns; fill it up"
-            )
-    rows = [row for row in rows if row and all(row[names.index(column)] == text for column, text in data.only.items())]
-    if not rows:
-        wanted = " and ".join(f"{column}={text!r}" for column, text in data.only.items())
-        raise ValueError(
-            f"{data.member}: no row has {wanted}; change task.data.only" if wanted else f"{data.member} has no rows"
-        )
-    for column in keys.values():
-        if any(not row[names.index(column)].strip() for row in rows):
-            raise ValueError(f"{data.member}: column {column!r} has empty rows")
-    values = ([row[names.index(column)] for row in rows] for column in keys.values())
-    return {"train": datasets.Dataset.from_dict(dict(zip((*columns, "label"), values, strict=True)))}
-
-
-def _labels(rows: Rows, data: Data) -> tuple[list[str], dict[str, int]]:
-    """The names of the labels, and the number of each by what the rows call it."""
-    found = {_label(label) for batch in rows.iter(1000) for label in batch["label"]}
-    are_numbers = all(re.fullmatch(r"-?\d+", label) for label in found)
-    feature = (rows.features or {}).get("label")
-    own_names = feature.names if isinstance(feature, datasets.ClassLabel) else None
-    names = own_names if data.label_names is None else data.label_names
-    if names is None and "-1" in found:
-        raise SourceError(f"{data.path}, train split: there is a row with the label -1, which means none; leave it out")
-    if len(found) < 2:
-        raise SourceError(f"{data.path}, train split: there is no label but {found.pop()!r}; two or more are expected")
-    if names is None:
-        names = sorted(found, key=int if are_numbers else str)
-    elif are_numbers:
-        _check_names(names, own_names, found, data.path)
-        return names, {str(number): number for number in range(len(names))}
-    return names, {name: number for number, name in enumerate(names)}
-
-
-def _check_names(names: list[str], own_names: list[str] | None, found: set[str], path: str) -> None:
-    """Refuse names of the numbers from 0 that the data contradicts."""
-    if names != own_names and own_names is not None and sorted(names) == sorted(own_names):
-        raise SourceError(
-            f"task.data.label_names is {short(names)}, and {path} has these names in another order: "
-            f"{short(own_names)}; leave label_names out"
-        )
-    positions = [str(number) for number in range(len(names))]
-    if names not in (own_names, positions) and all(re.fullmatch(r"-?\d+", name) for name in names):
-        raise SourceError(
-            f"task.data.label_names is {short(names)}, and the labels of {path} are numbers themselves, the first name "
-            "being that of 0; leave label_names out, or give words"
-        )
-    if "0" not in found and max(found, key=int) == str(len(names)):
-        raise SourceError(
-            f"{path}, train split: the labels are numbers up to {len(names)}, none is 0, and the {len(names)} names "
-            f"of task.data.label_names are for 0 to {len(names) - 1}; let the labels begin at 0, or leave it out"
-        )
-
-
-def _label(value: Any) -> str:
-    """A label as text, without spaces around it."""
-    return str(value).strip()
+    names = {name: getattr(data, f"{name}_column") for name in (*columns, "label")}
+    return {"train": datasets.Dataset.from_dict(read_table(Path(data.path), data.member, names, data.only))}

@@ -3,7 +3,6 @@
 import re
 import sys
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,9 @@ from transformers import (
 from attnzoo.plots import plot_alignments, plot_heads
 
 from ..metrics import BLEU, ChrF
+from ..prediction import predict_by_length
 from ..sources import Rows, Source, read_rows, short
-from ..splits import with_held_out
+from ..splits import chosen_rows, refuse_empty, say_shared, with_held_out
 from ..verses import is_verses, read_verses
 
 PAD, START, END, UNKNOWN = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>", "<unk>"]
@@ -148,13 +148,10 @@ class Translation:
             self.splits = _verses(data)
             self.split_note = "all verses for training, of which a tenth is for validation and the others are for test"
         else:
-            given = read_rows(data, ["source", "target"])
-            self.splits = with_held_out(given, "source")
-            cut = [split for split in self.splits if split not in given]
-            cut_note = f"{' and '.join(cut)} cut out of train by a hash of the source"
-            self.split_note = cut_note if cut else "in its own splits"
+            self.splits, self.split_note = with_held_out(read_rows(data, ["source", "target"]), "source", "source")
         self.metric_note = f"BLEU: sacreBLEU, {BLEU().signature()}. chrF: sacreBLEU, {ChrF().signature()}."
-        self._check()
+        refuse_empty(self.splits, data.path, "sentences")
+        say_shared(self.splits, ["source", "target"], data.path, "pairs")
         self.example = self.splits["test"]["source"][0]
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
@@ -256,14 +253,7 @@ class Translation:
         Raises:
             ValueError: there is no such split, or it is a stream, or no beam.
         """
-        if split not in self.splits:
-            raise ValueError(f"there is no split {split!r}; choose one of: {', '.join(self.splits)}")
-        chosen = self.splits[split]
-        if isinstance(chosen, datasets.IterableDataset):
-            raise ValueError(f"the {split} split is streamed; to evaluate on it, set task.data.streaming=false")
-        if rows is not None:
-            chosen = chosen.select(rows)
-        return translate(model, tokenizer, chosen["source"][:], num_beams)
+        return translate(model, tokenizer, chosen_rows(self.splits, split, rows)["source"][:], num_beams)
 
     def score(self, split: str, predictions: list[str]) -> dict[str, Any]:
         """BLEU and chrF of the predictions for a whole split, with their signatures."""
@@ -277,23 +267,6 @@ class Translation:
         """The picture of a released model, if it has attention."""
         if getattr(model.config, "score", None) != "none":
             draw_attention(model, tokenizer, self.example, num_beams, folder)
-
-    def _check(self) -> None:
-        """Refuse splits without sentences, and say what stands on two sides."""
-        sides: dict[str, set[tuple[str, str]]] = {}
-        for split, rows in self.splits.items():
-            if isinstance(rows, datasets.IterableDataset):
-                continue
-            if not len(rows):
-                raise ValueError(f"{self.data.path} has no sentences for the {split} split")
-            sides[split] = set(zip(rows["source"][:], rows["target"][:], strict=True))
-        for other, held_out in combinations(("train", "validation", "test"), 2):
-            if shared := sides[held_out] & sides.get(other, set()):
-                print(
-                    f"{self.data.path}: {len(shared):,} of the {len(sides[held_out]):,} different pairs of the "
-                    f"{held_out} split are in the {other} split too",
-                    file=sys.stderr,
-                )
 
 
 def _positions(model: PreTrainedModel) -> int:
@@ -316,12 +289,8 @@ def translate(
         if not sentence.strip():
             raise ValueError(f"sentence {row} is empty; there is nothing to translate")
     lengths = [len(ids) for ids in tokenizer(sentences)["input_ids"]]
-    by_length = sorted(range(len(sentences)), key=lengths.__getitem__)  # little padding in a batch
-    translations = [""] * len(sentences)
-    was_training = model.training
-    model.eval()
-    for start in range(0, len(sentences), 64):
-        rows = by_length[start : start + 64]
+
+    def predict(rows: list[int]) -> list[str]:
         batch = tokenizer([sentences[row] for row in rows], padding=True, return_tensors="pt").to(model.device)
         ids = model.generate(  # type: ignore[operator]
             **batch,
@@ -329,10 +298,9 @@ def translate(
             do_sample=False,
             max_new_tokens=min(lengths[rows[-1]] + LONGER, _positions(model) - 1),
         )
-        for row, text in zip(rows, tokenizer.batch_decode(ids, skip_special_tokens=True), strict=True):
-            translations[row] = text
-    model.train(was_training)
-    return translations
+        return tokenizer.batch_decode(ids, skip_special_tokens=True)
+
+    return predict_by_length(model, lengths, 64, predict)
 
 
 def draw_attention(

@@ -1,0 +1,61 @@
+"""Labels, which data has as text or as whole numbers: their names, and the numbers that a model knows them by."""
+
+import re
+from typing import Any
+
+import datasets
+
+from .sources import Rows, SourceError, short
+
+
+def label_text(value: Any) -> str:
+    """A label as text, without spaces around it."""
+    return str(value).strip()
+
+
+def number_labels(rows: Rows, given: list[str] | None, path: str) -> tuple[list[str], dict[str, int]]:
+    """The names of the labels, and the number of each by what the rows call it.
+
+    Args:
+        rows: of the training split, with the column "label"
+        given: ``task.data.label_names``
+        path: where the rows come from
+
+    Raises:
+        SourceError: there is but one label, or one that means none; or the data contradicts the names.
+    """
+    found = {label_text(label) for batch in rows.iter(1000) for label in batch["label"]}
+    are_numbers = all(re.fullmatch(r"-?\d+", label) for label in found)
+    feature = (rows.features or {}).get("label")
+    own_names = feature.names if isinstance(feature, datasets.ClassLabel) else None
+    names = own_names if given is None else given
+    if names is None and "-1" in found:
+        raise SourceError(f"{path}, train split: there is a row with the label -1, which means none; leave it out")
+    if len(found) < 2:
+        raise SourceError(f"{path}, train split: there is no label but {found.pop()!r}; two or more are expected")
+    if names is None:
+        names = sorted(found, key=int if are_numbers else str)
+    elif are_numbers:
+        _check_names(names, own_names, found, path)
+        return names, {str(number): number for number in range(len(names))}
+    return names, {name: number for number, name in enumerate(names)}
+
+
+def _check_names(names: list[str], own_names: list[str] | None, found: set[str], path: str) -> None:
+    """Refuse names of the numbers from 0 that the data contradicts."""
+    if names != own_names and own_names is not None and sorted(names) == sorted(own_names):
+        raise SourceError(
+            f"task.data.label_names is {short(names)}, and {path} has these names in another order: "
+            f"{short(own_names)}; leave label_names out"
+        )
+    positions = [str(number) for number in range(len(names))]
+    if names not in (own_names, positions) and all(re.fullmatch(r"-?\d+", name) for name in names):
+        raise SourceError(
+            f"task.data.label_names is {short(names)}, and the labels of {path} are numbers themselves, the first name "
+            "being that of 0; leave label_names out, or give words"
+        )
+    if "0" not in found and max(found, key=int) == str(len(names)):
+        raise SourceError(
+            f"{path}, train split: the labels are numbers up to {len(names)}, none is 0, and the {len(names)} names "
+            f"of task.data.label_names are for 0 to {len(names) - 1}; let the labels begin at 0, or leave it out"
+        )
