@@ -1,15 +1,19 @@
 """A finished run as a released model: small, complete, and described by what it was measured to do."""
 
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import yaml
 from huggingface_hub import ModelCard
 from transformers import AutoModelForSeq2SeqLM
 
-from training import evaluate, release
+from training import evaluate, pronounce, release
+from training.recipe import hub_id, load_recipe, without_machine_paths
 from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
 ROOT = Path(__file__).parent.parent
@@ -67,6 +71,56 @@ def test_a_release_replaces_nothing_but_a_release(
     with pytest.raises(SystemExit, match=r"is a part of the run|holds something else than a release"):
         release.main(["run", place])
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_checkpoint_has_no_path_of_the_machine_and_is_evaluated_inside_its_run(
+    run: Path, dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every folder that can be pushed as it is; the run's own recipe, which --resume reads, has the whole path."""
+    assert f"path: {dictionary}" in (run / "recipe.yaml").read_text()
+    for name in ("best", "last"):
+        for path in (run / name).iterdir():
+            content = path.read_bytes()
+            assert not [place for place in (dictionary.parent, run, ROOT, Path.home()) if bytes(place) in content], path
+            if path.suffix in (".json", ".yaml"):
+                assert not absolute_paths(yaml.safe_load(content)), path
+        assert "path: regular.dict" in (run / name / "recipe.yaml").read_text()
+        evaluate.main([str(run / name), "--split", "validation", "--num-beams", "1"])
+        assert "regular.dict, validation split" in capsys.readouterr().out
+    pronounce.main([str(run / "best")])
+    assert "as listed" in capsys.readouterr().out
+
+    # Elsewhere it is said, as for a released folder; a recipe that happens to be above is not the run's.
+    shutil.copytree(run / "best", tmp_path / "run" / "best")
+    shutil.copy(ROOT / "configs" / "demo.yaml", tmp_path / "run" / "recipe.yaml")
+    (tmp_path / "recipe.yaml").write_text("flour, butter, sugar")
+    with pytest.raises(SystemExit, match=r"task\.data\.path is 'regular\.dict'"):
+        evaluate.main([str(tmp_path / "run" / "best")])
+    evaluate.main([str(tmp_path / "run" / "best"), f"--set=task.data.path={dictionary}", "--split=validation"])
+
+
+def absolute_paths(tree: Any) -> list[str]:
+    """The texts in a tree of values that are paths from the root."""
+    if isinstance(tree, dict | list):
+        return [
+            found for value in (tree.values() if isinstance(tree, dict) else tree) for found in absolute_paths(value)
+        ]
+    return [tree] if isinstance(tree, str) and re.match(r"/\w|[A-Z]:\\|~/", tree) else []
+
+
+def test_a_copy_of_known_data_has_its_id_on_the_hub(tmp_path: Path) -> None:
+    recipes = ROOT / "configs"
+    there, elsewhere, own, theirs = (
+        load_recipe(recipes / "attentional_rnn_multi30k.yaml", [f"task.data.path={path}"])
+        for path in ("bentrevett/multi30k", tmp_path / "multi30k", tmp_path / "my captions.csv", "owner/captions")
+    )
+    assert [hub_id(recipe) for recipe in (there, elsewhere)] == ["bentrevett/multi30k"] * 2
+    assert [hub_id(recipe) for recipe in (own, theirs)] == [None, "owner/captions"]
+    shown = [without_machine_paths(recipe).task.data.path for recipe in (there, elsewhere, own, theirs)]
+    assert shown == ["bentrevett/multi30k", "bentrevett/multi30k", "my captions.csv", "owner/captions"]
+    vectors = load_recipe(recipes / "self_attentive_sst2_glove.yaml", [f"task.data.word_vectors={tmp_path / 'a.txt'}"])
+    assert without_machine_paths(vectors).task.data.word_vectors == "a.txt"
+    assert hub_id(vectors) == "SetFit/sst2"
 
 
 def test_a_card_for_cmudict_has_published_figures_beside_its_own() -> None:

@@ -3,11 +3,10 @@
 The folder becomes the best model of the run with its weights in half precision (they load as float32: the config says
 so), decoded with beams by default if it generates, evaluated on the test split as it will be loaded, and described by a
 card with these figures, beside published ones where there are, and with the task's pictures. Of an absolute path to
-the data its last part is left.
+the data its id on the Hub is left, or its last part.
 """
 
 import argparse
-import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -22,7 +21,7 @@ import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from .card import describe, write_card
 from .checkpoint import replacing, require_model
 from .evaluate import decoding_of, evaluate
-from .recipe import Recipe, load_recipe, save_recipe
+from .recipe import load_recipe, save_recipe, without_machine_paths
 from .tasks import TASKS, make_task
 
 
@@ -81,19 +80,11 @@ def release(run: Path, folder: Path, num_beams: int | None = None) -> None:
         for name in ("is_local", "local_files_only"):  # how it was loaded here
             tokenizer.init_kwargs.pop(name, None)
         tokenizer.save_pretrained(new)
-        save_recipe(_without_machine_path(recipe), new / "recipe.yaml")
+        save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
         test = evaluate(new, task, "test")  # of what a user will load
         task.draw(task.auto_class.from_pretrained(new), tokenizer, new, **decoding)
         write_card(new, folder, recipe, task, figures | {"test": test})
     print(f"{folder}: test {describe(task, test)}{''.join(f', beam {beams}' for beams in decoding.values())}")
-
-
-def _without_machine_path(recipe: Recipe) -> Recipe:
-    values = dataclasses.asdict(recipe.task.data)
-    paths = {name: Path(value) for name, value in values.items() if isinstance(value, str)}
-    shortened = {name: path.name for name, path in paths.items() if path.is_absolute()}
-    data = dataclasses.replace(recipe.task.data, **shortened)
-    return dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data))
 
 
 if __name__ == "__main__":

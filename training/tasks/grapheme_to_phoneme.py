@@ -176,6 +176,7 @@ class GraphemeToPhoneme:
         "listed pronunciations. Stress is not predicted."
     )
     limits = "Words of the kind it was trained on; no context, no stress, one pronunciation at a time."
+    hub_ids: dict[str, str] = {}
     language: str | None = None  # of CMUdict alone is it known, and so are figures to compare with
     published: str | None = None
 

@@ -117,6 +117,7 @@ class LanguageModeling:
     pictures: dict[str, str] = {}
     published: str | None = None
     language: str | None = None
+    hub_ids: dict[str, str] = {}
     limits = "Text of the kind it was trained on, and little of it: what it writes is no source of facts."
     special_tokens: tuple[str, ...]
     template: str  # what the tokenizer makes of a text

@@ -160,6 +160,7 @@ class SentenceClassification:
         CONFUSION: "Which labels of the test split are taken for which others",
     }
     longest = None  # not known before the sentences are tokenized
+    hub_ids = {"SetFit/sst2": "SetFit/sst2"}
     language: str | None = None
     published: str | None = None
 

@@ -126,6 +126,7 @@ class Translation:
     }
     longest = None  # not known before the sentences are tokenized
     license = {"license": "apache-2.0"}
+    hub_ids = {"multi30k": "bentrevett/multi30k"}
     published: str | None = None
 
     # What a card says of use, of the data, of the figures, and of where they end.
