@@ -12,6 +12,7 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import AutoModelForSeq2SeqLM
 
+from training import card as training_card
 from training import evaluate, pronounce, release
 from training.recipe import hub_id, load_recipe, without_machine_paths
 from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
@@ -51,8 +52,13 @@ def test_a_release_is_small_loads_as_float32_and_reports_what_it_loads_as(
         assert str(dictionary.parent).encode() not in path.read_bytes()
     metadata = ModelCard.load(folder / "README.md").data
     assert metadata.eval_results[0].dataset_split == "test"
-    with pytest.raises(SystemExit, match="holds no finished training"):
+    figures, of_run = (json.loads((place / "run.json").read_text()) for place in (folder, run))
+    assert figures.items() > of_run.items()
+    assert f"PER {figures['test']['per']:.2f}" in expected
+    with pytest.raises(SystemExit, match="holds no finished training: it has no best"):
         release.main([str(folder), str(tmp_path / "other")])
+    with pytest.raises(SystemExit, match=r"holds no finished training: it has no run\.json"):
+        release.main([str(run / "best"), str(tmp_path / "other")])
     with pytest.raises(SystemExit, match="num_beams must be at least 1, got 0"):
         release.main([str(run), str(folder), "--num-beams", "0"])
     assert (folder / "README.md").read_text() == card  # a release that fails leaves the one before
@@ -71,6 +77,21 @@ def test_a_release_replaces_nothing_but_a_release(
     with pytest.raises(SystemExit, match=r"is a part of the run|holds something else than a release"):
         release.main(["run", place])
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_note_is_on_the_card_and_stays_when_it_is_written_again(
+    run: Path, dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    note = "It was prolonged from 3 minutes to 5."
+    release.main([str(run), "noted", "--note", note])
+    card = Path("noted", "README.md").read_text()
+    assert note in card
+    Path("noted", "README.md").write_text(card.replace(note, "All went well."))
+    training_card.main(["noted", "--set", f"task.data.path={dictionary}"])
+    assert Path("noted", "README.md").read_text() == card
+    release.main([str(run), "noted"])
+    assert note not in Path("noted", "README.md").read_text()
 
 
 def test_a_checkpoint_has_no_path_of_the_machine_and_is_evaluated_inside_its_run(

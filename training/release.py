@@ -3,7 +3,8 @@
 The folder becomes the best model of the run with its weights in half precision (they load as float32: the config says
 so), decoded with beams by default if it generates, evaluated on the test split as it will be loaded, and described by a
 card with these figures, beside published ones where there are, and with the task's pictures. Of an absolute path to
-the data its id on the Hub is left, or its last part.
+the data its id on the Hub is left, or its last part. ``run.json`` has all the figures: with it ``training.card`` writes
+the card again when its words have changed and the run is gone.
 """
 
 import argparse
@@ -31,20 +32,21 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("run", type=Path, help="the output folder of a training, such as runs/demo")
     parser.add_argument("folder", type=Path, help="what to write, such as model_cards/NAME; it is replaced")
     parser.add_argument("--num-beams", type=int, help="beams to decode with (default: what the task has)")
+    parser.add_argument("--note", help="what a reader of the card has to know of the run, if its figures do not say it")
     options = parser.parse_args(arguments)
     logging.disable_progress_bar()
     try:
-        release(options.run, options.folder, options.num_beams)
+        release(options.run, options.folder, options.num_beams, options.note)
     except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
         sys.exit(f"error: {error}")
 
 
 # What a release writes: a folder with something else in it is somebody's, and not replaced.
-OWN = {"README.md", "config.json", "generation_config.json", "model.safetensors", "recipe.yaml"}
+OWN = {"README.md", "config.json", "generation_config.json", "model.safetensors", "recipe.yaml", "run.json"}
 OWN |= {"tokenizer.json", "tokenizer_config.json", *(name for task in TASKS.values() for name in task.pictures)}
 
 
-def release(run: Path, folder: Path, num_beams: int | None = None) -> None:
+def release(run: Path, folder: Path, num_beams: int | None = None, note: str | None = None) -> None:
     """Write ``folder`` out of the best checkpoint of ``run``.
 
     Raises:
@@ -56,8 +58,9 @@ def release(run: Path, folder: Path, num_beams: int | None = None) -> None:
         raise ValueError(f"{folder} is a part of the run; choose a folder outside it")
     if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= OWN):
         raise ValueError(f"{folder} holds something else than a release; choose a new folder")
-    if not (run / "run.json").is_file():
-        raise FileNotFoundError(f"{run} holds no finished training: it has no run.json")
+    for name in ("run.json", "best"):
+        if not (run / name).exists():
+            raise FileNotFoundError(f"{run} holds no finished training: it has no {name}")
     if num_beams is not None and num_beams < 1:
         raise ValueError(f"num_beams must be at least 1, got {num_beams}")
     require_model(run / "best")
@@ -83,7 +86,9 @@ def release(run: Path, folder: Path, num_beams: int | None = None) -> None:
         save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
         test = evaluate(new, task, "test")  # of what a user will load
         task.draw(task.auto_class.from_pretrained(new), tokenizer, new, **decoding)
-        write_card(new, folder, recipe, task, figures | {"test": test})
+        figures |= {"test": test} | ({"note": note} if note else {})
+        (new / "run.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        write_card(new, folder, recipe, task, figures)
     print(f"{folder}: test {describe(task, test)}{''.join(f', beam {beams}' for beams in decoding.values())}")
 
 

@@ -115,7 +115,7 @@ class Translation:
     metric = "bleu"
     greater_is_better = True
     metric_names = {"bleu": "BLEU", "chrf": "chrF"}
-    unit = ""
+    units: dict[str, str] = {}
     pipeline_tag = "translation"
     tags = ("translation",)
     num_beams: int | None = 5  # of a released model
