@@ -1,7 +1,7 @@
 """Write the zoo's index, the table of all trained models, into the README: ``python -m training.zoo``.
 
-It is read from the cards and files in ``model_cards/``, so that a figure stands in one place; ``make zoo`` trains them
-again.
+It is read from the cards and files in ``model_cards/``, so that a figure stands in one place; ``training.retrain``
+trains them again.
 """
 
 import argparse
