@@ -13,7 +13,7 @@ say = @printf '\n== %s\n' "$(1)"
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make test-slow   those that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again, as long as they all took' 'make check   format, lint, types and tests; CI runs it and test-hub' \
+		'make test    run the tests' 'make test-slow   those that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again, as long as they all took; what was cut short goes on' 'make check   format, lint, types and tests; CI runs it and test-hub' \
 		'make clean   remove the virtual environment and caches'
 
 # Made again whenever the dependencies change.
@@ -54,11 +54,7 @@ bench: $(VENV)/installed
 
 zoo: $(VENV)/installed
 	$(call say,Training every model of model_cards from its recipe and writing it anew with its card; hours)
-	set -e; for name in $$(ls model_cards); do \
-		$(BIN)/python -m training.train model_cards/$$name/recipe.yaml --output $(ZOO)/$$name --overwrite; \
-		$(BIN)/python -m training.release $(ZOO)/$$name model_cards/$$name; \
-	done
-	$(BIN)/python -m training.zoo
+	$(BIN)/python -m training.retrain --runs $(ZOO)
 
 lint: $(VENV)/installed
 	$(call say,Checking format and style and types)

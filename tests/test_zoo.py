@@ -32,13 +32,29 @@ def test_every_folder_has_a_row_with_the_figures_of_its_card(monkeypatch: pytest
         card = (folder / "README.md").read_text(encoding="utf-8")
         name, paper, _, parameters, size, figures, command = row
         assert name == f"[`{folder.name}`](model_cards/{folder.name})"
-        assert paper in card
+        assert paper.split(", ") == re.findall(r"after (\[[^\]]+\]\([^)]+\))", card.split("## Use")[0])
         assert f"{parameters} parameters" in card
         assert float(size) == pytest.approx((folder / "model.safetensors").stat().st_size / 1e6, abs=0.05)
         assert command == f"`python -m training.evaluate model_cards/{folder.name}`"
         test = next(line for line in card.splitlines() if line.startswith("| test |"))
         assert re.findall(r"\d+\.\d\d", figures) == re.findall(r"\d+\.\d\d", test)
-        assert (" %" in figures) == (" % |" in card)
+        header = next(line for line in card.splitlines() if line.startswith("| split |"))
+        columns = [column.strip() for column in header.split("|")[3:] if column.strip() not in ("", "decoding")]
+        assert [re.sub(r" \d+\.\d\d", "", figure) for figure in figures.split(", ")] == columns
+        assert "(%)" not in figures  # a unit is said in one way
+
+
+@pytest.mark.parametrize(
+    ("name", "papers"),
+    [
+        ("small-transformer-sotu-causal", ["Vaswani et al. (2017)", "Radford et al. (2018)"]),
+        ("small-transformer-sotu-masked", ["Vaswani et al. (2017)", "Devlin et al. (2019)"]),
+        ("small-transformer-multi30k-en-de", ["Vaswani et al. (2017)"]),
+    ],
+)
+def test_a_row_names_every_paper_that_its_model_follows(name: str, papers: list[str]) -> None:
+    row = next(line for line in README.splitlines() if line.startswith(f"| [`{name}`]"))
+    assert re.findall(r"\[([^\]]+)\]", row.split("|")[2]) == papers
 
 
 def test_the_command_writes_between_its_marks_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,7 +76,7 @@ def test_the_command_writes_between_its_marks_alone(tmp_path: Path, capsys: pyte
     ("was", "becomes", "message"),
     [
         ("million parameters", "million weights", "has no number of parameters; write it with training.release"),
-        ("https://arxiv.org", "https://example.org", "has no paper"),
+        ("et al. (2015)", "and others", "has no paper"),
         ("`python -m training.evaluate", "`python -m training.measure", "has no command that made its figures"),
         ("model-index:", "model_index:", "has no results"),
     ],

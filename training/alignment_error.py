@@ -20,7 +20,7 @@ import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from attnzoo.alignment import align, alignment_error_rate
 
 from .checkpoint import require_model
-from .recipe import load_recipe
+from .recipe import checkpoint_recipe
 from .verses import Verse, read_verses
 
 SHIFTS = (0, 1)
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> None:
     logging.disable_progress_bar()
     try:
         require_model(options.folder)
-        verses = read_verses(Path(load_recipe(options.folder / "recipe.yaml", options.set).task.data.path))
+        verses = read_verses(Path(checkpoint_recipe(options.folder, options.set).task.data.path))
         model = AutoModelForSeq2SeqLM.from_pretrained(options.folder).to(PartialState().device)
         tokenizer = AutoTokenizer.from_pretrained(options.folder)
         measure(model, tokenizer, verses)

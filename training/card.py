@@ -1,16 +1,28 @@
-"""Model cards, filled from what a run measured, never by hand."""
+"""Model cards, filled from what a run measured, never by hand.
 
+Training and release write them. ``python -m training.card model_cards/NAME`` writes the card of a released folder
+again, from the figures in its ``run.json``, when words here or in a task have changed; it needs the data, of which a
+card has an example, and not the run.
+"""
+
+import argparse
 import json
 import math
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import safe_open
 from transformers import AutoConfig
 
-from .recipe import Recipe
+import attnzoo  # noqa: F401  (registers the models with the Auto classes)
+
+from .recipe import Recipe, hub_id, load_recipe
+from .tasks import make_task
 
 PAPERS = {
     "cho": "[Cho et al. (2014)](https://arxiv.org/abs/1406.1078), *Learning Phrase Representations using RNN "
@@ -28,6 +40,9 @@ PAPERS = {
     "devlin": "[Devlin et al. (2019)](https://arxiv.org/abs/1810.04805), *BERT: Pre-training of Deep Bidirectional "
     "Transformers for Language Understanding*",
 }
+
+# What the Hub, with the evaluate library, calls the metrics that it knows under another name.
+HUB_METRICS = {"bleu": "sacrebleu", "macro_f1": "f1", "masked_accuracy": "accuracy", "matthews": "matthews_correlation"}
 
 TEMPLATE = """---
 {{ card_data }}
@@ -67,9 +82,12 @@ TEMPLATE = """---
 
 ## Training
 
-Data: {{ data }}, {{ split_note }}. {{ steps }} steps in {{ minutes }} minutes
+Data: {{ data }}
+{%- if dataset %} ([`{{ dataset }}`](https://huggingface.co/datasets/{{ dataset }})){% endif %}
+{{- ", " ~ split_note }}. {{ steps }} steps in {{ minutes }} minutes
 ({{ processes }} of {{ threads }}, precision {{ precision }}), seed {{ seed }}, commit
-{{ git_commit }}. {{ parameters }} million parameters. `recipe.yaml` in this folder is the whole recipe:
+{{ git_commit }}. {{ parameters }} million parameters.
+{%- if note %} {{ note }}{% endif %} `recipe.yaml` in this folder is the whole recipe:
 
 ```
 python -m training.train recipe.yaml
@@ -83,14 +101,29 @@ python -m training.train recipe.yaml
 
 def describe(task: Any, scores: dict[str, float]) -> str:
     """The task's metrics in one line."""
-    return ", ".join(f"{name} {scores[key]:.2f}{task.unit}" for key, name in task.metric_names.items())
+    return ", ".join(f"{name} {scores[key]:.2f}{task.units.get(key, '')}" for key, name in task.metric_names.items())
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m training.card", description="Write a card again.")
+    parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="where the data is")
+    options = parser.parse_args(arguments)
+    try:
+        path = options.folder / "recipe.yaml"
+        task = make_task(load_recipe(path, options.set))
+        run = json.loads((options.folder / "run.json").read_text(encoding="utf-8"))
+        write_card(options.folder, options.folder, load_recipe(path), task, run)
+    except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
+        sys.exit(f"error: {error}")
 
 
 def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> None:
     """Write ``README.md`` into a checkpoint that is being written, from its config, recipe and the run's figures.
 
     ``folder`` is where the checkpoint will stand, as the card's snippet has it. A card with figures of the test split
-    (under "test" in ``run``) gives these to the Hub, and has the published ones beside them.
+    (under "test" in ``run``) gives these to the Hub, and has the published ones beside them. A "note" there is said.
     """
     config = AutoConfig.from_pretrained(written)
     generates = task.num_beams is not None
@@ -100,25 +133,29 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
     title = f"{config.model_type.replace('_', '-')} {task.name}" if "test" not in run else folder.name
     reported = "test" if "test" in run else "validation"
     shown = folder.name if folder.is_absolute() else folder.as_posix()  # no machine's paths on a card
+    columns = {key: f"{name}{task.units.get(key, '')}" for key, name in task.metric_names.items()}
+    metrics = {key: HUB_METRICS.get(key, key) for key in columns}
+    dataset = hub_id(recipe)
     data = ModelCardData(
         language=task.language,
+        datasets=[dataset] if dataset else None,
         **task.license,
         library_name="transformers",
         pipeline_tag=task.pipeline_tag,
         tags=["attnzoo", "attention", *task.tags],
-        metrics=list(task.metric_names),
+        metrics=list(metrics.values()),
         model_name=title,
         eval_results=[
             EvalResult(
                 task_type=task.pipeline_tag,
-                dataset_type=_dataset(recipe.task.data.path),
+                dataset_type=dataset or _slug(Path(recipe.task.data.path).name),
                 dataset_name=task.name,
                 dataset_split=reported,
-                metric_type=key,
-                metric_name=name,
+                metric_type=metrics[key],
+                metric_name=column,
                 metric_value=round(scores[reported][key], 2),
             )
-            for key, name in task.metric_names.items()
+            for key, column in columns.items()
         ],
     )
     card = ModelCard.from_template(
@@ -132,10 +169,9 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
         metric_note=task.metric_note,
         split_note=task.split_note,
         limits=task.limits,
-        columns=["split", "examples", *(f"{name}{task.unit}" for name in task.metric_names.values())]
-        + (["decoding"] if generates else []),
+        columns=["split", "examples", *columns.values()] + (["decoding"] if generates else []),
         results=[
-            [split, row["examples"], *(f"{row[key]:.2f}" for key in task.metric_names)]
+            [split, row["examples"], *(f"{row[key]:.2f}" for key in columns)]
             + (["greedy" if row["num_beams"] == 1 else f"beam {row['num_beams']}"] if generates else [])
             for split, row in scores.items()
         ],
@@ -143,6 +179,8 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
         published=task.published if "test" in run else None,
         pictures=[(name, caption) for name, caption in task.pictures.items() if (written / name).is_file()],
         data=task.name,
+        dataset=dataset,
+        note=run.get("note"),
         steps=f"{run['steps']:,}",
         minutes=f"{run['minutes']:.1f}",
         parameters=f"{_parameters(written) / 1e6:.1f}",
@@ -159,9 +197,9 @@ def _counted(number: int, one: str, many: str) -> str:
     return f"{number} {one if number == 1 else many}"
 
 
-def _dataset(path: str) -> str:
-    """The Hub's name of a dataset, or the last part of a path: no machine's paths on a card."""
-    return path if not Path(path).exists() and path.count("/") == 1 else Path(path).name
+def _slug(name: str) -> str:
+    """A name of data that the Hub accepts where an id would stand."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
 
 
 def _parameters(written: Path) -> int:
@@ -222,3 +260,7 @@ ARCHITECTURES: dict[str, Callable[[Any], str]] = {
     "self_attentive": _self_attentive,
     "small_transformer": _small_transformer,
 }
+
+
+if __name__ == "__main__":
+    main()

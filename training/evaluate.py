@@ -19,7 +19,7 @@ import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
 from .card import describe
 from .checkpoint import require_model
-from .recipe import load_recipe
+from .recipe import checkpoint_recipe
 from .tasks import make_task
 
 
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
     logging.disable_progress_bar()
     try:
         require_model(options.folder)
-        task = make_task(load_recipe(options.folder / "recipe.yaml", options.set))
+        task = make_task(checkpoint_recipe(options.folder, options.set))
         started = time.perf_counter()
         scores = evaluate(options.folder, task, options.split, options.num_beams)
         seconds = time.perf_counter() - started

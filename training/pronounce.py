@@ -15,7 +15,7 @@ from transformers.utils import logging
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
 from .checkpoint import require_model
-from .recipe import load_recipe
+from .recipe import checkpoint_recipe
 from .tasks import make_task
 from .tasks.grapheme_to_phoneme import draw_alignments, pronounce
 
@@ -62,7 +62,7 @@ def run(folder: Path, words: list[str], num_beams: int, plot: Path | None) -> No
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
     listed: dict[str, list[str]] = {}
     if not words:
-        task = make_task(load_recipe(folder / "recipe.yaml"))
+        task = make_task(checkpoint_recipe(folder))
         test = {row["word"]: row["pronunciations"] for row in task.splits["test"]}
         shown = [word for word in UNSEEN if word in test] or list(test)[: len(UNSEEN)]
         listed = {word: test[word] for word in shown}

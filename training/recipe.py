@@ -1,5 +1,6 @@
 """Recipes: one YAML file says everything about a training run, ``--set section.key=value`` changes a part of it."""
 
+import contextlib
 import dataclasses
 import difflib
 import math
@@ -17,6 +18,7 @@ from transformers import PreTrainedConfig
 
 from attnzoo import AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig
 
+from .sources import is_hub_id
 from .tasks import TASKS
 
 CONFIGS: dict[str, type[PreTrainedConfig]] = {
@@ -220,6 +222,37 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
         yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False, allow_unicode=True),
         encoding="utf-8",
     )
+
+
+def checkpoint_recipe(folder: Path, overrides: list[str] | None = None) -> Recipe:
+    """The recipe of a checkpoint folder; inside its run the run's, which has the whole path to the data.
+
+    Raises:
+        FileNotFoundError, ValueError: as for :func:`load_recipe`.
+    """
+    own = load_recipe(folder / "recipe.yaml")
+    for parent in folder.resolve().parents[:2]:  # of best/, and of evaluated/step-00001000/
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            if without_machine_paths(load_recipe(parent / "recipe.yaml")) == own:
+                return load_recipe(parent / "recipe.yaml", overrides)
+    return load_recipe(folder / "recipe.yaml", overrides)
+
+
+def without_machine_paths(recipe: Recipe) -> Recipe:
+    """The recipe for others: of an absolute path the data's id on the Hub, or its last part."""
+    values = dataclasses.asdict(recipe.task.data)
+    paths = {name: Path(value) for name, value in values.items() if isinstance(value, str)}
+    shortened = {name: path.name for name, path in paths.items() if path.is_absolute()}
+    if "path" in shortened:
+        shortened["path"] = hub_id(recipe) or shortened["path"]
+    data = dataclasses.replace(recipe.task.data, **shortened)
+    return dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data))
+
+
+def hub_id(recipe: Recipe) -> str | None:
+    """The id on the Hub of the recipe's data: where it is read from, or what the task knows of a copy of it."""
+    path, known = recipe.task.data.path, TASKS[recipe.task.name].hub_ids
+    return path if is_hub_id(path) else known.get(path) or known.get(Path(path).name)
 
 
 def _parse(tree: dict[str, Any]) -> Recipe:

@@ -3,11 +3,11 @@
 The folder becomes the best model of the run with its weights in half precision (they load as float32: the config says
 so), decoded with beams by default if it generates, evaluated on the test split as it will be loaded, and described by a
 card with these figures, beside published ones where there are, and with the task's pictures. Of an absolute path to
-the data its last part is left.
+the data its id on the Hub is left, or its last part. ``run.json`` has all the figures: with it ``training.card`` writes
+the card again when its words have changed and the run is gone.
 """
 
 import argparse
-import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -22,7 +22,7 @@ import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from .card import describe, write_card
 from .checkpoint import replacing, require_model
 from .evaluate import decoding_of, evaluate
-from .recipe import Recipe, load_recipe, save_recipe
+from .recipe import load_recipe, save_recipe, without_machine_paths
 from .tasks import TASKS, make_task
 
 
@@ -32,20 +32,21 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("run", type=Path, help="the output folder of a training, such as runs/demo")
     parser.add_argument("folder", type=Path, help="what to write, such as model_cards/NAME; it is replaced")
     parser.add_argument("--num-beams", type=int, help="beams to decode with (default: what the task has)")
+    parser.add_argument("--note", help="what a reader of the card has to know of the run, if its figures do not say it")
     options = parser.parse_args(arguments)
     logging.disable_progress_bar()
     try:
-        release(options.run, options.folder, options.num_beams)
+        release(options.run, options.folder, options.num_beams, options.note)
     except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
         sys.exit(f"error: {error}")
 
 
 # What a release writes: a folder with something else in it is somebody's, and not replaced.
-OWN = {"README.md", "config.json", "generation_config.json", "model.safetensors", "recipe.yaml"}
+OWN = {"README.md", "config.json", "generation_config.json", "model.safetensors", "recipe.yaml", "run.json"}
 OWN |= {"tokenizer.json", "tokenizer_config.json", *(name for task in TASKS.values() for name in task.pictures)}
 
 
-def release(run: Path, folder: Path, num_beams: int | None = None) -> None:
+def release(run: Path, folder: Path, num_beams: int | None = None, note: str | None = None) -> None:
     """Write ``folder`` out of the best checkpoint of ``run``.
 
     Raises:
@@ -57,8 +58,9 @@ def release(run: Path, folder: Path, num_beams: int | None = None) -> None:
         raise ValueError(f"{folder} is a part of the run; choose a folder outside it")
     if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= OWN):
         raise ValueError(f"{folder} holds something else than a release; choose a new folder")
-    if not (run / "run.json").is_file():
-        raise FileNotFoundError(f"{run} holds no finished training: it has no run.json")
+    for name in ("run.json", "best"):
+        if not (run / name).exists():
+            raise FileNotFoundError(f"{run} holds no finished training: it has no {name}")
     if num_beams is not None and num_beams < 1:
         raise ValueError(f"num_beams must be at least 1, got {num_beams}")
     require_model(run / "best")
@@ -81,19 +83,13 @@ def release(run: Path, folder: Path, num_beams: int | None = None) -> None:
         for name in ("is_local", "local_files_only"):  # how it was loaded here
             tokenizer.init_kwargs.pop(name, None)
         tokenizer.save_pretrained(new)
-        save_recipe(_without_machine_path(recipe), new / "recipe.yaml")
+        save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
         test = evaluate(new, task, "test")  # of what a user will load
         task.draw(task.auto_class.from_pretrained(new), tokenizer, new, **decoding)
-        write_card(new, folder, recipe, task, figures | {"test": test})
+        figures |= {"test": test} | ({"note": note} if note else {})
+        (new / "run.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        write_card(new, folder, recipe, task, figures)
     print(f"{folder}: test {describe(task, test)}{''.join(f', beam {beams}' for beams in decoding.values())}")
-
-
-def _without_machine_path(recipe: Recipe) -> Recipe:
-    values = dataclasses.asdict(recipe.task.data)
-    paths = {name: Path(value) for name, value in values.items() if isinstance(value, str)}
-    shortened = {name: path.name for name, path in paths.items() if path.is_absolute()}
-    data = dataclasses.replace(recipe.task.data, **shortened)
-    return dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data))
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ class Source:
 
 def is_table(path: str) -> bool:
     """Whether ``read_rows`` is for this path, judged by what is there, by the suffix, or by the form of a Hub id."""
-    return Path(path).is_dir() or _reader(path) is not None or _is_hub_id(path)
+    return Path(path).is_dir() or _reader(path) is not None or is_hub_id(path)
 
 
 def read_rows(source: Source, names: Sequence[str], labels: Sequence[str] = ()) -> dict[str, Rows]:
@@ -129,7 +129,8 @@ def _reader(path: str) -> tuple[str, dict[str, Any]] | None:
     return None if reader is None or (reader[0] == "parquet" and name != path) else reader
 
 
-def _is_hub_id(path: str) -> bool:
+def is_hub_id(path: str) -> bool:
+    """Whether this is a dataset of the Hub, judged by the form, and not a file or folder here."""
     return HUB_ID.fullmatch(path) is not None and _reader(path) is None and not Path(path).exists()
 
 
@@ -150,7 +151,7 @@ def _open(source: Source, columns: dict[str, str]) -> dict[str, Rows]:
         return {k: rows.to_iterable_dataset() if source.streaming else rows for k, rows in splits.items()}
     if is_local:
         options = _files(path)
-    elif _is_hub_id(source.path):
+    elif is_hub_id(source.path):
         options = {"path": source.path, "name": source.subset}
     else:
         raise FileNotFoundError(

@@ -8,7 +8,8 @@ with an evaluation now and then; tokens per second are target tokens, of which a
 - ``checkpoints/``: what ``--resume`` goes on from after a kill, to the same weights bit for bit (in fp32, on as many
   processes and threads); Ctrl-C and SIGTERM write one before they stop
 - ``log.jsonl``: a line for every ``log_every`` steps and every evaluation
-- ``recipe.yaml``, ``run.json``: the recipe with all defaults; seed, git commit, versions, minutes, results
+- ``recipe.yaml``, ``run.json``: the recipe with all defaults, and the paths to the data as they were given, of which
+  ``best/`` and ``last/`` have no absolute one; seed, git commit, versions, minutes, results
 
 On several processes (``accelerate launch`` on GPUs, ``torchrun`` on CPUs) each takes its part of the batches and of the
 evaluation; the loss is averaged over the target tokens of all.
@@ -37,7 +38,7 @@ from .batching import LengthBatchSampler, LengthBatchStream, length_of
 from .card import describe, write_card
 from .checkpoint import aside, checkpoint_folder, checkpoints, replacing, require_room, rotate
 from .progress import Batches, Best, Clock, advance, progress_bar
-from .recipe import Recipe, Training, load_recipe, save_recipe
+from .recipe import Recipe, Training, load_recipe, save_recipe, without_machine_paths
 from .run_folder import describe_run, differences, open_log, prepare_output, write_row
 from .schedule import learning_rate, make_optimizer
 from .stopping import StoppedError, signals_to_stop
@@ -372,7 +373,7 @@ def _save(
     with replacing(folder) as new:
         model.save_pretrained(new)
         tokenizer.save_pretrained(new)
-        save_recipe(recipe, new / "recipe.yaml")
+        save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
         if run is not None:
             write_card(new, folder, recipe, task, run)
 

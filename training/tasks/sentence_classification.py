@@ -46,11 +46,13 @@ from transformers import pipeline
 classify = pipeline("text-classification", "{folder}")
 print(classify({example}))"""
 # What a card says of data that it knows by name.
-KNOWN = {
+KNOWN: dict[str, dict[str, Any]] = {
     "SetFit/sst2": {
         "name": "Stanford Sentiment Treebank, two classes, whole sentences",
-        "limits": "English sentences of film reviews, of one opinion each. The treebank (Socher et al., 2013) is for "
-        "research. The weights show what the classifier reads, which is no proof of why it decides.",
+        "license": {"license": "unknown"},
+        "limits": "English sentences of film reviews, of one opinion each. The treebank (Socher et al., 2013) comes "
+        "without a licence, which the Hub calls unknown, and so does what was learned from it. The weights show what "
+        "the classifier reads, which is no proof of why it decides.",
     },
 }
 KNOWN_VECTORS = {
@@ -149,7 +151,7 @@ class SentenceClassification:
     metric = "error"  # 100 - accuracy
     greater_is_better = False
     metric_names = {"accuracy": "accuracy", "macro_f1": "macro-F1", "matthews": "Matthews"}
-    unit = " %"
+    units = {"accuracy": " %", "macro_f1": " %", "matthews": " %"}
     license = {"license": "apache-2.0"}
     pipeline_tag = "text-classification"
     tags = ("sentence-embedding", "self-attention")
@@ -159,6 +161,7 @@ class SentenceClassification:
         CONFUSION: "Which labels of the test split are taken for which others",
     }
     longest = None  # not known before the sentences are tokenized
+    hub_ids = {"SetFit/sst2": "SetFit/sst2"}
     language: str | None = None
     published: str | None = None
 
@@ -183,6 +186,7 @@ class SentenceClassification:
         self.columns = ["text"] if data.text_pair_column is None else ["text", "text_pair"]
         if data.path in KNOWN:
             self.name, self.language, self.limits = KNOWN[data.path]["name"], "en", KNOWN[data.path]["limits"]
+            self.license = KNOWN[data.path]["license"]
         given = _read(data, self.columns)
         self.labels, numbers = number_labels(given["train"], data.label_names, data.path)
         prepared = {split: self._prepared(rows, numbers, split) for split, rows in given.items()}

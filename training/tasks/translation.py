@@ -115,7 +115,7 @@ class Translation:
     metric = "bleu"
     greater_is_better = True
     metric_names = {"bleu": "BLEU", "chrf": "chrF"}
-    unit = ""
+    units: dict[str, str] = {}
     pipeline_tag = "translation"
     tags = ("translation",)
     num_beams: int | None = 5  # of a released model
@@ -126,6 +126,7 @@ class Translation:
     }
     longest = None  # not known before the sentences are tokenized
     license = {"license": "apache-2.0"}
+    hub_ids = {"multi30k": "bentrevett/multi30k"}
     published: str | None = None
 
     # What a card says of use, of the data, of the figures, and of where they end.

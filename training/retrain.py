@@ -1,0 +1,84 @@
+"""Train every model of the zoo again: ``python -m training.retrain``, which is ``make zoo``; hours.
+
+First the data of every recipe is looked for, and all that is missing is named at once. Then the models are trained,
+each from the ``recipe.yaml`` in its folder. When all are trained they are released into their folders, with their
+cards, and the README's index is written. After an interruption the same command goes on: what is trained or released
+is not done again, and a training that was cut short is resumed.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from accelerate.state import AcceleratorState
+
+from .recipe import Recipe, hub_id, load_recipe
+from .release import release
+from .study import errors_said
+from .tasks import make_task
+from .train import train_once
+from .word_vectors import first_words
+from .zoo import write_index
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m training.retrain", description=__doc__.split("\n")[0])
+    parser.add_argument("--cards", type=Path, default=Path("model_cards"), help="(default: %(default)s)")
+    parser.add_argument("--runs", type=Path, default=Path("runs/zoo"), help="for the trainings (default: %(default)s)")
+    parser.add_argument("--readme", type=Path, default=Path("README.md"), help="(default: %(default)s)")
+    options = parser.parse_args(arguments)
+    with errors_said():
+        retrain(options.cards, options.runs)
+        write_index(options.cards, options.readme)
+
+
+def retrain(cards: Path, runs: Path) -> None:
+    """Train what is not trained, release what is not released.
+
+    Raises:
+        FileNotFoundError: data is missing; the message has all that is. Nothing has been trained then.
+        ValueError: what is in ``runs`` is of another recipe.
+        StoppedError: SIGTERM or Ctrl-C; the last step is saved.
+    """
+    folders = sorted(path for path in cards.iterdir() if path.is_dir())
+    recipes = {folder: load_recipe(folder / "recipe.yaml") for folder in folders}
+    tasks = {repr(recipe.task): recipe for recipe in recipes.values()}  # several models may learn one
+    if missing := sorted({f"- {what}" for recipe in tasks.values() for what in missing_data(recipe)}):
+        raise FileNotFoundError("\n".join(["data is missing, and nothing was trained:", *missing]))
+    for folder, recipe in recipes.items():
+        AcceleratorState._reset_state()  # Accelerate has one precision for a process, and the recipes have several
+        train_once(recipe, make_task(recipe), runs / folder.name)
+    for folder in folders:  # after all of them: from then on git describes a working tree that was changed
+        if not is_released(runs / folder.name, folder):
+            release(runs / folder.name, folder)
+
+
+def missing_data(recipe: Recipe) -> list[str]:
+    """What of a recipe's data is not there, each with what to do."""
+    missing = []
+    try:
+        make_task(recipe)
+    except FileNotFoundError as error:
+        path = recipe.task.data.path
+        command = f"; `hf download --repo-type dataset {path} --local-dir {path}` puts it here"
+        missing.append(f"{error}{command if hub_id(recipe) == path else ''}")
+    vectors = getattr(recipe.task.data, "word_vectors", None)  # read later than the sentences
+    if vectors is not None:
+        try:
+            first_words(vectors, 1)
+        except FileNotFoundError as error:
+            missing.append(str(error))
+    return missing
+
+
+def is_released(run: Path, folder: Path) -> bool:
+    """Whether the folder has this run's figures, to which a release adds those of the test split."""
+    if not (folder / "run.json").is_file():
+        return False
+    trained, released = (json.loads((path / "run.json").read_text(encoding="utf-8")) for path in (run, folder))
+    return trained.items() <= released.items()
+
+
+if __name__ == "__main__":
+    main()
