@@ -35,7 +35,7 @@ LAYERS = [
     {"recurrent_steps", "transformer_steps"},
     {"alignment", "decoding", "plots"},
     {"pipelines"},
-    {"hub"},
+    {"hub", "installed_pipelines"},
     {"__init__"},
 ]
 
