@@ -109,7 +109,12 @@ def classification_loss(
         - num_items: what the sum is divided by if not the number of labels in this batch, for gradients accumulated
           over several
         - returns: a scalar
+
+    Raises:
+        ValueError: label smoothing of other than single labels.
     """
+    if label_smoothing and problem_type != "single_label_classification":
+        raise ValueError(f"smoothing={label_smoothing} is for single labels, not for problem_type={problem_type!r}")
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if problem_type == "single_label_classification":
         return token_cross_entropy(logits.unsqueeze(1), labels.reshape(-1, 1), num_items, label_smoothing)
