@@ -23,6 +23,7 @@ TAKEN |= {"generation_config", "custom_generate", "logits_processor", "prefix_al
 REFUSED = {
     "num_return_sequences": "n_best is how many targets a source gets",
     "stop_strings": "a target stops at its end token or its greatest length",
+    "stopping_criteria": "a target stops at its end token or its greatest length",
     "token_healing": "a target has no prompt",
     "guidance_scale": "generate() has it for models without a source",
 } | dict.fromkeys(
@@ -50,8 +51,8 @@ class SourceToTargetPipeline(Pipeline):
 
     Raises:
         ValueError: a source that is no text or is empty; ``n_best`` or ``num_beams`` that is no number from 1, fewer
-            beams than targets, an argument that ``generate()`` does not know, or that asks for another form of output;
-            alignments of a model that has none; a model that is no encoder-decoder with a head.
+            beams than targets; an argument that is not known, or asks for another form of output; alignments of a
+            model that has none; a model that is no encoder-decoder with a head.
     """
 
     _load_tokenizer: Any = True

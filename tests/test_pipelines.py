@@ -104,6 +104,7 @@ def test_options_of_generate_come_through(pronounce: Any) -> None:
         ("zoo", {"output_scores": True}, "does not take output_scores=True: .*model.generate()"),
         ("zoo", {"output_attentions": True}, "does not take output_attentions=True: .*alignments=True"),
         ("zoo", {"stop_strings": ["AH"]}, "does not take stop_strings=.*: a target stops at its end token"),
+        ("zoo", {"stopping_criteria": [len]}, "does not take stopping_criteria=.*: a target stops at its end token"),
         ("zoo", {"decoder_start_token_id": 9}, "decoder_start_token_id=9 is not the model's .1."),
         ("zoo", {"cache_implementation": "paged"}, "cache_implementation='paged' is for models without a source"),
         ("zoo", {"num_beam": 3}, "does not know num_beam=3; it takes n_best, alignments"),
