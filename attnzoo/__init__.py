@@ -17,6 +17,7 @@ from .configuration_attentional_rnn import AttentionalRNNConfig
 from .configuration_self_attentive import SelfAttentiveConfig
 from .configuration_small_transformer import SmallTransformerConfig
 from .decoding import search
+from .installed_pipelines import prefer_installed_pipelines
 from .modeling_attentional_rnn import AttentionalRNNForConditionalGeneration, AttentionalRNNModel
 from .modeling_self_attentive import SelfAttentiveForSequenceClassification, SelfAttentiveModel
 from .modeling_small_transformer import (
@@ -64,3 +65,6 @@ AutoModelForSequenceClassification.register(
 
 for task, pipeline_class in PIPELINES.items():
     PIPELINE_REGISTRY.register_pipeline(task, pipeline_class=pipeline_class, pt_model=pipeline_class.auto_class)
+
+for config_class in (AttentionalRNNConfig, SmallTransformerConfig):
+    prefer_installed_pipelines(config_class)

@@ -109,7 +109,12 @@ def classification_loss(
         - num_items: what the sum is divided by if not the number of labels in this batch, for gradients accumulated
           over several
         - returns: a scalar
+
+    Raises:
+        ValueError: label smoothing of other than single labels.
     """
+    if label_smoothing and problem_type != "single_label_classification":
+        raise ValueError(f"smoothing={label_smoothing} is for single labels, not for problem_type={problem_type!r}")
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if problem_type == "single_label_classification":
         return token_cross_entropy(logits.unsqueeze(1), labels.reshape(-1, 1), num_items, label_smoothing)
@@ -183,12 +188,14 @@ def is_untouched(module: nn.Module) -> bool:
     """Whether the weights of a module may be read without calling the parts of it that hold them.
 
     Not if one of them has hooks, which would not be heard (weights that are brought when they are needed), or is
-    another class than it was made as (an adapter, a quantised layer), or has another ``forward``.
+    another class than it was made as (an adapter, a quantised layer), or has another ``forward``. The hooks by which
+    Transformers notes a layer's outputs stay from the first call that asked for them on, and do nothing in others.
     """
     return all(
         type(part).__module__.startswith(("attnzoo.", "torch.nn.modules."))
         and "forward" not in vars(part)
-        and not (part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks)
+        and all(hook.__module__ == "transformers.utils.output_capturing" for hook in part._forward_hooks.values())
+        and not (part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks)
         and not hasattr(part, "_hf_hook")
         for part in module.modules()
     )

@@ -292,13 +292,11 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         self, logits: Tensor, labels: Tensor, penalty: Tensor, num_items: Tensor | int | None, smoothing: float
     ) -> Tensor:
         problem_type = problem_type_of(self.config.problem_type, logits, labels)
-        if smoothing and problem_type != "single_label_classification":
-            raise ValueError(f"smoothing={smoothing} is for single labels, not for problem_type={problem_type!r}")
-        self.config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
         given = (labels != IGNORED).view(len(logits), -1).sum(dim=1)  # (B,)
         if num_items is None:
             num_items = given.sum()
         loss = classification_loss(logits, labels, problem_type, num_items, smoothing)
+        self.config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
         if self.config.penalty_reduction == "mean":
             total = (penalty * given).sum() / torch.as_tensor(num_items, device=loss.device).clamp(min=1)
         else:

@@ -405,10 +405,12 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
     Shape:
         - labels: (B,) classes or, for regression, numbers; (B, num_labels) of zeros and ones for the config's
           ``problem_type="multi_label_classification"``
+        - smoothing: of single labels; the probability given to all labels alike in the loss
         - logits: (B, num_labels)
 
     Raises:
-        ValueError: as :class:`SmallTransformerModel`; also ``labels`` that do not fit the problem type.
+        ValueError: as :class:`SmallTransformerModel`; also ``labels`` that do not fit the problem type, smoothing of
+            other than single labels.
     """
 
     attention_patterns = ("bidirectional", "causal")
@@ -430,6 +432,7 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        smoothing: float = 0.0,
         **kwargs: Any,
     ) -> SequenceClassifierOutputWithPast:
         outputs = self.model(
@@ -454,7 +457,7 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
         loss = None
         if labels is not None:
             problem_type = problem_type_of(self.config.problem_type, logits, labels)
-            loss = classification_loss(logits, labels, problem_type, num_items_in_batch)
+            loss = classification_loss(logits, labels, problem_type, num_items_in_batch, smoothing)
         return SequenceClassifierOutputWithPast(
             loss=loss,
             logits=logits,

@@ -8,12 +8,28 @@ RNN and the Transformer alike, and travel with the code of a model whose card ha
 Letters in shapes: B sources, N targets of each, T target length, S source length.
 """
 
+import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from transformers import AutoModelForSeq2SeqLM, Pipeline, PreTrainedTokenizerBase
+from transformers import AutoModelForSeq2SeqLM, GenerationConfig, Pipeline, PreTrainedTokenizerBase
 
 from .alignment import forced_decode
+
+# What is taken of generate()'s arguments: how to look for a target, and nothing that changes what comes back.
+TAKEN = {name for name in vars(GenerationConfig()) if not name.startswith("_")}
+TAKEN |= {"generation_config", "custom_generate", "logits_processor", "prefix_allowed_tokens_fn", "streamer"}
+REFUSED = {
+    "num_return_sequences": "n_best is how many targets a source gets",
+    "stop_strings": "a target stops at its end token or its greatest length",
+    "stopping_criteria": "a target stops at its end token or its greatest length",
+    "token_healing": "a target has no prompt",
+    "guidance_scale": "generate() has it for models without a source",
+} | dict.fromkeys(
+    ("return_dict_in_generate", "output_scores", "output_logits", "output_attentions", "output_hidden_states"),
+    "a pipeline gives texts with their scores and, by alignments=True, alignments; call model.generate() for the rest",
+)
 
 
 class SourceToTargetPipeline(Pipeline):
@@ -26,10 +42,17 @@ class SourceToTargetPipeline(Pipeline):
     - with ``alignments=True`` ``source_tokens``, ``target_tokens`` and ``alignment``: for every target token the weight
       of every source token when it was predicted; of a Transformer that in the last layer, as the mean of its heads
 
-    Arguments of ``generate()``, such as ``num_beams``, are taken where the pipeline is made and at every call.
+    Arguments of ``generate()``, such as ``num_beams``, are taken where the pipeline is made and at every call. Where
+    nobody says ``num_beams``, there are those of the model's generation config, and at least ``n_best``; with
+    ``do_sample=True, num_beams=1`` the targets are so many samples.
+
+    Several sources are a list, or any other sequence, and give a list; a dataset or a generator gives an iterator. A
+    character that the tokenizer does not know is a warning.
 
     Raises:
-        ValueError: a source that is no text or is empty, ``n_best`` below 1, or alignments of a model that has none.
+        ValueError: a source that is no text or is empty; ``n_best`` or ``num_beams`` that is no number from 1, fewer
+            beams than targets; an argument that is not known, or asks for another form of output; alignments of a
+            model that has none; a model that is no encoder-decoder with a head.
     """
 
     _load_tokenizer: Any = True
@@ -44,40 +67,85 @@ class SourceToTargetPipeline(Pipeline):
     card_tag: str
     target_key = "target_text"
 
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(inputs, Sequence) and not isinstance(inputs, str | bytes):
+            inputs = list(inputs)  # a tuple, or a column of a dataset
+            if not inputs:
+                return []
+        return super().__call__(inputs, *args, **kwargs)
+
     def _sanitize_parameters(
         self, n_best: int | None = None, alignments: bool | None = None, **generate_kwargs: Any
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        if n_best is not None and n_best < 1:
-            raise ValueError(f"n_best must be at least 1, got {n_best}")
-        given = {"n_best": n_best, "alignments": alignments, "generate_kwargs": generate_kwargs or None}
-        return {}, {name: value for name, value in given.items() if value is not None}, {}
+        if not (self.model.can_generate() and self.model.config.is_encoder_decoder):
+            raise ValueError(f"{self.task} needs a model for conditional generation, got {type(self.model).__name__}")
+        if alignments not in (None, True, False):
+            raise ValueError(f"alignments must be True or False, got {alignments!r}")
+        asked = _asked({**self._generate_kwargs, **generate_kwargs})
+        for name, number in (("n_best", n_best), ("num_beams", asked.get("num_beams"))):
+            if number is not None and (type(number) is not int or number < 1):
+                raise ValueError(f"{name} must be a whole number from 1, got {number!r}")
+        for name, value in asked.items():
+            if name in REFUSED and value not in (None, False):
+                raise ValueError(f"{self.task} does not take {name}={value!r}: {REFUSED[name]}")
+            if name not in TAKEN:
+                raise ValueError(
+                    f"{self.task} does not know {name}={value!r}; it takes n_best, alignments, batch_size, num_workers "
+                    "and what generate() knows of beams, lengths and sampling"
+                )
+        if asked.get("cache_implementation") == "paged":
+            raise ValueError("cache_implementation='paged' is for models without a source; use batch_size")
+        start = self.model.config.decoder_start_token_id
+        if asked.get("decoder_start_token_id", start) != start:
+            raise ValueError(
+                f"decoder_start_token_id={asked['decoder_start_token_id']} is not the model's ({start}), after which a "
+                "target has its score; set it in the model's config"
+            )
+        given = {"n_best": n_best, "alignments": alignments}
+        return {}, {name: value for name, value in given.items() if value is not None} | generate_kwargs, {}
 
     def preprocess(self, source: Any) -> Any:  # type: ignore[override]
         if not isinstance(source, str):
-            raise ValueError(f"a source must be a text, got {source!r}")
+            raise ValueError(f"a source must be a text, got {source!r}; of a dataset give the column of texts")
         if not source.strip():
             raise ValueError("an empty source has no target")
-        return self.tokenizer(self.normalize(source), return_tensors="pt")
+        source = self.normalize(source)
+        encoded = self.tokenizer(source, return_tensors="pt")
+        unknown = [
+            number for number, token in enumerate(encoded["input_ids"][0]) if token == self.tokenizer.unk_token_id
+        ]
+        if unknown:
+            spans = [encoded.token_to_chars(number) for number in unknown]
+            characters = ", ".join(repr(source[span.start : span.end]) for span in spans)
+            warnings.warn(f"{source!r} has what this model does not know: {characters}", stacklevel=2)
+        return encoded
 
     def normalize(self, source: str) -> str:
         """The source as the model was trained to read it."""
         return source
 
     def _forward(  # type: ignore[override]
-        self,
-        inputs: Any,
-        n_best: int = 1,
-        alignments: bool = False,
-        generate_kwargs: dict[str, Any] | None = None,
+        self, inputs: Any, n_best: int = 1, alignments: bool = False, **generate_kwargs: Any
     ) -> dict[str, torch.Tensor]:
-        given = generate_kwargs or {}
-        config = given.get("generation_config", self.model.generation_config)
-        beams = self._prepare_generate_kwargs(given).get("num_beams") or config.num_beams or 1
-        options = self._prepare_generate_kwargs(given, num_beams=max(beams, n_best), num_return_sequences=n_best)
+        given = self._prepare_generate_kwargs(generate_kwargs)
+        in_force = self._get_set_generation_params(given)
+        beams = in_force.get("num_beams") or 1
+        is_sampled = in_force.get("do_sample") and beams == 1  # each target on its own
+        if beams < n_best and not is_sampled:
+            if _asked(given).get("num_beams") is not None:
+                raise ValueError(
+                    f"a search with num_beams={beams} has no n_best={n_best} targets; leave num_beams out or raise it, "
+                    "or draw samples with do_sample=True, num_beams=1"
+                )
+            beams = n_best
+        wanted = {"num_beams": beams, "num_return_sequences": n_best, "return_dict_in_generate": False}
+        options = self._prepare_generate_kwargs(generate_kwargs, **wanted)
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
-        targets = self.model.generate(input_ids=ids, attention_mask=mask, **options)[:, 1:]  # (B * N, T)
-        is_end = torch.isin(targets, torch.tensor(self.model.generation_config.eos_token_id, device=targets.device))
-        labels = targets.masked_fill(is_end.cumsum(dim=1) - is_end.long() > 0, -100)  # what follows the first end
+        labels = self.model.generate(input_ids=ids, attention_mask=mask, **options)[:, 1:]  # (B * N, T)
+        ends = in_force.get("eos_token_id")
+        if ends is not None:
+            is_end = torch.isin(labels, torch.as_tensor(ends, device=labels.device))
+            labels = labels.masked_fill(is_end.cumsum(dim=1) - is_end.long() > 0, -100)  # what follows the first end
         decoded = forced_decode(self.model, ids.repeat_interleave(n_best, 0), labels, mask.repeat_interleave(n_best, 0))
         outputs = {"input_ids": ids, "attention_mask": mask, "labels": labels, "scores": decoded.scores}
         if alignments:
@@ -113,7 +181,7 @@ class GraphemeToPhonemePipeline(SourceToTargetPipeline):
     target_key = "pronunciation"
 
     def normalize(self, source: str) -> str:
-        word = source.lower()  # upper-case letters are phonemes
+        word = source.strip().lower()  # upper-case letters are phonemes
         refuse_unknown_characters([word], self.tokenizer)
         return word
 
@@ -130,6 +198,17 @@ PIPELINES: dict[str, type[SourceToTargetPipeline]] = {
     "grapheme-to-phoneme": GraphemeToPhonemePipeline,
     "machine-translation": TranslationPipeline,
 }
+
+
+def _asked(given: dict[str, Any]) -> dict[str, Any]:
+    """What the user asks of ``generate()``, by itself or in a ``generation_config``."""
+    config = given.get("generation_config")
+    if config is None:
+        return given
+    if not isinstance(config, GenerationConfig):
+        raise ValueError(f"generation_config must be a GenerationConfig, got {config!r}")
+    fields = {name: value for name, value in config.to_diff_dict().items() if name in TAKEN}
+    return {**fields, **given}
 
 
 def refuse_unknown_characters(words: list[str], tokenizer: PreTrainedTokenizerBase) -> None:

@@ -1,7 +1,8 @@
 """How the models of every family are loaded: from safetensors, which are numbers, and never from a pickle, which may
-run code.
+run code; their adapters, too.
 """
 
+from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
@@ -12,7 +13,7 @@ class SafetensorsModel(PreTrainedModel):
     """A Hugging Face model that knows one kind of weights; ``save_pretrained`` writes no other.
 
     Raises:
-        ValueError: ``use_safetensors=False``.
+        ValueError: ``use_safetensors=False``, or an adapter that is a pickle.
         OSError: no safetensors, or damaged ones.
     """
 
@@ -32,3 +33,18 @@ class SafetensorsModel(PreTrainedModel):
                 f"the weights of {str(pretrained_model_name_or_path)!r} are damaged or incomplete ({error}); "
                 "download or save them again"
             ) from error
+
+    @staticmethod
+    def _load_pretrained_model(
+        model: Any, state_dict: Any, checkpoint_files: list[str] | None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """What every file goes through, an adapter's too: for one without safetensors Transformers turns to a pickle,
+        whatever it was told.
+        """
+        for file in checkpoint_files or ():
+            if Path(file).suffix != ".safetensors":
+                raise ValueError(
+                    f"{file} is a pickle, which may run code, and nothing was read of it; convert it where you trust "
+                    "it, with torch.load(..., weights_only=True) and safetensors.torch.save_file"
+                )
+        return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, *args, **kwargs)

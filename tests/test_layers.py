@@ -10,7 +10,7 @@ PACKAGE = sorted((ROOT / "attnzoo").glob("*.py"))
 # What a user of the Hub's copy of the code has besides the files themselves.
 LIBRARIES = {"torch", "transformers", "huggingface_hub", "safetensors", "matplotlib"}
 STANDARD = {"collections", "copy", "dataclasses", "difflib", "html", "math", "pathlib", "typing"}
-STANDARD |= {"json", "os", "re", "shutil", "subprocess", "sys", "tempfile"}
+STANDARD |= {"json", "os", "re", "shutil", "subprocess", "sys", "tempfile", "warnings"}
 # A file may import from the rows above its own.
 LAYERS = [
     {
@@ -35,7 +35,7 @@ LAYERS = [
     {"recurrent_steps", "transformer_steps"},
     {"alignment", "decoding", "plots"},
     {"pipelines"},
-    {"hub"},
+    {"hub", "installed_pipelines"},
     {"__init__"},
 ]
 

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import pipeline
+from datasets import Dataset
+from transformers import GenerationConfig, pipeline
+from transformers.pipelines.pt_utils import KeyDataset
 
-import attnzoo  # noqa: F401  (registers the pipelines)
+import attnzoo
 from attnzoo.alignment import align
 
 from .families import TOKENIZER, make_model
@@ -81,12 +83,59 @@ def test_options_of_generate_come_through(pronounce: Any) -> None:
         ("naïve", {}, "'naïve' has characters this model does not know: 'ï'"),
         ("  ", {}, "an empty source has no target"),
         (3, {}, "a source must be a text, got 3"),
-        ("zoo", {"n_best": 0}, "n_best must be at least 1, got 0"),
+        (["zoo", None], {}, "a source must be a text, got None"),
+        ("zoo", {"n_best": 0}, "n_best must be a whole number from 1, got 0"),
+        ("zoo", {"n_best": "3"}, "n_best must be a whole number from 1, got '3'"),
+        ("zoo", {"n_best": 1.5}, "n_best must be a whole number from 1, got 1.5"),
+        ("zoo", {"n_best": True}, "n_best must be a whole number from 1, got True"),
+        ("zoo", {"num_beams": "3"}, "num_beams must be a whole number from 1, got '3'"),
+        ("zoo", {"num_beams": 0}, "num_beams must be a whole number from 1, got 0"),
+        ("zoo", {"num_beams": 2, "n_best": 3}, "num_beams=2 has no n_best=3 targets; leave num_beams out or raise it"),
+        ("zoo", {"num_beams": 2, "n_best": 3, "do_sample": True}, "num_beams=2 has no n_best=3 targets"),
+        ("zoo", {"generation_config": GenerationConfig(num_beams=1), "n_best": 2}, "num_beams=1 has no n_best=2"),
+        ("zoo", {"generation_config": {"num_beams": 1}}, "must be a GenerationConfig, got {'num_beams': 1}"),
+        (
+            "zoo",
+            {"generation_config": GenerationConfig(num_beams=2, num_return_sequences=2)},
+            "num_return_sequences=2: n_best is",
+        ),
+        ("zoo", {"num_return_sequences": 3}, "does not take num_return_sequences=3: n_best is how many targets"),
+        ("zoo", {"return_dict_in_generate": True}, "does not take return_dict_in_generate=True: .*model.generate()"),
+        ("zoo", {"output_scores": True}, "does not take output_scores=True: .*model.generate()"),
+        ("zoo", {"output_attentions": True}, "does not take output_attentions=True: .*alignments=True"),
+        ("zoo", {"stop_strings": ["AH"]}, "does not take stop_strings=.*: a target stops at its end token"),
+        ("zoo", {"stopping_criteria": [len]}, "does not take stopping_criteria=.*: a target stops at its end token"),
+        ("zoo", {"decoder_start_token_id": 9}, "decoder_start_token_id=9 is not the model's .1."),
+        ("zoo", {"cache_implementation": "paged"}, "cache_implementation='paged' is for models without a source"),
+        ("zoo", {"num_beam": 3}, "does not know num_beam=3; it takes n_best, alignments"),
+        ("zoo", {"labels": [3]}, "does not know labels=.3."),
+        ("zoo", {"alignments": "no"}, "alignments must be True or False, got 'no'"),
     ],
 )
 def test_what_cannot_be_read_is_refused(pronounce: Any, source: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         pronounce(source, **options)
+
+
+def test_what_cannot_be_done_is_refused_where_the_pipeline_is_made(pronounce: Any) -> None:
+    parts = {"tokenizer": pronounce.tokenizer, "device": "cpu"}
+    with pytest.raises(ValueError, match="does not take num_return_sequences=3"):
+        pipeline("grapheme-to-phoneme", model=pronounce.model, num_return_sequences=3, **parts)
+    with pytest.raises(ValueError, match="machine-translation needs a model for conditional generation, got SelfAtt"):
+        pipeline("machine-translation", model=make_model("self-attentive"), **parts)
+    with pytest.raises(ValueError, match="needs a model for conditional generation, got SmallTransformerForCausalLM"):
+        pipeline("machine-translation", model=make_model("transformer-causal"), **parts)
+
+
+def test_words_come_in_every_way(pronounce: Any) -> None:
+    expected = pronounce(WORDS, batch_size=2)
+    dataset = Dataset.from_dict({"word": WORDS})
+    assert pronounce(tuple(WORDS), batch_size=2) == expected
+    assert pronounce(dataset["word"], batch_size=2) == expected
+    assert list(pronounce(KeyDataset(dataset, "word"), batch_size=2)) == expected
+    assert list(pronounce((word for word in WORDS), batch_size=2)) == expected
+    assert pronounce(["attention\n", " ZOO", "Caterpillar "], batch_size=2) == expected  # lines of a file
+    assert pronounce([]) == pronounce(()) == []
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +170,95 @@ def test_a_transformer_translates_with_scores_and_alignments(translate: Any) -> 
 def test_translation_takes_texts_as_they_are(pronounce: Any) -> None:
     translate = pipeline("machine-translation", model=pronounce.model, tokenizer=pronounce.tokenizer, device="cpu")
     assert translate("zoo")[0]["translation_text"] == pronounce("zoo")[0]["pronunciation"]
+
+
+@pytest.mark.parametrize("task", ["grapheme-to-phoneme", "machine-translation"])
+def test_samples_are_those_of_generate(task: str, pronounce: Any, translate: Any) -> None:
+    pipe, source = (pronounce, "phlinkerton") if task == "grapheme-to-phoneme" else (translate, "abc")
+    inputs = pipe.tokenizer(source, return_tensors="pt", return_token_type_ids=False)
+    sampling = {"do_sample": True, "num_beams": 1, "top_k": 0}
+    torch.manual_seed(0)
+    ids = pipe.model.generate(**inputs, **sampling, num_return_sequences=4)
+    torch.manual_seed(0)
+    found = [target[pipe.target_key] for target in pipe(source, n_best=4, **sampling)]
+    assert found == pipe.tokenizer.batch_decode(ids, skip_special_tokens=True)
+    assert len(set(found)) > 1
+
+
+@pytest.mark.parametrize("where", ["made", "called"])
+@pytest.mark.parametrize("as_config", [False, True], ids=["options", "config"])
+def test_a_generation_config_is_heeded_wherever_it_is_given(where: str, as_config: bool, translate: Any) -> None:
+    fields = {"num_beams": 2, "max_new_tokens": 3}
+    given: dict[str, Any] = {"generation_config": GenerationConfig(**fields)} if as_config else fields
+    made, called = (given, {}) if where == "made" else ({}, given)
+    parts = {"model": translate.model, "tokenizer": TOKENIZER, "device": "cpu"}
+    pipe = pipeline("machine-translation", **parts, **made)
+    inputs = TOKENIZER("efabc", return_tensors="pt", return_token_type_ids=False)
+    ids = translate.model.generate(**inputs, **fields, num_return_sequences=2)
+    texts = [target["translation_text"] for target in pipe("efabc", n_best=2, **called)]
+    assert texts == TOKENIZER.batch_decode(ids, skip_special_tokens=True)
+    with pytest.raises(ValueError, match="num_beams=2 has no n_best=3 targets"):
+        pipe("efabc", n_best=3, **called)
+
+
+def test_what_is_told_at_a_call_adds_to_what_was_told_before(translate: Any) -> None:
+    searches = []
+
+    def search(*args: Any, **kwargs: Any) -> Any:
+        searches.append(kwargs["generation_config"].num_beams)
+        return attnzoo.search(*args, **kwargs)
+
+    parts = {"model": translate.model, "tokenizer": TOKENIZER, "device": "cpu"}
+    pipe = pipeline("machine-translation", custom_generate=search, n_best=2, **parts)
+    assert [len(pipe("abc", num_beams=3)), len(pipe("abc", n_best=4))] == [2, 4]
+    assert searches == [3, 4]
+
+
+def test_search_finds_the_same_time_after_time(translate: Any) -> None:
+    """The attentions that a pipeline asks a Transformer for leave hooks on it, which search() may pass by."""
+    expected = translate("efabc", num_beams=4, n_best=4)
+    for _ in range(2):
+        found = translate("efabc", num_beams=4, n_best=4, custom_generate=attnzoo.search)
+        assert [target["translation_text"] for target in found] == [target["translation_text"] for target in expected]
+
+
+END = TOKENIZER.eos_token_id
+
+
+@pytest.mark.parametrize("where", ["model", "made", "called", "config"])
+@pytest.mark.parametrize("extra", [[], [END], "letters"], ids=["none", "one", "several"])
+def test_a_target_ends_at_the_first_end_in_force(where: str, extra: Any, translate: Any) -> None:
+    """Of samples of unequal lengths; some of the letters end a target, too, and some may come after another end."""
+    ends = [END, *range(5, 15)] if extra == "letters" else (extra or None)
+    model = make_model("transformer-encoder-decoder", std=0.2)
+    model.generation_config.max_new_tokens = 8
+    model.generation_config.eos_token_id = ends if where == "model" else 30  # a letter
+    options = {"eos_token_id": ends, "do_sample": True, "num_beams": 1}
+    made: dict[str, Any] = options if where == "made" else {}
+    called = {"called": options, "config": {"generation_config": GenerationConfig(**options)}}.get(where, {})
+    if where == "model":
+        called = {"do_sample": True, "num_beams": 1}
+    pipe = pipeline("machine-translation", model=model, tokenizer=TOKENIZER, device="cpu", **made)
+    inputs = TOKENIZER("efabc", return_tensors="pt", return_token_type_ids=False)
+    if where == "config" and ends is None:
+        ends = [30]  # a config that says nothing leaves the model's
+    torch.manual_seed(0)
+    ids = model.generate(**inputs, **({**made, **called} or {}), num_return_sequences=20)
+    torch.manual_seed(0)
+    found = pipe("efabc", n_best=20, alignments=True, **called)
+    lengths = set()
+    for target, row in zip(found, ids[:, 1:], strict=True):
+        first = next((place for place, token in enumerate(row.tolist()) if token in (ends or [])), len(row) - 1)
+        row = row[: first + 1]
+        lengths.add(len(row))
+        assert target["target_tokens"] == TOKENIZER.convert_ids_to_tokens(row)
+        assert target["translation_text"] == TOKENIZER.decode(row, skip_special_tokens=True)
+        with torch.no_grad():
+            log_probabilities = model(**inputs, labels=row[None]).logits[0].log_softmax(dim=-1)
+        assert target["score"] == pytest.approx(log_probabilities.gather(1, row[:, None]).sum().item(), rel=1e-4)
+    assert len(lengths) > 1 or ends is None
+
+
+def test_what_a_translator_does_not_know_is_named(translate: Any) -> None:
+    with pytest.warns(UserWarning, match=r"'aÄb\?' has what this model does not know: 'Ä', '\?'"):
+        translate("aÄb?")

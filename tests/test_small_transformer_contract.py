@@ -390,6 +390,13 @@ def test_every_problem_of_classification(labels: Tensor, problem: Any, loss: Cal
     torch.testing.assert_close(outputs.loss, loss(outputs.logits, labels))
     twice = model(words(3, 5), labels=labels, num_items_in_batch=2 * labels.numel()).loss
     torch.testing.assert_close(twice, outputs.loss / 2)
+    if labels.is_floating_point():
+        with pytest.raises(ValueError, match=r"smoothing=0.3 is for single labels, not for problem_type="):
+            model(words(3, 5), labels=labels, smoothing=0.3)
+    else:
+        smooth = model(words(3, 5), labels=labels, smoothing=0.3).loss
+        expected = nn.functional.cross_entropy(outputs.logits, labels, label_smoothing=0.3)
+        torch.testing.assert_close(smooth, expected)
 
 
 # Training -------------------------------------------------------------------------------------------------------------
