@@ -54,7 +54,9 @@ def plot_alignments(
     inches = 0.34  # a token, so that its name is legible
     width, height = max(map(len, source_tokens)), max(map(len, target_tokens))
     longest = max(len(token) for tokens in source_tokens for token in tokens)
-    upright = longest > len("</s>")  # wider than its column
+    upright = any(
+        len(token) > 3 for tokens in source_tokens for token in tokens[:-1]
+    )  # the last, </s>, has room beside
     above = 0.1 * longest if upright else 0.0
     columns = min(columns, len(attention_weights))
     rows = math.ceil(len(attention_weights) / columns)
