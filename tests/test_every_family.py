@@ -21,6 +21,7 @@ from torch import Tensor
 from attnzoo.model_code import add_code
 
 from .families import KINDS, batch_for, make_model, save_folder
+from .hub.attempts import Malicious
 from .hub.client import environment, run_python
 from .test_hub_roundtrip import aligned
 
@@ -248,16 +249,6 @@ def test_the_code_travels_with_the_weights(kind: str, loaded_without_the_package
         f"configuration_{family}",
     }
     assert any("recurrent" in name for name in code) == (family != "small_transformer")
-
-
-class Malicious:
-    """Whoever unpickles it makes a file."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[Any, tuple[str, str]]:
-        return open, (str(self.mark), "w")
 
 
 @every_kind

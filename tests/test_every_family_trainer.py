@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from accelerate import debug_launcher
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import EarlyStoppingCallback, EvalPrediction
@@ -177,33 +177,3 @@ def test_an_adapter_on_any_linear_module_is_heeded_and_learns(kind: str) -> None
         for parameter_name, parameter in adapted.named_parameters():
             assert ("lora_" in parameter_name) == (parameter.grad is not None)
             assert parameter.grad is None or parameter.grad.any(), parameter_name
-
-
-@every_kind
-def test_merged_adapters_compute_the_same_and_are_saved(kind: str, tmp_path: Path) -> None:
-    """ "all-linear" is all but the output projection, which may be the embeddings, too."""
-    batch = batch_for(make_model(kind), with_labels=False)
-    adapted = with_adapters(make_model(kind), "all-linear").eval()
-    adapted.save_pretrained(tmp_path / "adapter")
-    expected = adapted(**batch).logits
-    assert not torch.allclose(expected, make_model(kind)(**batch).logits, atol=1e-2)
-    again = PeftModel.from_pretrained(make_model(kind), tmp_path / "adapter").eval()
-    torch.testing.assert_close(again(**batch).logits, expected)
-    merged = adapted.merge_and_unload()
-    assert type(merged) is type(make_model(kind))
-    torch.testing.assert_close(merged(**batch).logits, expected, rtol=1e-4, atol=1e-5)
-    merged.save_pretrained(tmp_path / "merged")
-    loaded = type(merged).from_pretrained(tmp_path / "merged")
-    torch.testing.assert_close(loaded(**batch).logits, expected, rtol=1e-4, atol=1e-5)
-
-
-@every_kind
-def test_the_trainer_trains_adapters_alone(kind: str, tmp_path: Path) -> None:
-    model = make_model(kind)
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    trainer = make_trainer(model, tmp_path, max_steps=3, learning_rate=0.05)
-    trainer.model = trainer.model_wrapped = adapted = with_adapters(model, "all-linear")
-    trainer.train()
-    frozen = {name.replace(".base_layer", ""): tensor for name, tensor in adapted.base_model.model.state_dict().items()}
-    assert all(torch.equal(frozen[name], tensor) for name, tensor in before.items())
-    assert [name for name, p in adapted.named_parameters() if p.requires_grad and "lora_" not in name] == []

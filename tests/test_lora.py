@@ -19,9 +19,9 @@ from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
 
 from . import tiny, tiny_transformers
 from .families import KINDS, TOKENIZER, batch_for, make_model, make_trainer, save_folder, weights
+from .hub.attempts import Malicious
 from .hub.client import environment, run_python
 from .hub.server import loopback_hub
-from .test_every_family import Malicious
 from .test_hub_roundtrip import aligned
 
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")

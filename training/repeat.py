@@ -42,8 +42,9 @@ def repeat(recipe_path: str, task: Any, seeds: Sequence[int], models: Path, over
         for split, scores in (("validation", result["validation"]), ("test", test)):
             rows[split].append([scores[name] for name in task.metric_names])
         minutes.append(result["total_minutes"])
-    print(f"\n{task.name}, in %:\n")
-    print(f"| split | seed | {' | '.join(task.metric_names.values())} |")
+    columns = [f"{name}{task.units.get(key, '')}" for key, name in task.metric_names.items()]
+    print(f"\n{task.name}:\n")
+    print(f"| split | seed | {' | '.join(columns)} |")
     print("|---" * (2 + len(task.metric_names)) + "|")
     for split, of_seeds in rows.items():
         for seed, values in zip(seeds, of_seeds, strict=True):

@@ -13,7 +13,7 @@ import pytest
 from transformers import pipeline
 
 import attnzoo  # noqa: F401  (registers the pipelines)
-from attnzoo.hub import add_code
+from attnzoo.model_code import add_code
 
 from ..families import save_folder
 from .client import ROOT, environment, run_python
