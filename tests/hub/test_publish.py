@@ -9,6 +9,7 @@ import pytest
 from .client import environment, run_python
 from .server import OWNER, LoopbackHub
 
+pytestmark = pytest.mark.hub
 PUBLISH = """
 import contextlib
 import io
