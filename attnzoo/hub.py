@@ -8,6 +8,7 @@ client, which looks at sizes alone.
 
 import filecmp
 import fnmatch
+import json
 import os
 import re
 import shutil
@@ -26,7 +27,6 @@ from huggingface_hub import (
     CommitOperationDelete,
     HfApi,
     ModelCard,
-    get_token,
     snapshot_download,
 )
 from huggingface_hub.errors import (
@@ -37,17 +37,28 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 from huggingface_hub.utils import validate_repo_id
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoTokenizer
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from .model_code import add_code, auto_classes
+from .model_code import add_code, auto_classes, forget_missing_code
 from .sample_outputs import save_outputs
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
-# What Transformers and PEFT look for in a repository and load beside a config: of another model, it is a wrong answer.
-LOADED = (
-    *("*.safetensors", "*.safetensors.index.json", *PICKLES, "*.bin.index.json", "generation_config.json"),
-    *("adapter_config.json", "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt"),
-    *("chat_template.*", "*.model"),
+# What would be loaded beside the config of a model that has none such: the weights of another, or of its parts.
+WEIGHTS = (
+    *(
+        "model.safetensors",
+        "model-?????-of-?????.safetensors",
+        "model.safetensors.index.json",
+        "generation_config.json",
+    ),
+    *("pytorch_model.bin", "pytorch_model-?????-of-?????.bin", "pytorch_model.bin.index.json"),
+    *("adapter_model.safetensors", "adapter_model.bin", "adapter_config.json"),
+)
+# The same of a tokenizer, which may have been pushed by itself: only another one replaces it.
+TOKENIZER = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.*"),
+    *("vocab.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "*.spm"),
 )
 TRY_AGAIN = (408, 412, 429)  # client errors that pass: too slow, somebody else's commit came first, too many requests
 
@@ -67,23 +78,26 @@ def push(
 
     It is one commit: the repository has all of the files or is as it was. Repeated after a failure it sends only what
     is not there yet, and with nothing to send it makes no commit. Files that only the repository has stay, but for
-    those of another model that would be loaded with this one: they go in the same commit.
+    weights, and with a tokenizer in the folder tokenizers, of another model: they would be loaded with this one, and go
+    in the same commit, whose description names them.
 
     Args:
-        folder: where ``save_pretrained`` and ``training.release`` write; its subfolders stay at home
+        folder: where ``save_pretrained`` and ``training.release`` write; its subfolders and hidden files stay
+            at home
         repo_id: "owner/name"; made if there is none
         private: whether nobody else shall see it, of a new repository; None is the Hub's default
         revision: the branch, made if there is none
         create_pr: open a pull request instead (to the branch, which has to be there), which others' repositories take,
-            too; one of yours with the same message that is open gets the commit
+            too; one of yours to that branch with the same message that is still open gets the commit
         code: send the model's code along, for users without attnzoo (``trust_remote_code=True``)
         message: the commit's, and the title of a pull request
         token: None is the one that ``hf auth login`` left, or ``HF_TOKEN``
 
     Raises:
         FileNotFoundError: the folder lacks one of the files.
-        ValueError: it holds a pickle, a card that is none or a model that cannot be loaded; the id is none, the
-            repository is not as private as asked, or the code is another package's.
+        ValueError: it holds a pickle, a link to nothing, a card or JSON that is none, or a model or tokenizer that
+            cannot be loaded; the id is none, the repository is not as private as asked, or the code is another
+            package's.
         PermissionError: no token, or one that may not write there.
         ConnectionError: the Hub does not answer. Up to here nothing has been sent.
         OSError: the push failed; or what arrives of it is not what was sent.
@@ -96,39 +110,51 @@ def push(
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
         staged = _stage(folder, home / "staged", repo_id)
-        auto_class = _save_outputs(folder, home / "outputs.safetensors")
+        auto_class = _save_outputs(staged, folder, home / "outputs.safetensors")
         if code:
             add_code(staged)
+        else:
+            forget_missing_code(staged)
         try:
             if create_pr:
-                open_request = _open_pull_request(api, repo_id, account, message)
+                open_request = _open_pull_request(api, repo_id, revision or "main", account, message)
                 revision, create_pr = open_request or revision, open_request is None
             else:
                 api.create_repo(repo_id, private=private, exist_ok=True)
                 if revision is not None:
                     api.create_branch(repo_id, branch=revision, exist_ok=True)
             before = api.model_info(repo_id, revision=revision)
+            present = [file.rfilename for file in before.siblings or []]
+            added = sorted(path.name for path in staged.iterdir())
+            stale = _stale(added, present)
             commit: CommitInfo = api.create_commit(
                 repo_id,
-                _operations(staged, [file.rfilename for file in before.siblings or []]),
+                [*(CommitOperationAdd(name, staged / name) for name in added), *map(CommitOperationDelete, stale)],
                 commit_message=message,
+                commit_description=f"Without {', '.join(stale)} of another model" if stale else "",
                 revision=revision,
                 create_pr=create_pr,
                 parent_commit=before.sha,
             )
         except Exception as error:  # of huggingface_hub, its HTTP client and hf_xet, which have no class in common
-            again = "" if _is_refusal(error) else ". Push again: what has been uploaded is not uploaded twice"
+            again = "" if _refusal(error) else ". Push again: what has been uploaded is not uploaded twice"
+            cause = f" ({error.__cause__})" if error.__cause__ is not None else ""
             raise OSError(
-                f"the push to {repo_id} failed: {error}\nA push is one commit: all of it is there, or nothing{again}"
+                f"the push to {repo_id} failed: {error}{cause}\nA push is one commit: all of it is there, or "
+                f"nothing{again}"
             ) from error
         try:
-            arrived = verify(repo_id, commit.oid, cache_dir=home / "hub", token=token)
-            _require_same_files(staged, arrived)
-            _require_same_outputs(home, auto_class, repo_id, commit.oid, code, token)
+            arrived, wrong = _download(repo_id, commit.oid, home / "hub", token)
+            _, changed, missing = filecmp.cmpfiles(staged, arrived, added, shallow=False)
+            wrong += [f"{name} is not what was sent" for name in changed + missing]
+            if wrong:
+                raise OSError("; ".join(wrong))
+            _require_same_outputs(arrived, home, auto_class, code)
         except Exception as error:  # as above, of the way back
+            older = f"; with revision={before.sha!r} users load what was there before"
             raise OSError(
                 f"{repo_id} has the commit {commit.oid}, which was not seen to be what was sent: {error}\nPush again "
-                f"to look again; with revision={before.sha!r} users load what was there before"
+                f"to look again{older if before.sha != commit.oid and 'config.json' in present else ''}"
             ) from error
     return commit
 
@@ -142,8 +168,24 @@ def verify(
         Where the files are; ``from_pretrained`` loads these, and no others.
 
     Raises:
-        OSError: a file is not what the Hub says it is.
+        OSError: a file is not what the Hub says it is, or not of the repository; or there is no such repository or
+            revision, or no answer.
     """
+    folder, wrong = _download(repo_id, revision, cache_dir, token)
+    if wrong:
+        cache = "" if cache_dir is None else f", cache_dir={str(cache_dir)!r}"
+        raise OSError(
+            f"{repo_id} did not arrive as the Hub has it: {'; '.join(wrong)}. Do not load it; download it again with "
+            f"snapshot_download({repo_id!r}, revision={folder.name!r}{cache}, force_download=True), and if that does "
+            "not help, the Hub's copy is damaged"
+        )
+    return folder
+
+
+def _download(
+    repo_id: str, revision: str | None, cache_dir: str | Path | None, token: str | None
+) -> tuple[Path, list[str]]:
+    """Where a repository's files are, and what is wrong with them by the Hub's checksums."""
     folder = Path(snapshot_download(repo_id, revision=revision, cache_dir=cache_dir, token=token))
     found = HfApi(token=token).verify_repo_checksums(repo_id, revision=folder.name, local_dir=folder)
     wrong = [
@@ -151,13 +193,7 @@ def verify(
         for item in found.mismatches
     ]
     wrong += [f"{path} is missing" for path in found.missing_paths]
-    if wrong:
-        raise OSError(
-            f"{repo_id} did not arrive as the Hub has it: {'; '.join(wrong)}. Do not load it; download it again with "
-            f"snapshot_download({repo_id!r}, revision={folder.name!r}, force_download=True), and if that does not "
-            "help, the Hub's copy is damaged"
-        )
-    return folder
+    return folder, wrong + [f"{path} is not of the repository" for path in found.extra_paths]
 
 
 def require_write_access(repo_id: str, *, create_pr: bool = False, token: str | None = None) -> str:
@@ -186,6 +222,8 @@ def require_write_access(repo_id: str, *, create_pr: bool = False, token: str | 
     except LocalTokenNotFoundError as error:
         raise PermissionError("there is no token; run `hf auth login`, or set HF_TOKEN") from error
     except HfHubHTTPError as error:
+        if error.response.status_code not in (401, 403):
+            raise ConnectionError(f"what answers at {api.endpoint} is no Hub: {error}") from error
         raise PermissionError("the Hub does not know this token; run `hf auth login` with another one") from error
     account = str(user["name"])
     if not create_pr and user.get("auth", {}).get("accessToken", {}).get("role") == "read":
@@ -216,17 +254,17 @@ def _answering(api: HfApi) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # of the HTTP client, too, whose classes are no part of huggingface_hub
-        if isinstance(error, LocalTokenNotFoundError) or _is_refusal(error):
+        if isinstance(error, LocalTokenNotFoundError) or _refusal(error):
             raise
         has_answered = isinstance(error, HfHubHTTPError)
         said = f"the Hub at {api.endpoint} fails" if has_answered else f"no answer from the Hub at {api.endpoint}"
         raise ConnectionError(f"{said}: {error}") from error
 
 
-def _is_refusal(error: Exception) -> bool:
-    """Whether the Hub has said no, and would say it again."""
-    if not isinstance(error, HfHubHTTPError):
-        return False
+def _refusal(error: BaseException | None) -> bool:
+    """Whether the Hub, here or in what led to this error, has said no and would say it again."""
+    if error is None or not isinstance(error, HfHubHTTPError):
+        return error is not None and _refusal(error.__cause__)
     return error.response.is_client_error and error.response.status_code not in TRY_AGAIN
 
 
@@ -241,10 +279,17 @@ def _require_files(folder: Path) -> None:
         raise ValueError(
             f"{folder} has pickles, which run code where they are loaded: {', '.join(pickles)}; remove them"
         )
+    if dangling := sorted(path.name for path in folder.iterdir() if not path.exists()):
+        raise ValueError(f"{folder} has links that lead nowhere: {', '.join(dangling)}")
     try:
         ModelCard.load(folder / "README.md")
     except Exception as error:  # of the YAML parser, and ValueErrors that do not name the file
         raise ValueError(f"{folder / 'README.md'} is no card: {error}") from error
+    for path in folder.glob("*.json"):
+        try:
+            json.loads(path.read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{path} is no JSON: {error}") from error
 
 
 def _require_visibility(api: HfApi, repo_id: str, private: bool | None) -> None:
@@ -267,71 +312,76 @@ def _stage(folder: Path, staged: Path, repo_id: str) -> Path:
     for path in folder.iterdir():
         if path.is_file() and not path.name.startswith("."):
             shutil.copyfile(path, staged / path.name)
+    place = folder.resolve().as_posix()
+
+    def ask_the_hub(loading: re.Match[str]) -> str:
+        return f'{loading[1]}"{repo_id}"' if f"{place}/".endswith(f"/{loading[2].strip('/')}/") else loading[0]
+
     card = staged / "README.md"
-    name = re.escape(folder.resolve().name)  # a card has no absolute path, whatever is given here
-    loading = rf'(from_pretrained\(|model=|pipeline\("[^"\n]*", )"(?:[^"\n]*/)?{name}"'
-    card.write_text(re.sub(loading, rf'\1"{repo_id}"', card.read_text(encoding="utf-8")), encoding="utf-8")
+    loading = r'(from_pretrained\(|model=|pipeline\("[^"\n]*", )"([^"\n]+)"'
+    card.write_bytes(re.sub(loading, ask_the_hub, card.read_bytes().decode()).encode())  # lines end as they did
     return staged
 
 
-def _save_outputs(folder: Path, path: Path) -> str:
-    """Write what the folder's model computes; returns the Auto class that loads it, of those it is registered for."""
+def _save_outputs(staged: Path, folder: Path, path: Path) -> str:
+    """Write what the model computes; returns the Auto class that loads it, of those it is registered for."""
+    entries = json.loads((staged / "config.json").read_bytes())
+    if "auto_map" in entries and entries.get("model_type") not in CONFIG_MAPPING:
+        raise ValueError(f"the model in {folder} runs code of its own; push sends those of attnzoo and Transformers")
     try:
-        config = AutoConfig.from_pretrained(folder)
+        config = AutoConfig.from_pretrained(staged)
         names = {class_.__name__: auto_class for auto_class, class_ in auto_classes(config).items()}
         auto_class = next((names[name] for name in config.architectures or [] if name in names), "AutoModel")
-        save_outputs(path, folder, auto_class)
+        save_outputs(path, staged, auto_class)
+        if (staged / "tokenizer_config.json").is_file():
+            AutoTokenizer.from_pretrained(staged, trust_remote_code=False)
     except Exception as error:  # whatever a damaged folder, or a model of another kind, makes Transformers raise
-        raise ValueError(f"the model in {folder} does not load, and is not sent: {error}") from error
+        words = str(error).replace(str(staged), str(folder))
+        raise ValueError(
+            f"what is in {folder} cannot be loaded and run on a short text, and is not sent: {words}"
+        ) from error
     return auto_class
 
 
-def _open_pull_request(api: HfApi, repo_id: str, account: str, title: str) -> str | None:
-    """The reference of this account's open pull request of that title."""
-    requests = api.get_repo_discussions(
+def _open_pull_request(api: HfApi, repo_id: str, branch: str, account: str, title: str) -> str | None:
+    """The reference of this account's open pull request of that title to the branch."""
+    for request in api.get_repo_discussions(
         repo_id, author=account, discussion_type="pull_request", discussion_status="open"
-    )
-    return next((f"refs/pr/{request.num}" for request in requests if request.title == title), None)
+    ):
+        if request.title == title:
+            details = api.get_discussion_details(repo_id, request.num)
+            if details.target_branch == f"refs/heads/{branch}":
+                return f"refs/pr/{request.num}"
+    return None
 
 
-def _operations(staged: Path, present: list[str]) -> list[CommitOperationAdd | CommitOperationDelete]:
-    """All files of the folder, and the end of those in the repository that would be loaded though it has none such."""
-    added = sorted(path.name for path in staged.iterdir())
-    stale = [name for name in present if "/" not in name and name not in added and _is_one_of(name, LOADED)]
-    return [*(CommitOperationAdd(name, staged / name) for name in added), *map(CommitOperationDelete, stale)]
+def _stale(added: list[str], present: list[str]) -> list[str]:
+    """What the repository has and the folder has not, and would be loaded with it."""
+    loaded = WEIGHTS + (TOKENIZER if any(_is_one_of(name, TOKENIZER) for name in added) else ())
+    return [name for name in present if name not in added and _is_one_of(name, loaded)]
 
 
 def _is_one_of(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    return "/" not in name and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _require_same_files(staged: Path, arrived: Path) -> None:
-    names = sorted(path.name for path in staged.iterdir())
-    _, changed, missing = filecmp.cmpfiles(staged, arrived, names, shallow=False)
-    if changed or missing:
-        raise OSError(f"these files did not arrive as they were sent: {', '.join(changed + missing)}")
-
-
-def _require_same_outputs(
-    home: Path, auto_class: str, repo_id: str, revision: str, code: bool, token: str | None
-) -> None:
-    """Have a fresh process load what stands in the cache of ``home``, and compare."""
-    settings = {"HF_HOME": home, "HF_HUB_CACHE": home / "hub", "HF_MODULES_CACHE": home / "modules"}
-    variables = os.environ | {name: str(path) for name, path in settings.items()}
+def _require_same_outputs(arrived: Path, home: Path, auto_class: str, code: bool) -> None:
+    """Have a fresh process load what arrived, and compare."""
     package = Path(__file__).parent
     found = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]  # the package need not be installed
-    variables["PYTHONPATH"] = os.pathsep.join(found)
-    variables["OMP_NUM_THREADS"] = str(torch.get_num_threads())  # sums of as many parts
-    if token := token or get_token():
-        variables["HF_TOKEN"] = token
-    expected, source = home / "outputs.safetensors", "code" if code else "package"
+    settings = {
+        "HF_HUB_OFFLINE": "1",  # all is there
+        "HF_MODULES_CACHE": str(home / "modules"),
+        "OMP_NUM_THREADS": str(torch.get_num_threads()),  # sums of as many parts
+        "PYTHONPATH": os.pathsep.join(found),
+    }
     program = [sys.executable, "-P", str(package / "sample_outputs.py")]
     ended = subprocess.run(
-        [*program, str(expected), auto_class, repo_id, revision, source],
-        env=variables,
+        [*program, str(home / "outputs.safetensors"), auto_class, str(arrived), "code" if code else "package"],
+        env=os.environ | settings,
         capture_output=True,
         text=True,
         check=False,
     )
     if ended.returncode:
-        raise OSError(f"it does not load as the folder does: {ended.stderr.strip()}")
+        raise OSError(f"it does not load as the folder does (exit {ended.returncode}): {ended.stderr.strip()}")

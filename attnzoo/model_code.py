@@ -12,10 +12,10 @@ from transformers.models.auto import modeling_auto
 
 from .pipelines import PIPELINES
 
-TAG = "custom_code"  # the Hub's, for repositories whose models run code of theirs
-IN_CARD = """
+HEADING = "## Without attnzoo"
+IN_CARD = f"""
 
-## Without attnzoo
+{HEADING}
 
 The model's code is in this repository. Who has not installed attnzoo leaves `import attnzoo` out and gives
 `trust_remote_code=True` to every `from_pretrained` and `pipeline`; pin what was read with `revision=`.
@@ -42,6 +42,7 @@ def add_code(folder: Path) -> None:
 
     path = folder / "config.json"
     entries = json.loads(path.read_text(encoding="utf-8"))
+    entries.pop("custom_pipelines", None)  # of what it was fine-tuned from
     entries["auto_map"] = {name: _place(class_) for name, class_ in classes.items()}
     if pipelines:
         entries["custom_pipelines"] = {
@@ -52,10 +53,33 @@ def add_code(folder: Path) -> None:
         module = Path(str(sys.modules[class_.__module__].__file__))
         for needed in [module, *map(Path, get_relative_import_files(module))]:
             shutil.copyfile(needed, folder / needed.name)
-    if TAG not in tags:
-        card.data.tags = [*(card.data.tags or []), TAG]
-        card.text = card.text.rstrip() + IN_CARD
-        card.save(folder / "README.md")
+    if HEADING not in card.text:
+        with open(folder / "README.md", "a", encoding="utf-8") as file:  # the rest stays as it was written
+            file.write(IN_CARD)
+
+
+def forget_missing_code(folder: Path) -> None:
+    """Take the names of code that is not in the folder out of ``config.json``.
+
+    Of a model that came with code ``save_pretrained`` keeps the names and leaves the code; whoever trusted them would
+    look for files that are not there. Names of another repository's code stay.
+    """
+    path = folder / "config.json"
+    entries = json.loads(path.read_text(encoding="utf-8"))
+
+    def is_there(place: str) -> bool:
+        return "--" in place or (folder / f"{place.split('.')[0]}.py").is_file()
+
+    kept = {
+        "auto_map": {name: place for name, place in entries.get("auto_map", {}).items() if is_there(place)},
+        "custom_pipelines": {
+            task: entry for task, entry in entries.get("custom_pipelines", {}).items() if is_there(entry["impl"])
+        },
+    }
+    if any(named != entries.get(name, {}) for name, named in kept.items()):
+        entries = {name: value for name, value in entries.items() if name not in kept}
+        entries |= {name: named for name, named in kept.items() if named}
+        path.write_text(json.dumps(entries, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def auto_classes(config: PreTrainedConfig) -> dict[str, type]:
@@ -66,7 +90,7 @@ def auto_classes(config: PreTrainedConfig) -> dict[str, type]:
         registered = getattr(getattr(modeling_auto, name), "_model_mapping", None)
         if name.startswith("AutoModel") and registered is not None and type(config) in registered:
             model_class = registered[type(config)]
-            if pattern in getattr(model_class, "attention_patterns", (pattern,)):
+            if isinstance(model_class, type) and pattern in getattr(model_class, "attention_patterns", (pattern,)):
                 found[name] = model_class
     return found
 

@@ -1,12 +1,11 @@
-"""What a model computes for two short texts; run as a program, whether a fresh process computes it, too.
+"""What a model computes for a short text; run as a program, whether a fresh process computes it, too.
 
-    python -P sample_outputs.py EXPECTED AUTO_CLASS REPO_ID REVISION package|code
+    python -P sample_outputs.py EXPECTED AUTO_CLASS FOLDER package|code
 
-compares the outputs of a repository's model, bit for bit, with those in a file of safetensors. With ``code`` it does
-without the package, as a user does who has none: what is run is the repository's.
+compares the outputs of a folder's model, bit for bit, with those in a file of safetensors. With ``code`` it does
+without the package, as a user does who has none: what is run is the folder's.
 """
 
-import inspect
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,42 +13,47 @@ from typing import Any
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from transformers import AutoConfig
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 
-def save_outputs(path: Path, name: str | Path, auto_class: str) -> None:
+def save_outputs(path: Path, folder: Path, auto_class: str) -> None:
     """Write the outputs of a folder's model where a fresh process finds them.
 
     Raises:
-        OSError, ValueError: the model cannot be loaded, or only in part.
-    """
-    save_file({"outputs": outputs(name, auto_class)}, path)
-
-
-def outputs(name: str | Path, auto_class: str, **options: Any) -> torch.Tensor:
-    """The first of a model's outputs: its logits, if it has a head.
-
-    Raises:
         OSError: the model cannot be loaded.
-        ValueError: it can, but a weight is not in its files, which are those of another model or of a part.
+        ValueError: it can, but a weight is not in its files, or its outputs are no numbers.
     """
+    computed = outputs(folder, auto_class, is_trusted=False)
+    if computed.isnan().any():
+        raise ValueError("its outputs are not a number; no training led there that went well")
+    save_file({"outputs": computed}, path)
+
+
+def outputs(folder: Path, auto_class: str, is_trusted: bool) -> torch.Tensor:
+    """The first of a model's outputs: its logits, if it has a head."""
     auto = getattr(transformers, auto_class)
-    model, found = auto.from_pretrained(name, use_safetensors=True, output_loading_info=True, **options)
+    options: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": is_trusted, "output_loading_info": True}
+    model, found = auto.from_pretrained(folder, **options)
     if missing := sorted(found["missing_keys"]):
         raise ValueError(f"its files lack {len(missing)} of its weights, such as {missing[0]}")
     model.eval()
-    ids = torch.arange(10).remainder(model.config.vocab_size).view(2, 5)
+    config = model.config
+    ids = torch.arange(5).remainder(len(model.get_input_embeddings().weight)).view(1, 5)
+    if config.eos_token_id is not None:  # some classifiers read the end
+        ids[:, -1] = torch.as_tensor(config.eos_token_id).flatten()[0]
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    if model.config.is_encoder_decoder:
+    if config.is_encoder_decoder:
         inputs["decoder_input_ids"] = ids[:, :4]
-    if "token_type_ids" in inspect.signature(model.forward).parameters:  # two texts
-        inputs["token_type_ids"] = torch.tensor([0, 0, 1, 1, 1]).expand(2, 5)
+    if getattr(config, "sentence_pair", False) or getattr(config, "type_vocab_size", 1) > 1:  # two texts
+        inputs["token_type_ids"] = torch.tensor([[0, 0, 1, 1, 1]])
     with torch.no_grad():
         return model(**inputs, return_dict=True)[0].contiguous()
 
 
 def main(arguments: list[str]) -> None:
     """Run the command line."""
-    path, auto_class, repo_id, revision, source = arguments
+    path, auto_class, folder, source = arguments
     if source == "code":
         sys.modules["attnzoo"] = None  # type: ignore[assignment]  # as if it were not installed
     else:
@@ -57,8 +61,12 @@ def main(arguments: list[str]) -> None:
     transformers.utils.logging.disable_progress_bar()
     expected = load_file(path)["outputs"]
     try:
-        computed = outputs(repo_id, auto_class, revision=revision, trust_remote_code=source == "code")
-    except Exception as error:  # whatever the repository's code may raise, in one line for the process that asked
+        computed = outputs(Path(folder), auto_class, is_trusted=source == "code")
+        if source == "code":
+            config = AutoConfig.from_pretrained(folder, trust_remote_code=True)
+            for pipeline in getattr(config, "custom_pipelines", {}).values():
+                get_class_from_dynamic_module(pipeline["impl"], folder)
+    except Exception as error:  # whatever the folder's code may raise, in one line for the process that asked
         sys.exit(f"{type(error).__name__}: {error}")
     if expected.shape != computed.shape:
         sys.exit(f"the outputs have the shape {tuple(computed.shape)} instead of {tuple(expected.shape)}")

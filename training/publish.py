@@ -42,6 +42,8 @@ def main(arguments: list[str] | None = None) -> None:
         )
     except (OSError, ValueError) as error:  # what the user can put right, without a traceback
         sys.exit(f"error: {error}")
+    if commit.commit_description:
+        print(commit.commit_description)
     print(f"{commit.pr_url or commit.commit_url}: checksums and logits as in {options.folder}")
 
 

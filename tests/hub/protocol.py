@@ -274,26 +274,35 @@ async def commits(
     )
 
 
-@route("GET", "/api/{kind}/{repo}/discussions")
+def _request(repository: Repository, number: int) -> dict[str, Any]:
+    """All are open: nothing here closes a pull request."""
+    branch, oid = repository.openings[number]
+    opened = repository.commits[oid]
+    return {
+        "title": opened.title,
+        "num": number,
+        "author": {"name": opened.author},
+        "createdAt": opened.date,
+        "status": "open",
+        "repo": {"name": repository.name, "type": repository.kind.removesuffix("s")},
+        "isPullRequest": True,
+        "events": [],
+        "changes": {"base": f"refs/heads/{branch}"},
+        "filesWithConflicts": [],
+        "diff": "",
+    }
+
+
+@route("GET", "/api/{kind}/{repo}/discussions(/{number})?")
 async def discussions(
-    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str
+    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, number: str
 ) -> Response:
-    repository, asked = state.hub.readable(user, kind, repo), request.query_params
-    found = []
-    for number, oid in repository.openings.items():  # all are open: nothing here closes one
-        opened = repository.commits[oid]
-        if asked.get("author", opened.author) == opened.author:
-            found.append(
-                {
-                    "title": opened.title,
-                    "num": number,
-                    "author": {"name": opened.author},
-                    "createdAt": opened.date,
-                    "status": "open",
-                    "repo": {"name": repo, "type": kind.removesuffix("s")},
-                    "isPullRequest": True,
-                }
-            )
+    repository = state.hub.readable(user, kind, repo)
+    if number:
+        return JSONResponse(_request(repository, int(number)))
+    found = [_request(repository, number) for number in repository.openings]
+    author = request.query_params.get("author")
+    found = [item for item in found if author in (None, item["author"]["name"])]
     return JSONResponse({"discussions": found, "count": len(found), "start": 0})
 
 
@@ -386,10 +395,12 @@ async def validate_yaml(state: Protocol, request: Request, user: User | None, bo
 def _may_commit(state: Protocol, request: Request, user: User | None, kind: str, repo: str, rev: str) -> Repository:
     """A pull request may come from everybody with a token, all else from who opened it or has the right to write."""
     repository = state.hub.readable(user, kind, repo)
-    opened = repository.openings.get(int(rev.removeprefix("refs/pr/"))) if rev.startswith("refs/pr/") else None
-    by_author = user is not None and opened is not None and repository.commits[opened].author == user.name
-    if user is not None and (by_author or "create_pr" in request.query_params):
+    if user is not None and "create_pr" in request.query_params:
         return repository
+    if user is not None and rev.startswith("refs/pr/"):
+        _, opened = repository.openings[int(rev.removeprefix("refs/pr/"))]
+        if repository.commits[opened].author == user.name:
+            return repository
     return state.hub.writable(user, kind, repo)
 
 

@@ -67,7 +67,7 @@ class Repository:
     branches: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
     pull_requests: dict[int, str] = field(default_factory=dict)
-    openings: dict[int, str] = field(default_factory=dict)  # the first commit of every pull request
+    openings: dict[int, tuple[str, str]] = field(default_factory=dict)  # of every pull request branch and first commit
     commits: dict[str, Commit] = field(default_factory=dict)
 
     def resolve(self, revision: str) -> Commit:
@@ -94,7 +94,8 @@ class Repository:
         self.commits[oid] = Commit(oid, parent, title, author, date, files)
         if new_pull_request:
             number = len(self.pull_requests) + 1
-            self.pull_requests[number] = self.openings[number] = oid
+            self.pull_requests[number] = oid
+            self.openings[number] = revision, oid
         elif revision.startswith("refs/pr/"):
             self.pull_requests[int(revision.removeprefix("refs/pr/"))] = oid
         else:

@@ -7,16 +7,27 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, BertConfig, BertForMaskedLM
+from transformers import (
+    AutoConfig,
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
 
 from attnzoo import sample_outputs
 from attnzoo.model_code import add_code
 
+from ..families import TOKENIZER
 from .attempts import Attempts, attempt, files_of, load_of, push_of
 from .server import OWNER, READER, STRANGER, LoopbackHub, loopback_hub
 
 MakeFolder = Callable[[int], Path]
+NOT_SENT = "cannot be loaded and run on a short text, and is not sent"
 
 
 def truncate(folder: Path) -> None:
@@ -37,6 +48,27 @@ def lose_a_weight(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     del weights["lm_head.weight"]
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def put_the_shards_below(folder: Path) -> None:
+    """Where the folder's index finds them, and a repository's would not: what is below stays at home."""
+    (folder / "shards").mkdir()
+    names = list(load_file(folder / "model.safetensors"))
+    (folder / "model.safetensors").rename(folder / "shards" / "model.safetensors")
+    save_file({}, folder / "nothing.safetensors")
+    places = dict.fromkeys(names, "shards/model.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+
+
+def make_a_weight_nan(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights["lm_head.weight"].fill_(torch.nan)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def name_other_code(folder: Path) -> None:
+    entries = {"model_type": "other", "auto_map": {"AutoConfig": "other.OtherConfig"}}
+    (folder / "config.json").write_text(json.dumps(entries))
 
 
 def spoil_the_config(folder: Path) -> None:
@@ -60,13 +92,25 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
         "has no README.md; a model goes out with its config and its card",
     ),
     "no metadata": (lambda folder: (folder / "README.md").write_text("---\n- a: [\n---\n"), "README.md is no card: "),
-    "truncated": (truncate, "does not load, and is not sent: the weights of"),
-    "missing shard": (lose_a_shard, "does not load, and is not sent: "),
-    "missing weight": (
-        lose_a_weight,
-        "does not load, and is not sent: its files lack 1 of its weights, such as lm_head.weight",
+    "truncated": (truncate, f"{NOT_SENT}: the weights of"),
+    "missing shard": (lose_a_shard, f"{NOT_SENT}: "),
+    "shards below": (put_the_shards_below, f"{NOT_SENT}: "),
+    "missing weight": (lose_a_weight, f"{NOT_SENT}: its files lack 1 of its weights, such as lm_head.weight"),
+    "no number": (make_a_weight_nan, f"{NOT_SENT}: its outputs are not a number"),
+    "invalid config": (spoil_the_config, f"{NOT_SENT}: "),
+    "other code": (name_other_code, "runs code of its own; push sends those of attnzoo and Transformers"),
+    "tokenizer": (
+        lambda folder: (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}'),
+        f"{NOT_SENT}: ",
     ),
-    "invalid config": (spoil_the_config, "does not load, and is not sent: "),
+    "no JSON": (
+        lambda folder: (folder / "generation_config.json").write_text("{"),
+        "generation_config.json is no JSON",
+    ),
+    "link to nothing": (
+        lambda folder: (folder / "tokenizer.json").symlink_to(folder / "gone"),
+        "has links that lead nowhere: tokenizer.json",
+    ),
     "adapter only": (keep_an_adapter_only, "has no config.json; a model goes out with its config and its card"),
 }
 
@@ -83,6 +127,8 @@ def pushed(hub: LoopbackHub, make_folder: MakeFolder, tmp_path_factory: pytest.T
     hub.fail("POST", "zoo/refused/commit", "refuse", status=503)
     hub.fail("POST", "zoo/forbidden/commit", "refuse", status=403)
     hub.fail("POST", "zoo/late/commit", "refuse", status=412)
+    hub.fail("POST", "/api/validate-yaml", "refuse", status=400)  # the next card that arrives
+    hub.put("zoo/secret", {"README.md": b"# old"}, private=True)
     attempts: Attempts = {
         "no token": push_of(folder, "zoo/new", token=None),
         "unknown token": push_of(folder, "zoo/new", token="hf_nobody"),
@@ -95,6 +141,8 @@ def pushed(hub: LoopbackHub, make_folder: MakeFolder, tmp_path_factory: pytest.T
         "pull request on gated": push_of(folder, "stranger/gated", create_pr=True),
         "pull request on no branch": push_of(folder, "stranger/theirs", create_pr=True, revision="none"),
         "public before": push_of(folder, "zoo/public", private=True),
+        "private before": push_of(folder, "zoo/secret", private=False),
+        "bad metadata": push_of(folder, "zoo/metadata"),
         "failing": push_of(folder, "zoo/failing"),
         "unseen": push_of(folder, "zoo/unseen"),
         "refused": push_of(folder, "zoo/refused"),
@@ -129,6 +177,8 @@ def pushed(hub: LoopbackHub, make_folder: MakeFolder, tmp_path_factory: pytest.T
         ("pull request on gated", "PermissionError: stranger/gated is gated; ask for access on its page, as zoo"),
         ("pull request on no branch", "OSError: the push to stranger/theirs failed: 404"),
         ("public before", "ValueError: zoo/public is there and is public; change that in its settings"),
+        ("private before", "ValueError: zoo/secret is there and is private; change that in its settings"),
+        ("bad metadata", "OSError: the push to zoo/metadata failed: Invalid metadata in README.md."),
         ("failing", "ConnectionError: the Hub at http://127.0.0.1:"),
         ("unseen", "ConnectionError: the Hub at http://127.0.0.1:"),
         ("refused", ". Push again: what has been uploaded is not uploaded twice"),
@@ -173,9 +223,10 @@ def test_no_code_is_sent_but_the_packages_own(tmp_path: Path) -> None:
 
 def test_a_card_says_once_that_code_comes_along(make_folder: MakeFolder) -> None:
     folder = make_folder(1)
+    before = (folder / "README.md").read_text()
     add_code(folder)
     card = (folder / "README.md").read_text()
-    assert "\n- custom_code\n" in card
+    assert card.startswith(before)
     assert card.count("## Without attnzoo") == 1
     assert card.count("`trust_remote_code=True`") == 1
     add_code(folder)
@@ -187,19 +238,27 @@ def test_a_card_says_once_that_code_comes_along(make_folder: MakeFolder) -> None
     [
         ('from_pretrained("model_cards/tiny")', 'from_pretrained("zoo/tiny")'),
         ('pipeline("a-task", model="tiny")', 'pipeline("a-task", model="zoo/tiny")'),
-        ('pipeline("a-task", "runs/tiny")', 'pipeline("a-task", "zoo/tiny")'),
+        ('pipeline("a-task", "tiny")', 'pipeline("a-task", "zoo/tiny")'),
+        ('from_pretrained("other/tiny"), "tiny"\r\n', None),
         ('the word "tiny", from_pretrained("tiny-er"), open("tiny")', None),
     ],
 )
 def test_a_card_loads_from_the_hub_what_it_loaded_from_the_folder(
-    card: str, becomes: str | None, make_folder: MakeFolder, tmp_path: Path
+    card: str, becomes: str | None, make_folder: MakeFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The folder of the second and third is the working directory's own, given as "."."""
     from attnzoo.hub import _stage
 
-    folder = make_folder(1).rename(tmp_path / "tiny")
-    (folder / "README.md").write_text(card)
-    assert (_stage(folder, tmp_path / "staged", "zoo/tiny") / "README.md").read_text() == (becomes or card)
-    assert (folder / "README.md").read_text() == card
+    (tmp_path / "model_cards").mkdir()
+    (tmp_path / "runs").symlink_to("model_cards")
+    folder = make_folder(1).rename(tmp_path / "model_cards" / "tiny")
+    (folder / "README.md").write_bytes(card.encode())
+    (folder / ".env").write_text("a secret")
+    monkeypatch.chdir(folder)
+    staged = _stage(Path(), tmp_path / "staged", "zoo/tiny")
+    assert (staged / "README.md").read_bytes() == (becomes or card).encode()
+    assert (folder / "README.md").read_bytes() == card.encode()
+    assert not (staged / ".env").exists()
 
 
 # Whether it arrived ---------------------------------------------------------------------------------------------------
@@ -211,13 +270,13 @@ def test_outputs_that_differ_are_seen(make_folder: MakeFolder, tmp_path: Path) -
     sample_outputs.save_outputs(tmp_path / "outputs.safetensors", folder, auto_class)
 
     def compare(name: Path, auto_class: str = auto_class) -> None:
-        sample_outputs.main([expected, auto_class, str(name), "main", "package"])
+        sample_outputs.main([expected, auto_class, str(name), "package"])
 
     compare(folder)
     with pytest.raises(SystemExit, match=r"the outputs differ by \d"):
         compare(other)
     config = AutoConfig.from_pretrained(folder)
-    with pytest.raises(SystemExit, match=rf"the outputs have the shape .* instead of \(2, 4, {config.vocab_size}\)"):
+    with pytest.raises(SystemExit, match=rf"the outputs have the shape .* instead of \(1, 4, {config.vocab_size}\)"):
         compare(folder, "AutoModel")
     truncate(other)
     with pytest.raises(SystemExit, match=r"OSError: the weights of .* are damaged or incomplete"):
@@ -229,44 +288,88 @@ def test_a_push_ends_well_only_where_it_was_seen_to_arrive(
     make_folder: MakeFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flipped bit on the way back, a Hub that keeps something else, and code that does not stand without attnzoo."""
-    flipped, kept, code = (make_folder(seed) for seed in (90, 91, 92))
+    flipped, kept, code, pipeline = (make_folder(seed) for seed in (90, 91, 92, 94))
+    (pipeline / "README.md").write_text("---\ntags:\n- translation\n---\n")
     oid = hashlib.sha256((flipped / "model.safetensors").read_bytes()).hexdigest()
-    (kept / "notes.txt").write_text("as it was")
+    (kept / "notes.txt").write_text("a note of its own")
     with loopback_hub() as hub:
         hub.fail("GET", f"/large/{oid}", "flip", times=1000)
         store = hub.hub.store
         monkeypatch.setattr(
-            hub.hub, "store", lambda content, large: store(content.replace(b"as it was", b"another"), large)
+            hub.hub, "store", lambda content, large: store(content.replace(b"a note of its own", b"another"), large)
         )
         incomplete = {"folder": str(code), "repo_id": "zoo/code", "token": OWNER, "file": "attention.py"}
         attempts: Attempts = {
             "flipped": push_of(flipped, "zoo/flipped"),
             "kept": push_of(kept, "zoo/kept"),
             "code": ("push_code_without", incomplete),
+            "pipeline": (
+                "push_code_without",
+                incomplete | {"folder": str(pipeline), "repo_id": "zoo/pipeline", "file": "pipelines.py"},
+            ),
+            "flipped again": push_of(flipped, "zoo/flipped"),
         }
+        hub.put("zoo/kept", {"config.json": b"{}"})
         said = attempt(hub.endpoint, tmp_path, attempts)
-        heads = {name: [c.oid for c in hub.repository(f"zoo/{name}").history("main")] for name in attempts}
-    for name, (made, before) in heads.items():
-        assert f"OSError: zoo/{name} has the commit {made}, which was not seen to be what was sent: " in said[name]
-        assert f"with revision={before!r} users load what was there before" in said[name]
-    assert "zoo/flipped did not arrive as the Hub has it: model.safetensors has the sha256" in said["flipped"]
-    assert "these files did not arrive as they were sent: notes.txt" in said["kept"]
-    assert "it does not load as the folder does: " in said["code"]
-    assert "attention.py" in said["code"]
+        heads = {name: hub.repository(f"zoo/{name.split()[0]}").history("main") for name in attempts}
+    for name, (made, *_) in heads.items():
+        repo_id = f"zoo/{name.split()[0]}"
+        assert f"OSError: {repo_id} has the commit {made.oid}, which was not seen to be what was sent: " in said[name]
+    older = f"with revision={heads['kept'][1].oid!r} users load what was there before"
+    assert [name for name in said if "users load what was there before" in said[name]] == ["kept"]
+    assert older in said["kept"]
+    for name in ("flipped", "flipped again"):
+        assert "model.safetensors has the sha256" in said[name]
+    assert "notes.txt is not what was sent" in said["kept"]
+    for name, file in (("code", "attention.py"), ("pipeline", "pipelines.py")):
+        assert "it does not load as the folder does (exit 1): " in said[name]
+        assert file in said[name]
 
 
 @pytest.mark.hub
 def test_what_is_left_of_another_model_goes(make_folder: MakeFolder, tmp_path: Path) -> None:
     """Weights in shards, say, whose index would be found beside the new weights."""
-    left = ("model.safetensors.index.json", "model-00001-of-00002.safetensors", "adapter_config.json", "tokenizer.json")
-    kept = ("notes.txt", "pictures/heat.png", "older/model.safetensors")
+    left = {"model.safetensors.index.json", "model-00001-of-00002.safetensors", "adapter_config.json"}
+    of_tokenizer = {"vocab.json", "merges.txt"}
+    kept = {"notes.txt", "pictures/heat.png", "older/model.safetensors", "model.fp16.safetensors", "optimizer.pt"}
+    without, with_tokenizer = make_folder(93), make_folder(93)
+    TOKENIZER.save_pretrained(with_tokenizer)
+    attempts: Attempts = {}
     with loopback_hub() as hub:
-        hub.put("zoo/old", {name: b"{" for name in (*left, *kept)})
-        folder = make_folder(93)
-        assert attempt(hub.endpoint, tmp_path, {"push": push_of(folder, "zoo/old")})["push"].startswith("ok ")
-        new, old, _ = hub.repository("zoo/old").history("main")
-    assert old.files.keys() >= {*left, *kept}
-    assert new.files.keys() == {*kept, *files_of(folder)}
+        for name, folder in (("without", without), ("with", with_tokenizer)):
+            hub.put(f"zoo/{name}", {file: b"{" for file in left | of_tokenizer | kept})
+            attempts[name] = push_of(folder, f"zoo/{name}")
+        said = attempt(hub.endpoint, tmp_path, attempts)
+        new = {name: hub.repository(f"zoo/{name}").resolve("main").files.keys() for name in attempts}
+    assert all(words.startswith("ok ") for words in said.values())
+    assert new["without"] == kept | of_tokenizer | files_of(without).keys()
+    assert new["with"] == kept | files_of(with_tokenizer).keys()
+
+
+@pytest.mark.hub
+def test_what_was_fine_tuned_from_a_repository_with_code_can_be_pulled(make_folder: MakeFolder, tmp_path: Path) -> None:
+    """``save_pretrained`` keeps the names of the code and leaves the code: without it the names go, too."""
+    with_code = make_folder(95)
+    (with_code / "README.md").write_text("---\ntags:\n- translation\n---\n")
+    add_code(with_code)
+    tuned = make_folder(96)
+    config = json.loads((with_code / "config.json").read_text())
+    assert {"auto_map", "custom_pipelines"} <= config.keys()
+    (tuned / "config.json").write_text(json.dumps(config))
+    attempts: Attempts = {
+        "without": push_of(tuned, "zoo/without"),
+        "with": push_of(tuned, "zoo/with", code=True),
+        "whole": push_of(with_code, "zoo/whole"),
+    }
+    with loopback_hub() as hub:
+        assert all(words.startswith("ok ") for words in attempt(hub.endpoint, tmp_path, attempts).values())
+        pushed = {name: hub.repository(f"zoo/{name}").resolve("main").files for name in attempts}
+        configs = {name: json.loads(hub.hub.contents[files["config.json"].oid]) for name, files in pushed.items()}
+    assert not {"auto_map", "custom_pipelines"} & configs["without"].keys()
+    assert "auto_map" in configs["with"]
+    assert "custom_pipelines" not in configs["with"]  # its card has no tag of one
+    assert configs["whole"] == config
+    assert {"modeling_attentional_rnn.py", "pipelines.py"} <= pushed["whole"].keys()
 
 
 @pytest.mark.hub
@@ -275,10 +378,18 @@ def test_another_librarys_model_goes_without_code(make_folder: MakeFolder, tmp_p
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     BertForMaskedLM(BertConfig(vocab_size=20, **sizes)).save_pretrained(folder)
     attempts: Attempts = {"without": push_of(folder, "zoo/bert"), "with": push_of(folder, "zoo/code", code=True)}
+    RobertaForMaskedLM(RobertaConfig(vocab_size=20, type_vocab_size=1, **sizes)).save_pretrained(
+        other := make_folder(1)
+    )
+    attempts["one type"] = push_of(other, "zoo/roberta")
+    small = GPT2Config(vocab_size=20, n_embd=8, n_layer=1, n_head=2, eos_token_id=3, pad_token_id=None)
+    GPT2ForSequenceClassification(small).save_pretrained(no_padding := make_folder(1))
+    attempts["no padding"] = push_of(no_padding, "zoo/gpt2")
     with loopback_hub() as hub:
         said = attempt(hub.endpoint, tmp_path, attempts)
-        assert hub.hub.repositories.keys() == {("models", "zoo/bert")}
-    assert said["without"].startswith("ok ")
+        pushed = {name for _, name in hub.hub.repositories}
+    assert pushed == {"zoo/bert", "zoo/roberta", "zoo/gpt2"}
+    assert [name for name, words in said.items() if words.startswith("ok ")] == ["without", "one type", "no padding"]
     assert "holds a BertConfig, whose code is not attnzoo's; push it without code" in said["with"]
 
 
@@ -290,7 +401,7 @@ def test_another_librarys_model_goes_without_code(make_folder: MakeFolder, tmp_p
 def test_branches_pull_requests_privacy_and_uploads_that_break_off(
     xet: bool, make_folder: MakeFolder, tmp_path: Path
 ) -> None:
-    secret, ours, theirs, other, refused = (make_folder(seed) for seed in (60, 61, 62, 63, 64))
+    secret, ours, theirs, other, refused, forbidden = (make_folder(seed) for seed in range(60, 66))
     (theirs / "README.md").write_text("# better")
     by_stranger = {"create_pr": True, "token": STRANGER, "message": "Mine is better"}
     with loopback_hub() as hub:
@@ -299,18 +410,20 @@ def test_branches_pull_requests_privacy_and_uploads_that_break_off(
         old = public.branches["dev"] = public.resolve("main").oid
         hub.fail("POST" if xet else "PUT", "/cas/v1/xorbs/" if xet else "/upload/", "cut upload")
         hub.fail("POST", "zoo/refused/commit", "refuse", status=503)
+        hub.fail("POST", "zoo/forbidden/commit", "refuse", status=403)
         attempts: Attempts = {
             "cut once": push_of(secret, "institute/secret", private=True, revision="dev"),
             "not theirs": load_of("institute/secret", token=STRANGER),
             "theirs": load_of("institute/secret", revision="dev", token=OWNER),
             "pull request": push_of(ours, "zoo/public", **by_stranger),
             "repeated pull request": push_of(theirs, "zoo/public", **by_stranger),
-            "pull request to a branch": push_of(other, "zoo/public", revision="dev", create_pr=True, token=STRANGER),
+            "pull request to a branch": push_of(other, "zoo/public", revision="dev", **by_stranger),
+            "refused for good": push_of(forbidden, "zoo/forbidden"),
             "refused": push_of(refused, "zoo/refused"),
             "repeated": push_of(refused, "zoo/refused"),
         }
         said = attempt(hub.endpoint, tmp_path, attempts, xet=xet)
-    refusals = ("not theirs", "refused")
+    refusals = ("not theirs", "refused", "refused for good")
     assert {name for name, words in said.items() if not words.startswith("ok ")} == {*refusals}
     assert "is not a valid model identifier" in said["not theirs"]
     assert "failed: Server error '503" in said["refused"]
@@ -320,7 +433,7 @@ def test_branches_pull_requests_privacy_and_uploads_that_break_off(
     assert public.branches == {"main": old, "dev": old}
     titles = [[commit.title for commit in public.history(f"refs/pr/{number}")] for number in public.pull_requests]
     before = ["Upload", "initial commit"]
-    assert titles == [["Mine is better", "Mine is better", *before], ["Upload model", *before]]
+    assert titles == [["Mine is better", "Mine is better", *before], ["Mine is better", *before]]
     better = public.resolve("refs/pr/1").files["README.md"]
     assert hub.hub.contents[better.oid] == b"# better"
     assert len(hub.repository("zoo/refused").history("main")) == 2

@@ -39,11 +39,13 @@ def published(
     lines = {
         "private": [folder, "zoo/private", "--private", "--message", "The first"],
         "public": [folder, "zoo/public", "--public"],
+        "over another": [folder, "zoo/another"],
         "request": [folder, "zoo/public", "--pull-request", "--message", "With code", "--code"],
         "damaged": [str(truncated), "zoo/damaged"],
         "nowhere": [str(truncated / "none"), "zoo/damaged"],
         "foreign": [folder, "somebody/else"],
     }
+    hub.put("zoo/another", {"adapter_config.json": b"{}"})
     there = environment(hub.endpoint, tmp_path_factory.mktemp("home"), OWNER, xet=False)
     ended = run_python("-c", PUBLISH, json.dumps(lines), environment=there)
     assert ended.returncode == 0, ended.stderr[-3000:]
@@ -66,12 +68,13 @@ def test_where_it_is_is_printed(published: dict[str, str], hub: LoopbackHub) -> 
     commit = hub.repository("zoo/private").resolve("main").oid
     ending = "checksums and logits as in FOLDER\n"
     assert published["private"] == f"{hub.endpoint}/zoo/private/commit/{commit}: {ending}"
+    assert published["over another"].startswith("Without adapter_config.json of another model\n")
     assert published["request"] == f"{hub.endpoint}/zoo/public/discussions/1: {ending}"
 
 
 def test_errors_are_words(published: dict[str, str], hub: LoopbackHub) -> None:
-    assert published["damaged"].startswith("exit error: the model in ")
-    assert "does not load, and is not sent: the weights of" in published["damaged"]
+    assert published["damaged"].startswith("exit error: what is in ")
+    assert "cannot be loaded and run on a short text, and is not sent: the weights of" in published["damaged"]
     assert published["nowhere"].endswith("/none has no config.json; a model goes out with its config and its card")
     assert published["foreign"].startswith("exit error: there is no somebody/else, and zoo cannot make it")
-    assert hub.hub.repositories.keys() == {("models", "zoo/private"), ("models", "zoo/public")}
+    assert hub.hub.repositories.keys() == {("models", f"zoo/{name}") for name in ("private", "public", "another")}
