@@ -27,6 +27,7 @@ from huggingface_hub import (
     CommitOperationDelete,
     HfApi,
     ModelCard,
+    ModelInfo,
     snapshot_download,
 )
 from huggingface_hub.errors import (
@@ -115,46 +116,16 @@ def push(
             add_code(staged)
         else:
             forget_missing_code(staged)
+        before, commit = _commit(api, staged, repo_id, private, revision, account if create_pr else None, message)
         try:
-            if create_pr:
-                open_request = _open_pull_request(api, repo_id, revision or "main", account, message)
-                revision, create_pr = open_request or revision, open_request is None
-            else:
-                api.create_repo(repo_id, private=private, exist_ok=True)
-                if revision is not None:
-                    api.create_branch(repo_id, branch=revision, exist_ok=True)
-            before = api.model_info(repo_id, revision=revision)
-            present = [file.rfilename for file in before.siblings or []]
-            added = sorted(path.name for path in staged.iterdir())
-            stale = _stale(added, present)
-            commit: CommitInfo = api.create_commit(
-                repo_id,
-                [*(CommitOperationAdd(name, staged / name) for name in added), *map(CommitOperationDelete, stale)],
-                commit_message=message,
-                commit_description=f"Without {', '.join(stale)} of another model" if stale else "",
-                revision=revision,
-                create_pr=create_pr,
-                parent_commit=before.sha,
-            )
-        except Exception as error:  # of huggingface_hub, its HTTP client and hf_xet, which have no class in common
-            again = "" if _refusal(error) else ". Push again: what has been uploaded is not uploaded twice"
-            cause = f" ({error.__cause__})" if error.__cause__ is not None else ""
-            raise OSError(
-                f"the push to {repo_id} failed: {error}{cause}\nA push is one commit: all of it is there, or "
-                f"nothing{again}"
-            ) from error
-        try:
-            arrived, wrong = _download(repo_id, commit.oid, home / "hub", token)
-            _, changed, missing = filecmp.cmpfiles(staged, arrived, added, shallow=False)
-            wrong += [f"{name} is not what was sent" for name in changed + missing]
-            if wrong:
-                raise OSError("; ".join(wrong))
+            arrived = _require_arrival(staged, home, repo_id, commit.oid, token)
             _require_same_outputs(arrived, home, auto_class, code)
-        except Exception as error:  # as above, of the way back
+        except Exception as error:  # of huggingface_hub, its HTTP client and hf_xet, which have no class in common
+            had_model = any(file.rfilename == "config.json" for file in before.siblings or [])
             older = f"; with revision={before.sha!r} users load what was there before"
             raise OSError(
                 f"{repo_id} has the commit {commit.oid}, which was not seen to be what was sent: {error}\nPush again "
-                f"to look again{older if before.sha != commit.oid and 'config.json' in present else ''}"
+                f"to look again{older if had_model and before.sha != commit.oid else ''}"
             ) from error
     return commit
 
@@ -343,6 +314,46 @@ def _save_outputs(staged: Path, folder: Path, path: Path) -> str:
     return auto_class
 
 
+def _commit(
+    api: HfApi,
+    staged: Path,
+    repo_id: str,
+    private: bool | None,
+    revision: str | None,
+    requester: str | None,
+    message: str,
+) -> tuple[ModelInfo, CommitInfo]:
+    """What the branch was, and the commit on it, or on a pull request of this account's if there is a requester."""
+    try:
+        create_pr = False
+        if requester is not None:
+            request = _open_pull_request(api, repo_id, revision or "main", requester, message)
+            revision, create_pr = request or revision, request is None
+        else:
+            api.create_repo(repo_id, private=private, exist_ok=True)
+            if revision is not None:
+                api.create_branch(repo_id, branch=revision, exist_ok=True)
+        before = api.model_info(repo_id, revision=revision)
+        added = sorted(path.name for path in staged.iterdir())
+        stale = _stale(added, [file.rfilename for file in before.siblings or []])
+        commit: CommitInfo = api.create_commit(
+            repo_id,
+            [*(CommitOperationAdd(name, staged / name) for name in added), *map(CommitOperationDelete, stale)],
+            commit_message=message,
+            commit_description=f"Without {', '.join(stale)} of another model" if stale else "",
+            revision=revision,
+            create_pr=create_pr,
+            parent_commit=before.sha,
+        )
+    except Exception as error:  # as above
+        again = "" if _refusal(error) else ". Push again: what has been uploaded is not uploaded twice"
+        cause = f" ({error.__cause__})" if error.__cause__ is not None else ""
+        raise OSError(
+            f"the push to {repo_id} failed: {error}{cause}\nA push is one commit: all of it is there, or nothing{again}"
+        ) from error
+    return before, commit
+
+
 def _open_pull_request(api: HfApi, repo_id: str, branch: str, account: str, title: str) -> str | None:
     """The reference of this account's open pull request of that title to the branch."""
     for request in api.get_repo_discussions(
@@ -363,6 +374,17 @@ def _stale(added: list[str], present: list[str]) -> list[str]:
 
 def _is_one_of(name: str, patterns: tuple[str, ...]) -> bool:
     return "/" not in name and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _require_arrival(staged: Path, home: Path, repo_id: str, revision: str, token: str | None) -> Path:
+    """Download what was pushed, and compare every byte; returns where it is."""
+    arrived, wrong = _download(repo_id, revision, home / "hub", token)
+    names = [path.name for path in staged.iterdir()]
+    _, changed, missing = filecmp.cmpfiles(staged, arrived, names, shallow=False)
+    wrong += [f"{name} is not what was sent" for name in sorted(changed + missing)]
+    if wrong:
+        raise OSError("; ".join(wrong))
+    return arrived
 
 
 def _require_same_outputs(arrived: Path, home: Path, auto_class: str, code: bool) -> None:
