@@ -327,6 +327,30 @@ def test_a_push_ends_well_only_where_it_was_seen_to_arrive(
 
 
 @pytest.mark.hub
+def test_a_commit_in_between_is_not_passed_over(
+    make_folder: MakeFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is to go was decided by what was there; somebody else commits while the weights are on their way."""
+    with loopback_hub() as hub:
+        repository = hub.put("zoo/raced", {"README.md": b"# old"})
+        store = hub.hub.store
+
+        def store_while_another_commits(content: bytes, large: bool) -> str:
+            if large and len(repository.history("main")) == 2:
+                repository.commit("main", "In between", "zoo", repository.resolve("main").files, False)
+            return store(content, large)
+
+        monkeypatch.setattr(hub.hub, "store", store_while_another_commits)
+        push = push_of(make_folder(97), "zoo/raced")
+        said = attempt(hub.endpoint, tmp_path, {"first": push, "second": push})
+    assert "412" in said["first"]
+    assert "Push again" in said["first"]
+    assert said["second"].startswith("ok ")
+    titles = [commit.title for commit in repository.history("main")]
+    assert titles == ["Upload model", "In between", "Upload", "initial commit"]
+
+
+@pytest.mark.hub
 def test_what_is_left_of_another_model_goes(make_folder: MakeFolder, tmp_path: Path) -> None:
     """Weights in shards, say, whose index would be found beside the new weights."""
     left = {"model.safetensors.index.json", "model-00001-of-00002.safetensors", "adapter_config.json"}
