@@ -41,7 +41,7 @@ test-slow: $(VENV)/installed
 
 test-hub: $(VENV)/installed
 	$(call say,Pushing to a Hub on loopback and pulling from it with faults on the way)
-	$(BIN)/python -m pytest -m hub
+	$(BIN)/python -m pytest --numprocesses=logical -m hub
 
 bench: $(VENV)/installed
 	$(call say,Making an environment for each toolkit and measuring; an hour or more)
