@@ -47,14 +47,9 @@ from .sample_outputs import save_outputs
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 # What would be loaded beside the config of a model that has none such: the weights of another, or of its parts.
 WEIGHTS = (
-    *(
-        "model.safetensors",
-        "model-?????-of-?????.safetensors",
-        "model.safetensors.index.json",
-        "generation_config.json",
-    ),
+    *("model.safetensors", "model-?????-of-?????.safetensors", "model.safetensors.index.json"),
     *("pytorch_model.bin", "pytorch_model-?????-of-?????.bin", "pytorch_model.bin.index.json"),
-    *("adapter_model.safetensors", "adapter_model.bin", "adapter_config.json"),
+    *("adapter_model.safetensors", "adapter_model.bin", "adapter_config.json", "generation_config.json"),
 )
 # The same of a tokenizer, which may have been pushed by itself: only another one replaces it.
 TOKENIZER = (

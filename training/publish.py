@@ -1,8 +1,9 @@
 """Publish a released model on the Hub: ``python -m training.publish model_cards/NAME owner/NAME``.
 
-It checks that the token may write there, pushes the folder in one commit, downloads what it pushed, compares every
-checksum, and loads the model in a fresh process, whose logits have to be the local model's bit for bit. Repeated after
-a failure it sends what is missing. ``HF_ENDPOINT`` names another Hub.
+It checks that the model loads and the token may write there, pushes the folder in one commit, downloads what it pushed,
+compares every byte, and loads the model in a fresh process, whose logits have to be the local model's bit for bit. Of
+another model's files that had to go it prints the names. Repeated after a failure it sends what is missing.
+``HF_ENDPOINT`` names another Hub.
 """
 
 import argparse
@@ -44,7 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"error: {error}")
     if commit.commit_description:
         print(commit.commit_description)
-    print(f"{commit.pr_url or commit.commit_url}: checksums and logits as in {options.folder}")
+    print(f"{commit.pr_url or commit.commit_url}: bytes and logits as in {options.folder}")
 
 
 if __name__ == "__main__":

@@ -246,11 +246,10 @@ def test_a_card_says_once_that_code_comes_along(make_folder: MakeFolder) -> None
 def test_a_card_loads_from_the_hub_what_it_loaded_from_the_folder(
     card: str, becomes: str | None, make_folder: MakeFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder of the second and third is the working directory's own, given as "."."""
+    """Whatever the folder is called by: here it is the working directory, given as "."."""
     from attnzoo.hub import _stage
 
     (tmp_path / "model_cards").mkdir()
-    (tmp_path / "runs").symlink_to("model_cards")
     folder = make_folder(1).rename(tmp_path / "model_cards" / "tiny")
     (folder / "README.md").write_bytes(card.encode())
     (folder / ".env").write_text("a secret")

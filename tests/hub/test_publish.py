@@ -66,7 +66,7 @@ def test_what_was_asked_for_is_done(published: dict[str, str], hub: LoopbackHub)
 
 def test_where_it_is_is_printed(published: dict[str, str], hub: LoopbackHub) -> None:
     commit = hub.repository("zoo/private").resolve("main").oid
-    ending = "checksums and logits as in FOLDER\n"
+    ending = "bytes and logits as in FOLDER\n"
     assert published["private"] == f"{hub.endpoint}/zoo/private/commit/{commit}: {ending}"
     assert published["over another"].startswith("Without adapter_config.json of another model\n")
     assert published["request"] == f"{hub.endpoint}/zoo/public/discussions/1: {ending}"

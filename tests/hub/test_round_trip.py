@@ -105,7 +105,7 @@ def test_pushed_and_pulled_with_the_package_and_without(
     there = environment(hub.endpoint, tmp_path / "push", OWNER, xet)
     ended = run_python("-c", push, *lines, environment=there)
     assert ended.returncode == 0, ended.stderr[-3000:]
-    assert ended.stdout.count("checksums and logits as in") == len(chosen)
+    assert ended.stdout.count("bytes and logits as in") == len(chosen)
     for name, folder in chosen.items():
         repository = hub.repository(f"zoo/{name}")
         assert [commit.title for commit in repository.history("main")] == ["Upload model", "initial commit"]
