@@ -26,9 +26,9 @@ $(VENV)/installed: pyproject.toml constraints.txt
 
 demo: $(VENV)/installed
 	$(call say,Training on the CMU Pronouncing Dictionary for three minutes and evaluating on words held out)
-	$(BIN)/python -m training.train configs/demo.yaml --output $(OUTPUT) --overwrite
+	$(BIN)/attnzoo train configs/demo.yaml --output $(OUTPUT) --overwrite
 	$(call say,Loading $(OUTPUT)/best through the Auto classes in a new process and pronouncing words it has not seen)
-	$(BIN)/python -m training.pronounce $(OUTPUT)/best --plot $(OUTPUT)/alignment.png
+	$(BIN)/attnzoo pronounce $(OUTPUT)/best --plot $(OUTPUT)/alignment.png
 	$(call say,Done. The checkpoint is in $(OUTPUT)/best with its card and the picture of the alignments in $(OUTPUT)/alignment.png)
 
 test: $(VENV)/installed
@@ -54,7 +54,7 @@ bench: $(VENV)/installed
 
 zoo: $(VENV)/installed
 	$(call say,Training every model of model_cards from its recipe and writing it anew with its card; hours)
-	$(BIN)/python -m training.retrain --runs $(ZOO)
+	$(BIN)/python -m attnzoo.training.retrain --runs $(ZOO)
 
 lint: $(VENV)/installed
 	$(call say,Checking format and style and types)

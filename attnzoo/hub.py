@@ -78,7 +78,7 @@ def push(
     in the same commit, whose description names them.
 
     Args:
-        folder: where ``save_pretrained`` and ``training.release`` write; its subfolders and hidden files stay
+        folder: where ``save_pretrained`` and ``attnzoo.training.release`` write; its subfolders and hidden files stay
             at home
         repo_id: "owner/name"; made if there is none
         private: whether nobody else shall see it, of a new repository; None is the Hub's default

@@ -9,8 +9,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from pathlib import Path
 
 import pytest
-
-from training.train import main
+from attnzoo.training.train import main
 
 from .regular_language import SMALL, write_dictionary
 

@@ -1,4 +1,4 @@
-"""``training.train`` with its weights sharded by FSDP over CPU processes.
+"""``attnzoo.training.train`` with its weights sharded by FSDP over CPU processes.
 
 Accelerate shards on accelerators alone; torch can do so on CPUs, and here Accelerate is told that it may.
 """
@@ -7,8 +7,7 @@ from typing import Any
 
 from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType
-
-from training import train
+from attnzoo.training import train
 
 initialise = AcceleratorState.__init__
 

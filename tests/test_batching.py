@@ -4,11 +4,10 @@ from typing import Any
 
 import datasets
 import pytest
+from attnzoo.training.batching import Example, LengthBatchSampler, LengthBatchStream
+from attnzoo.training.progress import Batches
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from training.batching import Example, LengthBatchSampler, LengthBatchStream
-from training.progress import Batches
 
 lengths = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=200)
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 import yaml
+from attnzoo.training.card import write_card
+from attnzoo.training.recipe import load_recipe
+from attnzoo.training.tasks import make_task
 from huggingface_hub import ModelCard
 
 from attnzoo.pipelines import PIPELINES
-from training.card import write_card
-from training.recipe import load_recipe
-from training.tasks import make_task
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = sorted(path for path in (ROOT / "model_cards").iterdir() if path.is_dir())

@@ -12,6 +12,19 @@ import datasets
 import numpy as np
 import pytest
 import torch
+from attnzoo.training import coreference_picture, evaluate, release
+from attnzoo.training.metrics import BitsPerByte, WordPerplexity
+from attnzoo.training.tasks.language_modeling import (
+    IGNORED,
+    CausalLanguageModeling,
+    Data,
+    LanguageModeling,
+    MaskedLanguageModeling,
+    log_probabilities,
+    sliding_windows,
+    text_ids,
+)
+from attnzoo.training.train import main
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedTokenizerFast, pipeline
@@ -22,19 +35,6 @@ from attnzoo import (
     SmallTransformerForMaskedLM,
     SmallTransformerForSequenceClassification,
 )
-from training import coreference_picture, evaluate, release
-from training.metrics import BitsPerByte, WordPerplexity
-from training.tasks.language_modeling import (
-    IGNORED,
-    CausalLanguageModeling,
-    Data,
-    LanguageModeling,
-    MaskedLanguageModeling,
-    log_probabilities,
-    sliding_windows,
-    text_ids,
-)
-from training.train import main
 
 ROOT = Path(__file__).parent.parent
 TASKS = {"causal": CausalLanguageModeling, "masked": MaskedLanguageModeling}

@@ -9,7 +9,18 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = sorted((ROOT / "attnzoo").glob("*.py"))
 # What a user of the Hub's copy of the code has besides the files themselves.
 LIBRARIES = {"torch", "transformers", "huggingface_hub", "safetensors", "matplotlib"}
-STANDARD = {"collections", "copy", "dataclasses", "difflib", "html", "inspect", "math", "pathlib", "typing"}
+STANDARD = {
+    "importlib",
+    "collections",
+    "copy",
+    "dataclasses",
+    "difflib",
+    "html",
+    "inspect",
+    "math",
+    "pathlib",
+    "typing",
+}
 STANDARD |= {"contextlib", "filecmp", "fnmatch", "json", "os", "re", "shutil", "subprocess", "sys", "tempfile"}
 STANDARD |= {"warnings"}
 PROGRAMS = {"sample_outputs"}  # run by themselves: to them the package is a library
@@ -40,7 +51,7 @@ LAYERS = [
     {"pipelines"},
     {"installed_pipelines", "model_code"},
     {"hub"},
-    {"__init__"},
+    {"__init__", "cli"},
 ]
 
 

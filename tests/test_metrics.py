@@ -5,11 +5,8 @@ from pathlib import Path
 import evaluate
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from training.confusion import draw_confusion_matrix
-from training.metrics import (
+from attnzoo.training.confusion import draw_confusion_matrix
+from attnzoo.training.metrics import (
     Accuracy,
     MacroF1,
     Matthews,
@@ -18,6 +15,8 @@ from training.metrics import (
     confusion_matrix,
     edit_distance,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 words = st.lists(st.sampled_from("abc"), max_size=6)
 

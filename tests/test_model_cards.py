@@ -8,12 +8,12 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from attnzoo.training import card as training_card
+from attnzoo.training.card import ARCHITECTURES
 from huggingface_hub import ModelCard
 from transformers import AutoConfig
 
 from attnzoo import SelfAttentiveConfig, SmallTransformerConfig
-from training import card as training_card
-from training.card import ARCHITECTURES
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

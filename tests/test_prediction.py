@@ -3,9 +3,8 @@
 from typing import Any
 
 import pytest
+from attnzoo.training.prediction import predict_by_length
 from torch import nn
-
-from training.prediction import predict_by_length
 
 LENGTHS = [3, 9, 1, 3, 7, 2, 9]
 

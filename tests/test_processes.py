@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from attnzoo.training.checkpoint import checkpoints
 from safetensors.torch import load_file
-
-from training.checkpoint import checkpoints
 
 from .regular_language import SMALL
 
@@ -29,7 +28,7 @@ def train(dictionary: Path, output: Path, processes: int, *more: str, sharded: b
         *("training.checkpoint_every=20", "training.keep_checkpoints=9"),
     ]
     launcher = ["-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"] if processes == 2 else []
-    module = "tests.sharded_training" if sharded else "training.train"
+    module = "tests.sharded_training" if sharded else "attnzoo.training.train"
     command = [sys.executable, *launcher, "-m", module, str(ROOT / "configs" / "demo.yaml")]
     command += ["--output", str(output), *(f"--set={item}" for item in sets), *more]
     environment = os.environ | {"ACCELERATE_USE_CPU": "1", "OMP_NUM_THREADS": "1"}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
-from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
 from .benchmarks.run import markdown
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from attnzoo.training.recipe import load_recipe, save_recipe
+from attnzoo.training.tasks import TASKS
 
 import attnzoo  # noqa: F401
-from training.recipe import load_recipe, save_recipe
-from training.tasks import TASKS
 
 RECIPES = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
 SOUND = """

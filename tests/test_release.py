@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from attnzoo.training import card as training_card
+from attnzoo.training import evaluate, pronounce, release
+from attnzoo.training.recipe import hub_id, load_recipe, without_machine_paths
+from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from huggingface_hub import ModelCard
 from transformers import AutoModelForSeq2SeqLM
-
-from training import card as training_card
-from training import evaluate, pronounce, release
-from training.recipe import hub_id, load_recipe, without_machine_paths
-from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
 ROOT = Path(__file__).parent.parent
 

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attnzoo.training import checkpoint
+from attnzoo.training.checkpoint import checkpoint_folder, checkpoints, recover, replacing, require_room, rotate
+from attnzoo.training.train import main
 from transformers import AutoModelForSeq2SeqLM
-
-from training import checkpoint
-from training.checkpoint import checkpoint_folder, checkpoints, recover, replacing, require_room, rotate
-from training.train import main
 
 from .regular_language import SMALL
 
@@ -42,7 +41,7 @@ def arguments(dictionary: Path, output: Path, *more: str) -> list[str]:
 
 def start(dictionary: Path, output: Path, *more: str, before: str = "", **options: Any) -> subprocess.Popen[str]:
     """A training in a process of its own, ``before`` being Python to run in it first."""
-    code = f"import sys\n{before}\nfrom training.train import main\nmain(sys.argv[1:])"
+    code = f"import sys\n{before}\nfrom attnzoo.training.train import main\nmain(sys.argv[1:])"
     return subprocess.Popen(
         [sys.executable, "-c", code, *arguments(dictionary, output, *more)],
         cwd=ROOT,
@@ -151,7 +150,7 @@ def test_a_kill_while_a_checkpoint_is_written_costs_nothing(
 ) -> None:
     before = f"""
 import os, pathlib, signal
-from training import checkpoint
+from attnzoo.training import checkpoint
 calls = {calls}
 def dying(function):
     def call(*arguments):
@@ -199,7 +198,7 @@ def test_a_full_disk_costs_no_checkpoint(dictionary: Path, uninterrupted: Path, 
     """No file may grow past a limit from the third write on, which is what a full disk looks like to a writer."""
     before = """
 import resource, signal
-from training import checkpoint
+from attnzoo.training import checkpoint
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 writes, aside = 0, checkpoint.shutil.rmtree
 def count(folder, **options):

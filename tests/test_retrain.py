@@ -10,9 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-
-from training import retrain
-from training.recipe import load_recipe, save_recipe
+from attnzoo.training import retrain
+from attnzoo.training.recipe import load_recipe, save_recipe
 
 from .regular_language import SMALL
 
@@ -59,7 +58,7 @@ def test_what_was_cut_short_goes_on_and_what_is_done_is_not_done_again(
     shipped, readme = files(zoo / "model_cards"), (zoo / "README.md").read_text()
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     cut = subprocess.Popen(
-        [sys.executable, "-m", "training.retrain"], env=environment, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "attnzoo.training.retrain"], env=environment, stderr=subprocess.PIPE, text=True
     )
     log = zoo / "runs" / "zoo" / CAUSAL / "log.jsonl"
     while cut.poll() is None and not (log.is_file() and log.read_text()):
@@ -83,7 +82,7 @@ def test_what_was_cut_short_goes_on_and_what_is_done_is_not_done_again(
         assert f"{run['steps']} steps in" in card
         assert "prolonged" not in card  # the note of the shipped run, which this one is not
     index = (zoo / "README.md").read_text().split("<!-- end of the zoo -->")[0]
-    assert index.count("python -m training.evaluate") == 2
+    assert index.count("attnzoo evaluate") == 2
     assert f"bits per byte {released['test']['bits_per_byte']:.2f}" in index
 
     done = files(zoo)

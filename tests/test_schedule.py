@@ -4,10 +4,9 @@ import math
 
 import pytest
 import torch
+from attnzoo.training.recipe import Training
+from attnzoo.training.schedule import learning_rate, make_optimizer
 from torch import nn
-
-from training.recipe import Training
-from training.schedule import learning_rate, make_optimizer
 
 
 def rate(step: int = 0, progress: float = 0.0, epoch: float = 0.0, **settings: object) -> float:

@@ -11,6 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from attnzoo.training import classify, evaluate, release, repeat
+from attnzoo.training.recipe import load_recipe
+from attnzoo.training.splits import split_of
+from attnzoo.training.tasks.sentence_classification import Data, SentenceClassification
+from attnzoo.training.train import main
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -22,11 +27,6 @@ from transformers import (
 )
 
 from attnzoo import SelfAttentiveConfig
-from training import classify, evaluate, release, repeat
-from training.recipe import load_recipe
-from training.splits import split_of
-from training.tasks.sentence_classification import Data, SentenceClassification
-from training.train import main
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ROOT / "model_cards" / "self-attentive-sst2"

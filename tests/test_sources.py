@@ -13,13 +13,12 @@ from typing import Any
 import datasets
 import pandas as pd
 import pytest
+from attnzoo.training.checkpoint import checkpoints
+from attnzoo.training.recipe import load_recipe
+from attnzoo.training.sources import Source, read_rows
+from attnzoo.training.tasks.grapheme_to_phoneme import Data, GraphemeToPhoneme
+from attnzoo.training.train import main
 from safetensors.torch import load_file
-
-from training.checkpoint import checkpoints
-from training.recipe import load_recipe
-from training.sources import Source, read_rows
-from training.tasks.grapheme_to_phoneme import Data, GraphemeToPhoneme
-from training.train import main
 
 from .regular_language import SMALL
 
@@ -384,7 +383,7 @@ def test_what_is_not_there_is_said(dictionary: Path, pairs: Pairs, tmp_path: Pat
 
 
 def test_a_hub_that_is_not_reached_is_said(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "training.train", "configs/demo.yaml", "--output", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "attnzoo.training.train", "configs/demo.yaml", "--output", str(tmp_path / "run")]
     finished = subprocess.run(
         [*command, "--set=task.data.path=attnzoo/no-such-words"],
         cwd=ROOT,

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from attnzoo.training import bottleneck, evaluate, penalty, which_attention
+from attnzoo.training.recipe import load_recipe
+from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from transformers import AutoModelForSeq2SeqLM
-
-from training import bottleneck, evaluate, penalty, which_attention
-from training.recipe import load_recipe
-from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
 from .regular_language import SMALL
 from .test_sentence_classification import SMALL as TINY

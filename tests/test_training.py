@@ -10,6 +10,15 @@ from typing import Any
 import pytest
 import torch
 from accelerate import Accelerator
+from attnzoo.training import align as training_align
+from attnzoo.training import average, evaluate, pronounce
+from attnzoo.training.average import MovingAverage
+from attnzoo.training.batching import LengthBatchSampler
+from attnzoo.training.checkpoint import checkpoints
+from attnzoo.training.progress import Batches, Clock
+from attnzoo.training.recipe import Training, load_recipe
+from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
+from attnzoo.training.train import _loss, main, train
 from torch import nn
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq
 
@@ -21,15 +30,6 @@ from attnzoo import (
 )
 from attnzoo.alignment import align, alignment_error_rate, from_pharaoh
 from attnzoo.pipelines import refuse_unknown_characters
-from training import align as training_align
-from training import average, evaluate, pronounce
-from training.average import MovingAverage
-from training.batching import LengthBatchSampler
-from training.checkpoint import checkpoints
-from training.progress import Batches, Clock
-from training.recipe import Training, load_recipe
-from training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
-from training.train import _loss, main, train
 
 from .regular_language import SMALL, gold_links, spell_out
 
@@ -482,7 +482,7 @@ def test_tensorboard_is_written_where_the_run_is(dictionary: Path, tmp_path: Pat
 def test_a_missing_tracker_is_said_before_training(
     dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("training.train.is_tensorboard_available", lambda: False)
+    monkeypatch.setattr("attnzoo.training.train.is_tensorboard_available", lambda: False)
     sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=10", "training.tracker=tensorboard"]
     with pytest.raises(SystemExit, match="pip install tensorboard"):
         main([str(ROOT / "configs" / "demo.yaml"), "--output", str(tmp_path), *(f"--set={item}" for item in sets)])

@@ -10,6 +10,13 @@ import pandas as pd
 import pytest
 import sacrebleu
 import torch
+from attnzoo.training import evaluate, release
+from attnzoo.training.metrics import BLEU, ChrF
+from attnzoo.training.progress import Best
+from attnzoo.training.recipe import load_recipe
+from attnzoo.training.sources import SourceError
+from attnzoo.training.tasks.translation import Data, Translation, translate
+from attnzoo.training.train import main
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import (
@@ -19,14 +26,6 @@ from transformers import (
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
 )
-
-from training import evaluate, release
-from training.metrics import BLEU, ChrF
-from training.progress import Best
-from training.recipe import load_recipe
-from training.sources import SourceError
-from training.tasks.translation import Data, Translation, translate
-from training.train import main
 
 ROOT = Path(__file__).parent.parent
 RECIPES = {"rnn": "attentional_rnn_multi30k", "transformer": "small_transformer_multi30k"}

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from attnzoo.training import alignment_error
+from attnzoo.training.tasks.translation import Data, Translation
+from attnzoo.training.verses import ENGLISH, GREEK, LINKS, Verse, read_verses
 from transformers import AutoTokenizer
 
 from attnzoo import SmallTransformerConfig, SmallTransformerForConditionalGeneration
 from attnzoo.alignment import AlignedPair
-from training import alignment_error
-from training.tasks.translation import Data, Translation
-from training.verses import ENGLISH, GREEK, LINKS, Verse, read_verses
 
 from .reference.ibm_model_1 import ibm_model_1
 from .tiny import tiny_config

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-
-from training.word_vectors import fill_embeddings, first_words
+from attnzoo.training.word_vectors import fill_embeddings, first_words
 
 WORDS = ["the", "film", "good", "bad", "."]
 VECTORS = np.arange(15, dtype=np.float32).reshape(5, 3) / 8  # exact in decimal

@@ -5,8 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-
-from training.zoo import END, START, index, main, with_index
+from attnzoo.training.zoo import END, START, index, main, with_index
 
 ROOT = Path(__file__).parent.parent
 CARDS = ROOT / "model_cards"
@@ -19,7 +18,7 @@ def rows(table: str) -> list[list[str]]:
 
 def test_the_readme_has_the_index_of_the_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    assert with_index(README, index(Path("model_cards"))) == README, "run python -m training.zoo"
+    assert with_index(README, index(Path("model_cards"))) == README, "run python -m attnzoo.training.zoo"
 
 
 def test_every_folder_has_a_row_with_the_figures_of_its_card(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,7 +34,7 @@ def test_every_folder_has_a_row_with_the_figures_of_its_card(monkeypatch: pytest
         assert paper.split(", ") == re.findall(r"after (\[[^\]]+\]\([^)]+\))", card.split("## Use")[0])
         assert f"{parameters} parameters" in card
         assert float(size) == pytest.approx((folder / "model.safetensors").stat().st_size / 1e6, abs=0.05)
-        assert command == f"`python -m training.evaluate model_cards/{folder.name}`"
+        assert command == f"`attnzoo evaluate model_cards/{folder.name}`"
         test = next(line for line in card.splitlines() if line.startswith("| test |"))
         assert re.findall(r"\d+\.\d\d", figures) == re.findall(r"\d+\.\d\d", test)
         header = next(line for line in card.splitlines() if line.startswith("| split |"))
@@ -75,9 +74,13 @@ def test_the_command_writes_between_its_marks_alone(tmp_path: Path, capsys: pyte
 @pytest.mark.parametrize(
     ("was", "becomes", "message"),
     [
-        ("million parameters", "million weights", "has no number of parameters; write it with training.release"),
+        (
+            "million parameters",
+            "million weights",
+            "has no number of parameters; write it with attnzoo.training.release",
+        ),
         ("et al. (2015)", "and others", "has no paper"),
-        ("`python -m training.evaluate", "`python -m training.measure", "has no command that made its figures"),
+        ("`attnzoo evaluate", "`python -m attnzoo.training.measure", "has no command that made its figures"),
         ("model-index:", "model_index:", "has no results"),
     ],
 )

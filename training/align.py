@@ -1,4 +1,4 @@
-"""Align and score given pairs: ``python -m training.align runs/demo/best words.txt pronunciations.txt``.
+"""Align and score given pairs: ``attnzoo align runs/demo/best words.txt pronunciations.txt``.
 
 One line for every pair, in Pharaoh format: "0-0 1-2" links source word 0 with target word 0. With ``--gold`` the
 alignment error rate goes to the standard error, so that the standard output stays what it is.
@@ -18,7 +18,7 @@ from attnzoo.alignment import align, alignment_error_rate, from_pharaoh, to_phar
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m training.align", description="Align and score given pairs.")
+    parser = argparse.ArgumentParser(prog="attnzoo align", description="Align and score given pairs.")
     parser.add_argument("folder", type=Path, help="a checkpoint folder, such as runs/demo/best")
     parser.add_argument("sources", type=Path, help="a text file with a source in every line")
     parser.add_argument("targets", type=Path, help="a text file with its target in the same line")

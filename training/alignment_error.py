@@ -1,4 +1,6 @@
-"""A translator's attention as an alignment: ``python -m training.alignment_error runs/attentional_rnn_bible/best``.
+"""A translator's attention as an alignment.
+
+``python -m attnzoo.training.alignment_error runs/attentional_rnn_bible/best``
 
 On the verses of the Bible that the folder was trained on, whose words were linked by hand (``training/verses.py``). A
 tenth of them chooses what to read: the layer and the head, or the mean of a layer's heads, and the shift, which is
@@ -28,7 +30,9 @@ SHIFTS = (0, 1)
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m training.alignment_error", description="Measure alignments.")
+    parser = argparse.ArgumentParser(
+        prog="python -m attnzoo.training.alignment_error", description="Measure alignments."
+    )
     parser.add_argument("folder", type=Path, help="a checkpoint folder trained on the verses, such as runs/x/best")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
     options = parser.parse_args(arguments)

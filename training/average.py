@@ -1,6 +1,7 @@
-"""Averages of weights: the moving one of a training, and ``python -m training.average`` for those of checkpoints.
+"""Averages of weights: the moving one of a training, and that of several checkpoints.
 
-``python -m training.average runs/x/evaluated/checkpoints/* --output runs/mean`` averages as Vaswani et al. (2017,
+``python -m attnzoo.training.average runs/x/evaluated/checkpoints/* --output runs/mean`` averages as Vaswani et al.
+(2017,
 section 6.1) do with the last five checkpoints of a run. ``training.keep_evaluated`` keeps them.
 """
 
@@ -54,7 +55,7 @@ class MovingAverage:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m training.average", description="Average the weights of checkpoints."
+        prog="python -m attnzoo.training.average", description="Average the weights of checkpoints."
     )
     parser.add_argument("folders", type=Path, nargs="+", help="checkpoint folders of one model")
     parser.add_argument("--output", type=Path, required=True, help="folder for the averaged checkpoint; must be new")

@@ -1,4 +1,4 @@
-"""Does a fixed vector forget long words? ``python -m training.bottleneck`` measures the error by word length.
+"""Does a fixed vector forget long words? ``python -m attnzoo.training.bottleneck`` measures the error by word length.
 
 Trains the recipe ``configs/bottleneck.yaml`` with each of five models and three seeds, all else equal and the
 parameters equal within 2 %, in a folder each; models that are there already are not trained again, and one that was cut

@@ -1,6 +1,6 @@
 """Model cards, filled from what a run measured, never by hand.
 
-Training and release write them. ``python -m training.card model_cards/NAME`` writes the card of a released folder
+Training and release write them. ``attnzoo card model_cards/NAME`` writes the card of a released folder
 again, from the figures in its ``run.json``, when words here or in a task have changed; it needs the data, of which a
 card has an example, and not the run.
 """
@@ -71,7 +71,7 @@ TEMPLATE = """---
 {% endfor %}
 {{ metric_note }} The validation figure is the best of the run's evaluations, and chose these weights.
 {%- if is_released %} The test figure is of the weights in this folder, rounded to half precision, by
-`python -m training.evaluate {{ folder }}`.
+`attnzoo evaluate {{ folder }}`.
 {%- endif %}
 {%- if published %}
 
@@ -90,7 +90,7 @@ Data: {{ data }}
 {%- if note %} {{ note }}{% endif %} `recipe.yaml` in this folder is the whole recipe:
 
 ```
-python -m training.train recipe.yaml
+attnzoo train recipe.yaml
 ```
 
 ## Limits
@@ -106,7 +106,7 @@ def describe(task: Any, scores: dict[str, float]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m training.card", description="Write a card again.")
+    parser = argparse.ArgumentParser(prog="attnzoo card", description="Write a card again.")
     parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="where the data is")
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Load a classifier and use it: ``python -m training.classify model_cards/self-attentive-sst2 "a moving film ."``.
+"""Load a classifier and use it: ``attnzoo classify model_cards/self-attentive-sst2 "a moving film ."``.
 
 Prints the label of every sentence and its probability; a model of several labels at once has a probability for each,
 and a regression its numbers. ``--html FILE`` writes one page that shows what the model looked
@@ -23,7 +23,7 @@ from .checkpoint import require_model
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m training.classify", description="Classify sentences.")
+    parser = argparse.ArgumentParser(prog="attnzoo classify", description="Classify sentences.")
     parser.add_argument("folder", type=Path, help="a checkpoint folder, such as model_cards/self-attentive-sst2")
     parser.add_argument("sentences", nargs="+", help="what to classify; of a pair, both with a tab between them")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write what the model looked at")

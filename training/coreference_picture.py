@@ -1,4 +1,6 @@
-"""Draw what "it" looks at: ``python -m training.coreference_picture model_cards/small-transformer-sotu-masked it.png``.
+"""Draw what "it" looks at.
+
+``python -m attnzoo.training.coreference_picture model_cards/small-transformer-sotu-masked it.png``
 
 The well-known pair of sentences, in which "it" is the animal if it is tired and the street if it is wide. Every head of
 every layer has a row, with the weights that "it" gives to the words of the sentence. An illustration and not a finding:
@@ -25,7 +27,7 @@ PAIR = [f"The animal did not cross the street because it was too {word}." for wo
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m training.coreference_picture", description='Draw what "it" looks at in two sentences.'
+        prog="python -m attnzoo.training.coreference_picture", description='Draw what "it" looks at in two sentences.'
     )
     parser.add_argument("folder", type=Path, help="a masked language model, such as runs/NAME/best")
     parser.add_argument("picture", type=Path, help="what to write, as PNG, PDF or SVG by its ending")

@@ -1,4 +1,4 @@
-"""Evaluate a checkpoint folder: ``python -m training.evaluate runs/demo/best``.
+"""Evaluate a checkpoint folder: ``attnzoo evaluate runs/demo/best``.
 
 On the test split unless told otherwise; a model that generates does so with the beams that the folder's
 ``generation_config.json`` asks for. Choices between models are made with ``--split validation``.
@@ -25,7 +25,7 @@ from .tasks import make_task
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m training.evaluate", description="Evaluate a checkpoint folder.")
+    parser = argparse.ArgumentParser(prog="attnzoo evaluate", description="Evaluate a checkpoint folder.")
     parser.add_argument("folder", type=Path, help="a checkpoint folder, such as runs/demo/best")
     parser.add_argument("--split", default="test", help="train, validation or test (default: test)")
     parser.add_argument("--num-beams", type=int, help="default: what the folder's generation config says, or else 1")

@@ -1,4 +1,6 @@
-r"""What does the penalty do? ``python -m training.penalty`` trains with and without it, and measures how hops overlap.
+r"""What does the penalty do?
+
+``python -m attnzoo.training.penalty`` trains with and without it, and measures how hops overlap.
 
 Trains the recipe ``configs/penalty.yaml`` with a penalty coefficient of 1 and of 0, three seeds each unless ``--seeds``
 says others, all else equal; models that are there already are not trained again, and one that was cut short goes on.

@@ -1,4 +1,4 @@
-"""Load a grapheme-to-phoneme checkpoint and use it: ``python -m training.pronounce runs/demo/best attention zoo``.
+"""Load a grapheme-to-phoneme checkpoint and use it: ``attnzoo pronounce runs/demo/best attention zoo``.
 
 Without words it takes words that the model has not seen: some of the dictionary's test split, and some that are in no
 dictionary. ``--plot FILE`` draws the alignments of the first four words.
@@ -36,7 +36,7 @@ INVENTED = ["blorptastic", "phlinkerton", "quizzaciously", "transformerish"]
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m training.pronounce", description="Pronounce words.")
+    parser = argparse.ArgumentParser(prog="attnzoo pronounce", description="Pronounce words.")
     parser.add_argument("folder", type=Path, help="a checkpoint folder, such as runs/demo/best")
     parser.add_argument("words", nargs="*", help="words to pronounce (default: words that the model has not seen)")
     parser.add_argument("--num-beams", type=int, default=5)

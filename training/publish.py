@@ -1,4 +1,4 @@
-"""Publish a released model on the Hub: ``python -m training.publish model_cards/NAME owner/NAME``.
+"""Publish a released model on the Hub: ``attnzoo publish model_cards/NAME owner/NAME``.
 
 It checks that the model loads and the token may write there, pushes the folder in one commit, downloads what it pushed,
 compares every byte, and loads the model in a fresh process, whose logits have to be the local model's bit for bit. Of
@@ -18,7 +18,7 @@ from attnzoo.hub import push
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m training.publish", description="Publish a model on the Hub.")
+    parser = argparse.ArgumentParser(prog="attnzoo publish", description="Publish a model on the Hub.")
     parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
     parser.add_argument("repo_id", help="owner/name on the Hub; made if there is none")
     visibility = parser.add_mutually_exclusive_group()

@@ -51,8 +51,8 @@ class Task:
     """What is learned.
 
     Attributes:
-        name: a key of ``training.tasks.TASKS``.
-        data: where its examples come from: of the task's ``data_class``, a ``training.sources.Source``.
+        name: a key of ``attnzoo.training.tasks.TASKS``.
+        data: where its examples come from: of the task's ``data_class``, a ``attnzoo.training.sources.Source``.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Training:
         num_beams: beam width of these evaluations.
         patience: stop after so many evaluations in a row without a better one; None never does.
         keep_evaluated: how many of the latest evaluated weights to keep in ``evaluated/``, for
-            ``python -m training.average``.
+            ``python -m attnzoo.training.average``.
         checkpoint_every: optimiser steps from one checkpoint to the next.
         keep_checkpoints: how many of the latest to keep.
         tracker: "tensorboard" writes its files into the output folder; None writes ``log.jsonl`` alone.

@@ -1,9 +1,9 @@
-"""Make a finished run small and complete: ``python -m training.release runs/g2p_luong_global model_cards/NAME``.
+"""Make a finished run small and complete: ``attnzoo release runs/g2p_luong_global model_cards/NAME``.
 
 The folder becomes the best model of the run with its weights in half precision (they load as float32: the config says
 so), decoded with beams by default if it generates, evaluated on the test split as it will be loaded, and described by a
 card with these figures, beside published ones where there are, and with the task's pictures. Of an absolute path to
-the data its id on the Hub is left, or its last part. ``run.json`` has all the figures: with it ``training.card`` writes
+the data its id on the Hub is left, or its last part. ``run.json`` has all the figures: with it ``attnzoo card`` writes
 the card again when its words have changed and the run is gone.
 """
 
@@ -28,7 +28,7 @@ from .tasks import TASKS, make_task
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m training.release", description="Release a finished run.")
+    parser = argparse.ArgumentParser(prog="attnzoo release", description="Release a finished run.")
     parser.add_argument("run", type=Path, help="the output folder of a training, such as runs/demo")
     parser.add_argument("folder", type=Path, help="what to write, such as model_cards/NAME; it is replaced")
     parser.add_argument("--num-beams", type=int, help="beams to decode with (default: what the task has)")

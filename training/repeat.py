@@ -1,4 +1,6 @@
-"""How much is chance? ``python -m training.repeat configs/self_attentive_sst2.yaml`` trains a recipe with three seeds.
+"""How much is chance?
+
+``python -m attnzoo.training.repeat configs/self_attentive_sst2.yaml`` trains a recipe with three seeds.
 
 Models that are there already are not trained again, and one that was cut short goes on. Then a table of the recipe's
 metrics on the validation and the test split: of every seed, and the mean with the lowest and the highest.
@@ -17,7 +19,7 @@ from .tasks import make_task
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m training.repeat", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m attnzoo.training.repeat", description=__doc__.split("\n")[0])
     parser.add_argument("recipe", help="a YAML file under configs/")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--models", type=Path, default=Path("runs"), help="where the models are kept")

@@ -1,4 +1,4 @@
-"""Train every model of the zoo again: ``python -m training.retrain``, which is ``make zoo``; hours.
+"""Train every model of the zoo again: ``python -m attnzoo.training.retrain``, which is ``make zoo``; hours.
 
 First the data of every recipe is looked for, and all that is missing is named at once. Then the models are trained,
 each from the ``recipe.yaml`` in its folder. When all are trained they are released into their folders, with their
@@ -23,7 +23,7 @@ from .zoo import write_index
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m training.retrain", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m attnzoo.training.retrain", description=__doc__.split("\n")[0])
     parser.add_argument("--cards", type=Path, default=Path("model_cards"), help="(default: %(default)s)")
     parser.add_argument("--runs", type=Path, default=Path("runs/zoo"), help="for the trainings (default: %(default)s)")
     parser.add_argument("--readme", type=Path, default=Path("README.md"), help="(default: %(default)s)")

@@ -20,7 +20,7 @@ SEEDS = (1, 2, 3)
 
 def study_parser(name: str, description: str, recipe: str) -> argparse.ArgumentParser:
     """The options of a study: its recipe, where the models are kept, and changes to the recipe."""
-    parser = argparse.ArgumentParser(prog=f"python -m training.{name}", description=description)
+    parser = argparse.ArgumentParser(prog=f"python -m attnzoo.training.{name}", description=description)
     parser.add_argument("--recipe", default=recipe, help="default: %(default)s")
     parser.add_argument("--models", type=Path, default=Path("runs") / name, help="where the models are kept")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")

@@ -1,4 +1,4 @@
-"""Train a recipe: ``python -m training.train configs/demo.yaml --output runs/demo --set training.max_minutes=1``.
+"""Train a recipe: ``attnzoo train configs/demo.yaml --output runs/demo --set training.max_minutes=1``.
 
 One loop, from top to bottom: recipe, task, model, optimiser; then batches until the steps or minutes are used up,
 with an evaluation now and then; tokens per second are target tokens, of which a label is one. In the output folder:
@@ -47,7 +47,7 @@ from .tasks import make_task
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m training.train", description="Train a recipe.")
+    parser = argparse.ArgumentParser(prog="attnzoo train", description="Train a recipe.")
     parser.add_argument("recipe", help="a YAML file under configs/")
     parser.add_argument(
         "--output",

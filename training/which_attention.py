@@ -1,4 +1,6 @@
-"""Which attention? ``python -m training.which_attention`` draws every score and window of Luong et al. on one word.
+"""Which attention?
+
+``python -m attnzoo.training.which_attention`` draws every score and window of Luong et al. on one word.
 
 Trains the recipe ``configs/which_attention.yaml`` once for each score and window, all else equal, in a folder each;
 models that are there already are not trained again, and one that was cut short goes on. Then each of them reads the

@@ -1,6 +1,6 @@
-"""Write the zoo's index, the table of all trained models, into the README: ``python -m training.zoo``.
+"""Write the zoo's index, the table of all trained models, into the README: ``python -m attnzoo.training.zoo``.
 
-It is read from the cards and files in ``model_cards/``, so that a figure stands in one place; ``training.retrain``
+It is read from the cards and files in ``model_cards/``, so that a figure stands in one place; ``training/retrain.py``
 trains them again.
 """
 
@@ -11,13 +11,15 @@ from pathlib import Path
 
 from huggingface_hub import ModelCard
 
-START, END = "<!-- written by python -m training.zoo -->", "<!-- end of the zoo -->"
+START, END = "<!-- written by python -m attnzoo.training.zoo -->", "<!-- end of the zoo -->"
 COLUMNS = ["model", "paper", "task", "parameters", "MB", "test", "by"]
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m training.zoo", description="Write the index of trained models.")
+    parser = argparse.ArgumentParser(
+        prog="python -m attnzoo.training.zoo", description="Write the index of trained models."
+    )
     parser.add_argument("--cards", type=Path, default=Path("model_cards"), help="(default: %(default)s)")
     parser.add_argument("--readme", type=Path, default=Path("README.md"), help="(default: %(default)s)")
     options = parser.parse_args(arguments)
@@ -66,7 +68,7 @@ def _row(folder: Path) -> list[str]:
     card = ModelCard.load(folder / "README.md")
     results = card.data.eval_results
     if not results:
-        raise ValueError(f"the card of {folder} has no results; write it with training.release")
+        raise ValueError(f"the card of {folder} has no results; write it with attnzoo.training.release")
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     first = results[0]
     return [
@@ -80,7 +82,7 @@ def _row(folder: Path) -> list[str]:
             f"{name.removesuffix(' %')} {result.metric_value:.2f}{' %' if name.endswith(' %') else ''}"
             for result, name in ((result, str(result.metric_name)) for result in results)
         ),
-        f"`{_of(card, r'`(python -m training.evaluate [^`]+)`', folder, 'no command that made its figures')}`",
+        f"`{_of(card, r'`(attnzoo evaluate [^`]+)`', folder, 'no command that made its figures')}`",
     ]
 
 
@@ -88,7 +90,7 @@ def _papers(card: ModelCard, folder: Path) -> str:
     """Those that the architecture follows, which the card has above its snippet."""
     papers = re.findall(r"\[[^\]]+ \(\d{4}\)\]\(https://[^)]+\)", card.text.split("## Use")[0])
     if not papers:
-        raise ValueError(f"the card of {folder} has no paper; write it with training.release")
+        raise ValueError(f"the card of {folder} has no paper; write it with attnzoo.training.release")
     return ", ".join(papers)
 
 
@@ -96,7 +98,7 @@ def _of(card: ModelCard, pattern: str, folder: Path, lack: str) -> str:
     """What the card has there; the group of the pattern, if it has one."""
     found = re.search(pattern, card.text)
     if found is None:
-        raise ValueError(f"the card of {folder} has {lack}; write it with training.release")
+        raise ValueError(f"the card of {folder} has {lack}; write it with attnzoo.training.release")
     return found[found.lastindex or 0]
 
 

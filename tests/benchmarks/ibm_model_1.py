@@ -1,6 +1,7 @@
 """IBM Model 1 beside the translators' alignments: ``python -m tests.benchmarks.ibm_model_1 WHEEL``.
 
-The same verses, words and links as ``python -m training.alignment_error`` has: it learns from all of them, links
+The same verses, words and links as ``python -m attnzoo.training.alignment_error`` has: it learns
+from all of them, links
 unseen, and is scored on those that are not for development. The diagonal, which links words by their place in the
 verse alone, stands beside it.
 """
@@ -8,10 +9,11 @@ verse alone, stands beside it.
 import argparse
 from pathlib import Path
 
+from attnzoo.training.study import errors_said
+from attnzoo.training.verses import Verse, read_verses
+
 from attnzoo.alignment import Links, alignment_error_rate
 from tests.reference.ibm_model_1 import ibm_model_1
-from training.study import errors_said
-from training.verses import Verse, read_verses
 
 
 def main() -> None:

@@ -15,9 +15,10 @@ import argparse
 import re
 from collections.abc import Callable
 
+from attnzoo.training.metrics import BitsPerByte, WordPerplexity
+from attnzoo.training.tasks.language_modeling import CausalLanguageModeling, Data
+
 from tests.reference.kneser_ney import KneserNey, spelling
-from training.metrics import BitsPerByte, WordPerplexity
-from training.tasks.language_modeling import CausalLanguageModeling, Data
 
 ORDER, LETTERS = 5, 6
 SIGNS = r" ?\w+| ?[^\w\s]|\s"

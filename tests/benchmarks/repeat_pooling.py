@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.repeat_pooling max configs/self_attentive_sst2.yaml
 
-All else is as ``python -m training.repeat`` has it: data, sizes, optimiser, seeds and table.
+All else is as ``python -m attnzoo.training.repeat`` has it: data, sizes, optimiser, seeds and table.
 """
 
 import argparse
@@ -10,11 +10,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from attnzoo.training.recipe import load_recipe
+from attnzoo.training.repeat import repeat
+from attnzoo.training.study import SEEDS, errors_said
+from attnzoo.training.tasks import make_task
+
 from tests.benchmarks.pooling import PoolingForSequenceClassification
-from training.recipe import load_recipe
-from training.repeat import repeat
-from training.study import SEEDS, errors_said
-from training.tasks import make_task
 
 
 def main() -> None:

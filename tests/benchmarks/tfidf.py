@@ -11,13 +11,12 @@ are taken as 1 + log, and C = 10, as is best on the validation split of SST-2.
 import argparse
 from typing import Any
 
+from attnzoo.training.card import describe
+from attnzoo.training.recipe import load_recipe
+from attnzoo.training.tasks import make_task
 from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
-
-from training.card import describe
-from training.recipe import load_recipe
-from training.tasks import make_task
 
 
 def main() -> None:

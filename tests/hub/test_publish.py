@@ -16,7 +16,7 @@ import io
 import json
 import sys
 
-from training.publish import main
+from attnzoo.training.publish import main
 
 said = {}
 for name, line in json.loads(sys.argv[1]).items():

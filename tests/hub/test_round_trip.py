@@ -100,7 +100,7 @@ def test_pushed_and_pulled_with_the_package_and_without(
         config = json.loads((folder / "config.json").read_text())
         served[name] = sorted(SERVED[config["model_type"], config.get("attention_pattern")])
 
-    push = "import sys\nfrom training.publish import main\nfor line in sys.argv[1:]:\n    main(line.split('|'))"
+    push = "import sys\nfrom attnzoo.training.publish import main\nfor line in sys.argv[1:]:\n    main(line.split('|'))"
     lines = [f"{folder}|zoo/{name}|--code|--revision|main" for name, folder in chosen.items()]
     there = environment(hub.endpoint, tmp_path / "push", OWNER, xet)
     ended = run_python("-c", push, *lines, environment=there)

@@ -154,7 +154,7 @@ class GraphemeToPhoneme:
         FileNotFoundError: nothing is at the path.
         ValueError: a split is empty, a word is in two splits, an entry has no phonemes or one that is not upper-case
             letters, a held-out word has a letter that no training word has, or a file is unsound (see
-            ``training.sources.read_rows``).
+            ``attnzoo.training.sources.read_rows``).
     """
 
     data_class = Data

@@ -103,7 +103,7 @@ class LanguageModeling:
 
     Raises:
         FileNotFoundError: nothing is at the path.
-        ValueError: a split has no texts, or a file is unsound (see ``training.sources.read_rows``).
+        ValueError: a split has no texts, or a file is unsound (see ``attnzoo.training.sources.read_rows``).
     """
 
     data_class = Data

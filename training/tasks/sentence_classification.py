@@ -82,7 +82,7 @@ class Data(Source):
         tokens: "words", or "subwords" by byte-pair encoding within words.
         min_count: a word, or a pair of subwords that becomes one, occurs so often in the training sentences.
         vocabulary_size: the most tokens, ``added_words`` not counted.
-        word_vectors: a file that ``training.word_vectors`` reads, for the embeddings to start from.
+        word_vectors: a file that ``attnzoo.training.word_vectors`` reads, for the embeddings to start from.
         added_words: the vocabulary has the first so many words of that file too, seen in training or not.
         tune_word_vectors: whether the embeddings learn; the paper's do (section 4.2).
         word_dropout: probability in training of a token to be read as unknown.
@@ -142,7 +142,7 @@ class SentenceClassification:
     Raises:
         FileNotFoundError: nothing is at the path.
         ValueError: a split is empty, a label is not one of the training split's or out of the range of ``label_names``,
-            there is but one, or a file is unsound (see ``training.sources.read_rows``).
+            there is but one, or a file is unsound (see ``attnzoo.training.sources.read_rows``).
     """
 
     data_class = Data

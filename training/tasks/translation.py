@@ -106,7 +106,7 @@ class Translation:
 
     Raises:
         FileNotFoundError: nothing is at the path.
-        ValueError: a split or one side of a row is empty, or a file is unsound (see ``training.sources.read_rows``).
+        ValueError: a split or one side of a row is empty, or a file is unsound (see ``sources.read_rows``).
     """
 
     data_class = Data
