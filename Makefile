@@ -4,16 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 OUTPUT ?= runs/demo
 ZOO ?= runs/zoo
+PYTHONS ?= 3.11 3.12 3.13
 
 # Every step says what it is doing.
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-hub bench zoo lint check clean
+.PHONY: help demo test test-slow test-hub test-wheel test-pythons wheel models-wheel bench zoo lint check clean
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make test-slow   those that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again, as long as they all took; what was cut short goes on' 'make check   format, lint, types and tests; CI runs it and test-hub' \
+		'make test    run the tests' 'make test-slow   those that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not bring' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again, as long as they all took; what was cut short goes on' 'make check   format, lint, types and tests; CI runs it and test-hub' \
 		'make clean   remove the virtual environment and caches'
 
 # Made again whenever the dependencies change.
@@ -28,7 +29,7 @@ demo: $(VENV)/installed
 	$(call say,Training on the CMU Pronouncing Dictionary for three minutes and evaluating on words held out)
 	$(BIN)/attnzoo train configs/demo.yaml --output $(OUTPUT) --overwrite
 	$(call say,Loading $(OUTPUT)/best through the Auto classes in a new process and pronouncing words it has not seen)
-	$(BIN)/attnzoo pronounce $(OUTPUT)/best --plot $(OUTPUT)/alignment.png
+	$(BIN)/python -m attnzoo.training.pronounce $(OUTPUT)/best --plot $(OUTPUT)/alignment.png
 	$(call say,Done. The checkpoint is in $(OUTPUT)/best with its card and the picture of the alignments in $(OUTPUT)/alignment.png)
 
 test: $(VENV)/installed
@@ -42,6 +43,25 @@ test-slow: $(VENV)/installed
 test-hub: $(VENV)/installed
 	$(call say,Pushing to a Hub on loopback and pulling from it with faults on the way)
 	$(BIN)/python -m pytest --numprocesses=logical -m hub
+
+test-wheel: $(VENV)/installed
+	$(call say,Installing the wheels in an empty environment and using them as a user does)
+	$(BIN)/python -m pytest -m wheel
+
+# The tests on every Python that attnzoo supports, each in an environment of its own.
+test-pythons:
+	$(foreach version,$(PYTHONS),$(MAKE) test PYTHON=python$(version) VENV=.venv-$(version) &&) true
+
+# ATTNZOO_REPOSITORY_URL=https://... make wheel: the README's links and pictures lead there (setup.py).
+wheel: $(VENV)/installed
+	$(call say,Building attnzoo)
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+# Built from a copy: setuptools leaves its own folders beside a pyproject.toml.
+models-wheel: $(VENV)/installed
+	$(call say,Building attnzoo-models)
+	rm -rf build/models && mkdir -p build && cp -R model_cards build/models
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist build/models
 
 bench: $(VENV)/installed
 	$(call say,Making an environment for each toolkit and measuring; an hour or more)
@@ -65,4 +85,4 @@ lint: $(VENV)/installed
 check: lint test
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build *.egg-info
+	rm -rf $(VENV) .venv-* dist .pytest_cache .mypy_cache .ruff_cache build *.egg-info

@@ -28,8 +28,9 @@ from .modeling_small_transformer import (
     SmallTransformerModel,
 )
 from .pipelines import PIPELINES
+from .shipped_models import model_path
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "AttentionalRNNConfig",
     "AttentionalRNNForConditionalGeneration",
@@ -43,6 +44,7 @@ __all__ = [
     "SmallTransformerForMaskedLM",
     "SmallTransformerForSequenceClassification",
     "SmallTransformerModel",
+    "model_path",
     "search",
 ]
 

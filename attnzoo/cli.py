@@ -1,30 +1,276 @@
-"""The command ``attnzoo``: each subcommand hands its arguments to the module that does the work."""
+"""The command ``attnzoo``.
 
+``pronounce``, ``translate``, ``classify`` and ``align`` use a trained model and are written out here. The others belong
+to the training code, which is imported when they are called.
+"""
+
+import argparse
+import difflib
 import importlib
+import re
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
-# Name -> module, one line of help, an example.
-COMMANDS = {
-    "train": ("attnzoo.training.train", "train a recipe", "attnzoo train demo"),
-    "evaluate": ("attnzoo.training.evaluate", "measure a checkpoint", "attnzoo evaluate runs/demo/best"),
-    "release": (
-        "attnzoo.training.release",
-        "make a finished run small and complete",
-        "attnzoo release runs/demo my-model",
-    ),
-    "publish": ("attnzoo.training.publish", "push a folder to the Hub", "attnzoo publish my-model owner/name"),
-    "card": ("attnzoo.training.card", "write a model card again", "attnzoo card my-model"),
-    "pronounce": ("attnzoo.training.pronounce", "pronounce words", "attnzoo pronounce runs/demo/best zebra"),
-    "classify": ("attnzoo.training.classify", "classify sentences", 'attnzoo classify my-model "A moving film."'),
-    "align": ("attnzoo.training.align", "align the words of sentence pairs", "attnzoo align my-model en.txt de.txt"),
-}
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from torch import Tensor
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedConfig,
+    pipeline,
+)
+from transformers.utils import logging
+
+from . import __version__
+from .alignment import align, alignment_error_rate, from_pharaoh, to_pharaoh
+from .plots import plot_alignments, sentences_html
+from .shipped_models import PRONUNCIATION, SENTIMENT, SHIPPED, TRANSLATION, model_path
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    if name in COMMANDS:
-        importlib.import_module(COMMANDS[name][0]).main(rest)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(
+        prog="attnzoo",
+        description="Attention models, from Bahdanau's alignment to the Transformer.",
+        epilog="commands:\n"
+        + "\n".join(f"  {name:<10} {text}" for name, (text, _) in COMMANDS.items())
+        + "\n\nattnzoo COMMAND --help says more. Example: attnzoo pronounce philosophy",
+        usage="attnzoo [--help] [--version] COMMAND ...",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"attnzoo {__version__}")
+    parser.add_argument("command", metavar="COMMAND", nargs="?", help=argparse.SUPPRESS)
+    command = parser.parse_args(arguments[:1]).command
+    if command is None:
+        parser.print_help()
         return
-    print("\n".join(f"{command:10} {text:40} {example}" for command, (_, text, example) in COMMANDS.items()))
-    sys.exit(0 if name in ("-h", "--help") else 2)
+    if command not in COMMANDS:
+        close = difflib.get_close_matches(command, COMMANDS, n=1)
+        parser.error(f"no command {command!r}; " + (f"did you mean {close[0]!r}?" if close else "see attnzoo --help"))
+    run = COMMANDS[command][1]
+    if callable(run):
+        logging.disable_progress_bar()
+        try:
+            run(arguments[1:])
+        except (OSError, ValueError, StrictDataclassError) as error:  # the user can put it right: no traceback
+            sys.exit(f"error: {error}")
+    else:
+        _module(command, run).main(arguments[1:])
+
+
+def _module(command: str, name: str) -> Any:
+    """A module of the training code."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "attnzoo":
+            raise
+        sys.exit(
+            f"error: attnzoo {command} needs the package {error.name!r}, which is not installed: "
+            "pip install 'attnzoo[train]'"
+        )
+
+
+def _parser(command: str, example: str, more: str = "") -> argparse.ArgumentParser:
+    description = f"{COMMANDS[command][0].capitalize()}. {more}"
+    return argparse.ArgumentParser(prog=f"attnzoo {command}", description=description, epilog=f"example: {example}")
+
+
+def _add_model(parser: argparse.ArgumentParser, default: str | None) -> None:
+    said = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub"
+    if default is None:
+        parser.add_argument("--model", required=True, help=said)
+    else:
+        parser.add_argument("--model", default=default, help=f"{said} (default: %(default)s)")
+
+
+def _add_texts(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("texts", nargs="*", metavar=what.upper(), help=f"without any, a {what} is read from each line")
+
+
+def _texts(options: argparse.Namespace, what: str) -> list[str]:
+    """What was given, or else the lines of the standard input."""
+    if options.texts:
+        return options.texts
+    if sys.stdin.isatty():
+        raise ValueError(f"give a {what}, or a file of them: attnzoo ... < file.txt")
+    return [line.strip() for line in sys.stdin if line.strip()]
+
+
+def _folder(model: str) -> str:
+    """What ``from_pretrained`` takes for this model.
+
+    Raises:
+        FileNotFoundError: it is nothing that can be loaded.
+    """
+    path = Path(model)
+    if path.exists():
+        if (path / "config.json").is_file():
+            return model
+        best = f"; did you mean {path / 'best'}?" if (path / "best" / "config.json").is_file() else ""
+        raise FileNotFoundError(f"{model} is not a checkpoint folder: it has no config.json{best}")
+    if model in SHIPPED:
+        return model_path(model)
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", model):
+        return model  # of the Hub
+    raise FileNotFoundError(f"{model} is neither a folder nor the name of a shipped model: {', '.join(SHIPPED)}")
+
+
+def pronounce(arguments: list[str]) -> None:
+    """``attnzoo pronounce``: a line for every word, or for each of its n best pronunciations."""
+    parser = _parser("pronounce", "attnzoo pronounce philosophy --n-best 3")
+    _add_texts(parser, "word")
+    _add_model(parser, PRONUNCIATION)
+    parser.add_argument("--n-best", type=int, default=1, help="pronunciations of each word (default: %(default)s)")
+    parser.add_argument("--num-beams", type=int, help="width of the beam search (default: the model's)")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the alignments of the first four words")
+    options = parser.parse_args(arguments)
+    words = _texts(options, "word")
+    pipe: Any = pipeline("grapheme-to-phoneme", model=_folder(options.model))  # type: ignore[call-overload]  # a task of our own
+    found = pipe(words, n_best=options.n_best, alignments=options.plot is not None, **_beams(options))
+    _print_targets(words, found, pipe.target_key)
+    if options.plot is not None:
+        best = [targets[0] for targets in found[:4]]
+        options.plot.parent.mkdir(parents=True, exist_ok=True)
+        plot_alignments(
+            [row["alignment"] for row in best],
+            [row["source_tokens"] for row in best],
+            [row["target_tokens"] for row in best],
+            options.plot,
+        )
+
+
+def translate(arguments: list[str]) -> None:
+    """``attnzoo translate``: a line for every sentence, or for each of its n best translations."""
+    parser = _parser("translate", 'attnzoo translate "Two dogs are playing in the snow."')
+    _add_texts(parser, "sentence")
+    _add_model(parser, TRANSLATION)
+    parser.add_argument("--n-best", type=int, default=1, help="translations of each sentence (default: %(default)s)")
+    parser.add_argument("--num-beams", type=int, help="width of the beam search (default: the model's)")
+    options = parser.parse_args(arguments)
+    sentences = _texts(options, "sentence")
+    pipe: Any = pipeline("machine-translation", model=_folder(options.model))  # type: ignore[call-overload]  # a task of our own
+    _print_targets(None, pipe(sentences, n_best=options.n_best, **_beams(options)), pipe.target_key)
+
+
+def _beams(options: argparse.Namespace) -> dict[str, int]:
+    return {} if options.num_beams is None else {"num_beams": options.num_beams}
+
+
+def _print_targets(sources: list[str] | None, found: list[list[dict[str, Any]]], key: str) -> None:
+    """A line for every target, tabs between: the source where there are any, the target, log p where several are."""
+    for number, targets in enumerate(found):
+        for target in targets:
+            columns = [] if sources is None else [sources[number]]
+            columns.append(target[key])
+            if len(targets) > 1:
+                columns.append(f"{target['score']:.2f}")
+            print("\t".join(columns))
+
+
+def classify(arguments: list[str]) -> None:
+    """``attnzoo classify``: the label of every sentence, and a page of what the model looked at."""
+    more = "Of a pair, the second sentence follows a tab."
+    parser = _parser("classify", 'attnzoo classify "A moving film." --html film.html', more)
+    _add_texts(parser, "sentence")
+    _add_model(parser, SENTIMENT)
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write what the model looked at; needs no network")
+    options = parser.parse_args(arguments)
+    sentences = _texts(options, "sentence")
+    folder = _folder(options.model)
+    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    matrices, tokens, titles = [], [], []
+    sides = 2 if "token_type_ids" in tokenizer.model_input_names else 1
+    for sentence in sentences:
+        texts = sentence.split("\t")
+        if len(texts) != sides:
+            expected = "two sentences with a tab between them" if sides == 2 else "one sentence, without a tab"
+            raise ValueError(f"{options.model} reads {expected}, got {sentence!r}")
+        batch = tokenizer(*([text] for text in texts), return_tensors="pt")
+        with torch.no_grad():
+            outputs = model(**batch, output_attentions=options.html is not None)
+        titles.append(label_of(outputs.logits[0], model.config))
+        print(f"{titles[-1]}\t{sentence}")
+        if options.html is not None:
+            matrices.append(outputs.attentions[-1][0, 0])
+            tokens.append(tokenizer.convert_ids_to_tokens(batch["input_ids"][0]))
+    if options.html is not None:
+        options.html.parent.mkdir(parents=True, exist_ok=True)
+        sentences_html(matrices, tokens, options.html, titles=titles)
+
+
+def label_of(logits: Tensor, config: PreTrainedConfig) -> str:
+    """What the model says of a sentence, by its ``problem_type``; one output that is not of several labels is a number.
+
+    Shape:
+        - logits: (number of labels,)
+    """
+    names = [name for _, name in sorted((config.id2label or {}).items())]
+    if config.problem_type == "multi_label_classification":
+        return ", ".join(f"{name} {100 * p:.0f} %" for name, p in zip(names, logits.sigmoid(), strict=True))
+    if config.problem_type == "regression" or len(names) == 1:
+        return ", ".join(f"{name} {value:.4g}" for name, value in zip(names, logits.tolist(), strict=True))
+    probability, label = logits.softmax(dim=0).max(dim=0)
+    return f"{names[int(label)]} {100 * probability:.0f} %"
+
+
+def align_files(arguments: list[str]) -> None:
+    """``attnzoo align``: the links of every pair in Pharaoh format, and their error rate against gold links."""
+    more = "Prints a line for every pair: 0-0 1-2 links source word 0 with target word 0, and word 1 with word 2."
+    parser = _parser("align", "attnzoo align en.txt de.txt --words", more)
+    parser.add_argument("sources", type=Path, help="a text file with a source in every line")
+    parser.add_argument("targets", type=Path, help="a text file with its target in the same line")
+    _add_model(parser, TRANSLATION)
+    parser.add_argument("--words", action="store_true", help="words are what white space separates, as in gold links")
+    parser.add_argument("--gold", type=Path, help="gold links: the alignment error rate goes to the standard error")
+    parser.add_argument(
+        "--shift",
+        type=lambda text: text if text == "paper" else int(text),
+        default=0,
+        help="1: a step aligns the token that it reads, not the one it predicts; paper: as the model's paper has it",
+    )
+    parser.add_argument("--scores", action="store_true", help="log p(target | source) and a tab before every line")
+    options = parser.parse_args(arguments)
+    sources, targets = _lines(options.sources), _lines(options.targets)
+    gold = [from_pharaoh(line) for line in _lines(options.gold)] if options.gold else None
+    if gold is not None and len(gold) != len(sources):
+        raise ValueError(f"{options.gold} has {len(gold)} lines, {options.sources} has {len(sources)}")
+    folder = _folder(options.model)
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder).to("cuda" if torch.cuda.is_available() else "cpu")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    split: Callable[[list[str]], Any] = (lambda lines: [line.split() for line in lines]) if options.words else list
+    pairs = align(model, tokenizer, split(sources), split(targets), shift=options.shift)
+    for pair in pairs:
+        print(f"{pair.score:.4f}\t{to_pharaoh(pair.links)}" if options.scores else to_pharaoh(pair.links))
+    if gold is not None:
+        sure, possible = zip(*gold, strict=True)
+        error_rate = alignment_error_rate([pair.links for pair in pairs], sure, possible)
+        print(f"AER {100 * error_rate:.2f} % of {len(pairs)} pairs", file=sys.stderr)
+
+
+def _lines(path: Path) -> list[str]:
+    text = path.read_text(encoding="utf-8")
+    return text.removesuffix("\n").split("\n")  # splitlines would split at other separators too
+
+
+# What each does, and what does it: a function here, or the name of a module with a main() of its own.
+COMMANDS: dict[str, tuple[str, Callable[[list[str]], None] | str]] = {
+    "pronounce": ("pronounce words", pronounce),
+    "translate": ("translate sentences", translate),
+    "classify": ("classify sentences", classify),
+    "align": ("align the words of given pairs", align_files),
+    "train": ("train a recipe", "attnzoo.training.train"),
+    "evaluate": ("measure a checkpoint on its test split", "attnzoo.training.evaluate"),
+    "release": ("make a finished run small and complete, with a card", "attnzoo.training.release"),
+    "card": ("write a released model's card again", "attnzoo.training.card"),
+    "publish": ("push a folder to the Hugging Face Hub, and verify it", "attnzoo.training.publish"),
+}
+
+if __name__ == "__main__":
+    main()

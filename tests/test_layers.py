@@ -51,7 +51,9 @@ LAYERS = [
     {"pipelines"},
     {"installed_pipelines", "model_code"},
     {"hub"},
-    {"__init__", "cli"},
+    {"shipped_models"},
+    {"__init__"},
+    {"cli"},
 ]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from attnzoo.training import classify, evaluate, release, repeat
+from attnzoo.training import evaluate, release, repeat
 from attnzoo.training.recipe import load_recipe
 from attnzoo.training.splits import split_of
 from attnzoo.training.tasks.sentence_classification import Data, SentenceClassification
@@ -25,8 +25,6 @@ from transformers import (
     TrainingArguments,
     pipeline,
 )
-
-from attnzoo import SelfAttentiveConfig
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ROOT / "model_cards" / "self-attentive-sst2"
@@ -137,36 +135,6 @@ def test_a_classifier_is_released_with_its_confusion_matrix(classifier: Path, ta
     release.main([str(classifier), str(folder)])  # a release is replaced by the next
     with pytest.raises(SystemExit, match="num_beams=5 is for predictions that are generated"):
         release.main([str(classifier), str(folder), "--num-beams", "5"])
-
-
-def test_classify_prints_labels_and_shows_the_weights(
-    classifier: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = tmp_path / "pages" / "a.html"
-    classify.main([str(classifier / "best"), "The plot is good.", "The cast is <b>bad</b>.", "--html", str(page)])
-    first, second, _ = capsys.readouterr().out.splitlines()
-    assert first.split()[0] == "praise"
-    assert second.split()[0] == "blame"
-    assert "bad</span>" in page.read_text()
-    assert "http" not in page.read_text()
-    with pytest.raises(SystemExit, match=r"reads one sentence, without a tab, got 'a\\tb'"):
-        classify.main([str(classifier / "best"), "a\tb"])
-    with pytest.raises(SystemExit, match="nowhere is not a checkpoint folder"):
-        classify.main(["nowhere", "a"])
-
-
-def test_classify_says_what_the_kind_of_problem_asks_for() -> None:
-    """Logits of ln 4 and -ln 4: as one of two labels 16 to 1, as labels of their own 4 to 1 and 1 to 4."""
-    logits = torch.tensor([1.3863, -1.3863])
-    for problem_type, said in {
-        "single_label_classification": "calm 94 %",
-        "multi_label_classification": "calm 80 %, loud 20 %",
-        "regression": "calm 1.386, loud -1.386",
-        None: "calm 94 %",
-    }.items():
-        config = SelfAttentiveConfig(id2label={0: "calm", 1: "loud"}, problem_type=problem_type)
-        assert classify.answer(logits, config) == said
-    assert classify.answer(logits[:1], SelfAttentiveConfig(id2label={0: "stars"})) == "stars 1.386"
 
 
 def test_every_kind_of_label_gives_numbers_and_names(tmp_path: Path) -> None:

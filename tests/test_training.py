@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from accelerate import Accelerator
-from attnzoo.training import align as training_align
 from attnzoo.training import average, evaluate, pronounce
 from attnzoo.training.average import MovingAverage
 from attnzoo.training.batching import LengthBatchSampler
@@ -28,7 +27,7 @@ from attnzoo import (
     SelfAttentiveConfig,
     SelfAttentiveForSequenceClassification,
 )
-from attnzoo.alignment import align, alignment_error_rate, from_pharaoh
+from attnzoo.alignment import align, alignment_error_rate
 from attnzoo.pipelines import refuse_unknown_characters
 
 from .regular_language import SMALL, gold_links, spell_out
@@ -361,37 +360,6 @@ def test_a_trained_model_aligns_the_token_that_it_predicts(choice: str, dictiona
     ]
     assert error_rates[0] < 0.3
     assert error_rates[1] > 0.6
-
-
-def test_align_prints_links_scores_and_the_error_rate(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["tetha", "kheno"]
-    for name, lines in {
-        "words": words,
-        "phonemes": [spell_out(word) for word in words],
-        "gold": ["0-0 1-1 2-2 3p2 4-3", "0-0 1p0 2-1 3-2 4-3"],
-    }.items():
-        (tmp_path / name).write_text("\n".join(lines))
-    files = [str(tmp_path / name) for name in ("words", "phonemes")]
-    training_align.main([str(run / "best"), *files, "--scores", "--gold", str(tmp_path / "gold")])
-    output = capsys.readouterr()
-    rows = [line.split("\t") for line in output.out.splitlines()]
-    assert len(rows) == 2
-    assert all(float(score) < 0 for score, _ in rows)
-    links = [from_pharaoh(line)[0] for _, line in rows]
-    gold = [from_pharaoh(line) for line in (tmp_path / "gold").read_text().splitlines()]
-    expected = alignment_error_rate(links, *zip(*gold, strict=True))
-    assert f"AER {100 * expected:.2f} %" in output.err
-    training_align.main([str(run / "best"), *files, "--words"])  # a word is what white space separates
-    assert all(line.startswith("0-0") for line in capsys.readouterr().out.splitlines())
-    training_align.main([str(run / "best"), *files, "--shift", "paper"])
-    (tmp_path / "words").write_text("tetha\nna\u00efve\n")
-    with pytest.raises(SystemExit, match="source 1, 'na\u00efve', cannot be tokenized"):
-        training_align.main([str(run / "best"), *files])
-    (tmp_path / "gold").write_text("0-0")
-    with pytest.raises(SystemExit, match="has 1 lines"):
-        training_align.main([str(run / "best"), *files, "--gold", str(tmp_path / "gold")])
 
 
 @pytest.mark.parametrize("paper", ["cho2014", "sutskever2014", "bahdanau2014", "luong2015-local-p"])

@@ -106,7 +106,9 @@ def describe(task: Any, scores: dict[str, float]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="attnzoo card", description="Write a card again.")
+    parser = argparse.ArgumentParser(
+        prog="attnzoo card", description="Write a card again.", epilog="example: attnzoo card my-model"
+    )
     parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="where the data is")
     options = parser.parse_args(arguments)

@@ -25,7 +25,11 @@ from .tasks import make_task
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="attnzoo evaluate", description="Evaluate a checkpoint folder.")
+    parser = argparse.ArgumentParser(
+        prog="attnzoo evaluate",
+        description="Evaluate a checkpoint folder.",
+        epilog="example: attnzoo evaluate runs/demo/best",
+    )
     parser.add_argument("folder", type=Path, help="a checkpoint folder, such as runs/demo/best")
     parser.add_argument("--split", default="test", help="train, validation or test (default: test)")
     parser.add_argument("--num-beams", type=int, help="default: what the folder's generation config says, or else 1")

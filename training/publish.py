@@ -18,7 +18,11 @@ from attnzoo.hub import push
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="attnzoo publish", description="Publish a model on the Hub.")
+    parser = argparse.ArgumentParser(
+        prog="attnzoo publish",
+        description="Publish a model on the Hub.",
+        epilog="example: attnzoo publish my-model owner/name --private",
+    )
     parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
     parser.add_argument("repo_id", help="owner/name on the Hub; made if there is none")
     visibility = parser.add_mutually_exclusive_group()

@@ -28,7 +28,11 @@ from .tasks import TASKS, make_task
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="attnzoo release", description="Release a finished run.")
+    parser = argparse.ArgumentParser(
+        prog="attnzoo release",
+        description="Release a finished run.",
+        epilog="example: attnzoo release runs/demo my-model",
+    )
     parser.add_argument("run", type=Path, help="the output folder of a training, such as runs/demo")
     parser.add_argument("folder", type=Path, help="what to write, such as model_cards/NAME; it is replaced")
     parser.add_argument("--num-beams", type=int, help="beams to decode with (default: what the task has)")

@@ -47,7 +47,11 @@ from .tasks import make_task
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="attnzoo train", description="Train a recipe.")
+    parser = argparse.ArgumentParser(
+        prog="attnzoo train",
+        description="Train a recipe.",
+        epilog="example: attnzoo train demo --output runs/demo --set training.max_minutes=1",
+    )
     parser.add_argument("recipe", help="a YAML file under configs/")
     parser.add_argument(
         "--output",

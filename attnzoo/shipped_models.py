@@ -1,0 +1,41 @@
+"""The trained models that come with the package, by name."""
+
+import importlib.util
+from pathlib import Path
+
+PRONUNCIATION = "attentional-rnn-g2p-cmudict"  # installed with attnzoo
+TRANSLATION = "small-transformer-multi30k-en-de"
+SENTIMENT = "self-attentive-sst2"
+# The distribution attnzoo-models installs all but the first.
+SHIPPED = (
+    PRONUNCIATION,
+    "attentional-rnn-multi30k-en-de",
+    SENTIMENT,
+    TRANSLATION,
+    "small-transformer-sotu-causal",
+    "small-transformer-sotu-masked",
+)
+
+
+def model_path(name: str) -> str:
+    """The folder of a model that comes with attnzoo or attnzoo-models, for ``from_pretrained`` and ``pipeline``.
+
+    Args:
+        name: the name of its folder in ``model_cards/``, such as "attentional-rnn-g2p-cmudict".
+
+    Raises:
+        ValueError: there is no model of this name.
+        FileNotFoundError: it comes with attnzoo-models, which is not installed.
+    """
+    if name not in SHIPPED:
+        raise ValueError(f"no model named {name!r} comes with attnzoo; there are {', '.join(SHIPPED)}")
+    package = Path(__file__).parent
+    module = name.replace("-", "_")
+    folders = [package / "models" / module, package.parent / "model_cards" / name]  # installed; in a checkout
+    models = importlib.util.find_spec("attnzoo_models")
+    if models is not None:
+        folders += [Path(place) / module for place in models.submodule_search_locations or ()]
+    for folder in folders:
+        if (folder / "config.json").is_file():
+            return str(folder)
+    raise FileNotFoundError(f"the model {name} comes with a package of its own: pip install attnzoo-models")
