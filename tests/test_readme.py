@@ -1,68 +1,52 @@
 """The README: its snippets run, its links lead somewhere, its picture is there."""
 
-import contextlib
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
-from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
+from attnzoo import AttentionalRNNConfig
 
 from .benchmarks.run import markdown
+from .snippets import run_alone
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
-@pytest.fixture
-def in_a_folder_with_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What `make demo` leaves behind, with a model that has learned nothing."""
-    torch.manual_seed(0)
-    tokenizer = GraphemeToPhoneme("cmudict").make_tokenizer()
-    sizes = {"embedding_size": 8, "encoder_hidden_size": 8, "decoder_hidden_size": 16, "readout_size": 8}
-    config = AttentionalRNNConfig(wiring="luong", score="general", cell="lstm", vocab_size=len(tokenizer), **sizes)
-    model = AttentionalRNNForConditionalGeneration(config)
-    model.generation_config.max_new_tokens = 5
-    for part in (model, tokenizer):
-        part.save_pretrained(tmp_path / "runs" / "demo" / "best")
-    (tmp_path / "model_cards").symlink_to(ROOT / "model_cards")
-    monkeypatch.chdir(tmp_path)
+# What a snippet, known by a part of it, prints or leaves behind.
+PRINTED = {
+    "caterpillar": r"'pronunciation': 'AH T EH N SH AH N'.*'B Y UH R OW'",
+    "captioner.generate": r"\['Zwei Hunde .*', 'Ein Mann .*'\]",
+    "moving film!": r"'positive'.*'negative'",
+    "write(": r"My fellow Americans, we",
+    "for row in fill(": r"\[('.+', ){4}'.+'\]",
+    "num_return_sequences=3": r"(?s)(-\d\.\d\d [A-Z].*\n){3}",
+    "first.past_key_values": r"AH T EH N SH AH N",
+    "alignment_error_rate": r"-\d\.\d\d 0-0 1-1.*\nAER 0\.\d\d",
+    "n_best=3": r"(0\.\d\d|-\d+\.\d\d) AH T EH N SH AH N\n",
+    "attnzoo.search)": r"tensor\(",
+}
+FILES = {"plot_sentence": ["sentence.png", "sentence.html"], "plot_heads": ["heads.png"], "plot_al": ["attention.png"]}
 
 
-@pytest.mark.usefixtures("in_a_folder_with_a_demo")
-def test_snippets_run_one_after_the_other(capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, Any] = {}
-    printed: dict[str, str] = {}
-    for snippet in SNIPPETS:
-        with torch.device("meta") if "from_paper" in snippet else contextlib.nullcontext():  # models 1000 wide
-            exec(snippet, names)
-        printed[snippet] = capsys.readouterr().out
+def test_every_expectation_is_of_a_snippet() -> None:
+    assert len(SNIPPETS) > 15
+    for part in [*PRINTED, *FILES]:
+        assert sum(part in snippet for snippet in SNIPPETS) == 1, part
 
-    def output(of: str) -> str:
-        return next(text for snippet, text in printed.items() if of in snippet)
 
-    assert len(eval(output('["attention", "bureau", "caterpillar"]'))) == 3
-    assert len(eval(output("captioner.generate"))) == 2
-    assert [row["label"] for row in eval(output("text-classification"))] == ["positive", "negative"]
-    assert output("text-generation").startswith("My fellow Americans, we")
-    assert len(eval(output("fill-mask"))) == 5
-    assert Path("heads.png").stat().st_size > 1000
-    assert Path("sentence.png").stat().st_size > 1000
-    assert "anything" in Path("sentence.html").read_text()
-    assert names["entailment"].config.sentence_pair
-    assert names["rnnsearch"].decoder_hidden_size == 1000
-    assert isinstance(names["translator"], AttentionalRNNForConditionalGeneration)
-    assert len(output("num_return_sequences=3").splitlines()) == 3
-    assert torch.equal(names["whole"][:, : names["first"].sequences.shape[1]], names["first"].sequences)
-    assert torch.equal(names["same"], names["best"].sequences[::3])
-    assert Path("attention.png").stat().st_size > 1000
-    assert "AER" in output("alignment_error_rate")
-    assert names["trainer"].state.global_step == 1
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: re.sub(r"\W+", "-", snippet.splitlines()[-1])[:40])
+def test_a_snippet_works_when_it_is_copied_alone(snippet: str, tmp_path: Path) -> None:
+    printed = run_alone(snippet, tmp_path)
+    for part, expected in PRINTED.items():
+        if part in snippet:
+            assert re.search(expected, printed), printed
+    for part, names in FILES.items():
+        if part in snippet:
+            assert all((tmp_path / name).stat().st_size > 1000 for name in names)
 
 
 @pytest.mark.parametrize(
@@ -72,6 +56,11 @@ def test_snippets_run_one_after_the_other(capsys: pytest.CaptureFixture[str]) ->
 )
 def test_nothing_is_left_to_fill_in(path: Path) -> None:
     assert not re.search(r"TODO|TBD|XXX|DEMO_|WHICH_|@[A-Z]+@", path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.xfail(reason="what does not belong on a front door moves to docs/ with the next version", strict=True)
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 220
 
 
 def test_the_table_of_speeds_is_what_was_measured() -> None:

@@ -11,6 +11,7 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+
 from setup import long_description
 
 ROOT = Path(__file__).parent.parent
