@@ -1,6 +1,7 @@
 """The rules that hold the house up: who may import whom, and what the Hub's code upload can follow."""
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,13 @@ def test_training_uses_only_what_the_package_shows(path: Path) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "attnzoo":
             assert not any(alias.name.startswith("_") for alias in node.names)
+
+
+def test_no_module_is_loaded_under_two_names() -> None:
+    """training/ is ``attnzoo.training``, in the checkout too: a second copy would have classes and state of its own."""
+    for path in sorted(ROOT.glob("**/*.py")):
+        if path.relative_to(ROOT).parts[0].startswith((".", "build", "runs")):
+            continue
+        names = [module.split(".")[0] for level, module in imports(path) if level == 0]
+        assert not {"training", "configs"} & {*names}, f"{path} imports training/ by another name than attnzoo.training"
+    assert not [name for name in sys.modules if name.split(".")[0] in ("training", "configs")]
