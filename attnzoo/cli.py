@@ -25,7 +25,8 @@ from transformers import (
 )
 from transformers.utils import logging
 
-from . import __version__
+import attnzoo
+
 from .alignment import align, alignment_error_rate, from_pharaoh, to_pharaoh
 from .plots import plot_alignments, sentences_html
 from .shipped_models import PRONUNCIATION, SENTIMENT, SHIPPED, TRANSLATION, model_path
@@ -43,7 +44,7 @@ def main(arguments: list[str] | None = None) -> None:
         usage="attnzoo [--help] [--version] COMMAND ...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"attnzoo {__version__}")
+    parser.add_argument("--version", action="version", version=f"attnzoo {attnzoo.__version__}")
     parser.add_argument("command", metavar="COMMAND", nargs="?", help=argparse.SUPPRESS)
     command = parser.parse_args(arguments[:1]).command
     if command is None:

@@ -24,7 +24,7 @@ STANDARD = {
 }
 STANDARD |= {"contextlib", "filecmp", "fnmatch", "json", "os", "re", "shutil", "subprocess", "sys", "tempfile"}
 STANDARD |= {"warnings"}
-PROGRAMS = {"sample_outputs"}  # run by themselves: to them the package is a library
+PROGRAMS = {"cli", "sample_outputs"}  # run by themselves: to them the package is a library
 # A file may import from the rows above its own.
 LAYERS = [
     {
