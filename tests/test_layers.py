@@ -11,6 +11,8 @@ PACKAGE = sorted((ROOT / "attnzoo").glob("*.py"))
 # What a user of the Hub's copy of the code has besides the files themselves.
 LIBRARIES = {"torch", "transformers", "huggingface_hub", "safetensors", "matplotlib"}
 STANDARD = {
+    "argparse",
+    "importlib",
     "importlib",
     "collections",
     "copy",
