@@ -28,4 +28,7 @@ def config_of_paper(
     for alias, field in config_class.attribute_map.items():
         if alias in overrides and field in overrides:
             raise ValueError(f"{alias} is another name of {field}; give one of them")
-    return config_class(**(papers[paper] | overrides))
+    fields = papers[paper] | overrides
+    if overrides.get("id2label") is not None and "num_labels" not in overrides:
+        fields.pop("num_labels", None)  # the paper's data had others
+    return config_class(**fields)

@@ -76,9 +76,9 @@ def test_both_evaluate_every_example_once(one: Path, two: Path) -> None:
 
 def test_they_write_one_run(one: Path, two: Path) -> None:
     names = [sorted(str(path.relative_to(output)) for path in output.rglob("*")) for output in (one, two)]
-    assert [name for name in names[1] if name not in names[0]] == [  # each has random numbers of its own
-        str(folder.relative_to(two) / "random_states_1.pkl") for folder in checkpoints(two)
-    ]
+    assert names[0] == names[1]
+    first, second = json.loads((checkpoints(two)[-1] / "state.json").read_text())["processes"]
+    assert first["random"]["torch"] != second["random"]["torch"]  # each has random numbers of its own
     assert json.loads((two / "run.json").read_text())["processes"] == 2
     first, second = (load_file(output / "last" / "model.safetensors") for output in (one, two))
     for name, weight in first.items():
@@ -89,8 +89,9 @@ def test_two_processes_resume(dictionary: Path, two: Path, tmp_path: Path) -> No
     output = tmp_path / "run"
     shutil.copytree(two, output)
     (output / "run.json").unlink()
-    for folder in checkpoints(output)[1:]:
-        folder.rename(folder.with_name(f".{folder.name}"))  # as if it had been killed after the first
+    for folder in checkpoints(output)[2:]:
+        folder.rename(folder.with_name(f".{folder.name}"))  # as if it had been killed after the second
+    (checkpoints(output)[-1] / "state.json").write_text("{}")  # and this had been damaged since
     train(dictionary, output, 2, "--resume")
     assert (output / "last" / "model.safetensors").read_bytes() == (two / "last" / "model.safetensors").read_bytes()
     assert [row["loss"] for row in rows_of(output, "loss")] == [row["loss"] for row in rows_of(two, "loss")]
@@ -101,8 +102,6 @@ def test_sharded_weights_give_the_same_curve_and_whole_checkpoints_and_resume(
 ) -> None:
     output = tmp_path / "run"
     train(dictionary, output, 2, sharded=True)
-    # Saved by FSDP: another file than that of whole weights.
-    assert (checkpoints(output)[-1] / "pytorch_model_fsdp.bin").is_file()
     losses = [[row["loss"] for row in rows_of(folder, "loss")] for folder in (one, output)]
     torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-5, atol=1e-5)
     expected, weights = (load_file(folder / "last" / "model.safetensors") for folder in (two, output))

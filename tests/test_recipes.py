@@ -1,5 +1,7 @@
 """Recipes: every YAML file in the project is sound, and every mistake in one is an error that says what to do."""
 
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -56,9 +58,22 @@ def test_a_power_of_ten_is_a_number_in_a_file_too(tmp_path: Path) -> None:
     assert (training.learning_rate, training.weight_decay) == (0.001, 0.025)
 
 
-def test_override_can_swap_steps_for_minutes(sound: Path) -> None:
-    recipe = load_recipe(sound, ["training.max_steps=null", "training.max_minutes=0.5"])
+@pytest.mark.parametrize("more", [[], ["training.max_steps=null"]])
+def test_a_budget_in_minutes_takes_the_place_of_one_in_steps_and_the_other_way_round(
+    sound: Path, more: list[str]
+) -> None:
+    recipe = load_recipe(sound, [*more, "training.max_minutes=0.5"])
     assert (recipe.training.max_steps, recipe.training.max_minutes) == (None, 0.5)
+    recipe = load_recipe("demo", ["training.max_steps=7"])
+    assert (recipe.training.max_steps, recipe.training.max_minutes) == (7, None)
+    with pytest.raises(ValueError, match="got 7 and 2"):
+        load_recipe("demo", ["training.max_steps=7", "training.max_minutes=2"])
+
+
+def test_what_ships_figures_counts_steps() -> None:
+    """Minutes are other steps on another machine, and so other figures; the demo alone may."""
+    shipped = [*RECIPES, *(RECIPES[0].parent.parent / "model_cards").glob("*/recipe.yaml")]
+    assert [path.stem for path in shipped if load_recipe(path).training.max_steps is None] == ["demo"]
 
 
 def test_saved_recipe_is_the_same_recipe_with_every_default(sound: Path, tmp_path: Path) -> None:
@@ -82,7 +97,12 @@ def test_saved_recipe_is_the_same_recipe_with_every_default(sound: Path, tmp_pat
         ("training.warmup_steps=-1", "warmup_steps must not be negative, got -1"),
         ("training.label_smoothing=1.5", "label_smoothing must be at least 0 and below 1, got 1.5"),
         ("training.ema_decay=1", "ema_decay must be at least 0 and below 1, got 1"),
-        ("training.max_minutes=3", "give one of max_steps and max_minutes, got 10 and 3"),
+        (
+            "training={max_steps: 10, max_minutes: 3}",
+            "give one of training.max_steps and training.max_minutes, got 10 and 3; for instance with "
+            "--set training.max_minutes=null",
+        ),
+        ("training.max_steps=null", "got None and None; for instance with --set training.max_steps=1000"),
         ("training.schedule=cosin", "cosin"),
         ("training.learning_rate=.nan", "learning_rate must be above 0, got nan"),
         ("training.seed=-1", "seed must not be negative, got -1"),
@@ -93,10 +113,14 @@ def test_saved_recipe_is_the_same_recipe_with_every_default(sound: Path, tmp_pat
         ("seed", "--set takes section.key=value, got 'seed'"),
         ("task.name.x=1", "'name' is a value, not a section"),
         ("training.seed=[", "not valid YAML"),
+        ("training.seed=" + "[" * 5000, "--set training.seed: the value is nested too deeply"),
+        ("training=[&steps 3, *steps]", "aliases (*name) are not read"),
+        ("training={seed: 1, seed: 2}", "the key 'seed' stands there twice"),
+        ("model.encoder_hidden_size=1000000000000000000", "the section model is too large"),
     ],
 )
 def test_a_mistake_is_named(sound: Path, override: str, message: str) -> None:
-    with pytest.raises(ValueError, match="(?s)" + message.replace(".", r"\.").replace("[", r"\[")):
+    with pytest.raises(ValueError, match=re.escape(message)):
         load_recipe(sound, [override])
 
 
@@ -105,13 +129,48 @@ def test_a_missing_recipe_names_those_beside_it(sound: Path) -> None:
         load_recipe(sound.with_name("sond.yaml"))
 
 
+def test_a_recipe_of_the_package_is_found_by_its_name_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").mkdir()  # which is no recipe
+    demo = next(path for path in RECIPES if path.stem == "demo")
+    assert load_recipe("demo") == load_recipe(demo)
+    with pytest.raises(FileNotFoundError, match=r"no recipe at g2p_bahdana; did you mean 'g2p_bahdanau'\?.*penalty"):
+        load_recipe("g2p_bahdana")
+    with pytest.raises(FileNotFoundError, match=r"no recipe at configs/demo\.yaml; did you mean 'demo'\?"):
+        load_recipe("configs/demo.yaml")
+    (tmp_path / "demo").rmdir()
+    shutil.copy(next(path for path in RECIPES if path.stem == "penalty"), "demo")
+    assert load_recipe("demo").task.name == "sentence_classification", "a file of that name comes first"
+
+
+def test_the_labels_of_the_data_take_the_place_of_the_papers(sound: Path) -> None:
+    sound.write_text(
+        "model: {model_type: self_attentive, paper: lin2017-age}\n"
+        "task: {name: sentence_classification, data: {path: reviews.csv}}\ntraining: {max_steps: 10}\n"
+    )
+    labels = {"id2label": {0: "bad", 1: "good"}, "label2id": {"bad": 0, "good": 1}}
+    assert load_recipe(sound).model_config(**labels).num_labels == 2
+    assert load_recipe(sound).model_config().num_labels == 5
+
+
 @pytest.mark.parametrize(
-    ("text", "message"), [("a: [", "not valid YAML"), ("3", "must hold the sections"), ("", "must hold")]
+    ("text", "message"),
+    [
+        ("a: [", "is not valid YAML"),
+        ("3", "must hold the sections"),
+        ("", "must hold"),
+        ("\xff", "'utf-8' codec can't decode"),
+        ("a: " + "[" * 50_000, "is nested too deeply"),
+        ("a: " + "b" * 10_000_000, "has 10,000,003 bytes, a recipe has at most 100,000"),
+        ("a: &a [lol, lol]\nb: &b [*a, *a]\nc: [*b, *b]", "aliases"),  # and so on: the billion laughs
+    ],
 )
 def test_a_file_that_is_no_recipe(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "broken.yaml"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=message):
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(ValueError, match=rf"(?s)broken\.yaml .*{message}"):
         load_recipe(path)
 
 

@@ -15,7 +15,8 @@ from attnzoo.training.average import MovingAverage
 from attnzoo.training.batching import LengthBatchSampler
 from attnzoo.training.checkpoint import checkpoints
 from attnzoo.training.progress import Batches, Clock
-from attnzoo.training.recipe import Training, load_recipe
+from attnzoo.training.recipe import Training, checkpoint_recipe, load_recipe
+from attnzoo.training.stopping import exit_on_user_error
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from attnzoo.training.train import _loss, main, train
 from torch import nn
@@ -125,14 +126,15 @@ def test_a_mistake_in_pronounce_is_said_without_a_traceback(run: Path, arguments
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["configs/dem.yaml"], "error: no recipe at configs/dem.yaml (recipes beside it: configs/"),
+        (["configs/dem.yaml"], "error: no recipe at configs/dem.yaml; did you mean 'demo'?"),
         (["configs/demo.yaml", "--set", "task.data.path=gone"], "error: task.data.path is 'gone'"),
         (
             ["configs/demo.yaml", "--set", "task.name=g2p"],
             "task.name is 'g2p'; known: causal_language_modeling, grapheme_to_phoneme",
         ),
-        (["configs/demo.yaml", "--set", "model.dropout=2"], "dropout must be at least 0 and below 1"),
+        (["demo", "--set", "model.dropout=2"], "dropout must be at least 0 and below 1"),
         (["configs/demo.yaml", "--set", "model.score=dott"], "dott"),
+        (["configs/demo.yaml", "--set", "model.encoder_hidden_size=10000000"], " MB and the disk of "),
         (["configs/demo.yaml", "--set", "training.batch_tokens=4"], "tokens, more than batch_tokens=4"),
     ],
 )
@@ -143,6 +145,13 @@ def test_a_mistake_in_train_is_said_without_a_traceback(
     with pytest.raises(SystemExit) as stop:
         main([*arguments, "--output", str(tmp_path), "--set", "training.precision=fp32"])
     assert message in str(stop.value)
+
+
+def test_too_little_memory_is_said_without_a_traceback() -> None:
+    with pytest.raises(SystemExit, match=r"error: out of memory: lower training\.batch_tokens"), exit_on_user_error():
+        torch.empty(2**50)
+    with pytest.raises(RuntimeError, match="a mistake of ours"), exit_on_user_error():
+        raise RuntimeError("a mistake of ours")
 
 
 def test_the_same_seed_gives_the_same_weights(dictionary: Path, tmp_path: Path) -> None:
@@ -233,9 +242,6 @@ def test_moving_average_forgets_the_start_and_then_decays_slowly() -> None:
     assert average_after(0.0) == pytest.approx(2 / 11)  # (1 + 1) / (10 + 1) of the old
     average.updates = 1000
     assert average_after(0.0) == pytest.approx(1 / 11)  # 0.5 of the old by now
-    other = MovingAverage(model, 0.5, torch.device("cpu"))
-    other.load_state_dict(average.state_dict())
-    assert (other.model.weight.item(), other.updates) == (average.model.weight.item(), 1001)
     average = MovingAverage(model, 0.0, torch.device("cpu"))
     assert average_after(0.1) == average_after(0.1)  # a decay of 0 copies
     assert average_after(0.3) == float(torch.tensor(0.3))
@@ -394,6 +400,9 @@ def test_it_stops_early_and_keeps_what_averaging_needs(dictionary: Path, tmp_pat
     assert (again["steps"], again["total_steps"], again["validation"]) == (2, 8, result["validation"])
     evaluated = checkpoints(tmp_path / "run" / "evaluated")
     assert [path.name for path in evaluated] == ["step-00000006", "step-00000008"]
+    # The path to the data is the run's: the folder itself has its last part, for others.
+    assert load_recipe(evaluated[0] / "recipe.yaml").task.data.path == dictionary.name
+    assert checkpoint_recipe(evaluated[0]).task.data.path == str(dictionary)
 
 
 def test_checkpoints_are_averaged(run: Path, dictionary: Path, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import copy
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -43,13 +42,6 @@ class MovingAverage:
         weights = [w.full_tensor() if isinstance(w, DTensor) else w for w in model.parameters()]
         torch._foreach_lerp_(list(self.model.parameters()), weights, 1 - decay)
         self.updates += 1
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"model": self.model.state_dict(), "updates": self.updates}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(state["model"])
-        self.updates = state["updates"]
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -20,7 +20,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from .metrics import PhonemeErrorRate, WordErrorRate
 from .recipe import load_recipe
-from .study import SEEDS, errors_said, mean_and_range, refuse_overrides, study_parser, trained
+from .stopping import exit_on_user_error
+from .study import SEEDS, mean_and_range, refuse_overrides, study_parser, trained
 from .tasks import make_task
 
 # The encoder reads one way but in Bahdanau's model; the widths make up for what the parts of a model cost.
@@ -44,10 +45,10 @@ LENGTHS = (2, 5, 7, 9, 11, 13, 100)  # a group of words has at least one of them
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = study_parser("bottleneck", __doc__.split("\n")[0], recipe="configs/bottleneck.yaml")
+    parser = study_parser("bottleneck", __doc__.split("\n")[0], recipe="bottleneck")
     parser.add_argument("--plot", type=Path, default=Path("docs/bottleneck.png"), metavar="FILE")
     options = parser.parse_args(arguments)
-    with errors_said():
+    with exit_on_user_error():
         run(options.recipe, options.models, options.plot, options.set)
 
 

@@ -3,19 +3,23 @@
 A checkpoint is written beside its place and renamed when all of it is on the disk, so that a kill at any moment, or a
 full disk, leaves the one before as it was. In the output folder of a run:
 
-- ``checkpoints/step-00001000/``: weights, optimiser, moving average, random states, place in the data: all that the
-  training needs to go on as if it had not stopped; the newest few are kept
+- ``checkpoints/step-00001000/``: what ``training_state.py`` writes, and ``manifest.json`` with the checksums of its
+  files; the newest few are kept
 - ``best/``, ``last/``: Hub repositories
 """
 
 import contextlib
+import hashlib
+import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from safetensors import SafetensorError
+MANIFEST = "manifest.json"
+REQUIRED = ("model.safetensors", "optimizer.safetensors", "state.json")
 
 
 @contextlib.contextmanager
@@ -40,12 +44,27 @@ def replacing(folder: Path) -> Iterator[Path]:
     except BaseException as error:
         shutil.rmtree(new, ignore_errors=True)
         recover(folder)
-        # torch and safetensors have errors of their own for a full disk; torch's is no class of its own.
-        is_of_torch = isinstance(error, RuntimeError) and "writ" in str(error)
-        if isinstance(error, OSError | SafetensorError) or is_of_torch:
+        # Rust's libraries have errors of their own for a full disk; that of tokenizers is a bare Exception.
+        if isinstance(error, OSError) or "(os error" in str(error):
             raise OSError(f"could not write {folder}: {error}") from error
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all.
+
+    Raises:
+        OSError: it could not be written; what stood at ``path`` still stands.
+    """
+    new = aside(path)
+    try:
+        new.write_text(text, encoding="utf-8")
+        _sync_entry(new)
+        new.replace(path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise OSError(f"could not write {path}: {error}") from error
 
 
 def recover(folder: Path) -> None:
@@ -76,6 +95,58 @@ def checkpoints(output: Path) -> list[Path]:
     found = folder.iterdir() if folder.is_dir() else ()
     complete = [path for path in found if re.fullmatch(r"step-\d+", path.name)]
     return sorted(complete, key=lambda path: int(path.name.removeprefix("step-")))
+
+
+def seal(folder: Path) -> None:
+    """Write the manifest of a checkpoint: a checksum of every file in it."""
+    checksums = {path.name: _checksum(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST}
+    (folder / MANIFEST).write_text(json.dumps(checksums, indent=2) + "\n")
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint; None where every file is as it was written. Its files are hashed, not parsed."""
+    if any(folder.glob("*.pkl")) and not (folder / MANIFEST).exists():
+        return "it is of an older version of attnzoo, which wrote pickles; they can run code and are not read"
+    try:
+        checksums = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        return f"{MANIFEST} cannot be read ({error})"
+    if not isinstance(checksums, dict):
+        return f"{MANIFEST} is not a table of checksums"
+    for name in sorted({*REQUIRED, *checksums}):
+        path = folder / name
+        if name not in checksums or path.parent != folder:
+            return f"{MANIFEST} has no {name}" if name in REQUIRED else f"{MANIFEST} names {name!r}"
+        if not path.is_file():
+            return f"{name} is {'not a file' if path.exists() else 'missing'}"
+        try:
+            if _checksum(path) != checksums[name]:
+                return f"{name} is not as it was written: its checksum is another than in {MANIFEST}"
+        except OSError as error:
+            return f"{name} cannot be read ({error})"
+    return None
+
+
+def newest_sound(output: Path) -> Path:
+    """The newest checkpoint that is not damaged; those after it are put aside as ``damaged-step-...``, with a message.
+
+    Raises:
+        ValueError: there is none, or none is sound.
+    """
+    found: dict[Path, str] = {}
+    for folder in reversed(checkpoints(output)):
+        what = damage(folder)
+        if what is None:
+            for damaged, why in found.items():
+                shutil.rmtree(_damaged(damaged), ignore_errors=True)
+                damaged.rename(_damaged(damaged))
+                print(f"{damaged}: {why}; it is now {_damaged(damaged).name}", file=sys.stderr)
+            return folder
+        found[folder] = what
+    if not found:
+        raise ValueError(f"{output} holds no checkpoint; there is nothing to resume")
+    reasons = "; ".join(f"{folder.name}: {what}" for folder, what in found.items())
+    raise ValueError(f"{output} holds no sound checkpoint ({reasons}); --overwrite starts again")
 
 
 def rotate(output: Path, keep: int) -> None:
@@ -110,6 +181,15 @@ def require_room(folder: Path, num_bytes: int) -> None:
 def aside(folder: Path) -> Path:
     """Where :func:`replacing` writes what shall become ``folder``."""
     return folder.with_name(f".{folder.name}.new")
+
+
+def _damaged(folder: Path) -> Path:
+    return folder.with_name(f"damaged-{folder.name}")
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _replaced(folder: Path) -> Path:

@@ -22,7 +22,8 @@ from torch import Tensor
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from .recipe import load_recipe
-from .study import SEEDS, errors_said, mean_and_range, refuse_overrides, study_parser, trained
+from .stopping import exit_on_user_error
+from .study import SEEDS, mean_and_range, refuse_overrides, study_parser, trained
 from .tasks import make_task
 
 COEFFICIENTS = (1.0, 0.0)
@@ -30,10 +31,10 @@ COEFFICIENTS = (1.0, 0.0)
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = study_parser("penalty", __doc__.split("\n")[0], recipe="configs/penalty.yaml")
+    parser = study_parser("penalty", __doc__.split("\n")[0], recipe="penalty")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     options = parser.parse_args(arguments)
-    with errors_said():
+    with exit_on_user_error():
         run(options.recipe, options.seeds, options.models, options.set)
 
 

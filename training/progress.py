@@ -1,5 +1,5 @@
-"""How far a training is: its clock, its place in the data and its best evaluation, which go into a checkpoint; and the
-bar that shows it.
+"""How far a training is: its clock, its place in the data, its best evaluation and its sums since the last line of the
+log, which go into a checkpoint; and the bar that shows it.
 """
 
 import contextlib
@@ -58,12 +58,32 @@ class Clock:
 
     def state_dict(self) -> dict[str, Any]:
         now = time.perf_counter() if self._paused is None else self._paused  # a checkpoint is written in a pause
-        return {"steps": self.steps, "minutes": (now - self._started) / 60}
+        return {"steps": self.steps, "minutes": (now - self._started) / 60, "seconds_since_log": now - self._logged}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        now = time.perf_counter()
         self.steps = state["steps"]
-        self._logged = time.perf_counter()
-        self._started = self._logged - 60 * state["minutes"]
+        self._started = now - 60 * state["minutes"]
+        self._logged = now - state["seconds_since_log"]
+
+
+class SinceLog:
+    """Sums over the steps since the last line of the log: the loss of this process, steps, and tokens of all."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.loss = torch.zeros((), device=device)
+        self.steps = self.tokens = 0
+
+    def reset(self) -> None:
+        self.loss.zero_()
+        self.steps = self.tokens = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"loss": self.loss.item(), "steps": self.steps, "tokens": self.tokens}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.loss.fill_(state["loss"])
+        self.steps, self.tokens = state["steps"], state["tokens"]
 
 
 class Batches:
@@ -112,9 +132,12 @@ class Batches:
         return self.epoch + self.position * self.num_processes / self.order.batches_per_epoch
 
     def state_dict(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "position": self.position}
+        return {"epoch": self.epoch, "position": self.position, "batches_per_epoch": self.order.batches_per_epoch}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        there, here = state["batches_per_epoch"], self.order.batches_per_epoch
+        if there != here:
+            raise ValueError(f"the data has changed since: an epoch had {there} batches, and has {here} now")
         self.epoch, self.position, self._iterator = (
             state["epoch"],
             state["position"],

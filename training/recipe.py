@@ -3,8 +3,10 @@
 import contextlib
 import dataclasses
 import difflib
+import importlib.resources
 import math
 import re
+import reprlib
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,8 +39,32 @@ FROM_DATA = {
 }
 
 
+MAX_BYTES = 100_000  # of a recipe; those of the zoo have 2,000
+BUDGETS = ("training.max_steps", "training.max_minutes")
+
+
 class _Loader(yaml.SafeLoader):
-    """YAML as everybody expects it: 1e-3 is a number, which YAML 1.1 reads as a string."""
+    """YAML as everybody expects it: 1e-3 is a number, which YAML 1.1 reads as a string, and a key stands once.
+
+    Without aliases, with which a few lines can stand for more than any memory holds.
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not read; write the value out", mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        mapping = super().construct_mapping(node, deep)
+        if len(mapping) < len(node.value):
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if key.value in seen:
+                    message = f"the key {key.value!r} stands there twice"
+                    raise yaml.constructor.ConstructorError(None, None, message, key.start_mark)
+                seen.add(key.value)
+        return mapping
 
 
 _POWER_OF_TEN = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$")
@@ -124,7 +150,11 @@ class Training:
     def validate_ranges(self) -> None:
         """Refuse numbers out of range."""
         if (self.max_steps is None) == (self.max_minutes is None):
-            raise ValueError(f"give one of max_steps and max_minutes, got {self.max_steps} and {self.max_minutes}")
+            example = "max_steps=1000" if self.max_steps is None else "max_minutes=null"
+            raise ValueError(
+                f"give one of training.max_steps and training.max_minutes, got {self.max_steps} and {self.max_minutes}"
+                f"; for instance with --set training.{example}"
+            )
         positive = (
             "max_steps",
             "max_minutes",
@@ -145,11 +175,11 @@ class Training:
         for name in positive:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} must be above 0, got {value}")
+                raise ValueError(f"training.{name} must be above 0, got {value}")
         for name in counts:
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+                raise ValueError(f"training.{name} must be at least 1, got {value}")
         for name in (
             "seed",
             "warmup_steps",
@@ -158,10 +188,10 @@ class Training:
             "keep_evaluated",
         ):
             if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+                raise ValueError(f"training.{name} must not be negative, got {getattr(self, name)}")
         for name in ("label_smoothing", "ema_decay"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+                raise ValueError(f"training.{name} must be at least 0 and below 1, got {getattr(self, name)}")
 
 
 @strict
@@ -192,28 +222,34 @@ class Recipe:
 
 
 def load_recipe(path: str | Path, overrides: list[str] | None = None) -> Recipe:
-    """Read a YAML recipe and apply ``section.key=value`` overrides.
+    """Read a YAML recipe, a file or one that comes with attnzoo by its name, and apply ``section.key=value`` overrides.
+
+    A budget in steps takes the place of one in minutes, and the other way round.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: there is no such file or name; the nearest one is named.
         ValueError: not YAML, an unknown key (the nearest known one is named), a missing or wrong value.
     """
     path = Path(path)
-    if not path.is_file():
-        known = ", ".join(sorted(str(known) for known in path.parent.glob("*.yaml"))) or "none there"
-        raise FileNotFoundError(f"no recipe at {path} (recipes beside it: {known})")
+    file = path if path.is_file() else _shipped(path)
+    if file.stat().st_size > MAX_BYTES:
+        raise ValueError(f"{path} has {file.stat().st_size:,} bytes, a recipe has at most {MAX_BYTES:,}")
     try:
-        tree = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not valid YAML: {error}") from error
+        tree = _read_yaml(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} {error}") from error
     if not isinstance(tree, dict):
-        raise ValueError(f"{path} must hold the sections {', '.join(_fields(Recipe))}, got {tree!r}")
-    for override in overrides or []:
-        _override(tree, override)
+        sections = ", ".join(f.name for f in dataclasses.fields(Recipe))
+        raise ValueError(f"{path} must hold the sections {sections}, got {reprlib.repr(tree)}")
+    given = dict(_override(tree, override) for override in overrides or [])
+    for budget, other in (BUDGETS, BUDGETS[::-1]):
+        if given.get(budget) is not None and other not in given:
+            _override(tree, f"{other}=null")
     try:
         return _parse(tree)
     except (ValueError, TypeError, StrictDataclassError) as error:
-        raise ValueError(f"{path}: {error}") from error
+        reason = error.__cause__ if isinstance(error, StrictDataclassError) else error  # without the validator's name
+        raise ValueError(f"{path}: {reason or error}") from error
 
 
 def save_recipe(recipe: Recipe, path: Path) -> None:
@@ -231,7 +267,7 @@ def checkpoint_recipe(folder: Path, overrides: list[str] | None = None) -> Recip
         FileNotFoundError, ValueError: as for :func:`load_recipe`.
     """
     own = load_recipe(folder / "recipe.yaml")
-    for parent in folder.resolve().parents[:2]:  # of best/, and of evaluated/step-00001000/
+    for parent in folder.resolve().parents[:3]:  # of best/, and of evaluated/checkpoints/step-00001000/
         with contextlib.suppress(FileNotFoundError, ValueError):
             if without_machine_paths(load_recipe(parent / "recipe.yaml")) == own:
                 return load_recipe(parent / "recipe.yaml", overrides)
@@ -297,6 +333,32 @@ def _check_model(recipe: Recipe) -> None:
     except ValueError as error:
         reason = str(error).split("\nModel type should be one of")[0]  # of the Auto class, a hundred names
         raise ValueError(f"the section model is not for the task {recipe.task.name!r}: {reason}") from error
+    except RuntimeError as error:  # of torch, whose tensors have no sizes of so many digits
+        raise ValueError(f"the section model is too large: {error}") from error
+
+
+def _shipped(path: Path) -> Path:
+    """The recipe of this name among those that come with attnzoo."""
+    folder = Path(str(importlib.resources.files("attnzoo.configs")))
+    known = {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+    if str(path) in known:
+        return known[str(path)]
+    close = difflib.get_close_matches(path.stem, known, n=1, cutoff=0.5)
+    nearest = f"; did you mean {close[0]!r}?" if close else ""
+    beside = ", ".join(sorted(str(file) for file in path.parent.glob("*.yaml"))) if path.name != str(path) else ""
+    raise FileNotFoundError(
+        f"no recipe at {path}{nearest}; attnzoo has {', '.join(known)}"
+        + (f"; beside it are {beside}" if beside else "")
+    )
+
+
+def _read_yaml(text: str) -> Any:
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise ValueError(f"is not valid YAML: {error}") from error
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error
 
 
 def _fields(dataclass_type: Any) -> set[str]:
@@ -316,7 +378,8 @@ def _nearest(key: str, known: set[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(sorted(known))}"
 
 
-def _override(tree: dict[str, Any], override: str) -> None:
+def _override(tree: dict[str, Any], override: str) -> tuple[str, Any]:
+    """Change the tree; the dotted name, and its new value."""
     dotted, equals, text = override.partition("=")
     if not equals or not dotted:
         raise ValueError(f"--set takes section.key=value, got {override!r}")
@@ -326,7 +389,7 @@ def _override(tree: dict[str, Any], override: str) -> None:
         if not isinstance(tree, dict):
             raise ValueError(f"--set {override}: {section!r} is a value, not a section")
     try:
-        value = yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        raise ValueError(f"--set {override}: the value is not valid YAML: {error}") from error
-    tree[key] = value
+        tree[key] = _read_yaml(text)
+    except ValueError as error:
+        raise ValueError(f"--set {dotted}: the value {error}") from error
+    return dotted, tree[key]

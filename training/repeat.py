@@ -1,6 +1,6 @@
 """How much is chance?
 
-``python -m attnzoo.training.repeat configs/self_attentive_sst2.yaml`` trains a recipe with three seeds.
+``python -m attnzoo.training.repeat self_attentive_sst2`` trains a recipe with three seeds.
 
 Models that are there already are not trained again, and one that was cut short goes on. Then a table of the recipe's
 metrics on the validation and the test split: of every seed, and the mean with the lowest and the highest.
@@ -13,19 +13,20 @@ from typing import Any
 
 from .evaluate import evaluate
 from .recipe import load_recipe
-from .study import SEEDS, errors_said, mean_and_range, refuse_overrides, trained
+from .stopping import exit_on_user_error
+from .study import SEEDS, mean_and_range, refuse_overrides, trained
 from .tasks import make_task
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m attnzoo.training.repeat", description=__doc__.split("\n")[0])
-    parser.add_argument("recipe", help="a YAML file under configs/")
+    parser.add_argument("recipe", help="a YAML file, or the name of a recipe of attnzoo")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--models", type=Path, default=Path("runs"), help="where the models are kept")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
     options = parser.parse_args(arguments)
-    with errors_said():
+    with exit_on_user_error():
         task = make_task(load_recipe(options.recipe, options.set))
         repeat(options.recipe, task, options.seeds, options.models, options.set)
 

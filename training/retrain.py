@@ -7,14 +7,14 @@ is not done again, and a training that was cut short is resumed.
 """
 
 import argparse
-import json
 from pathlib import Path
 
 from accelerate.state import AcceleratorState
 
 from .recipe import Recipe, hub_id, load_recipe
 from .release import release
-from .study import errors_said
+from .run_folder import read_run
+from .stopping import exit_on_user_error
 from .tasks import make_task
 from .train import train_once
 from .word_vectors import first_words
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/zoo"), help="for the trainings (default: %(default)s)")
     parser.add_argument("--readme", type=Path, default=Path("README.md"), help="(default: %(default)s)")
     options = parser.parse_args(arguments)
-    with errors_said():
+    with exit_on_user_error():
         retrain(options.cards, options.runs)
         write_index(options.cards, options.readme)
 
@@ -76,8 +76,7 @@ def is_released(run: Path, folder: Path) -> bool:
     """Whether the folder has this run's figures, to which a release adds those of the test split."""
     if not (folder / "run.json").is_file():
         return False
-    trained, released = (json.loads((path / "run.json").read_text(encoding="utf-8")) for path in (run, folder))
-    return trained.items() <= released.items()
+    return read_run(run).items() <= read_run(folder).items()
 
 
 if __name__ == "__main__":

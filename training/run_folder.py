@@ -3,41 +3,43 @@
 What is in it is listed in ``train.py``; ``checkpoint.py`` writes its folders.
 """
 
-import contextlib
 import dataclasses
 import json
-import os
 import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 import transformers
 
 import attnzoo
 
-from .checkpoint import checkpoints, recover, require_room, rotate
+from .checkpoint import checkpoints, newest_sound, recover, require_room, rotate, write_whole
 from .recipe import Recipe, load_recipe, save_recipe
 
 
-def prepare_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) -> None:
-    """Make the output folder ready for a new run or for going on, and lose nothing that was not given up."""
+def prepare_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) -> Path | None:
+    """Make the output folder ready, and lose nothing that was not given up: the checkpoint to go on from, if any.
+
+    Raises:
+        ValueError: there is a run and neither argument says what to do with it; or there is none to resume, it is of
+            another recipe, or all its checkpoints are damaged.
+        OSError: the folder cannot be written.
+    """
     require_room(output, 0)
     for name in ("best", "last"):
         recover(output / name)
     rotate(output, keep=sys.maxsize)
     is_finished = (output / "run.json").is_file()
     if resume:
-        if is_finished or not checkpoints(output):
-            state = "a finished run" if is_finished else "no checkpoint"
-            raise ValueError(f"{output} holds {state}; there is nothing to resume")
-        if changed := differences(load_recipe(output / "recipe.yaml"), recipe):
+        if is_finished:
+            raise ValueError(f"{output} holds a finished run; there is nothing to resume")
+        if checkpoints(output) and (changed := differences(load_recipe(output / "recipe.yaml"), recipe)):
             raise ValueError(f"{output} was started with another recipe, which differs in {', '.join(changed)}")
-        return
+        return newest_sound(output)
     if not overwrite and (is_finished or checkpoints(output)):
         state, remedy = ("a finished run", "") if is_finished else ("a run that can go on", "--resume goes on, ")
         raise ValueError(f"{output} holds {state}; {remedy}--overwrite discards it, or choose another --output")
@@ -45,6 +47,7 @@ def prepare_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) 
         shutil.rmtree(output / name, ignore_errors=True)
     (output / "run.json").unlink(missing_ok=True)
     save_recipe(recipe, output / "recipe.yaml")
+    return None
 
 
 def differences(one: Recipe, other: Recipe) -> list[str]:
@@ -59,23 +62,47 @@ def differences(one: Recipe, other: Recipe) -> list[str]:
     return sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
 
 
-@contextlib.contextmanager
-def open_log(path: Path, is_main_process: bool, steps: int) -> Iterator[TextIO]:
-    """The log, with what it holds of the first ``steps`` steps: a resumed run writes the others again."""
-    if is_main_process:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if steps and path.is_file() else []
-        # A kill may have cut the last line, and may come now: the old log stands until the new one does.
-        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= steps]
-        path.with_suffix(".new").write_text("".join(kept), encoding="utf-8")
-        path.with_suffix(".new").replace(path)
-    with open(path if is_main_process else os.devnull, "a", encoding="utf-8") as log:
-        yield log
+def start_log(path: Path, steps: int) -> None:
+    """Keep what the log holds of the first ``steps`` steps: a resumed run writes the others again."""
+    text = path.read_text(encoding="utf-8", errors="replace") if steps and path.is_file() else ""
+    kept = []
+    *lines, _ = text.split("\n")  # a kill may have cut the last line
+    for number, line in enumerate(lines, start=1):
+        try:
+            if json.loads(line)["step"] <= steps:
+                kept.append(f"{line}\n")
+        except (ValueError, TypeError, KeyError, RecursionError):
+            print(f"{path}: line {number} is no line of a log, and is left out", file=sys.stderr)
+    write_whole(path, "".join(kept))
 
 
-def write_row(log: TextIO, row: dict[str, Any]) -> None:
-    """A line of the log, there even if the next step is killed."""
-    log.write(json.dumps(row) + "\n")
-    log.flush()
+def write_row(path: Path, row: dict[str, Any]) -> None:
+    """Add a line to the log, there even if the next step is killed.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    try:
+        with path.open("a", encoding="utf-8") as log:
+            log.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise OSError(f"could not write {path}: {error}") from error
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """What ``run.json`` in ``folder`` holds.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or is not what a training writes.
+    """
+    path = folder / "run.json"
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}); without it a training goes on, or starts again") from error
+    if not isinstance(run, dict):
+        raise ValueError(f"{path} is damaged: it holds {type(run).__name__}, not the figures of a run")
+    return run
 
 
 def describe_run(seed: int, precision: str, num_processes: int) -> dict[str, Any]:

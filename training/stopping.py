@@ -1,10 +1,15 @@
-"""What tells a training to stop: Ctrl-C and SIGTERM, after which it saves its last step."""
+"""How a training ends before its time: Ctrl-C and SIGTERM, after which it saves its last step, and errors."""
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from transformers.utils import logging
 
 
 class StoppedError(Exception):
@@ -13,6 +18,31 @@ class StoppedError(Exception):
     def __init__(self, signum: int, step: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name} at step {step}")
         self.signum = signum
+
+
+@contextlib.contextmanager
+def exit_on_user_error(go_on: str = "the same command goes on from there") -> Iterator[None]:
+    """Say what the user can put right without a traceback, and after a signal to stop how to go on.
+
+    Raises:
+        SystemExit: with status 1 after an error, and 128 plus its number after a signal, as a shell has it.
+    """
+    logging.disable_progress_bar()  # of Transformers: one bar is enough
+    try:
+        yield
+    except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:
+        sys.exit(f"error: {error}")
+    except StoppedError as stopped:
+        print(f"{stopped}; {go_on}", file=sys.stderr)
+        sys.exit(128 + stopped.signum)
+    except KeyboardInterrupt:
+        print("stopped at once; what was saved before is there", file=sys.stderr)
+        sys.exit(128 + signal.SIGINT)
+    except (MemoryError, RuntimeError) as error:
+        # The CPU's allocator has no error of its own.
+        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "allocate memory" not in str(error):
+            raise
+        sys.exit(f"error: out of memory: lower training.batch_tokens or the sizes of the model ({error})")
 
 
 @contextlib.contextmanager

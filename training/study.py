@@ -1,18 +1,12 @@
 """What the studies of the README share: variants of a recipe, trained with several seeds, and their figures."""
 
 import argparse
-import contextlib
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import transformers
-from huggingface_hub.errors import StrictDataclassError
-
 from .recipe import load_recipe
-from .stopping import StoppedError
 from .train import train_once
 
 SEEDS = (1, 2, 3)
@@ -25,19 +19,6 @@ def study_parser(name: str, description: str, recipe: str) -> argparse.ArgumentP
     parser.add_argument("--models", type=Path, default=Path("runs") / name, help="where the models are kept")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
     return parser
-
-
-@contextlib.contextmanager
-def errors_said() -> Iterator[None]:
-    """Say what the user can put right without a traceback, and after a signal how to go on."""
-    transformers.utils.logging.disable_progress_bar()
-    try:
-        yield
-    except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:
-        sys.exit(f"error: {error}")
-    except StoppedError as stopped:
-        print(f"{stopped}; the same command goes on from there", file=sys.stderr)
-        sys.exit(128 + stopped.signum)
 
 
 def trained(

@@ -1,4 +1,4 @@
-"""Train a recipe: ``attnzoo train configs/demo.yaml --output runs/demo --set training.max_minutes=1``.
+"""Train a recipe: ``attnzoo train demo --output runs/demo --set training.max_minutes=1``.
 
 One loop, from top to bottom: recipe, task, model, optimiser; then batches until the steps or minutes are used up,
 with an evaluation now and then; tokens per second are target tokens, of which a label is one. In the output folder:
@@ -20,29 +20,34 @@ import contextlib
 import json
 import math
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 from accelerate import Accelerator
-from accelerate.utils import DistributedType, gather_object, is_tensorboard_available, send_to_device, set_seed
+from accelerate.utils import (
+    DistributedType,
+    broadcast_object_list,
+    gather_object,
+    is_tensorboard_available,
+    send_to_device,
+    set_seed,
+)
 from datasets import IterableDataset
-from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from .average import MovingAverage
 from .batching import LengthBatchSampler, LengthBatchStream, length_of
 from .card import describe, write_card
-from .checkpoint import aside, checkpoint_folder, checkpoints, replacing, require_room, rotate
-from .progress import Batches, Best, Clock, advance, progress_bar
+from .checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_whole
+from .progress import Batches, Best, Clock, SinceLog, advance, progress_bar
 from .recipe import Recipe, Training, load_recipe, save_recipe, without_machine_paths
-from .run_folder import describe_run, differences, open_log, prepare_output, write_row
+from .run_folder import describe_run, differences, prepare_output, read_run, start_log, write_row
 from .schedule import learning_rate, make_optimizer
-from .stopping import StoppedError, signals_to_stop
+from .stopping import StoppedError, exit_on_user_error, signals_to_stop
 from .tasks import make_task
+from .training_state import TrainingState
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -52,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
         description="Train a recipe.",
         epilog="example: attnzoo train demo --output runs/demo --set training.max_minutes=1",
     )
-    parser.add_argument("recipe", help="a YAML file under configs/")
+    parser.add_argument("recipe", help="a YAML file, or the name of a recipe of attnzoo, such as demo")
     parser.add_argument(
         "--output",
         type=Path,
@@ -77,17 +82,10 @@ def main(arguments: list[str] | None = None) -> None:
         help="discard the run that is in the output folder",
     )
     options = parser.parse_args(arguments)
-    transformers.utils.logging.disable_progress_bar()  # one bar is enough
     output = options.output or Path("runs") / Path(options.recipe).stem
-    try:
+    with exit_on_user_error("--resume goes on from there"):
         recipe = load_recipe(options.recipe, options.set)
-        task = make_task(recipe)
-        train(recipe, task, output, resume=options.resume, overwrite=options.overwrite)
-    except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:
-        sys.exit(f"error: {error}")  # what the user can put right, without a traceback
-    except StoppedError as stopped:
-        print(f"{stopped}; --resume goes on from there", file=sys.stderr)
-        sys.exit(128 + stopped.signum)  # as a shell has it
+        train(recipe, make_task(recipe), output, resume=options.resume, overwrite=options.overwrite)
 
 
 def train(
@@ -114,13 +112,18 @@ def train(
         log_with=settings.tracker,
         project_dir=output,
     )
-    if accelerator.is_main_process:
-        prepare_output(output, recipe, resume, overwrite)
-    accelerator.wait_for_everyone()
+    checkpoint = prepare_output(output, recipe, resume, overwrite) if accelerator.is_main_process else None
+    [checkpoint] = broadcast_object_list([checkpoint])
     set_seed(settings.seed)
 
     tokenizer = task.make_tokenizer()
-    model = _make_model(recipe, task, tokenizer)  # the same on every process: each may keep a part of it
+    config = recipe.model_config(**task.config_fields(tokenizer))
+    is_sharded = accelerator.distributed_type == DistributedType.FSDP
+    is_averaged = bool(settings.ema_decay) or is_sharded
+    if accelerator.is_main_process:
+        require_room(output, _room_needed(task, config, settings, is_averaged))
+    model = task.auto_class.from_config(config)  # the same on every process: each may keep a part of it
+    task.prepare(model, tokenizer)
     if accelerator.process_index:
         set_seed(settings.seed, device_specific=True)  # or all of them would drop out the same units
     examples = task.training_examples(tokenizer)
@@ -139,19 +142,16 @@ def train(
         return send_to_device(collate(rows), accelerator.device)
 
     optimizer = make_optimizer(model.parameters(), settings)
-    is_sharded = accelerator.distributed_type == DistributedType.FSDP
-    averaged = None
-    if settings.ema_decay or is_sharded:
-        averaged = MovingAverage(model, settings.ema_decay, accelerator.device)
-    if accelerator.is_main_process:
-        require_room(output, _room_needed(model, settings, averaged is not None))
+    averaged = MovingAverage(model, settings.ema_decay, accelerator.device) if is_averaged else None
     model, optimizer = accelerator.prepare(model, optimizer)
 
     clock, best = Clock(settings), Best(task.greater_is_better)
     batches = Batches(order, load, accelerator.process_index, accelerator.num_processes)
-    accelerator.register_for_checkpointing(clock, batches, best, *([averaged] if averaged is not None else []))
-    if resume:
-        accelerator.load_state(checkpoints(output)[-1])
+    since_log = SinceLog(accelerator.device)
+    unwrapped = accelerator.unwrap_model(model)
+    state = TrainingState(accelerator, unwrapped, optimizer, averaged, clock, batches, best, since_log)
+    if checkpoint is not None:
+        state.load(checkpoint)
     accelerator.print(
         f"{task.name}: {size} training examples, {settings.batch_tokens:,} tokens a batch at most; "
         f"model of {sum(p.numel() for p in model.parameters()):,} parameters; {_precision(accelerator)}, "
@@ -162,13 +162,11 @@ def train(
     if settings.tracker:
         accelerator.init_trackers("tensorboard")
 
-    with (
-        open_log(output / "log.jsonl", accelerator.is_main_process, clock.steps) as log,
-        signals_to_stop() as received,
-    ):
+    log = output / "log.jsonl"
+    if accelerator.is_main_process:
+        start_log(log, clock.steps)
+    with signals_to_stop() as received:
         bar = progress_bar(settings, is_shown=accelerator.is_main_process)
-        loss_sum = torch.zeros((), device=accelerator.device)
-        steps_since_log = tokens_since_log = 0
         # A run may have been killed after its last evaluation, before it said that it was finished.
         progress = 1.0 if best.is_out_of_patience(settings.patience) else clock.progress(accelerator)
         while progress < 1:
@@ -185,16 +183,16 @@ def train(
                 with contextlib.nullcontext() if is_last else accelerator.no_sync(model):
                     loss = _loss(model, batch, num_tokens, settings.label_smoothing)
                     accelerator.backward(loss * accelerator.num_processes)  # gradients are averaged over processes
-                loss_sum += loss.detach()
+                since_log.loss += loss.detach()
             accelerator.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
             optimizer.step()
             optimizer.zero_grad()
             if averaged is not None:
-                averaged.update(accelerator.unwrap_model(model))
+                averaged.update(unwrapped)
             clock.steps += 1
             progress = clock.progress(accelerator)
-            steps_since_log += 1
-            tokens_since_log += int(num_tokens)
+            since_log.steps += 1
+            since_log.tokens += int(num_tokens)
             advance(bar, clock, progress)
 
             if clock.steps % settings.log_every == 0:
@@ -202,20 +200,20 @@ def train(
                     "step": clock.steps,
                     "minutes": clock.minutes(),
                     "epoch": batches.epochs(),
-                    "loss": float(accelerator.reduce(loss_sum, "sum")) / steps_since_log,
+                    "loss": float(accelerator.reduce(since_log.loss, "sum")) / since_log.steps,
                     "learning_rate": rate,
-                    "tokens_per_second": tokens_since_log / clock.seconds_since_log(),
+                    "tokens_per_second": since_log.tokens / clock.seconds_since_log(),
                 }
                 if not math.isfinite(row["loss"]):
                     raise _diverged(f"the loss is {row['loss']}", clock)
-                write_row(log, row)
+                if accelerator.is_main_process:
+                    write_row(log, row)
                 accelerator.log(
                     {name: row[name] for name in row if name != "step"},
                     step=clock.steps,
                 )
                 bar.set_postfix_str(f"loss {row['loss']:.3f}, {row['tokens_per_second']:,.0f} tokens/s")
-                loss_sum.zero_()
-                steps_since_log = tokens_since_log = 0
+                since_log.reset()
 
             # The last evaluation comes at the end, the others evenly before it.
             is_evaluated = progress >= (best.evaluations + 1) / settings.evaluations
@@ -223,7 +221,7 @@ def train(
                 best.evaluations = max(best.evaluations + 1, math.floor(progress * settings.evaluations))
                 minutes = clock.minutes()
                 with clock.paused():
-                    candidate: Any = accelerator.unwrap_model(model) if averaged is None else averaged.model
+                    candidate: Any = unwrapped if averaged is None else averaged.model
                     if not all(parameter.isfinite().all() for parameter in candidate.parameters()):
                         raise _diverged("the weights are not finite", clock)
                     if accelerator.is_main_process:  # first: an evaluation may fail
@@ -237,10 +235,8 @@ def train(
                             )
                             rotate(output / "evaluated", settings.keep_evaluated)
                     scores = _evaluate(candidate, tokenizer, task, settings, accelerator)
-                    write_row(
-                        log,
-                        {"step": clock.steps, "minutes": minutes, "validation": scores},
-                    )
+                    if accelerator.is_main_process:
+                        write_row(log, {"step": clock.steps, "minutes": minutes, "validation": scores})
                     accelerator.log(
                         {f"validation_{name}": score for name, score in scores.items()},
                         step=clock.steps,
@@ -266,7 +262,7 @@ def train(
                     progress = 1.0
             if is_evaluated or signum or clock.steps % settings.checkpoint_every == 0:
                 with clock.paused():
-                    _save_checkpoint(accelerator, output, clock.steps, settings.keep_checkpoints)
+                    state.save(output, settings.keep_checkpoints)
             if signum and progress < 1:
                 bar.close()
                 accelerator.end_training()
@@ -275,7 +271,7 @@ def train(
 
     run |= best.figures | {"total_steps": clock.steps, "total_minutes": clock.minutes()}
     if accelerator.is_main_process:
-        (output / "run.json").write_text(json.dumps(run, indent=2) + "\n", encoding="utf-8")
+        write_whole(output / "run.json", json.dumps(run, indent=2) + "\n")
         print(f"best: validation {describe(task, run['validation'])} after {run['steps']} steps, in {output / 'best'}")
     accelerator.end_training()
     return run
@@ -295,26 +291,17 @@ def train_once(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
             f"{output} was trained from another recipe, which differs in {', '.join(changed)}; remove it, or keep the "
             "new models elsewhere"
         )
-    return json.loads((output / "run.json").read_text(encoding="utf-8"))
+    return read_run(output)
 
 
-def _room_needed(model: nn.Module, settings: Training, is_averaged: bool) -> int:
+def _room_needed(task: Any, config: PreTrainedConfig, settings: Training, is_averaged: bool) -> int:
     """Bytes: the checkpoints with weights, two moments and a moving average, and the Hub repositories."""
+    with torch.device("meta"):  # sizes alone: the model may be too large to be made
+        model = task.auto_class.from_config(config)
     weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     in_checkpoint = 3 + is_averaged
     repositories = 3 + settings.keep_evaluated  # best, last, and the one being written
     return weights * (in_checkpoint * (settings.keep_checkpoints + 1) + repositories)
-
-
-def _save_checkpoint(accelerator: Accelerator, output: Path, step: int, keep: int) -> None:
-    folder = checkpoint_folder(output, step)
-    is_main = accelerator.is_main_process
-    with replacing(folder) if is_main else contextlib.nullcontext(aside(folder)) as new:
-        accelerator.wait_for_everyone()  # the folder is there
-        accelerator.save_state(str(new))
-        accelerator.wait_for_everyone()  # every process has written its part
-    if is_main:
-        rotate(output, keep)
 
 
 def _evaluate(
@@ -344,12 +331,6 @@ def _loss(
 
 def _diverged(what: str, clock: Clock) -> FloatingPointError:
     return FloatingPointError(f"{what} at step {clock.steps}; lower training.learning_rate")
-
-
-def _make_model(recipe: Recipe, task: Any, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    model = task.auto_class.from_config(recipe.model_config(**task.config_fields(tokenizer)))
-    task.prepare(model, tokenizer)
-    return model
 
 
 def _mixed_precision(settings: Training) -> str:

@@ -19,7 +19,8 @@ from attnzoo.pipelines import refuse_unknown_characters
 from attnzoo.plots import plot_alignments
 
 from .recipe import load_recipe
-from .study import errors_said, refuse_overrides, study_parser, trained
+from .stopping import exit_on_user_error
+from .study import refuse_overrides, study_parser, trained
 from .tasks import make_task
 
 SCORES = ("additive", "dot", "general", "location")  # concat is the additive score
@@ -28,11 +29,11 @@ WINDOWS = {"global": "global", "monotonic": "local-m", "predictive": "local-p"}
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = study_parser("which_attention", __doc__.split("\n")[0], recipe="configs/which_attention.yaml")
+    parser = study_parser("which_attention", __doc__.split("\n")[0], recipe="which_attention")
     parser.add_argument("--word", default="philosopher", help="a word of the dictionary (default: %(default)s)")
     parser.add_argument("--plot", type=Path, default=Path("docs/which_attention.png"), metavar="FILE")
     options = parser.parse_args(arguments)
-    with errors_said():
+    with exit_on_user_error():
         run(options.recipe, options.word.lower(), options.models, options.plot, options.set)
 
 

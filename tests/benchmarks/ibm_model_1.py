@@ -9,7 +9,7 @@ verse alone, stands beside it.
 import argparse
 from pathlib import Path
 
-from attnzoo.training.study import errors_said
+from attnzoo.training.stopping import exit_on_user_error
 from attnzoo.training.verses import Verse, read_verses
 
 from attnzoo.alignment import Links, alignment_error_rate
@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("wheel", type=Path, help="bible_alignments-0.4.2-py3-none-any.whl")
     parser.add_argument("--iterations", type=int, default=10)
     options = parser.parse_args()
-    with errors_said():
+    with exit_on_user_error():
         verses = read_verses(options.wheel)
         links = ibm_model_1([(verse.source_words, verse.target_words) for verse in verses], options.iterations)
         for name, predicted in (("IBM Model 1", links), ("diagonal", [diagonal(verse) for verse in verses])):

@@ -12,7 +12,8 @@ from typing import Any
 
 from attnzoo.training.recipe import load_recipe
 from attnzoo.training.repeat import repeat
-from attnzoo.training.study import SEEDS, errors_said
+from attnzoo.training.stopping import exit_on_user_error
+from attnzoo.training.study import SEEDS
 from attnzoo.training.tasks import make_task
 
 from tests.benchmarks.pooling import PoolingForSequenceClassification
@@ -27,7 +28,7 @@ def main() -> None:
     parser.add_argument("--models", type=Path, help="where the models are kept (default: runs/POOLING)")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
     options = parser.parse_args()
-    with errors_said():
+    with exit_on_user_error():
         task: Any = make_task(load_recipe(options.recipe, options.set))
         task.auto_class = auto_class(options.pooling)
         repeat(options.recipe, task, options.seeds, options.models or Path("runs") / options.pooling, options.set)

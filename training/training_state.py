@@ -1,0 +1,162 @@
+"""All that a training needs in order to go on as if it had not stopped; reading it runs no code, for it has no pickles.
+
+A checkpoint has tensors as safetensors, by the names of the parameters, and everything else as JSON:
+
+- ``model.safetensors``, ``optimizer.safetensors``, and ``average.safetensors`` where there is a moving average: whole,
+  however many processes share them in the training
+- ``state.json``: clock, place in the data, best evaluation, and for every process its random states and its sums for
+  the next line of the log
+
+``checkpoint.py`` adds a manifest with their checksums.
+"""
+
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from .average import MovingAverage
+from .checkpoint import checkpoint_folder, replacing, rotate, seal
+from .progress import Batches, Best, Clock, SinceLog
+
+
+@dataclass
+class TrainingState:
+    """What a checkpoint holds of a training; ``model`` is the one that Accelerate has not wrapped."""
+
+    accelerator: Accelerator
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    averaged: MovingAverage | None
+    clock: Clock
+    batches: Batches
+    best: Best
+    since_log: SinceLog
+
+    def save(self, output: Path, keep: int) -> None:
+        """Write the checkpoint of this step into the output folder and keep the newest ``keep``; all processes call it.
+
+        Raises:
+            OSError: it could not be written; those before are untouched.
+        """
+        tensors = {"model": _whole(dict(self.model.named_parameters())), "optimizer": _whole(self._moments())}
+        if self.averaged is not None:
+            tensors["average"] = _whole(dict(self.averaged.model.named_parameters()))
+        own = {"random": _random_states(self.accelerator.device), "since_log": self.since_log.state_dict()}
+        state = {
+            "clock": self.clock.state_dict(),
+            "batches": self.batches.state_dict(),
+            "best": self.best.state_dict(),
+            "updates": self.averaged and self.averaged.updates,
+            "processes": gather_object([own]),
+        }
+        if self.accelerator.is_main_process:
+            with replacing(checkpoint_folder(output, self.clock.steps)) as new:
+                for name, of_file in tensors.items():
+                    save_file(of_file, new / f"{name}.safetensors")
+                (new / "state.json").write_text(json.dumps(state, default=lambda array: array.tolist()))
+                seal(new)
+            rotate(output, keep)
+        self.accelerator.wait_for_everyone()
+
+    def load(self, folder: Path) -> None:
+        """Go back to a checkpoint whose files are known to be as they were written.
+
+        Raises:
+            ValueError: it is of another number of processes, another kind of device, another model or other data.
+        """
+        state = json.loads((folder / "state.json").read_text())
+        if len(state["processes"]) != self.accelerator.num_processes:
+            raise ValueError(
+                f"{folder} was written by {len(state['processes'])} process(es), this training has "
+                f"{self.accelerator.num_processes}; go on with as many"
+            )
+        _copy(load_file(folder / "model.safetensors"), dict(self.model.named_parameters()), folder)
+        self._set_moments(load_file(folder / "optimizer.safetensors"))
+        if self.averaged is not None:
+            _copy(load_file(folder / "average.safetensors"), dict(self.averaged.model.named_parameters()), folder)
+            self.averaged.updates = state["updates"]
+        self.clock.load_state_dict(state["clock"])
+        self.batches.load_state_dict(state["batches"])
+        self.best.load_state_dict(state["best"])
+        own = state["processes"][self.accelerator.process_index]
+        self.since_log.load_state_dict(own["since_log"])
+        _set_random_states(own["random"], self.accelerator.device, folder)
+
+    def _moments(self) -> dict[str, Tensor]:
+        """What the optimiser has for each parameter, by its name; its settings are those of the recipe."""
+        names = [name for name, _ in self.model.named_parameters()]
+        state = self.optimizer.state_dict()["state"]
+        return {f"{names[i]}.{key}": value for i, values in state.items() for key, value in values.items()}
+
+    def _set_moments(self, moments: dict[str, Tensor]) -> None:
+        parameters = list(self.model.named_parameters())
+        number = {name: i for i, (name, _) in enumerate(parameters)}
+        state: dict[int, dict[str, Tensor]] = {}
+        for full_name, value in moments.items():
+            name, _, key = full_name.rpartition(".")
+            parameter = parameters[number[name]][1]
+            of_weights = value.shape == parameter.shape  # and not a count of steps
+            state.setdefault(number[name], {})[key] = _placed(value, parameter) if of_weights else value
+        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state})
+
+
+def _whole(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors on the CPU, gathered where they are sharded: a call of all processes."""
+    with torch.no_grad():
+        whole = {name: t.full_tensor() if isinstance(t, DTensor) else t for name, t in tensors.items()}
+        return {name: tensor.detach().cpu().contiguous() for name, tensor in whole.items()}
+
+
+def _placed(value: Tensor, like: Tensor) -> Tensor:
+    """``value`` on the device of ``like``, and sharded as it is: a call of all processes."""
+    value = value.to(like.device)
+    return distribute_tensor(value, like.device_mesh, like.placements) if isinstance(like, DTensor) else value
+
+
+@torch.no_grad()
+def _copy(values: dict[str, Tensor], parameters: dict[str, nn.Parameter], folder: Path) -> None:
+    for name in sorted(values.keys() | parameters.keys()):
+        there, here = (list(t[name].shape) if name in t else "missing" for t in (values, parameters))
+        if there != here:
+            raise ValueError(
+                f"{folder} is of another model: {name} is {there} there and {here} here; has the data changed since?"
+            )
+    for name, parameter in parameters.items():
+        parameter.copy_(_placed(values[name], parameter))
+
+
+def _random_states(device: torch.device) -> dict[str, Any]:
+    """The states of every random number generator of this process."""
+    states = {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(legacy=False),
+        "torch": torch.get_rng_state(),
+    }
+    if device.type != "cpu":
+        states[device.type] = torch.get_device_module(device).get_rng_state()
+    return states
+
+
+def _set_random_states(states: dict[str, Any], device: torch.device, folder: Path) -> None:
+    expected = _random_states(device).keys()
+    if states.keys() != expected:
+        raise ValueError(
+            f"{folder} has random states of {', '.join(states)}; to go on here takes those of {', '.join(expected)}"
+        )
+    version, internal, gauss = states["python"]
+    random.setstate((version, tuple(internal), gauss))
+    np.random.set_state(states["numpy"])
+    torch.set_rng_state(torch.tensor(states["torch"], dtype=torch.uint8))
+    if device.type != "cpu":
+        of_device = torch.tensor(states[device.type], dtype=torch.uint8)
+        torch.get_device_module(device).set_rng_state(of_device)
