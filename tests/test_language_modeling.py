@@ -495,7 +495,11 @@ def test_a_folder_of_texts_has_the_splits_that_its_names_say(tmp_path: Path) -> 
         (b"", r"animals\.txt is empty; remove it, or put text into it"),
         (b" \n\n \n", r"animals\.txt is empty"),
         ("Grün".encode("latin-1"), r"animals\.txt is not UTF-8 .*; convert it, from latin-1 perhaps"),
-        (b"One text alone.", r"animals\.txt has no texts for the \w+ split; give more of them"),
+        (
+            b"One text\nalone.",
+            r"animals\.txt is one text, .*: put empty lines between texts, or set task\.data\.texts=lines",
+        ),
+        (b"One.\n\nTwo.", r"animals\.txt has no texts \(parted by empty lines in \.txt files, .*for the \w+ split"),
     ],
 )
 def test_a_text_that_is_unsound_is_refused(tmp_path: Path, content: bytes, message: str) -> None:

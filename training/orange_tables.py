@@ -5,7 +5,7 @@ import io
 from pathlib import Path
 
 from .sources import readable, short
-from .wheels import open_wheel
+from .wheels import open_wheel, read_member
 
 
 def read_table(path: Path, member: str, columns: dict[str, str], only: dict[str, str]) -> dict[str, list[str]]:
@@ -26,7 +26,7 @@ def read_table(path: Path, member: str, columns: dict[str, str], only: dict[str,
             tables = [name for name in archive.namelist() if name.endswith(".tab")]
             raise ValueError(f"{path} has no file {member!r}; task.data.member is one of: {short(', '.join(tables))}")
         with readable(member):
-            text = archive.read(member).decode()
+            text = read_member(archive, member).decode()
             names, _, _, *rows = csv.reader(io.StringIO(text), delimiter="\t")
     keys = [(f"{name}_column", column) for name, column in columns.items()]
     for key, column in (*keys, *(("only", column) for column in only)):
