@@ -18,7 +18,7 @@ from datasets.packaged_modules.csv.csv import CsvConfig
 from datasets.packaged_modules.json.json import JsonConfig
 from huggingface_hub.dataclasses import strict
 
-from .text_files import TAB, ZIP, check_header, has_quotes, lines, refuse_long_rows, require_columns
+from .text_files import GZIP, TAB, ZIP, check_header, has_quotes, lines, refuse_long_rows, require_columns
 from .text_files import SourceError as SourceError
 from .text_files import short as short
 
@@ -328,6 +328,8 @@ def _text_options(builder: datasets.DatasetBuilder, source: Source, columns: dic
             raise SourceError(f"{file} is empty")
         if start == ZIP:
             raise SourceError(f"{file} is a zip or a workbook, and no text; save it as the file that its name says")
+        if start[:2] == GZIP and not file.name.lower().endswith(".gz"):
+            raise SourceError(f"{file} is packed by gzip; let its name end in .gz")
     if not is_csv:
         for file in local:
             if isinstance(config, JsonConfig) and not sum(1 for line in lines(file) if line.strip()):

@@ -64,7 +64,8 @@ def lines(file: Path, encoding: str = "utf-8") -> Iterator[str]:
     with open_unpacked(file) as opened:
         if codecs.lookup(encoding).name.startswith(("utf-16", "utf-32")):  # in which a line does not end with a byte
             try:
-                yield from io.TextIOWrapper(opened, encoding, newline="")
+                with io.TextIOWrapper(opened, encoding, newline="") as text_of_file:
+                    yield from text_of_file
             except UnicodeError as error:
                 raise SourceError(f"{file} is not {encoding.upper()} ({error}); set task.data.encoding") from error
             return
