@@ -608,6 +608,7 @@ def test_a_table_inside_a_wheel(tmp_path: Path) -> None:
         archive.writestr("data/reviews.tab", "\n".join([*lines, "", ""]))  # a blank last line is no row
         archive.writestr("data/short.tab", "\n".join([*lines[:4], "1\tfine"]))
         archive.writestr("data/empty.tab", "\n".join(lines[:3]))
+        archive.writestr("data/gaps.tab", "\n".join([*lines, "1\t\tpraise"]))
 
     def task(**more: Any) -> SentenceClassification:
         keys = {"path": str(path), "member": "data/reviews.tab", "mask_urls": True, **COLUMNS}
@@ -624,6 +625,9 @@ def test_a_table_inside_a_wheel(tmp_path: Path) -> None:
         task(only={"Kind": "2"})
     with pytest.raises(ValueError, match=r"short\.tab, row 2: it has 2 cells, and the table 3 columns"):
         task(member="data/short.tab")
+    with pytest.raises(ValueError, match=r"gaps\.tab: 1 rows have an empty cell, .*skip_bad_rows=true"):
+        task(member="data/gaps.tab")
+    assert sum(len(rows) for rows in task(member="data/gaps.tab", skip_bad_rows=True).splits.values()) == 400
     with pytest.raises(ValueError, match=r"empty\.tab has no rows"):
         task(member="data/empty.tab")
     with pytest.raises(ValueError, match=r"has no file 'x\.tab'; task\.data\.member is one of: data/reviews\.tab"):

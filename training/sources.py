@@ -81,7 +81,7 @@ class Source:
             sign = self.sign()
             if len(sign) != 1 or sign.isalnum() or sign in '"\r\n\\':
                 raise ValueError(
-                    f"separator must be one sign, and no letter, digit, quotation mark or end of a line, got {sign!r}; "
+                    f"separator must be one sign, and no letter, digit, quotation mark, slash or end of a line, got {sign!r}; "
                     "'tab' is a tab, and in a shell and in YAML other signs want quotation marks around them"
                 )
         try:
@@ -151,6 +151,7 @@ def readable(path: str) -> Iterator[None]:
     """Turn what the readers raise on an unsound file into a SourceError that names ``path``."""
     unsound = (
         *(datasets.exceptions.DatasetGenerationError, pa.ArrowException, gzip.BadGzipFile, zlib.error, EOFError),
+        csv.Error,
         *(ValueError, TypeError, AttributeError, KeyError),  # the json reader meets a list where it wants a row
     )
     try:

@@ -451,7 +451,7 @@ def _read(data: Data, columns: list[str], only: str | None) -> dict[str, Rows]:
     else:
         reason = "is a table of Orange's"
         names = {name: getattr(data, f"{name}_column") for name in (*columns, "label")}
-        splits = {"train": read_table(Path(data.path), data.member, names, data.only)}
+        splits = {"train": read_table(Path(data.path), data.member, names, data.only, data.skip_bad_rows)}
     refuse_table_keys(data, reason)
     if data.subset is not None or data.streaming:
         raise ValueError(f"{data.path} {reason} and is read whole: leave out subset and streaming in task.data")
