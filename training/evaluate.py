@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
+from datasets import IterableDataset
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
@@ -69,7 +70,7 @@ def task_for(folder: Path, overrides: list[str], split: str) -> Any:
         id2label = AutoConfig.from_pretrained(folder).id2label
         data = dataclasses.replace(data, label_names=[id2label[number] for number in range(len(id2label))])
     task = make_task(dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data)), split)
-    if set(task.splits) == {split}:
+    if {name for name, rows in task.splits.items() if isinstance(rows, IterableDataset) or len(rows)} == {split}:
         print(
             f"{path}: all {len(task.splits[split]):,} rows are evaluated; the training was on {trained_on}, so see "
             "that none of them are from there",

@@ -79,10 +79,10 @@ class Source:
             raise ValueError(f"columns must be different names, one for each column of the file, got {names}")
         if self.separator is not None:
             sign = self.sign()
-            if len(sign) != 1 or sign.isalnum() or sign in '"\r\n\\':
+            if len(sign) != 1 or sign.isalnum() or sign in '"\r\n\\/':
                 raise ValueError(
-                    f"separator must be one sign, and no letter, digit, quotation mark, slash or end of a line, got {sign!r}; "
-                    "'tab' is a tab, and in a shell and in YAML other signs want quotation marks around them"
+                    "separator must be one sign, and no letter, digit, quotation mark, slash or end of a line, got "
+                    f"{sign!r}; 'tab' is a tab, and in a shell and in YAML other signs want quotation marks around them"
                 )
         try:
             "a".encode(self.encoding)
