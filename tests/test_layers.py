@@ -13,7 +13,6 @@ LIBRARIES = {"torch", "transformers", "huggingface_hub", "safetensors", "matplot
 STANDARD = {
     "argparse",
     "importlib",
-    "importlib",
     "collections",
     "copy",
     "dataclasses",

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from attnzoo.training import evaluate, release, repeat
+from attnzoo.training.labels import known_numbers
 from attnzoo.training.recipe import load_recipe
 from attnzoo.training.splits import split_of
 from attnzoo.training.tasks.sentence_classification import Data, SentenceClassification
@@ -137,6 +138,127 @@ def test_a_classifier_is_released_with_its_confusion_matrix(classifier: Path, ta
         release.main([str(classifier), str(folder), "--num-beams", "5"])
 
 
+def test_all_rows_of_a_file_of_ones_own_are_evaluated(
+    classifier: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Labels are the model's, though not all of them need occur; data of the training's name is cut as it was there."""
+    best, frame = str(classifier / "best"), sentences()
+    frame[:50].to_csv(tmp_path / "test.csv", index=False)
+    frame[frame["verdict"] == "praise"][:20].to_csv(tmp_path / "praise.csv", index=False)
+    frame[:50].assign(verdict=(frame["verdict"] == "praise") * 1).to_csv(tmp_path / "numbers.csv", index=False)
+    for name, rows in (("test", 50), ("praise", 20), ("numbers", 50)):
+        evaluate.main([best, f"--set=task.data.path={tmp_path / name}.csv"])
+        printed = capsys.readouterr()
+        assert f"test split, {rows} examples: accuracy " in printed.out
+        assert f"{name}.csv: all {rows} rows are evaluated; the training was on" in printed.err
+        assert float(printed.out.split("accuracy ")[1].split(" ")[0]) > 90
+    (tmp_path / table.name).write_bytes(table.read_bytes())
+    evaluate.main([best])
+    cut = capsys.readouterr().out.splitlines()[0]
+    evaluate.main([best, f"--set=task.data.path={tmp_path / table.name}"])
+    assert capsys.readouterr().out.splitlines()[0] == cut
+    assert "50 examples" not in cut
+    frame[:50].assign(verdict="mixed").to_csv(tmp_path / "mixed.csv", index=False)
+    with pytest.raises(SystemExit, match=r"the label 'mixed' is none of blame, praise; let task\.data\.label_names"):
+        evaluate.main([best, f"--set=task.data.path={tmp_path / 'mixed.csv'}"])
+
+
+def test_numbers_of_a_models_labels(tmp_path: Path) -> None:
+    """By name, by the data's own names, or by place; what could mean either is refused."""
+
+    def numbers(labels: list[Any], names: list[str]) -> dict[str, int]:
+        return known_numbers(datasets.Dataset.from_dict({"label": labels}), names, "a.csv")
+
+    assert numbers(["b", "b"], ["a", "b"]) == {"a": 0, "b": 1}
+    assert numbers([2, 5], ["1", "2", "5"]) == {"1": 0, "2": 1, "5": 2}
+    assert numbers([1, 0], ["no", "yes"]) == {"0": 0, "1": 1}
+    for labels, names in (([1, 2], ["no", "yes"]), ([0, 1], ["1", "2"])):
+        with pytest.raises(ValueError, match="label_names"):
+            numbers(labels, names)
+    named = datasets.Dataset.from_dict({"label": [0, 1]}).cast_column("label", datasets.ClassLabel(names=["yes", "no"]))
+    assert known_numbers(named, ["no", "yes"], "a.csv") == {"0": 1, "1": 0}
+
+
+LINES = "".join(f"{verdict} {review}\n" for review, verdict in sentences().itertuples(index=False))
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "keys"),
+    [
+        ("a.txt", "__label__", {}),
+        ("a.csv", "__label__", {}),
+        ("a.label", "TOPIC:", {"label_first": True}),
+        ("folder", "__label__", {}),
+    ],
+)
+def test_lines_that_begin_with_a_label(
+    name: str, prefix: str, keys: dict[str, Any], table: Path, tmp_path: Path
+) -> None:
+    lines = [prefix + line for line in LINES.splitlines()]
+    if name == "folder":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "b.txt").write_text("\n".join(lines[:200]))
+        (tmp_path / name / "c.txt").write_text("\n".join(lines[200:]))
+    else:
+        (tmp_path / name).write_text("\n\n".join(lines))
+    task = SentenceClassification(Data(path=str(tmp_path / name), **keys))
+    expected = SentenceClassification(Data(path=str(table), **COLUMNS))
+    assert task.labels == [prefix.removeprefix("__label__") + label for label in expected.labels]
+    for split, rows in task.splits.items():
+        assert rows[:] == expected.splits[split][:]
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "message"),
+    [
+        ("__label__a x\n__label__b\n", {}, "row 2: '__label__b' is no label with a text after it; or .*skip_bad_rows"),
+        ("__label__a x\nb y\n", {}, "row 2: 'b y' does not begin with __label__"),
+        ("__label__a __label__b x\n", {}, "row 1 has two labels"),
+        ("a x\nb y\n", {}, r"a\.txt is not of a known kind: .* set task\.data\.label_first=true, .*separator"),
+        ("", {"label_first": True}, r"a\.txt is empty"),
+        ("__label__a x\n", {"streaming": True}, "is read whole: leave out subset and streaming"),
+        ("__label__a x\n", {"columns": ["a"]}, r"task\.data\.columns is for tables of text"),
+        ("__label__a x\n", {"text_pair_column": "b"}, r"leave out task\.data\.text_pair_column"),
+    ],
+)
+def test_lines_that_are_no_label_and_sentence(text: str, keys: dict[str, Any], message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        SentenceClassification(Data(path=str(tmp_path / "a.txt"), **keys))
+
+
+def test_lines_without_a_sentence_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.txt").write_text("__label__lost\n" + "".join(f"__label__{line}\n" for line in LINES.splitlines()))
+    task = SentenceClassification(Data(path=str(tmp_path / "a.txt"), skip_bad_rows=True))
+    assert task.labels == ["blame", "praise"]
+    assert "skipped 1 of 401 rows; the first is row 1: '__label__lost' is no label" in capsys.readouterr().err
+
+
+def test_a_vocabulary_holds_all_characters_or_is_refused(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def size(**keys: Any) -> int:
+        return len(SentenceClassification(Data(path=str(table), **COLUMNS, **keys)).make_tokenizer())
+
+    with pytest.raises(ValueError, match=r"vocabulary_size is 10, and the characters .* are (\d+) tokens") as error:
+        size(tokens="subwords", vocabulary_size=10)
+    least = int(str(error.value).split(" tokens ")[0].split()[-1])
+    assert size(tokens="subwords", vocabulary_size=least) == least
+    capsys.readouterr()
+    assert size(vocabulary_size=8) == 8
+    assert "the vocabulary is full; words beyond the 8 most frequent ones count as unknown" in capsys.readouterr().err
+    size()
+    assert "vocabulary" not in capsys.readouterr().err
+
+
+def test_normal_forms_of_the_text(tmp_path: Path) -> None:
+    frame = sentences()
+    frame["review"] += " \uac00\u00e9"  # a syllable of Hangul, and a letter with an accent
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    expected = {None: "\uac00\u00e9", "nfc": "\uac00\u00e9", "nfd": "\u1100\u1161e\u0301", "strip_accents": "\uac00e"}
+    for normalization, word in expected.items():
+        data = Data(path=str(tmp_path / "a.csv"), **COLUMNS, normalization=normalization)
+        assert word in SentenceClassification(data).make_tokenizer().get_vocab()
+
+
 def test_every_kind_of_label_gives_numbers_and_names(tmp_path: Path) -> None:
     frame = sentences()
     numbers = (frame["verdict"] == "praise").astype(int)
@@ -226,6 +348,10 @@ def test_what_stands_in_two_splits_is_said(tmp_path: Path, capsys: pytest.Captur
     assert "5 of the 105 different examples of the validation split are in the train split too" in said
     assert "10 of the 110 different examples of the test split are in the validation split too" in said
     assert "of the test split are in the train split" not in said
+    frame[290:].assign(review=frame["review"].str.upper() + " ").to_csv(tmp_path / "train.csv", index=False)
+    SentenceClassification(Data(path=str(tmp_path), **COLUMNS))
+    said = capsys.readouterr().err
+    assert "110 of the 110 different examples of the test split are in the train split too, capitals and" in said
 
 
 def test_splits_are_by_a_hash_of_the_sentence(table: Path) -> None:
@@ -262,7 +388,10 @@ def test_a_stream_gives_the_same_examples(tmp_path: Path, names: list[str]) -> N
         ),
         ({"label_column": "stars"}, r"has no column 'stars'; set task\.data\.label_column to one of: review, verdict"),
         ({"text_pair_column": "reply"}, r"has no column 'reply'; set task\.data\.text_pair_column"),
-        ({"label_names": ["praise", "fault"]}, r"the label 'blame' is none of praise, fault"),
+        (
+            {"label_names": ["praise", "fault"]},
+            r"the label 'blame' is none of praise, fault; let task\.data\.label_names name all labels",
+        ),
         ({"path": "gone.csv"}, "task.data.path is 'gone.csv': neither a file nor a folder"),
     ],
 )
@@ -447,6 +576,7 @@ def test_a_table_inside_a_wheel(tmp_path: Path) -> None:
         archive.writestr("data/reviews.tab", "\n".join([*lines, "", ""]))  # a blank last line is no row
         archive.writestr("data/short.tab", "\n".join([*lines[:4], "1\tfine"]))
         archive.writestr("data/empty.tab", "\n".join(lines[:3]))
+        archive.writestr("data/gaps.tab", "\n".join([*lines, "1\t\tpraise"]))
 
     def task(**more: Any) -> SentenceClassification:
         keys = {"path": str(path), "member": "data/reviews.tab", "mask_urls": True, **COLUMNS}
@@ -463,6 +593,9 @@ def test_a_table_inside_a_wheel(tmp_path: Path) -> None:
         task(only={"Kind": "2"})
     with pytest.raises(ValueError, match=r"short\.tab, row 2: it has 2 cells, and the table 3 columns"):
         task(member="data/short.tab")
+    with pytest.raises(ValueError, match=r"gaps\.tab: 1 rows have an empty cell, .*skip_bad_rows=true"):
+        task(member="data/gaps.tab")
+    assert sum(len(rows) for rows in task(member="data/gaps.tab", skip_bad_rows=True).splits.values()) == 400
     with pytest.raises(ValueError, match=r"empty\.tab has no rows"):
         task(member="data/empty.tab")
     with pytest.raises(ValueError, match=r"has no file 'x\.tab'; task\.data\.member is one of: data/reviews\.tab"):

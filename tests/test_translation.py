@@ -15,6 +15,7 @@ from attnzoo.training.metrics import BLEU, ChrF
 from attnzoo.training.progress import Best
 from attnzoo.training.recipe import load_recipe
 from attnzoo.training.sources import SourceError
+from attnzoo.training.tasks import translation
 from attnzoo.training.tasks.translation import Data, Translation, translate
 from attnzoo.training.train import main
 from hypothesis import given, settings
@@ -211,6 +212,28 @@ def test_a_vocabulary_is_of_both_languages_and_no_larger_than_asked(tokenizer: P
     ]
     assert tokenizer.tokenize("man Mann") == ["▁man", "▁Mann"]
     assert tokenizer("a dog.")["input_ids"][-1] == tokenizer.eos_token_id
+
+
+def test_a_vocabulary_smaller_than_the_characters_is_refused(table: Path) -> None:
+    """Not enlarged without a word: all characters are kept, whatever the size."""
+    with pytest.raises(
+        ValueError, match=r"vocabulary_size is 10, and the characters of the training split are \d+ tok"
+    ):
+        Translation(data(table, vocabulary_size=10)).make_tokenizer()
+
+
+def test_a_file_for_the_test_split_alone_is_one_whole(table: Path) -> None:
+    task = Translation(data(table), only="test")
+    assert {split: len(rows) for split, rows in task.splits.items()} == {"test": 400}
+    assert task.split_note == "all rows of the test split"
+
+
+def test_syllables_are_taken_apart_and_put_together(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Translation(data(table, normalization="nfd"), only="test")
+    monkeypatch.setattr(translation, "translate", lambda *_: ["K\u006f\u0308ln \u1100\u1161"])
+    assert task.predict(None, None, "test") == ["K\u00f6ln \uac00"]  # type: ignore[arg-type]
+    tokenizer = Translation(data(table, normalization="nfd")).make_tokenizer()
+    assert tokenizer.decode(tokenizer("K\u00f6ln")["input_ids"], skip_special_tokens=True) == "Ko\u0308ln"
 
 
 # Of the characters that the training sentences have.

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from attnzoo.training import alignment_error
+from attnzoo.training import alignment_error, text_files
 from attnzoo.training.tasks.translation import Data, Translation
 from attnzoo.training.verses import ENGLISH, GREEK, LINKS, Verse, read_verses
 from transformers import AutoTokenizer
@@ -64,6 +64,12 @@ def test_a_tenth_of_the_verses_is_for_development() -> None:
     names = [f"43{chapter:03}{verse:03}" for chapter in range(1, 22) for verse in range(1, 41)]
     share = sum(Verse(name, [], [], set()).is_for_development for name in names) / len(names)
     assert 0.08 < share < 0.12
+
+
+def test_a_member_without_an_end_is_refused(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_files, "UNPACKED_LIMIT", 2**5)
+    with pytest.raises(ValueError, match=f"{GREEK} unpacks to more than .* unpack it yourself"):
+        read_verses(wheel)
 
 
 @pytest.mark.parametrize("member", [GREEK, ENGLISH, LINKS])

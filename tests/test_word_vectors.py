@@ -116,6 +116,7 @@ def test_wider_embeddings_keep_their_last_columns(tmp_path: Path) -> None:
         (b"film 1 2 3\njust 1 2 a\n", "'just': could not convert string to float: 'a'"),
         (b"just 1 2 3\nfilm 1 2\n", "line 2 has 2 numbers and those before it 3"),
         (b"just 1 2 3 4\n", r"its vectors are 4 wide and the model's are 3; set model\.embedding_size=4, or more"),
+        (b"just" + b" " * 2**20, "line 1 is longer than 1,048,576 bytes"),
         ("café 1 2 3\n".encode("latin-1"), "is not UTF-8"),
         (b"other 1 2 3\n", "has none of the 2 words of the vocabulary"),
         (b"just 1 nan 3\n", "'just': its vector has values that are not finite"),

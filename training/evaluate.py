@@ -2,17 +2,22 @@
 
 On the test split unless told otherwise; a model that generates does so with the beams that the folder's
 ``generation_config.json`` asks for. Choices between models are made with ``--split validation``.
+
+With ``--set task.data.path=my_test.csv`` it is on data of your own: all of its rows, or its own split of that name. Of
+the data of the training, wherever it is now, it is the split that was held out.
 """
 
 import argparse
+import dataclasses
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
+from datasets import IterableDataset
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
@@ -38,7 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
     logging.disable_progress_bar()
     try:
         require_model(options.folder)
-        task = make_task(checkpoint_recipe(options.folder, options.set))
+        task = task_for(options.folder, options.set, options.split)
         started = time.perf_counter()
         scores = evaluate(options.folder, task, options.split, options.num_beams)
         seconds = time.perf_counter() - started
@@ -49,6 +54,33 @@ def main(arguments: list[str] | None = None) -> None:
         how += f", beam {scores['num_beams']}"
     print(f"{task.name}, {how}: {describe(task, scores)}")
     print(f"{seconds:.0f} seconds")
+
+
+def task_for(folder: Path, overrides: list[str], split: str) -> Any:
+    """The task of a checkpoint folder: its training's, or of data that ``overrides`` name in its place for this split.
+
+    Data that is called as the training's is, is taken for the same, in another folder.
+
+    Raises:
+        OSError, ValueError: as for ``checkpoint_recipe`` and ``make_task``.
+    """
+    recipe, own = checkpoint_recipe(folder, overrides), checkpoint_recipe(folder)
+    path, trained_on = Path(recipe.task.data.path), Path(own.task.data.path)
+    is_there = path.exists() and trained_on.exists()
+    if path.name == trained_on.name or (is_there and path.samefile(trained_on)):
+        return make_task(recipe)
+    data = recipe.task.data
+    if hasattr(data, "label_names") and data.label_names is None:
+        id2label = AutoConfig.from_pretrained(folder).id2label
+        data = dataclasses.replace(data, label_names=[id2label[number] for number in range(len(id2label))])
+    task = make_task(dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data)), split)
+    if {name for name, rows in task.splits.items() if isinstance(rows, IterableDataset) or len(rows)} == {split}:
+        print(
+            f"{path}: all {len(task.splits[split]):,} rows are evaluated; the training was on {trained_on}, so see "
+            "that none of them are from there",
+            file=sys.stderr,
+        )
+    return task
 
 
 def evaluate(folder: Path, task: Any, split: str, num_beams: int | None = None) -> dict[str, float]:

@@ -1,11 +1,52 @@
 """Labels, which data has as text or as whole numbers: their names, and the numbers that a model knows them by."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import datasets
 
-from .sources import Rows, SourceError, short
+from .sources import Rows, SourceError, readable, report_skipped, short
+from .text_files import lines
+
+FASTTEXT = "__label__"  # begins a label in fastText's files
+
+
+def read_label_lines(file: Path, encoding: str, skip: bool) -> dict[str, list[str]]:
+    """The texts and labels of a file whose lines have a label, white space and a text each; empty lines are none.
+
+    Where the first line's label begins with ``__label__``, as fastText has them, all do, and the names are without.
+
+    Raises:
+        SourceError: a line lacks one of the two, and ``skip`` is false; it has two labels, or none of fastText's where
+            the first one has; or the file is not in this encoding, or empty.
+    """
+    rows: dict[str, list[str]] = {"text": [], "label": []}
+    bad: dict[int, str] = {}
+    number, is_fasttext = 0, None
+    with readable(str(file)):
+        for number, line in enumerate((line for line in lines(file, encoding) if line.strip()), start=1):
+            label, *texts = line.split(maxsplit=1)
+            is_fasttext = label.startswith(FASTTEXT) if is_fasttext is None else is_fasttext
+            text = texts[0].strip() if texts else ""
+            if is_fasttext and text.startswith(FASTTEXT):
+                raise SourceError(f"{file}, row {number} has two labels, {short(line.strip())}; keep one")
+            if not text or (is_fasttext and not label.removeprefix(FASTTEXT)):
+                bad[number - 1] = f"{short(repr(line.strip()))} is no label with a text after it"
+            elif is_fasttext and not label.startswith(FASTTEXT):
+                bad[number - 1] = f"{short(repr(line.strip()))} does not begin with {FASTTEXT}"
+            if bad and not skip:
+                raise SourceError(
+                    f"{file}, row {number}: {bad[number - 1]}; or set task.data.skip_bad_rows=true to leave such rows "
+                    "out"
+                )
+            if number - 1 not in bad:
+                rows["text"].append(text)
+                rows["label"].append(label.removeprefix(FASTTEXT) if is_fasttext else label)
+    if not number:
+        raise SourceError(f"{file} is empty")
+    report_skipped(bad, number, str(file))
+    return rows
 
 
 def label_text(value: Any) -> str:
@@ -39,6 +80,25 @@ def number_labels(rows: Rows, given: list[str] | None, path: str) -> tuple[list[
         _check_names(names, own_names, found, path)
         return names, {str(number): number for number in range(len(names))}
     return names, {name: number for number, name in enumerate(names)}
+
+
+def known_numbers(rows: Rows, names: list[str], path: str) -> dict[str, int]:
+    """The number of each label by what the rows call it, where ``names`` are those of a model that is tested on them.
+
+    Not all of them need occur. The rows have the names, or the numbers from 0; where the names are numbers, the rows
+    have these.
+
+    Raises:
+        SourceError: the data has numbers that the names contradict.
+    """
+    found = {label_text(label) for batch in rows.iter(1000) for label in batch["label"]}
+    feature = (rows.features or {}).get("label")
+    if isinstance(feature, datasets.ClassLabel) and set(feature.names) <= set(names):
+        return {str(number): names.index(name) for number, name in enumerate(feature.names)}
+    if not found <= set(names) and all(re.fullmatch(r"-?\d+", label) for label in found):
+        _check_names(names, None, found, path)
+        return {str(number): number for number in range(len(names))}
+    return {name: number for number, name in enumerate(names)}
 
 
 def _check_names(names: list[str], own_names: list[str] | None, found: set[str], path: str) -> None:

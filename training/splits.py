@@ -3,19 +3,25 @@
 import hashlib
 import sys
 from itertools import combinations
+from typing import Any
 
 import datasets
 
 from .sources import Rows
 
 
-def with_held_out(splits: dict[str, Rows], column: str, called: str) -> tuple[dict[str, Rows], str]:
+def with_held_out(
+    splits: dict[str, Rows], column: str, called: str, only: str | None = None
+) -> tuple[dict[str, Rows], str]:
     """All three splits: those given, the others taken out of the training split by a hash of a column of text. And what
     a card says of that, with what the text is ``called``.
 
-    Validation and test are held where the training split is a stream.
+    Validation and test are held where the training split is a stream. Of data that has the split ``only``, the one that
+    is asked for, nothing is taken.
     """
-    taken = [split for split in ("validation", "test") if split not in splits]
+    if only in splits:
+        splits = {only: splits[only]}
+    taken = [split for split in ("validation", "test") if split not in splits and only not in splits]
 
     def part(name: str) -> Rows:
         def is_in(texts: list[str]) -> list[bool]:
@@ -32,6 +38,8 @@ def with_held_out(splits: dict[str, Rows], column: str, called: str) -> tuple[di
         else rows
         for split, rows in splits.items()
     }
+    if only in held:
+        return held, f"all rows of the {only} split"
     return held, cut_note(taken, called) if taken else "in its own splits"
 
 
@@ -56,21 +64,30 @@ def refuse_empty(splits: dict[str, Rows], path: str, called: str) -> None:
 
 
 def say_shared(splits: dict[str, Rows], columns: list[str], path: str, called: str) -> None:
-    """Say how many rows are, by the texts of these columns, on two sides; ``called`` is what they are. A stream is not
-    read.
+    """Say how many rows are on two sides, by the texts of these columns but for capitals and white space, which the
+    hash that splits them tells apart; ``called`` is what the rows are. A stream is not read.
     """
     sides: dict[str, set[tuple[str, ...]]] = {
-        split: set(zip(*(rows[column][:] for column in columns), strict=True))
+        split: set(zip(*([_plain(text) for text in rows[column]] for column in columns), strict=True))
         for split, rows in splits.items()
         if not isinstance(rows, datasets.IterableDataset)
     }
     for other, held_out in combinations(("train", "validation", "test"), 2):
-        if shared := sides[held_out] & sides.get(other, set()):
+        if shared := sides.get(held_out, set()) & sides.get(other, set()):
             print(
                 f"{path}: {len(shared):,} of the {len(sides[held_out]):,} different {called} of the {held_out} split "
-                f"are in the {other} split too",
+                f"are in the {other} split too, capitals and white space aside",
                 file=sys.stderr,
             )
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def first_row(splits: dict[str, Rows]) -> dict[str, Any]:
+    """A row to show: of the test split if there is one."""
+    return next(iter(splits.get("test", next(iter(splits.values())))))
 
 
 def chosen_rows(splits: dict[str, Rows], split: str, numbers: list[int] | None) -> datasets.Dataset:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from attnzoo.alignment import Links
 
 from .sources import SourceError, readable
-from .wheels import open_wheel
+from .wheels import open_wheel, read_member
 
 PACKAGE = "bible_alignments-"
 GREEK, ENGLISH, LINKS = (
@@ -64,7 +64,7 @@ def read_verses(path: Path) -> list[Verse]:
         with readable(str(path)):
             greek = {row["id"]: row for row in _rows(archive, GREEK)}
             english = {row["id"]: row for row in _rows(archive, ENGLISH) if row["exclude"] != "y"}
-            records = json.loads(archive.read(LINKS))["records"]
+            records = json.loads(read_member(archive, LINKS))["records"]
             verses: dict[str, Verse] = {}
             places: dict[str, tuple[str, int]] = {}  # of a word: its verse, and which of its words it is
             for name, row in greek.items():
@@ -89,7 +89,7 @@ def read_verses(path: Path) -> list[Verse]:
 
 
 def _rows(archive: zipfile.ZipFile, member: str) -> csv.DictReader:
-    text = archive.read(member).decode("utf-8")
+    text = read_member(archive, member).decode("utf-8")
     return csv.DictReader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE)
 
 

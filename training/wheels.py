@@ -3,6 +3,8 @@
 import zipfile
 from pathlib import Path
 
+from .text_files import refuse_large
+
 
 def open_wheel(path: Path) -> zipfile.ZipFile:
     """A wheel, or any other zip, for reading.
@@ -22,3 +24,14 @@ def open_wheel(path: Path) -> zipfile.ZipFile:
         return zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path} is no zip, or not a whole one ({error}); download it again") from error
+
+
+def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """A file in a zip. No more is read than the zip says that it has.
+
+    Raises:
+        KeyError: there is no such file.
+        SourceError: it has more bytes than ``text_files.UNPACKED_LIMIT``.
+    """
+    refuse_large(archive.getinfo(name).file_size, f"{archive.filename}, {name}")
+    return archive.read(name)

@@ -14,7 +14,7 @@ Letters: N words of the file, D their width, V words of the vocabulary.
 import gzip
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import IO
@@ -26,9 +26,10 @@ import torch
 from torch import Tensor
 
 from .sources import SourceError, readable, short
-from .wheels import open_wheel
+from .wheels import open_wheel, read_member
 
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
+LONGEST_LINE = 2**20  # bytes, of a word and its numbers
 TEXTS, INDICES = (".txt", ".vec", ".txt.gz", ".vec.gz"), (".txt", ".parquet")
 
 
@@ -87,8 +88,8 @@ def _rows(path: str) -> Iterator[tuple[str, list[str] | np.ndarray]]:
                 return
             index = _only(_indices(names, member), path)
             with readable(f"{path}, {member}"):
-                array = np.load(io.BytesIO(archive.read(member)), allow_pickle=False)
-            yield from _array_rows(array, archive.read(index), index, path)
+                array = np.load(io.BytesIO(read_member(archive, member)), allow_pickle=False)
+            yield from _array_rows(array, read_member(archive, index), index, path)
         return
     if not file.is_file():
         raise FileNotFoundError(f"there is no file {path} of word vectors")
@@ -145,14 +146,18 @@ def _words(index: pa.Table, name: str) -> list[str]:
     return words
 
 
-def _unpacked(opened: IO[bytes], name: str) -> Iterable[bytes]:
+def _unpacked(opened: IO[bytes], name: str) -> IO[bytes] | gzip.GzipFile:
     return gzip.open(opened) if name.endswith(".gz") else opened
 
 
-def _text_rows(lines: Iterable[bytes], path: str) -> Iterator[tuple[str, list[str]]]:
+def _text_rows(lines: IO[bytes] | gzip.GzipFile, path: str) -> Iterator[tuple[str, list[str]]]:
     width = 0
     with readable(path):
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE), b""), start=1):
+            if len(line) == LONGEST_LINE:
+                raise ValueError(
+                    f"line {number} is longer than {LONGEST_LINE:,} bytes; is this a file of word vectors?"
+                )
             fields = line.decode().rstrip().split(" ")
             if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):
                 continue

@@ -22,11 +22,11 @@ TASKS: dict[str, type[Task]] = {
 }
 
 
-def make_task(recipe: "Recipe") -> Task:
-    """The task of a recipe, its data read.
+def make_task(recipe: "Recipe", only: str | None = None) -> Task:
+    """The task of a recipe, its data read; with ``only``, a split, data that is for this split alone.
 
     Raises:
         ValueError: its data is unsound.
         FileNotFoundError: its data is not there.
     """
-    return TASKS[recipe.task.name](recipe.task.data)
+    return TASKS[recipe.task.name](recipe.task.data, only)

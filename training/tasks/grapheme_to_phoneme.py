@@ -146,6 +146,7 @@ class GraphemeToPhoneme:
 
     Args:
         data: where words and pronunciations come from; a string is its path
+        only: a split, of data that is for this one alone (see ``attnzoo.training.sources.read_rows``)
 
     Attributes:
         longest: the longest training example, as a message shows it, and its tokens on its longer side.
@@ -182,7 +183,7 @@ class GraphemeToPhoneme:
     language: str | None = None  # of CMUdict alone is it known, and so are figures to compare with
     published: str | None = None
 
-    def __init__(self, data: Data | str) -> None:
+    def __init__(self, data: Data | str, only: str | None = None) -> None:
         data = Data(path=data) if isinstance(data, str) else data
         self.path = data.path
         self.name = Path(data.path).name
@@ -190,8 +191,9 @@ class GraphemeToPhoneme:
             self.name, self.language = "CMU Pronouncing Dictionary", "en"
             self.limits, self.published = CMUDICT_LIMITS, CMUDICT_PUBLISHED
             self.split_note = f"{CMUDICT_SOURCE}, {self.split_note}"
-        rows = _open(data)
-        self._given = frozenset(rows or ["train"])  # the splits that the data has of its own
+        rows = _open(data, only)
+        self._only = only if not rows or only in rows else None
+        self._given = frozenset(rows or [only or "train"])  # the splits that the data has of its own
         if len(self._given) > 1:
             self.split_note = "in its own splits"
             if missing := [split for split in ("validation", "test") if split not in self._given]:
@@ -212,7 +214,7 @@ class GraphemeToPhoneme:
             )
         # The word on the card has to be one that the model can read.
         readable_example = found.letters.issuperset("attention")
-        self.example = "attention" if readable_example else self.splits["test"]["word"][0]
+        self.example = "attention" if readable_example else self.splits[self._only or "test"]["word"][0]
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
         """A tokenizer of the training split's letters and phonemes; without an unknown token, it refuses others."""
@@ -289,7 +291,11 @@ class GraphemeToPhoneme:
         if rows:
             entries = {split: _entries(of_split, self.path) for split, of_split in rows.items()}
         else:
-            entries = {"train": cmudict.entries() if self.path == "cmudict" else _read_dictionary(Path(self.path))}
+            entries = {
+                self._only or "train": cmudict.entries()
+                if self.path == "cmudict"
+                else _read_dictionary(Path(self.path))
+            }
         found = _Found()
         for given in ("test", "validation", "train"):  # so that a training word is compared with the held-out ones
             for word, sounds in entries.get(given, []):
@@ -309,7 +315,7 @@ class GraphemeToPhoneme:
                 file=sys.stderr,
             )
         for split, size in found.sizes.items():
-            if not size:
+            if not size and self._only in (None, split):
                 raise ValueError(
                     f"{self.path} has no words for the {split} split, of {sum(found.sizes.values())} words in all"
                 )
@@ -320,7 +326,7 @@ class GraphemeToPhoneme:
                 f"{_first(sorted(words)[:3], len(words))}; remove them from one of the two, or the figures of the "
                 f"{held_out} split are not of words that are new to the model"
             )
-        for split in ("validation", "test"):
+        for split in ("validation", "test") if self._only is None else ():  # else the model's tokenizer refuses it
             for word in sorted(found.words[split]):
                 if not found.letters.issuperset(word):
                     raise ValueError(
@@ -410,10 +416,10 @@ def _first(words: list[str], number: int) -> str:
     return ", ".join(short(repr(word)) for word in words) + (", ..." if number > len(words) else "")
 
 
-def _open(data: Data) -> dict[str, Rows]:
+def _open(data: Data, only: str | None) -> dict[str, Rows]:
     """The splits of a table; none of a dictionary, which is read whole."""
-    if data.path != "cmudict" and is_table(data.path):
-        return read_rows(data, ["word", "pronunciation"])
+    if data.path != "cmudict" and is_table(data):
+        return read_rows(data, ["word", "pronunciation"], only=only)
     if data.path != "cmudict" and not Path(data.path).is_file():
         raise FileNotFoundError(f"task.data.path is {data.path!r}: neither 'cmudict' nor a file or folder")
     if data.streaming or data.subset is not None:

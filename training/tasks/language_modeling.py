@@ -5,7 +5,7 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import datasets
 import torch
@@ -27,9 +27,10 @@ from attnzoo.plots import plot_heads
 
 from ..metrics import Accuracy, BitsPerByte, WordPerplexity
 from ..prediction import predict_by_length
-from ..sources import READERS, Rows, Source, SourceError, read_rows, readable, visible_files, with_splits
+from ..sources import Rows, Source, SourceError, as_only, read_rows, readable, refuse_table_keys, text_files
 from ..speeches import is_speeches, read_speeches
-from ..splits import chosen_rows, refuse_empty, say_shared, with_held_out
+from ..splits import chosen_rows, first_row, refuse_empty, say_shared, with_held_out
+from ..text_files import lines
 
 PAD, START, END, MASK = "<pad>", "<s>", "</s>", "<mask>"
 IGNORED = -100
@@ -67,15 +68,17 @@ class Data(Source):
 
     Attributes:
         path: the npm package of the State of the Union addresses, as the archive that ``npm pack`` makes or the folder
-            that ``npm install`` makes; a .txt file, or a folder of such files, whose texts are the paragraphs, parted
-            by empty lines; or else rows of text, as for every ``Source``.
-        subset: as for every ``Source``; rows only.
-        streaming: as for every ``Source``; rows only.
+            that ``npm install`` makes; a .txt file, or a folder of such files (see ``texts``); or else rows of text,
+            as for every ``Source``.
+        encoding: as for every ``Source``.
+        subset, streaming, columns, separator, quoting, skip_bad_rows: as for every ``Source``; rows only.
+        texts: what is a text in .txt files: "paragraphs", which empty lines part, or "lines".
         text_column: what the rows call the text.
         vocabulary_size: the most tokens.
         block_size: the most tokens that a model sees at a time.
     """
 
+    texts: Literal["paragraphs", "lines"] = "paragraphs"
     text_column: str = "text"
     vocabulary_size: int = 5000
     block_size: int = 256
@@ -100,6 +103,7 @@ class LanguageModeling:
 
     Args:
         data: where they come from
+        only: a split, of data that is for this one alone (see ``attnzoo.training.sources.read_rows``)
 
     Raises:
         FileNotFoundError: nothing is at the path.
@@ -121,7 +125,7 @@ class LanguageModeling:
     special_tokens: tuple[str, ...]
     template: str  # what the tokenizer makes of a text
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Data, only: str | None = None) -> None:
         self.data = data
         self.name = Path(data.path).name
         if is_speeches(Path(data.path)):
@@ -131,10 +135,10 @@ class LanguageModeling:
             self.split_note = SPEECHES_SPLIT
             self.splits = _rows(read_speeches(Path(data.path)))
         else:
-            self.splits, self.split_note = with_held_out(_read(data), "text", "text")
-        refuse_empty(self.splits, data.path, "texts")
+            self.splits, self.split_note = with_held_out(_read(data, only), "text", "text", only)
+        refuse_empty(self.splits, data.path, "texts (parted by empty lines in .txt files, see task.data.texts)")
         say_shared(self.splits, ["text"], data.path, "texts")
-        self.example = self.prompt(next(iter(self.splits["test"]))["text"].split())
+        self.example = self.prompt(first_row(self.splits)["text"].split())
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
         """A byte-level BPE of the training texts: every text has tokens, none unknown, and they give it back."""
@@ -416,30 +420,34 @@ def predict_labels(
     return predict_by_length(model, [len(ids) for ids, _ in rows], ROWS_AT_A_TIME, predict)
 
 
-def _read(data: Data) -> dict[str, Rows]:
+def _read(data: Data, only: str | None) -> dict[str, Rows]:
     """The splits that the data has, with the column "text"."""
     path = Path(data.path)
-    files = {path: "train"}
-    if path.suffix != ".txt":
-        names = visible_files(path)
-        texts_alone = [name for name in names if name.suffix == ".txt"]
-        if not texts_alone or any(name.suffix in READERS for name in names):
-            return read_rows(data, ["text"])
-        files = with_splits(path, texts_alone)
+    files = {} if data.separator is not None else text_files(path)
+    if not files:
+        return read_rows(data, ["text"], only=only)
+    refuse_table_keys(data, "is text")
     if data.subset is not None or data.streaming:
         raise ValueError(f"{path} is text, which is read whole: leave out subset and streaming in task.data")
-    texts: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     for file, split in files.items():
         if not file.is_file():
             raise FileNotFoundError(f"there is no file {file}")
         with readable(str(file)):
-            paragraphs = re.split(r"\n\s*\n", file.read_text(encoding="utf-8"))
-        if not any(paragraph.strip() for paragraph in paragraphs):
+            text = re.sub(r"\r\n?", "\n", "".join(lines(file, data.encoding)))
+        parts = re.split(r"\n" if data.texts == "lines" else r"\n\s*\n", text)
+        if not text.strip():
             raise SourceError(f"{file} is empty; remove it, or put text into it")
-        texts.setdefault(split, []).extend(paragraph.strip() for paragraph in paragraphs if paragraph.strip())
-    if "train" not in texts:
-        raise SourceError(f"{path} has no text for the train split, only for {' and '.join(texts)}")
-    return _rows(texts)
+        found.setdefault(split, []).extend(part.strip() for part in parts if part.strip())
+    found = as_only(found, only)
+    if "train" not in found and only not in found:
+        raise SourceError(f"{path} has no text for the train split, only for {' and '.join(found)}")
+    if only is None and sum(map(len, found.values())) == 1:
+        raise SourceError(
+            f"{path} is one text, for a train split and no other: put empty lines between texts, or set "
+            "task.data.texts=lines if every line is a text"
+        )
+    return _rows(found)
 
 
 def _rows(texts: dict[str, list[str]]) -> dict[str, Rows]:

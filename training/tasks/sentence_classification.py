@@ -23,12 +23,25 @@ from transformers import (
 from attnzoo.plots import plot_sentence
 
 from ..confusion import draw_confusion_matrix
-from ..labels import label_text, number_labels
+from ..labels import FASTTEXT, known_numbers, label_text, number_labels, read_label_lines
 from ..metrics import Accuracy, MacroF1, Matthews, confusion_matrix
 from ..orange_tables import read_table
 from ..prediction import predict_by_length
-from ..sources import Rows, Source, SourceError, read_rows, short
-from ..splits import chosen_rows, refuse_empty, say_shared, with_held_out
+from ..sources import (
+    Rows,
+    Source,
+    SourceError,
+    as_only,
+    is_table,
+    read_rows,
+    readable,
+    refuse_table_keys,
+    short,
+    text_files,
+)
+from ..splits import chosen_rows, first_row, refuse_empty, say_shared, with_held_out
+from ..text_files import open_unpacked
+from ..vocabulary import normalizer, refuse_overfull
 from ..word_vectors import fill_embeddings, first_words
 
 PAD, UNKNOWN, END, URL = "<pad>", "<unk>", "</s>", "<url>"
@@ -66,9 +79,10 @@ class Data(Source):
     """Where sentences and labels come from, and what their tokens are.
 
     Attributes:
-        path: as for every ``Source``; with ``member``, a zip or a wheel.
-        subset: as for every ``Source``.
-        streaming: as for every ``Source``.
+        path: as for every ``Source``; with ``member``, a zip or a wheel; or a file, or a folder of .txt files, of lines
+            as fastText has them: ``__label__NAME`` and a sentence.
+        subset, streaming, columns, separator, quoting, encoding, skip_bad_rows: as for every ``Source``.
+        label_first: the file, or each .txt file of the folder, has on every line a label, white space and a sentence.
         member: the table inside a zip or a wheel, in Orange's format: tabs, and three lines above the rows, the first
             of them with the names.
         only: of this table, the rows whose columns of these names have these texts.
@@ -79,15 +93,19 @@ class Data(Source):
             has them where its column is a ``ClassLabel``, or else the numbers for names.
         mask_urls: a web address counts as the one token <url>.
         lower_case: capital letters count as small ones.
+        normalization: Unicode's form of the text: "nfc"; "nfd", which takes accented letters and the syllables of
+            Hangul apart; or "strip_accents". None leaves it as it is.
         tokens: "words", or "subwords" by byte-pair encoding within words.
         min_count: a word, or a pair of subwords that becomes one, occurs so often in the training sentences.
-        vocabulary_size: the most tokens, ``added_words`` not counted.
+        vocabulary_size: the most tokens, ``added_words`` not counted: the most frequent words, or subwords, and all
+            characters have to be among these.
         word_vectors: a file that ``attnzoo.training.word_vectors`` reads, for the embeddings to start from.
         added_words: the vocabulary has the first so many words of that file too, seen in training or not.
         tune_word_vectors: whether the embeddings learn; the paper's do (section 4.2).
         word_dropout: probability in training of a token to be read as unknown.
     """
 
+    label_first: bool = False
     member: str | None = None
     only: dict[str, str] = field(default_factory=dict)
     text_column: str = "text"
@@ -96,6 +114,7 @@ class Data(Source):
     label_names: list[str] | None = None
     mask_urls: bool = False
     lower_case: bool = True
+    normalization: Literal["nfc", "nfd", "strip_accents"] | None = None
     tokens: Literal["words", "subwords"] = "words"
     min_count: int = 1
     vocabulary_size: int = 30_000
@@ -134,6 +153,8 @@ class SentenceClassification:
 
     Args:
         data: where they come from
+        only: a split, of data that is for this one alone (see ``sources.read_rows``); its labels need not be all of
+            ``label_names``
 
     Attributes:
         labels: the names of the labels, in the order of their numbers: that of ``label_names`` or of the data's own, or
@@ -180,24 +201,28 @@ class SentenceClassification:
         "it decides."
     )
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Data, only: str | None = None) -> None:
         self.data = data
         self.name = Path(data.path if data.member is None else data.member).name
         self.columns = ["text"] if data.text_pair_column is None else ["text", "text_pair"]
         if data.path in KNOWN:
             self.name, self.language, self.limits = KNOWN[data.path]["name"], "en", KNOWN[data.path]["limits"]
             self.license = KNOWN[data.path]["license"]
-        given = _read(data, self.columns)
-        self.labels, numbers = number_labels(given["train"], data.label_names, data.path)
+        given = _read(data, self.columns, only)
+        if only in given and data.label_names is not None:
+            self.labels = data.label_names
+            numbers = known_numbers(given[only], self.labels, data.path)
+        else:
+            self.labels, numbers = number_labels(given[only if only in given else "train"], data.label_names, data.path)
         prepared = {split: self._prepared(rows, numbers, split) for split, rows in given.items()}
-        self.splits, self.split_note = with_held_out(prepared, "text", "sentence")
+        self.splits, self.split_note = with_held_out(prepared, "text", "sentence", only)
         if data.word_vectors is not None:
             vectors = Path(data.word_vectors).name
             self.split_note += f"; word vectors: {KNOWN_VECTORS.get(vectors, vectors)}"
         refuse_empty(self.splits, data.path, "sentences")
         say_shared(self.splits, self.columns, data.path, "examples")
-        first = next(iter(self.splits["test"].select_columns(self.columns)))
-        self.example = first if len(self.columns) == 2 else first["text"]
+        first = first_row(self.splits)
+        self.example = {name: first[name] for name in self.columns} if len(self.columns) == 2 else first["text"]
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
         """A tokenizer of the training sentences' words or subwords; ``</s>`` ends every sentence, the empty one too."""
@@ -215,7 +240,8 @@ class SentenceClassification:
             tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, continuing_subword_prefix=SUBWORD))
             trainer = trainers.BpeTrainer(continuing_subword_prefix=SUBWORD, **learning)
             tokenizer.decoder = decoders.WordPiece(prefix=SUBWORD, cleanup=False)
-        steps: list[Any] = [normalizers.Replace("\u2019", "'")]  # the typographer's apostrophe
+        # Last a sign that is not of the keyboard: the typographer's apostrophe.
+        steps: list[Any] = [*normalizer(data.normalization), normalizers.Replace("\u2019", "'")]
         if data.mask_urls:
             steps.append(normalizers.Replace(Regex(URLS), URL))
         if data.lower_case:
@@ -224,6 +250,14 @@ class SentenceClassification:
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(WORD), behavior="removed", invert=True)
         sentences = (batch[column] for batch in self.splits["train"].iter(1000) for column in self.columns)
         tokenizer.train_from_iterator(sentences, trainer)
+        if data.tokens == "subwords":
+            refuse_overfull(tokenizer.get_vocab_size(), data.vocabulary_size)
+        elif tokenizer.get_vocab_size() == data.vocabulary_size:
+            print(
+                f"{data.path}: the vocabulary is full; words beyond the {data.vocabulary_size:,} most frequent ones "
+                "count as unknown, see task.data.vocabulary_size",
+                file=sys.stderr,
+            )
         if data.word_vectors is not None:
             vocabulary = tokenizer.get_vocab()
             for word in first_words(data.word_vectors, data.added_words):
@@ -341,7 +375,8 @@ class SentenceClassification:
                     hint = " (it is unlabelled, it seems)" if str(label) == "-1" else ""
                     raise SourceError(
                         f"{self.data.path}, {split} split: the label {short(repr(label))} is none of "
-                        f"{short(', '.join(numbers))}{hint}"
+                        f"{short(', '.join(numbers))}{hint}; let task.data.label_names name all labels, in the order "
+                        "of their numbers, or be null for those of the training split"
                     )
             texts = {column: batch[column] for column in self.columns}
             if self.data.mask_urls:
@@ -402,11 +437,48 @@ def classify(
     return predict_by_length(model, lengths, 256, predict)
 
 
-def _read(data: Data, columns: list[str]) -> dict[str, Rows]:
+def _read(data: Data, columns: list[str], only: str | None) -> dict[str, Rows]:
     """The splits that the data has, with the columns and "label"."""
+    files = _label_files(data) if data.member is None else {}
     if data.member is None:
-        return read_rows(data, [*columns, "label"], labels=["label"])
+        if not files:
+            return read_rows(data, [*columns, "label"], labels=["label"], only=only)
+        reason = "has a label on every line"
+        splits: dict[str, dict[str, list[str]]] = {}
+        for file, split in files.items():
+            for name, values in read_label_lines(file, data.encoding, data.skip_bad_rows).items():
+                splits.setdefault(split, {}).setdefault(name, []).extend(values)
+    else:
+        reason = "is a table of Orange's"
+        names = {name: getattr(data, f"{name}_column") for name in (*columns, "label")}
+        splits = {"train": read_table(Path(data.path), data.member, names, data.only, data.skip_bad_rows)}
+    refuse_table_keys(data, reason)
     if data.subset is not None or data.streaming:
-        raise ValueError("task.data.member is a table, which is read whole: leave out subset and streaming")
-    names = {name: getattr(data, f"{name}_column") for name in (*columns, "label")}
-    return {"train": datasets.Dataset.from_dict(read_table(Path(data.path), data.member, names, data.only))}
+        raise ValueError(f"{data.path} {reason} and is read whole: leave out subset and streaming in task.data")
+    if files and len(columns) > 1:
+        raise ValueError(f"{data.path} {reason}, and one sentence: leave out task.data.text_pair_column")
+    splits = as_only(splits, only)
+    if "train" not in splits and only not in splits:
+        raise SourceError(f"{data.path} has no file for the train split, only for {' and '.join(splits)}")
+    return {split: datasets.Dataset.from_dict(rows) for split, rows in splits.items()}
+
+
+def _label_files(data: Data) -> dict[Path, str]:
+    """The files with a label at the beginning of each line, and their splits."""
+    path = Path(data.path)
+    if not path.exists() or (data.separator is not None and not data.label_first):
+        return {}
+    files = text_files(path) or ({path: "train"} if path.is_file() else {})
+    if data.label_first and not files:
+        raise SourceError(f"{path} has no .txt files, and task.data.label_first is for a file or a folder of them")
+    if data.label_first or not files:
+        return files
+    with readable(data.path), open_unpacked(next(iter(files))) as opened:
+        if opened.read(20).lstrip(b"\xef\xbb\xbf \r\n").startswith(FASTTEXT.encode()):
+            return files
+    if not is_table(data):
+        raise SourceError(
+            f"{path} is not of a known kind: if a label and a sentence are on every line set "
+            "task.data.label_first=true, and if it is a table task.data.separator (see task.data.columns too)"
+        )
+    return {}

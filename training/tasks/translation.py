@@ -2,9 +2,10 @@
 
 import re
 import sys
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import datasets
 import torch
@@ -23,8 +24,9 @@ from attnzoo.plots import plot_alignments, plot_heads
 from ..metrics import BLEU, ChrF
 from ..prediction import predict_by_length
 from ..sources import Rows, Source, read_rows, short
-from ..splits import chosen_rows, refuse_empty, say_shared, with_held_out
+from ..splits import chosen_rows, first_row, refuse_empty, say_shared, with_held_out
 from ..verses import is_verses, read_verses
+from ..vocabulary import normalizer, refuse_overfull
 
 PAD, START, END, UNKNOWN = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>", "<unk>"]
 SPACE = "\u2581"  # in front of the first subword of what follows a space
@@ -74,17 +76,20 @@ class Data(Source):
     Attributes:
         path: as for every ``Source``; or the wheel of the package bible-alignments, from Greek to English (see
             ``training/verses.py`` and ``training/alignment_error.py``).
-        subset: as for every ``Source``.
-        streaming: as for every ``Source``.
+        subset, streaming, columns, separator, quoting, encoding, skip_bad_rows: as for every ``Source``.
         source_column: what the rows call the sentence; or, in rows with a column "translation" that holds a dict of
             languages, its language.
         target_column: what they call its translation.
-        vocabulary_size: subwords of both languages together, with the four special tokens.
+        vocabulary_size: subwords of both languages together, with the four special tokens; all characters of the
+            training sentences have to be among them.
+        normalization: Unicode's form of the text: "nfc", or "nfd", which takes accented letters and the syllables of
+            Hangul apart. A tokenizer decodes to the same form.
     """
 
     source_column: str = "source"
     target_column: str = "target"
     vocabulary_size: int = 8000
+    normalization: Literal["nfc", "nfd"] = "nfc"
 
     def validate_vocabulary(self) -> None:
         """Refuse a vocabulary that holds no subword."""
@@ -103,6 +108,7 @@ class Translation:
 
     Args:
         data: where they come from
+        only: a split, of data that is for this one alone (see ``sources.read_rows``)
 
     Raises:
         FileNotFoundError: nothing is at the path.
@@ -136,7 +142,7 @@ class Translation:
     )
     limits = "Sentences of the kind it was trained on, one at a time."
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Data, only: str | None = None) -> None:
         self.data = data
         self.name = Path(data.path).name
         columns = [data.source_column, data.target_column]
@@ -149,21 +155,22 @@ class Translation:
             self.splits = _verses(data)
             self.split_note = "all verses for training, of which a tenth is for validation and the others are for test"
         else:
-            self.splits, self.split_note = with_held_out(read_rows(data, ["source", "target"]), "source", "source")
+            rows = read_rows(data, ["source", "target"], only=only)
+            self.splits, self.split_note = with_held_out(rows, "source", "source", only)
         self.metric_note = f"BLEU: sacreBLEU, {BLEU().signature()}. chrF: sacreBLEU, {ChrF().signature()}."
         refuse_empty(self.splits, data.path, "sentences")
         say_shared(self.splits, ["source", "target"], data.path, "pairs")
-        self.example = self.splits["test"]["source"][0]
+        self.example = first_row(self.splits)["source"]
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
         """Byte-pair encoding of the training sentences of both languages (Sennrich et al., 2016, section 3.2).
 
         A word keeps the space before it, and a punctuation mark or digit is a word of its own, so that decoding gives
-        the text back as it was but for its normal form (NFC) and the width of its spaces.
+        the text back as it was but for its normal form (``normalization``) and the width of its spaces.
         """
         tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, fuse_unk=True))
         tokenizer.normalizer = normalizers.Sequence(
-            [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+            [*normalizer(self.data.normalization), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
         )
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [
@@ -181,6 +188,7 @@ class Translation:
         columns = ("source", "target")
         sentences = (batch[column] for batch in self.splits["train"].iter(1000) for column in columns)
         tokenizer.train_from_iterator(sentences, trainer)
+        refuse_overfull(tokenizer.get_vocab_size(), self.data.vocabulary_size)
         tokenizer.post_processor = processors.TemplateProcessing(
             single=f"$A {END}", special_tokens=[(END, tokenizer.token_to_id(END))]
         )
@@ -254,7 +262,10 @@ class Translation:
         Raises:
             ValueError: there is no such split, or it is a stream, or no beam.
         """
-        return translate(model, tokenizer, chosen_rows(self.splits, split, rows)["source"][:], num_beams)
+        translations = translate(model, tokenizer, chosen_rows(self.splits, split, rows)["source"][:], num_beams)
+        if self.data.normalization == "nfd":  # references are as people write
+            return [unicodedata.normalize("NFC", translation) for translation in translations]
+        return translations
 
     def score(self, split: str, predictions: list[str]) -> dict[str, Any]:
         """BLEU and chrF of the predictions for a whole split, with their signatures."""

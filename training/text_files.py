@@ -1,0 +1,209 @@
+"""Files of text: unpacked with a limit, decoded line by line, and as tables whose quotation marks are clear."""
+
+import codecs
+import csv
+import gzip
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pandas as pd
+
+UNPACKED_LIMIT = 2**30  # bytes of one file, so that a small file which unpacks to a disk full is refused in seconds
+GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+TAB = "\t"
+
+csv.field_size_limit(2**31 - 1)  # of a cell, which may be a whole text
+
+
+class SourceError(ValueError):
+    """What is wrong with a source, in a message that says where it is and what to do."""
+
+
+def short(value: object) -> str:
+    """The value for a message, the end of a long one cut off."""
+    text = str(value)
+    return text if len(text) <= 200 else f"{text[:200]} ..."
+
+
+def refuse_large(size: int, name: str) -> None:
+    """Raise a SourceError if a packed file has more bytes than ``UNPACKED_LIMIT`` once it is unpacked."""
+    if size > UNPACKED_LIMIT:
+        raise SourceError(
+            f"{name} unpacks to more than {UNPACKED_LIMIT / 2**30:g} GiB, the limit for a packed file; if it is sound, "
+            "unpack it yourself and give the unpacked file"
+        )
+
+
+def open_unpacked(file: Path) -> BinaryIO | gzip.GzipFile:
+    """The bytes of a file, unpacked if it is gzip.
+
+    Raises:
+        SourceError: it unpacks to more than ``UNPACKED_LIMIT``.
+        OSError, EOFError, zlib.error: it cannot be unpacked.
+    """
+    with file.open("rb") as opened:
+        if opened.read(2) != GZIP:
+            return file.open("rb")
+    size = 0
+    with gzip.open(file) as unpacked:
+        while part := unpacked.read(2**20):
+            size += len(part)
+            refuse_large(size, str(file))
+    return gzip.open(file)
+
+
+def lines(file: Path, encoding: str = "utf-8") -> Iterator[str]:
+    """The lines of a text with their ends, which are those of Unix, Windows or the old Macintosh; without a BOM.
+
+    Raises:
+        SourceError: a line is not in this encoding, and is named; or as for :func:`open_unpacked`.
+    """
+    with open_unpacked(file) as opened:
+        if codecs.lookup(encoding).name.startswith(("utf-16", "utf-32")):  # in which a line does not end with a byte
+            try:
+                with io.TextIOWrapper(opened, encoding, newline="") as text_of_file:
+                    yield from text_of_file
+            except UnicodeError as error:
+                raise SourceError(f"{file} is not {encoding.upper()} ({error}); set task.data.encoding") from error
+            return
+        for number, line in enumerate(opened, start=1):
+            try:
+                text = line.decode(encoding)
+            except UnicodeDecodeError as error:
+                raise SourceError(
+                    f"{file} is not {encoding.upper()} (line {number}: {short(line)}); convert it, from "
+                    + ("utf-16: iconv -f utf-16" if line[:2] in _UTF16 else "latin-1 perhaps: iconv -f latin1")
+                    + f", or if it is no json set task.data.encoding={'utf-16' if line[:2] in _UTF16 else 'latin-1'}"
+                ) from error
+            text = text.removeprefix("\ufeff") if number == 1 else text
+            yield from re.split(r"(?<=\r)(?!\n|$)", text) if "\r" in text[:-2] else [text]
+
+
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def has_quotes(file: Path, separator: str, encoding: str, has_header: bool) -> bool | None:
+    """Whether quotation marks stand around cells, rather than being a part of the text; None if either is the same.
+
+    They stand around cells where columns are not separated by tabs, and the file must be correct csv. Where they are
+    separated by tabs, it is told by the file: it is no correct csv (a sentence begins with a quotation), or it has
+    a cell that only a program writes so (``"He said ""no""."``), or a header with them.
+
+    Raises:
+        SourceError: the file is not correct csv, or it has tabs and can be read both ways.
+    """
+    if not any('"' in line for line in lines(file, encoding)):
+        return None
+    incorrect = _incorrect(file, separator, encoding)
+    if separator != TAB:
+        if incorrect:
+            raise SourceError(
+                f"{file}, {incorrect}; if quotation marks are a part of the text set task.data.quoting=false, and if "
+                "they stand around cells correct it, or set task.data.quoting=true to read it as it can be read"
+            )
+        return True
+    if incorrect:
+        return False
+    seen = None
+    for number, line in enumerate(lines(file, encoding), start=1):
+        for cell in line.rstrip("\r\n").split(TAB):
+            if cell.startswith('"'):
+                seen = seen or f"line {number}: {short(cell)}"
+                inner = cell[1:-1]
+                is_written_so = cell.endswith('"') and '""' in inner and '"' not in inner.replace('""', "")
+                if is_written_so or (has_header and number == 1):
+                    return True
+    if seen is None:
+        return None
+    raise SourceError(
+        f"{file}, {seen} begins with a quotation mark: set task.data.quoting=true if such marks stand around cells, as "
+        "spreadsheets and R write them, or task.data.quoting=false if they are a part of the text"
+    )
+
+
+def _incorrect(file: Path, separator: str, encoding: str) -> str | None:
+    """What is wrong with a file as csv whose quotation marks stand around cells, and where."""
+    rows = csv.reader(lines(file, encoding), delimiter=separator, strict=True)
+    try:
+        for _ in rows:
+            pass
+    except csv.Error as error:
+        return f"line {rows.line_num}: {error}"
+    return None
+
+
+def check_header(file: Path, names: list[str] | None, columns: dict[str, str], options: dict[str, Any]) -> int:
+    """The number of columns of a table.
+
+    Args:
+        file: the table
+        names: of its columns if it has no header
+        columns: those that are wanted, each with the task's name for it
+        options: for ``pandas.read_csv``
+
+    Raises:
+        SourceError: a column is missing or there twice, the names are not for this file, or it has no rows.
+    """
+
+    def first(**more: Any) -> pd.DataFrame:
+        return pd.read_csv(file, **(options | more), nrows=1, dtype=str, keep_default_na=False)
+
+    cells: list[str] = list(first(names=None, header=None).iloc[0])
+    if names is None:
+        require_columns(columns, cells, str(file), _remedy(cells, columns, options["sep"]))
+        if twice := [column for column in columns if cells.count(column) > 1]:
+            raise SourceError(f"{file} has two columns {twice[0]!r}; rename one")
+        if first().empty:
+            raise SourceError(f"{file} has a header and no rows")
+    elif len(cells) != len(names):
+        raise SourceError(
+            f"{file} has {len(cells)} columns ({short(', '.join(cells))}), and task.data.columns names {len(names)}: "
+            f"{short(', '.join(names))}; name all, in their order"
+        )
+    elif set(cells) & set(names):
+        raise SourceError(
+            f"the first line of {file} is {short(', '.join(cells))}: a header, it seems, and task.data.columns is for "
+            "files without one; leave it out, or give other names"
+        )
+    else:
+        require_columns(columns, names, "task.data.columns")
+    return len(cells)
+
+
+def require_columns(columns: dict[str, str], found: list[str], where: str, remedy: str = "") -> None:
+    """Raise a SourceError if a wanted column is not there; ``columns`` has the task's name for each."""
+    for column, name in columns.items():
+        if column not in found:
+            raise SourceError(
+                f"{where} has no column {column!r}; set task.data.{name}_column to one of: "
+                + short(", ".join(map(str, found)))
+                + remedy
+            )
+
+
+def _remedy(cells: list[str], columns: dict[str, str], separator: str) -> str:
+    """What else to set where a header lacks a column: another separator, or names."""
+    others = [sign for sign in (TAB, ";", ",", "|") if sign != separator and sign in cells[0]]
+    if len(cells) == 1 and others:
+        name = "tab" if others[0] == TAB else f"'{others[0]}'"
+        return f'. If columns are separated otherwise, set it: --set "task.data.separator={name}"'
+    wanted = [*columns, *(f"column{number}" for number in range(len(columns) + 1, len(cells) + 1))]
+    return (
+        ". If this is a row, and the file has no header, name its columns in their order: "
+        f'--set "task.data.columns=[{short(", ".join(wanted[: len(cells)]))}]"'
+    )
+
+
+def refuse_long_rows(file: Path, separator: str, encoding: str, quoting: bool, number: int) -> None:
+    """Raise a SourceError if a row has more cells than this number of columns: some of them would be misread."""
+    style: Any = csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
+    rows = csv.reader(lines(file, encoding), delimiter=separator, quoting=style)
+    long = [(rows.line_num, len(row)) for row in rows if len(row) > number]
+    if long:
+        raise SourceError(
+            f"{file}, line {long[0][0]}: {long[0][1]} cells, and there are {number} columns "
+            f"({len(long):,} such rows); put quotation marks around a cell with a separator in it"
+        )
