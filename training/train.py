@@ -44,6 +44,8 @@ from .schedule import learning_rate, make_optimizer
 from .stopping import StoppedError, signals_to_stop
 from .tasks import make_task
 
+LONGEST = 512  # tokens to which a tokenizer cuts a text, if asked to, for a model that reads any length
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
@@ -344,6 +346,7 @@ def _diverged(what: str, clock: Clock) -> FloatingPointError:
 
 def _make_model(recipe: Recipe, task: Any, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
     model = task.auto_class.from_config(recipe.model_config(**task.config_fields(tokenizer)))
+    tokenizer.model_max_length = getattr(model.config, "max_position_embeddings", LONGEST)
     task.prepare(model, tokenizer)
     return model
 
