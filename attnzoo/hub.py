@@ -7,7 +7,6 @@ client, which looks at sizes alone.
 """
 
 import filecmp
-import fnmatch
 import json
 import os
 import re
@@ -15,10 +14,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import torch
 from huggingface_hub import (
@@ -41,20 +41,14 @@ from huggingface_hub.utils import validate_repo_id
 from transformers import AutoConfig, AutoTokenizer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from .folder_contents import ADAPTER, TOKENIZER, WEIGHTS, contents, is_one_of, printable
 from .model_code import add_code, auto_classes, forget_missing_code
 from .sample_outputs import save_outputs
 
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 # What would be loaded beside the config of a model that has none such: the weights of another, or of its parts.
-WEIGHTS = (
-    *("model.safetensors", "model-?????-of-?????.safetensors", "model.safetensors.index.json"),
+LOADED = (
+    *(*WEIGHTS, *ADAPTER, "generation_config.json", "adapter_model.bin"),
     *("pytorch_model.bin", "pytorch_model-?????-of-?????.bin", "pytorch_model.bin.index.json"),
-    *("adapter_model.safetensors", "adapter_model.bin", "adapter_config.json", "generation_config.json"),
-)
-# The same of a tokenizer, which may have been pushed by itself: only another one replaces it.
-TOKENIZER = (
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "chat_template.*"),
-    *("vocab.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "*.spm"),
 )
 TRY_AGAIN = (408, 412, 429)  # client errors that pass: too slow, somebody else's commit came first, too many requests
 
@@ -67,10 +61,13 @@ def push(
     revision: str | None = None,
     create_pr: bool = False,
     code: bool = False,
+    also: Iterable[str] = (),
     message: str = "Upload model",
     token: str | None = None,
 ) -> CommitInfo:
-    """Publish the files of a folder, of which there has to be a config, safetensors and a card.
+    """Publish the model of a folder, which has to have a config, safetensors and a card.
+
+    Files of known kinds go, and all else stays: :func:`attnzoo.folder_contents.contents` lists both.
 
     It is one commit: the repository has all of the files or is as it was. Repeated after a failure it sends only what
     is not there yet, and with nothing to send it makes no commit. Files that only the repository has stay, but for
@@ -78,34 +75,36 @@ def push(
     in the same commit, whose description names them.
 
     Args:
-        folder: where ``save_pretrained`` and ``attnzoo.training.release`` write; its subfolders and hidden files stay
-            at home
+        folder: where ``save_pretrained`` and ``attnzoo.training.release`` write
         repo_id: "owner/name"; made if there is none
         private: whether nobody else shall see it, of a new repository; None is the Hub's default
         revision: the branch, made if there is none
         create_pr: open a pull request instead (to the branch, which has to be there), which others' repositories take,
             too; one of yours to that branch with the same message that is still open gets the commit
         code: send the model's code along, for users without attnzoo (``trust_remote_code=True``)
+        also: names of other files at the top of the folder, which are sent, too
         message: the commit's, and the title of a pull request
         token: None is the one that ``hf auth login`` left, or ``HF_TOKEN``
 
     Raises:
         FileNotFoundError: the folder lacks one of the files.
-        ValueError: it holds a pickle, a link to nothing, a card or JSON that is none, or a model or tokenizer that
-            cannot be loaded; the id is none, the repository is not as private as asked, or the code is another
-            package's.
+        ValueError: a file to be sent is a link to nothing or out of the folder, a pickle, a card or JSON that is none,
+            or of an adapter to a model that only this machine has; the model or tokenizer cannot be loaded; the id is
+            none, the repository is not as private as asked, the code is another package's, or HF_ENDPOINT has a
+            password in it.
         PermissionError: no token, or one that may not write there.
         ConnectionError: the Hub does not answer. Up to here nothing has been sent.
         OSError: the push failed; or what arrives of it is not what was sent.
     """
     folder = Path(folder)
-    _require_files(folder)
+    names = contents(folder, also).sent
+    _require_readable(folder, names)
     account = require_write_access(repo_id, create_pr=create_pr, token=token)
-    api = HfApi(token=token)
+    api = _api(token)
     _require_visibility(api, repo_id, private)
     with tempfile.TemporaryDirectory() as name:
         home = Path(name)
-        staged = _stage(folder, home / "staged", repo_id)
+        staged = _stage(folder, names, home / "staged", repo_id)
         auto_class = _save_outputs(staged, folder, home / "outputs.safetensors")
         if code:
             add_code(staged)
@@ -136,6 +135,7 @@ def verify(
     Raises:
         OSError: a file is not what the Hub says it is, or not of the repository; or there is no such repository or
             revision, or no answer.
+        ValueError: HF_ENDPOINT has a password in it.
     """
     folder, wrong = _download(repo_id, revision, cache_dir, token)
     if wrong:
@@ -152,8 +152,9 @@ def _download(
     repo_id: str, revision: str | None, cache_dir: str | Path | None, token: str | None
 ) -> tuple[Path, list[str]]:
     """Where a repository's files are, and what is wrong with them by the Hub's checksums."""
+    api = _api(token)
     folder = Path(snapshot_download(repo_id, revision=revision, cache_dir=cache_dir, token=token))
-    found = HfApi(token=token).verify_repo_checksums(repo_id, revision=folder.name, local_dir=folder)
+    found = api.verify_repo_checksums(repo_id, revision=folder.name, local_dir=folder)
     wrong = [
         f"{item['path']} has the {item['algorithm']} {item['actual']} instead of {item['expected']}"
         for item in found.mismatches
@@ -169,7 +170,7 @@ def require_write_access(repo_id: str, *, create_pr: bool = False, token: str | 
         The name of the token's account.
 
     Raises:
-        ValueError: the id is none.
+        ValueError: the id is none, or HF_ENDPOINT has a password in it.
         PermissionError: there is no token, the Hub does not know it, or it may not.
         ConnectionError: the Hub does not answer.
         FileNotFoundError: a pull request for a repository that is not there.
@@ -181,7 +182,7 @@ def require_write_access(repo_id: str, *, create_pr: bool = False, token: str | 
     namespace, _, name = repo_id.partition("/")
     if not name:
         raise ValueError(f"{repo_id!r} does not say whose it is; write owner/{repo_id}")
-    api = HfApi(token=token)
+    api = _api(token)
     try:
         with _answering(api):
             user: dict[str, Any] = api.whoami()
@@ -214,6 +215,14 @@ def require_write_access(repo_id: str, *, create_pr: bool = False, token: str | 
     return account
 
 
+def _api(token: str | None) -> HfApi:
+    """The Hub's client. A password in the Hub's address would go out in place of the token, and into every error."""
+    api = HfApi(token=token)
+    if "@" in urlsplit(api.endpoint).netloc:
+        raise ValueError("HF_ENDPOINT has a user's name or a password before an @; leave them out, and set HF_TOKEN")
+    return api
+
+
 @contextmanager
 def _answering(api: HfApi) -> Iterator[None]:
     """A Hub that is not there, or fails, is a ConnectionError; what it says no with, passes."""
@@ -234,28 +243,32 @@ def _refusal(error: BaseException | None) -> bool:
     return error.response.is_client_error and error.response.status_code not in TRY_AGAIN
 
 
-def _require_files(folder: Path) -> None:
-    for name in ("config.json", "README.md"):
-        if not (folder / name).is_file():
-            raise FileNotFoundError(f"{folder} has no {name}; a model goes out with its config and its card")
-    if not any(folder.glob("*.safetensors")):
-        raise FileNotFoundError(f"{folder} has no safetensors; write it with save_pretrained")
-    pickles = sorted(path.name for path in folder.iterdir() if _is_one_of(path.name.lower(), PICKLES))
-    if pickles:
-        raise ValueError(
-            f"{folder} has pickles, which run code where they are loaded: {', '.join(pickles)}; remove them"
-        )
-    if dangling := sorted(path.name for path in folder.iterdir() if not path.exists()):
-        raise ValueError(f"{folder} has links that lead nowhere: {', '.join(dangling)}")
+def _require_readable(folder: Path, names: list[str]) -> None:
     try:
         ModelCard.load(folder / "README.md")
     except Exception as error:  # of the YAML parser, and ValueErrors that do not name the file
         raise ValueError(f"{folder / 'README.md'} is no card: {error}") from error
-    for path in folder.glob("*.json"):
+    for path in (folder / name for name in names if name.endswith(".json")):
         try:
-            json.loads(path.read_bytes())
+            entries = json.loads(path.read_bytes())
         except ValueError as error:
             raise ValueError(f"{path} is no JSON: {error}") from error
+        if path.name == "adapter_config.json" and isinstance(entries, dict):
+            _require_base_on_hub(path, entries.get("base_model_name_or_path"))
+
+
+def _require_base_on_hub(path: Path, base: Any) -> None:
+    """An adapter is loaded with its base model, which others do not find in a folder of this machine."""
+    try:
+        validate_repo_id(base)
+        is_elsewhere = not Path(base).exists()
+    except (HFValidationError, TypeError):
+        is_elsewhere = False
+    if not is_elsewhere:
+        place = str(base).rpartition("@")[2]  # before it there may be a password
+        raise ValueError(
+            f"{path} has base_model_name_or_path={place!r}, which others do not have; give its id on the Hub"
+        )
 
 
 def _require_visibility(api: HfApi, repo_id: str, private: bool | None) -> None:
@@ -272,12 +285,11 @@ def _require_visibility(api: HfApi, repo_id: str, private: bool | None) -> None:
         )
 
 
-def _stage(folder: Path, staged: Path, repo_id: str) -> Path:
+def _stage(folder: Path, names: list[str], staged: Path, repo_id: str) -> Path:
     """A copy of what is to be pushed; where the card loads the model from the folder, its reader shall ask the Hub."""
     staged.mkdir()
-    for path in folder.iterdir():
-        if path.is_file() and not path.name.startswith("."):
-            shutil.copyfile(path, staged / path.name)
+    for name in names:
+        shutil.copyfile(folder / name, staged / name)
     place = folder.resolve().as_posix()
 
     def ask_the_hub(loading: re.Match[str]) -> str:
@@ -335,7 +347,7 @@ def _commit(
             repo_id,
             [*(CommitOperationAdd(name, staged / name) for name in added), *map(CommitOperationDelete, stale)],
             commit_message=message,
-            commit_description=f"Without {', '.join(stale)} of another model" if stale else "",
+            commit_description=f"Without {', '.join(map(printable, stale))} of another model" if stale else "",
             revision=revision,
             create_pr=create_pr,
             parent_commit=before.sha,
@@ -363,12 +375,8 @@ def _open_pull_request(api: HfApi, repo_id: str, branch: str, account: str, titl
 
 def _stale(added: list[str], present: list[str]) -> list[str]:
     """What the repository has and the folder has not, and would be loaded with it."""
-    loaded = WEIGHTS + (TOKENIZER if any(_is_one_of(name, TOKENIZER) for name in added) else ())
-    return [name for name in present if name not in added and _is_one_of(name, loaded)]
-
-
-def _is_one_of(name: str, patterns: tuple[str, ...]) -> bool:
-    return "/" not in name and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    loaded = LOADED + (TOKENIZER if any(is_one_of(name, TOKENIZER) for name in added) else ())
+    return [name for name in present if name not in added and is_one_of(name, loaded)]
 
 
 def _require_arrival(staged: Path, home: Path, repo_id: str, revision: str, token: str | None) -> Path:

@@ -10,7 +10,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from transformers.dynamic_module_utils import get_relative_import_files
 from transformers.models.auto import modeling_auto
 
-from .pipelines import PIPELINES
+from .pipelines import PIPELINES, SourceToTargetPipeline
 
 HEADING = "## Without attnzoo"
 IN_CARD = f"""
@@ -32,14 +32,7 @@ def add_code(folder: Path) -> None:
     Raises:
         ValueError: the model is none of this package.
     """
-    config = AutoConfig.from_pretrained(folder)
-    if not type(config).__module__.startswith(f"{__package__}."):
-        raise ValueError(f"{folder} holds a {type(config).__name__}, whose code is not attnzoo's; push it without code")
-    classes = {"AutoConfig": type(config), **auto_classes(config)}
-    card = ModelCard.load(folder / "README.md")
-    tags = [*(card.data.tags or []), card.data.pipeline_tag]
-    pipelines = {task: class_ for task, class_ in PIPELINES.items() if class_.card_tag in tags}
-
+    classes, pipelines = _travelling_classes(folder)
     path = folder / "config.json"
     entries = json.loads(path.read_text(encoding="utf-8"))
     entries.pop("custom_pipelines", None)  # of what it was fine-tuned from
@@ -49,13 +42,24 @@ def add_code(folder: Path) -> None:
             task: {"impl": _place(class_), "pt": [class_.auto_class.__name__]} for task, class_ in pipelines.items()
         }
     path.write_text(json.dumps(entries, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    for class_ in [*classes.values(), *pipelines.values()]:
-        module = Path(str(sys.modules[class_.__module__].__file__))
-        for needed in [module, *map(Path, get_relative_import_files(module))]:
-            shutil.copyfile(needed, folder / needed.name)
-    if HEADING not in card.text:
+    for source in code_files(folder):
+        shutil.copyfile(source, folder / source.name)
+    if HEADING not in ModelCard.load(folder / "README.md").text:
         with open(folder / "README.md", "a", encoding="utf-8") as file:  # the rest stays as it was written
             file.write(IN_CARD)
+
+
+def code_files(folder: Path) -> list[Path]:
+    """The files of this package that :func:`add_code` puts beside a model, in alphabetical order.
+
+    Raises:
+        ValueError: the model is none of this package.
+    """
+    classes, pipelines = _travelling_classes(folder)
+    modules = {
+        Path(str(sys.modules[class_.__module__].__file__)) for class_ in (*classes.values(), *pipelines.values())
+    }
+    return sorted(modules.union(*(map(Path, get_relative_import_files(module)) for module in modules)))
 
 
 def forget_missing_code(folder: Path) -> None:
@@ -93,6 +97,17 @@ def auto_classes(config: PreTrainedConfig) -> dict[str, type]:
             if isinstance(model_class, type) and pattern in getattr(model_class, "attention_patterns", (pattern,)):
                 found[name] = model_class
     return found
+
+
+def _travelling_classes(folder: Path) -> tuple[dict[str, type], dict[str, type[SourceToTargetPipeline]]]:
+    """The config and models of a folder by their Auto classes, and its pipelines by their tasks."""
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    if not type(config).__module__.startswith(f"{__package__}."):
+        raise ValueError(f"{folder} holds a {type(config).__name__}, whose code is not attnzoo's; push it without code")
+    data = ModelCard.load(folder / "README.md").data
+    tags = [*(data.tags or []), data.pipeline_tag]
+    pipelines = {task: class_ for task, class_ in PIPELINES.items() if class_.card_tag in tags}
+    return {"AutoConfig": type(config), **auto_classes(config)}, pipelines
 
 
 def _place(class_: type) -> str:

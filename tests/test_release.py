@@ -64,6 +64,41 @@ def test_a_release_is_small_loads_as_float32_and_reports_what_it_loads_as(
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("run.json", r"run\.json is damaged: "),
+        ("recipe.yaml", r"recipe\.yaml is not valid YAML"),
+        ("best/config.json", r"config\.json is damaged: "),
+        ("best/generation_config.json", r"generation_config\.json is damaged: "),
+        ("best/model.safetensors", "are damaged or incomplete"),
+        ("best/tokenizer.json", r"tokenizer\.json is damaged: "),
+        ("best/tokenizer_config.json", r"tokenizer_config\.json is damaged: "),
+    ],
+)
+def test_a_damaged_run_is_not_released(run: Path, tmp_path: Path, name: str, message: str) -> None:
+    """Cut in the middle, as a full disk leaves a file. Without its generation config a model decodes otherwise."""
+    shutil.copytree(run, tmp_path / "run")
+    damaged = tmp_path / "run" / name
+    damaged.write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 2])
+    with pytest.raises(SystemExit, match=message):
+        release.main([str(tmp_path / "run"), str(tmp_path / "folder")])
+    assert not (tmp_path / "folder").exists()
+
+
+def test_a_run_without_its_generation_config_is_not_released(run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    (tmp_path / "run" / "best" / "generation_config.json").unlink()
+    with pytest.raises(SystemExit, match=r"generation_config\.json"):
+        release.main([str(tmp_path / "run"), str(tmp_path / "folder")])
+
+
+def test_the_working_directory_is_not_replaced(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="is the working directory, which a release would replace"):
+        release.main([str(run), "."])
+
+
 @pytest.mark.parametrize("place", ["run", "run/best", "theirs", "theirs/thesis.txt", "."])
 def test_a_release_replaces_nothing_but_a_release(
     run: Path, tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch

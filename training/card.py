@@ -9,6 +9,7 @@ import argparse
 import json
 import math
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +17,12 @@ from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.errors import StrictDataclassError
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
+from .markdown import code, escaped, one_line
 from .recipe import Recipe, hub_id, load_recipe
 from .tasks import make_task
 
@@ -43,6 +45,10 @@ PAPERS = {
 
 # What the Hub, with the evaluate library, calls the metrics that it knows under another name.
 HUB_METRICS = {"bleu": "sacrebleu", "macro_f1": "f1", "masked_accuracy": "accuracy", "matthews": "matthews_correlation"}
+
+# What run.json has at least, and of which kind.
+FIGURES: dict[str, Any] = {name: int for name in ("steps", "seed", "processes", "threads")}
+FIGURES |= {"minutes": float | int, "precision": str, "validation": dict}
 
 TEMPLATE = """---
 {{ card_data }}
@@ -71,7 +77,7 @@ TEMPLATE = """---
 {% endfor %}
 {{ metric_note }} The validation figure is the best of the run's evaluations, and chose these weights.
 {%- if is_released %} The test figure is of the weights in this folder, rounded to half precision, by
-`attnzoo evaluate {{ folder }}`.
+{{ evaluation }}.
 {%- endif %}
 {%- if published %}
 
@@ -90,6 +96,7 @@ Data: {{ data }}
 {%- if note %} {{ note }}{% endif %} `recipe.yaml` in this folder is the whole recipe:
 
 ```
+pip install 'attnzoo[train]'
 attnzoo train recipe.yaml
 ```
 
@@ -115,10 +122,38 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         path = options.folder / "recipe.yaml"
         task = make_task(load_recipe(path, options.set))
-        run = json.loads((options.folder / "run.json").read_text(encoding="utf-8"))
-        write_card(options.folder, options.folder, load_recipe(path), task, run)
+        write_card(options.folder, options.folder, load_recipe(path), task, read_figures(options.folder))
     except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
         sys.exit(f"error: {error}")
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """What a JSON file holds.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged.
+    """
+    try:
+        mapping = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(mapping, dict):
+        raise ValueError(f"{path} is damaged: it holds no mapping of names to values")
+    return mapping
+
+
+def read_figures(folder: Path) -> dict[str, Any]:
+    """What ``run.json`` in a folder has of its run.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged, or lacks a figure.
+    """
+    run = read_mapping(folder / "run.json")
+    if missing := [name for name, kind in FIGURES.items() if not isinstance(run.get(name), kind)]:
+        raise ValueError(f"{folder / 'run.json'} is damaged: it has no {', '.join(missing)}")
+    return run
 
 
 def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> None:
@@ -132,9 +167,12 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
     scores = {"validation": run["validation"] | ({"num_beams": recipe.training.num_beams} if generates else {})}
     if "test" in run:
         scores["test"] = run["test"]
-    title = f"{config.model_type.replace('_', '-')} {task.name}" if "test" not in run else folder.name
-    reported = "test" if "test" in run else "validation"
-    shown = folder.name if folder.is_absolute() else folder.as_posix()  # no machine's paths on a card
+    name = one_line(task.name)
+    is_released = "test" in run
+    title = one_line(folder.resolve().name) if is_released else f"{config.model_type.replace('_', '-')} {name}"
+    reported = "test" if is_released else "validation"
+    leads_out = folder.is_absolute() or folder == Path() or ".." in folder.parts
+    shown = folder.resolve().name if leads_out else folder.as_posix()  # no machine's paths on a card
     columns = {key: f"{name}{task.units.get(key, '')}" for key, name in task.metric_names.items()}
     metrics = {key: HUB_METRICS.get(key, key) for key in columns}
     dataset = hub_id(recipe)
@@ -149,9 +187,9 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
         model_name=title,
         eval_results=[
             EvalResult(
-                task_type=task.pipeline_tag,
+                task_type=task.pipeline_tag or task.tags[0],
                 dataset_type=dataset or _slug(Path(recipe.task.data.path).name),
-                dataset_name=task.name,
+                dataset_name=name,
                 dataset_split=reported,
                 metric_type=metrics[key],
                 metric_name=column,
@@ -163,10 +201,12 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
     card = ModelCard.from_template(
         data,
         template_str=TEMPLATE,
-        title=title,
+        title=escaped(title),
         architecture=ARCHITECTURES[config.model_type](config),
-        folder=shown,
-        snippet=task.snippet.format(folder=shown, example=json.dumps(task.example, ensure_ascii=False)),
+        evaluation=code(f"attnzoo evaluate {shlex.quote(shown)}"),
+        snippet=task.snippet.format(
+            folder=json.dumps(shown, ensure_ascii=False)[1:-1], example=json.dumps(task.example, ensure_ascii=False)
+        ),
         usage=task.usage,
         metric_note=task.metric_note,
         split_note=task.split_note,
@@ -177,10 +217,10 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
             + (["greedy" if row["num_beams"] == 1 else f"beam {row['num_beams']}"] if generates else [])
             for split, row in scores.items()
         ],
-        is_released="test" in run,
-        published=task.published if "test" in run else None,
+        is_released=is_released,
+        published=task.published if is_released else None,
         pictures=[(name, caption) for name, caption in task.pictures.items() if (written / name).is_file()],
-        data=task.name,
+        data=escaped(name),
         dataset=dataset,
         note=run.get("note"),
         steps=f"{run['steps']:,}",
@@ -205,8 +245,12 @@ def _slug(name: str) -> str:
 
 
 def _parameters(written: Path) -> int:
-    with safe_open(written / "model.safetensors", framework="pt") as weights:
-        return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+    path = written / "model.safetensors"
+    try:
+        with safe_open(path, framework="pt") as weights:
+            return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+    except SafetensorError as error:
+        raise OSError(f"{path} is damaged or incomplete: {error}") from error
 
 
 def _attentional_rnn(config: Any) -> str:

@@ -1,19 +1,23 @@
 """Publish a released model on the Hub: ``attnzoo publish model_cards/NAME owner/NAME``.
 
-It checks that the model loads and the token may write there, pushes the folder in one commit, downloads what it pushed,
-compares every byte, and loads the model in a fresh process, whose logits have to be the local model's bit for bit. Of
-another model's files that had to go it prints the names. Repeated after a failure it sends what is missing.
-``HF_ENDPOINT`` names another Hub.
+It prints which files it sends, which are those of known kinds, and what stays, with the reason. It checks that the
+model loads and the token may write there, pushes the folder in one commit, downloads what it pushed, compares every
+byte, and loads the model in a fresh process, whose logits have to be the local model's bit for bit. Of another model's
+files that had to go it prints the names. Repeated after a failure it sends what is missing. ``HF_ENDPOINT`` names
+another Hub.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
+from huggingface_hub.errors import StrictDataclassError
 from huggingface_hub.utils import disable_progress_bars
 from transformers.utils import logging
 
+from attnzoo.folder_contents import contents, printable
 from attnzoo.hub import push
+from attnzoo.model_code import code_files
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -31,11 +35,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--revision", help="the branch to push to (default: main); made if there is none")
     parser.add_argument("--pull-request", action="store_true", help="open a pull request instead")
     parser.add_argument("--code", action="store_true", help="with the model's code, for users without attnzoo")
+    parser.add_argument("--also", action="append", default=[], metavar="FILE", help="send this file, too, by its name")
     parser.add_argument("--message", default="Upload model", help="the commit's (default: %(default)s)")
     options = parser.parse_args(arguments)
     disable_progress_bars()
     logging.disable_progress_bar()
     try:
+        _announce(options.folder, options.repo_id, options.also, options.code)
         commit = push(
             options.folder,
             options.repo_id,
@@ -43,13 +49,25 @@ def main(arguments: list[str] | None = None) -> None:
             revision=options.revision,
             create_pr=options.pull_request,
             code=options.code,
+            also=options.also,
             message=options.message,
         )
-    except (OSError, ValueError) as error:  # what the user can put right, without a traceback
+    except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
         sys.exit(f"error: {error}")
     if commit.commit_description:
         print(commit.commit_description)
     print(f"{commit.pr_url or commit.commit_url}: bytes and logits as in {options.folder}")
+
+
+def _announce(folder: Path, repo_id: str, also: list[str], code: bool) -> None:
+    """Print what goes and what stays, before anything goes."""
+    found = contents(folder, also)
+    print(f"{repo_id} gets {', '.join(map(printable, found.sent))}")
+    if code:
+        print(f"and the model's code: {', '.join(file.name for file in code_files(folder))}")
+    for name, reason in found.kept.items():
+        print(f"{printable(name)} stays: {reason}")
+    sys.stdout.flush()  # what follows takes its time
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
-from .card import describe, write_card
+from .card import describe, read_figures, read_mapping, write_card
 from .checkpoint import replacing, require_model
 from .evaluate import decoding_of, evaluate
 from .recipe import load_recipe, save_recipe, without_machine_paths
@@ -55,22 +55,28 @@ def release(run: Path, folder: Path, num_beams: int | None = None, note: str | N
 
     Raises:
         FileNotFoundError: ``run`` holds no finished training.
+        OSError, ValueError: a file of the run is damaged.
         ValueError: no beam, or beams for a model that does not generate; a weight is too large for half precision, or
-            ``folder`` holds what is not a release.
+            ``folder`` holds what is not a release, or is the working directory.
     """
     if run.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"{folder} is a part of the run; choose a folder outside it")
     if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= OWN):
         raise ValueError(f"{folder} holds something else than a release; choose a new folder")
+    if folder.resolve() == Path.cwd():
+        raise ValueError(f"{folder} is the working directory, which a release would replace; choose a new folder")
     for name in ("run.json", "best"):
         if not (run / name).exists():
             raise FileNotFoundError(f"{run} holds no finished training: it has no {name}")
     if num_beams is not None and num_beams < 1:
         raise ValueError(f"num_beams must be at least 1, got {num_beams}")
     require_model(run / "best")
-    figures = json.loads((run / "run.json").read_text(encoding="utf-8"))
+    figures = read_figures(run)
     recipe = load_recipe(run / "recipe.yaml")
     task = make_task(recipe)
+    needed = {"tokenizer_config.json", *(["generation_config.json"] if task.num_beams is not None else [])}
+    for name in sorted(needed.union(path.name for path in (run / "best").glob("*.json"))):
+        read_mapping(run / "best" / name)  # Transformers does without a damaged one, and decodes otherwise
     model = task.auto_class.from_pretrained(run / "best")
     tokenizer = AutoTokenizer.from_pretrained(run / "best")
     model.half()

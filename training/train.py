@@ -49,6 +49,8 @@ from .stopping import StoppedError, exit_on_user_error, signals_to_stop
 from .tasks import make_task
 from .training_state import TrainingState
 
+LONGEST = 512  # tokens to which a tokenizer cuts a text, if asked to, for a model that reads any length
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
@@ -123,6 +125,8 @@ def train(
     if accelerator.is_main_process:
         require_room(output, _room_needed(task, config, settings, is_averaged))
     model = task.auto_class.from_config(config)  # the same on every process: each may keep a part of it
+    longest = getattr(config, "max_position_embeddings", LONGEST)
+    tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
     task.prepare(model, tokenizer)
     if accelerator.process_index:
         set_seed(settings.seed, device_specific=True)  # or all of them would drop out the same units

@@ -19,11 +19,20 @@ MAX_LENGTH = 256
 
 
 def translator(model: SmallTransformerForConditionalGeneration) -> Any:
-    """A ``ctranslate2.Translator`` in float32 on one thread, of ReLU, tied, post-norm models without biases."""
+    """A ``ctranslate2.Translator`` in float32 on one thread, of ReLU, tied, post-norm models without biases.
+
+    Raises:
+        ValueError: the model is of another kind, whose translations would be wrong.
+    """
+    config = model.config
+    if config.norm != "post" or config.activation != "relu" or not config.tie_word_embeddings:
+        raise ValueError(
+            f"a model of norm='post', activation='relu' and tied embeddings is needed, got norm={config.norm!r}, "
+            f"activation={config.activation!r}, tie_word_embeddings={config.tie_word_embeddings}"
+        )
     import ctranslate2
     from ctranslate2.specs import TransformerSpec
 
-    config = model.config
     spec = TransformerSpec.from_config(config.num_hidden_layers, config.num_attention_heads, pre_norm=False)
     positions = sinusoidal_positions(torch.arange(MAX_LENGTH), config.hidden_size)
     for stack, into in ((model.model.encoder, spec.encoder), (model.model.decoder, spec.decoder)):

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,7 +54,7 @@ def put_the_shards_below(folder: Path) -> None:
     (folder / "shards").mkdir()
     names = list(load_file(folder / "model.safetensors"))
     (folder / "model.safetensors").rename(folder / "shards" / "model.safetensors")
-    save_file({}, folder / "nothing.safetensors")
+    save_file({}, folder / "model-00001-of-00002.safetensors")
     places = dict.fromkeys(names, "shards/model.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
 
@@ -81,11 +80,38 @@ def keep_an_adapter_only(folder: Path) -> None:
     (folder / "config.json").rename(folder / "adapter_config.json")
 
 
+def link_out(folder: Path) -> None:
+    (folder.parent / f"{folder.name}.outside").write_text("{}")
+    (folder / "tokenizer.json").symlink_to(folder.parent / f"{folder.name}.outside")
+
+
+def link_out_in_ten_steps(folder: Path) -> None:
+    """Every one but the last to the next in the folder."""
+    (folder.parent / f"{folder.name}.outside").write_text("a secret")
+    (folder / "step 10").symlink_to(folder.parent / f"{folder.name}.outside")
+    for step in range(9, 0, -1):
+        (folder / f"step {step}").symlink_to(folder / f"step {step + 1}")
+    (folder / "vocab.txt").symlink_to(folder / "step 1")
+
+
+def link_in_a_ring(folder: Path) -> None:
+    (folder / "vocab.txt").symlink_to(folder / "merges")
+    (folder / "merges").symlink_to(folder / "vocab.txt")
+
+
+def name_a_base(folder: Path, base: str) -> None:
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": base}))
+
+
 # What a folder may lack or have too much, and what is said of it.
 SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "pickle": (
-        lambda folder: (folder / "training_args.BIN").write_bytes(pickle.dumps({})),
-        "which run code where they are loaded: training_args.BIN; remove them",
+    "pickle alone": (
+        lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
+        "has no safetensors of a model; write it with save_pretrained",
+    ),
+    "optimiser alone": (
+        lambda folder: (folder / "model.safetensors").rename(folder / "optimizer.safetensors"),
+        "has no safetensors of a model; write it with save_pretrained",
     ),
     "no card": (
         lambda folder: (folder / "README.md").unlink(),
@@ -110,6 +136,17 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "link to nothing": (
         lambda folder: (folder / "tokenizer.json").symlink_to(folder / "gone"),
         "has links that lead nowhere: tokenizer.json",
+    ),
+    "link out": (link_out, "has links that lead out of it: tokenizer.json -> "),
+    "chain of links out": (link_out_in_ten_steps, "has links that lead out of it: vocab.txt -> "),
+    "ring of links": (link_in_a_ring, "has links that lead nowhere: vocab.txt"),
+    "base model of this machine": (
+        lambda folder: name_a_base(folder, str(folder)),
+        "which others do not have; give its id on the Hub",
+    ),
+    "base model behind a password": (
+        lambda folder: name_a_base(folder, "https://me:sekret@example.org/base"),
+        "has base_model_name_or_path='example.org/base', which others do not have",
     ),
     "adapter only": (keep_an_adapter_only, "has no config.json; a model goes out with its config and its card"),
 }
@@ -154,7 +191,10 @@ def pushed(hub: LoopbackHub, make_folder: MakeFolder, tmp_path_factory: pytest.T
     for name, (spoil, _) in SPOILED.items():
         spoil(spoiled := make_folder(1))
         attempts[name] = push_of(spoiled, "zoo/new")
-    return attempt(hub.endpoint, tmp_path_factory.mktemp("home"), attempts)
+    said = attempt(hub.endpoint, tmp_path_factory.mktemp("home"), attempts)
+    secret = hub.endpoint.replace("://", "://me:sekret@")
+    told: Attempts = {"password": attempts["again"], "password of a pull": ("verify", {"repo_id": "zoo/refused"})}
+    return said | attempt(secret, tmp_path_factory.mktemp("home"), told)
 
 
 @pytest.mark.parametrize(
@@ -185,12 +225,18 @@ def pushed(hub: LoopbackHub, make_folder: MakeFolder, tmp_path_factory: pytest.T
         ("repeated", "ok "),
         ("again", "ok "),
         ("forbidden", "OSError: the push to zoo/forbidden failed: 403"),
+        ("password", "ValueError: HF_ENDPOINT has a user's name or a password before an @; leave them out"),
         ("late", ". Push again: what has been uploaded is not uploaded twice"),
         *((name, message) for name, (_, message) in SPOILED.items()),
     ],
 )
 def test_a_push_says_what_is_wrong(pushed: dict[str, str], name: str, message: str) -> None:
     assert message in pushed[name]
+
+
+def test_no_password_is_said(pushed: dict[str, str]) -> None:
+    assert pushed["password of a pull"] == pushed["password"]
+    assert not [name for name, said in pushed.items() if "sekret" in said]
 
 
 def test_what_the_hub_refuses_is_not_to_be_repeated(pushed: dict[str, str]) -> None:
@@ -252,12 +298,10 @@ def test_a_card_loads_from_the_hub_what_it_loaded_from_the_folder(
     (tmp_path / "model_cards").mkdir()
     folder = make_folder(1).rename(tmp_path / "model_cards" / "tiny")
     (folder / "README.md").write_bytes(card.encode())
-    (folder / ".env").write_text("a secret")
     monkeypatch.chdir(folder)
-    staged = _stage(Path(), tmp_path / "staged", "zoo/tiny")
+    staged = _stage(Path(), ["README.md"], tmp_path / "staged", "zoo/tiny")
     assert (staged / "README.md").read_bytes() == (becomes or card).encode()
     assert (folder / "README.md").read_bytes() == card.encode()
-    assert not (staged / ".env").exists()
 
 
 # Whether it arrived ---------------------------------------------------------------------------------------------------
@@ -382,7 +426,7 @@ def test_what_was_fine_tuned_from_a_repository_with_code_can_be_pulled(make_fold
     attempts: Attempts = {
         "without": push_of(tuned, "zoo/without"),
         "with": push_of(tuned, "zoo/with", code=True),
-        "whole": push_of(with_code, "zoo/whole"),
+        "whole": push_of(with_code, "zoo/whole", also=[path.name for path in with_code.glob("*.py")]),
     }
     with loopback_hub() as hub:
         assert all(words.startswith("ok ") for words in attempt(hub.endpoint, tmp_path, attempts).values())

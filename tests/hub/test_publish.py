@@ -36,8 +36,10 @@ def published(
 ) -> dict[str, str]:
     folder, truncated = str(make_folder(101)), make_folder(102)
     (truncated / "model.safetensors").write_bytes(b"nothing")
+    (Path(folder) / "id_rsa\n").write_text("a secret")
+    (Path(folder) / "notes.txt").write_text("of interest")
     lines = {
-        "private": [folder, "zoo/private", "--private", "--message", "The first"],
+        "private": [folder, "zoo/private", "--private", "--message", "The first", "--also", "notes.txt"],
         "public": [folder, "zoo/public", "--public"],
         "over another": [folder, "zoo/another"],
         "request": [folder, "zoo/public", "--pull-request", "--message", "With code", "--code"],
@@ -67,9 +69,21 @@ def test_what_was_asked_for_is_done(published: dict[str, str], hub: LoopbackHub)
 def test_where_it_is_is_printed(published: dict[str, str], hub: LoopbackHub) -> None:
     commit = hub.repository("zoo/private").resolve("main").oid
     ending = "bytes and logits as in FOLDER\n"
-    assert published["private"] == f"{hub.endpoint}/zoo/private/commit/{commit}: {ending}"
-    assert published["over another"].startswith("Without adapter_config.json of another model\n")
-    assert published["request"] == f"{hub.endpoint}/zoo/public/discussions/1: {ending}"
+    assert published["private"].endswith(f"\n{hub.endpoint}/zoo/private/commit/{commit}: {ending}")
+    assert "\nWithout adapter_config.json of another model\n" in published["over another"]
+    assert published["request"].endswith(f"\n{hub.endpoint}/zoo/public/discussions/1: {ending}")
+
+
+def test_what_goes_and_what_stays_is_printed(published: dict[str, str], hub: LoopbackHub) -> None:
+    sent = "README.md, config.json, generation_config.json, model.safetensors"
+    stays = "'id_rsa\\n' stays: of no known kind"
+    assert published["private"].splitlines()[:2] == [f"zoo/private gets {sent}, notes.txt", stays]
+    first, code, *others = published["request"].splitlines()
+    assert first == f"zoo/public gets {sent}"
+    files = hub.repository("zoo/public").resolve("refs/pr/1").files.keys() - {".gitattributes", *sent.split(", ")}
+    assert code == f"and the model's code: {', '.join(sorted(files))}"
+    assert others[:2] == [stays, "notes.txt stays: of no known kind"]
+    assert not {"id_rsa\n", "notes.txt"} & hub.repository("zoo/public").resolve("main").files.keys()
 
 
 def test_errors_are_words(published: dict[str, str], hub: LoopbackHub) -> None:

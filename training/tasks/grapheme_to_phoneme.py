@@ -166,7 +166,7 @@ class GraphemeToPhoneme:
     metric_names = {"per": "PER", "wer": "WER"}
     units = {"per": " %", "wer": " %"}
     license = {"license": "apache-2.0"}
-    pipeline_tag = "text-generation"  # of which "text2text-generation" is a part to the Hub
+    pipeline_tag: str | None = None  # the Hub has none of encoder-decoders
     tags = ("grapheme-to-phoneme", "g2p", "pronunciation")
     num_beams: int | None = 5  # of a released model
     pictures = {ALIGNMENT: "What the model looks at: the source along the top, what it predicts down the side"}

@@ -354,7 +354,7 @@ class _CausalCollator:
 
 def text_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     """The tokens of a whole text between ``<s>`` and ``</s>``; if it has these characters itself, they are text."""
-    ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
     return [tokenizer.bos_token_id, *ids, tokenizer.eos_token_id]
 
 

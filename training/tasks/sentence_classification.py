@@ -24,6 +24,7 @@ from attnzoo.plots import plot_sentence
 
 from ..confusion import draw_confusion_matrix
 from ..labels import FASTTEXT, known_numbers, label_text, number_labels, read_label_lines
+from ..markdown import escaped
 from ..metrics import Accuracy, MacroF1, Matthews, confusion_matrix
 from ..orange_tables import read_table
 from ..prediction import predict_by_length
@@ -218,7 +219,7 @@ class SentenceClassification:
         self.splits, self.split_note = with_held_out(prepared, "text", "sentence", only)
         if data.word_vectors is not None:
             vectors = Path(data.word_vectors).name
-            self.split_note += f"; word vectors: {KNOWN_VECTORS.get(vectors, vectors)}"
+            self.split_note += f"; word vectors: {KNOWN_VECTORS.get(vectors, escaped(vectors))}"
         refuse_empty(self.splits, data.path, "sentences")
         say_shared(self.splits, self.columns, data.path, "examples")
         first = first_row(self.splits)

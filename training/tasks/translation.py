@@ -122,7 +122,7 @@ class Translation:
     greater_is_better = True
     metric_names = {"bleu": "BLEU", "chrf": "chrF"}
     units: dict[str, str] = {}
-    pipeline_tag = "translation"
+    pipeline_tag: str | None = None  # "translation" is to the Hub a pipeline that Transformers has no more
     tags = ("translation",)
     num_beams: int | None = 5  # of a released model
     pictures = {

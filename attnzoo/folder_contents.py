@@ -1,0 +1,129 @@
+"""Which files of a folder go to the Hub, and why the others stay.
+
+A folder may hold what was never meant for others beside its model: a token, data, logs, the state of an optimiser. So
+what goes is a list of kinds, and all else stays unless it is named.
+"""
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+WEIGHTS = ("model.safetensors", "model-?????-of-?????.safetensors", "model.safetensors.index.json")
+ADAPTER = ("adapter_model.safetensors", "adapter_config.json")
+TOKENIZER = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("chat_template.jinja", "chat_template.json", "vocab.json", "vocab.txt", "merges.txt"),
+    *("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "*.spm"),
+)
+ABOUT = ("README.md", "LICENSE", "LICENSE.md", "LICENSE.txt", "recipe.yaml", "run.json")
+KNOWN = ("config.json", "generation_config.json", *WEIGHTS, *ADAPTER, *TOKENIZER, *ABOUT)
+PICTURES = ("*.png", "*.jpg", "*.jpeg", "*.gif", "*.webp", "*.svg")
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle", "*.joblib", "*.dill")
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a folder holds for the Hub.
+
+    Attributes:
+        sent: the names of the files that go, in alphabetical order.
+        kept: the names of what stays, each with the reason.
+    """
+
+    sent: list[str]
+    kept: dict[str, str]
+
+
+def contents(folder: str | Path, also: Iterable[str] = ()) -> Contents:
+    """Divide a folder into what :func:`attnzoo.hub.push` sends and what it leaves.
+
+    Sent are the card and the pictures that it shows, the configs, the tokenizer, the weights in safetensors with their
+    index, an adapter, the licence, ``recipe.yaml`` and ``run.json``; and the files named in ``also``.
+
+    Args:
+        folder: what shall be pushed
+        also: names of other files at the top of the folder, which are sent, too
+
+    Raises:
+        FileNotFoundError: the folder lacks a config, a card or safetensors, or a file of ``also``.
+        ValueError: a file that would be sent is a link that leads out of the folder, or nowhere; or one of ``also`` is
+            a pickle or no name of a file.
+    """
+    folder = Path(folder)
+    for name in ("config.json", "README.md"):
+        if not (folder / name).is_file() and not (folder / name).is_symlink():
+            raise FileNotFoundError(f"{folder} has no {name}; a model goes out with its config and its card")
+    also = set(also)
+    for name in sorted(also):
+        _require_sendable(folder, name)
+    shown = _shown_pictures(folder / "README.md")
+    sent, kept = [], {}
+    for path in sorted(folder.iterdir()):
+        is_wanted = path.name in also or path.name in shown or is_one_of(path.name, KNOWN)
+        if not is_wanted:
+            kept[path.name] = _reason(path)
+        elif path.is_file() or path.is_symlink():
+            sent.append(path.name)
+        else:
+            kept[path.name] = "no plain file"
+    _refuse_links_out(folder, sent)
+    if not any(is_one_of(name, ("*.safetensors",)) for name in sent):
+        raise FileNotFoundError(f"{folder} has no safetensors of a model; write it with save_pretrained")
+    return Contents(sent, kept)
+
+
+def is_one_of(name: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a file's name at the top of a repository is of one of these patterns."""
+    return "/" not in name and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def printable(name: str) -> str:
+    """A file's name in one line, whatever characters it has."""
+    return name if name.isprintable() else repr(name)
+
+
+def _require_sendable(folder: Path, name: str) -> None:
+    if Path(name).name != name:
+        raise ValueError(f"also={name!r} is no name of a file at the top of {folder}")
+    if not (folder / name).is_file():
+        raise FileNotFoundError(f"{folder} has no file {name!r} to be sent also")
+    if is_one_of(name.lower(), PICKLES):
+        raise ValueError(f"also={name!r} is a pickle, which runs code where it is loaded; send safetensors")
+
+
+def _shown_pictures(card: Path) -> set[str]:
+    """The files that a card shows as pictures."""
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    shown = re.findall(r"!\[[^\]]*\]\(\s*<?([^)>\s]+)", text) + re.findall(r"<img[^>]*\ssrc=[\"']([^\"']+)", text)
+    return {name for name in shown if is_one_of(name.lower(), PICTURES)}
+
+
+def _reason(path: Path) -> str:
+    if not path.exists():
+        return "a link to nothing"
+    if path.is_dir():
+        return "a folder"
+    if not path.is_file():
+        return "no plain file"
+    if path.name.startswith("."):
+        return "hidden"
+    name = path.name.lower()
+    reasons = {
+        "a pickle, which runs code where it is loaded": PICKLES,
+        "code, of which only attnzoo's own is sent, where it is asked for": ("*.py",),
+        "a picture that the card does not show": PICTURES,
+    }
+    return next((why for why, patterns in reasons.items() if is_one_of(name, patterns)), "of no known kind")
+
+
+def _refuse_links_out(folder: Path, names: list[str]) -> None:
+    links = {name: folder / name for name in names if (folder / name).is_symlink()}
+    if dangling := [printable(name) for name, path in links.items() if not path.is_file()]:
+        raise ValueError(f"{folder} has links that lead nowhere: {', '.join(dangling)}")
+    home = Path(os.path.realpath(folder))
+    targets = {name: Path(os.path.realpath(path)) for name, path in links.items()}
+    if out := [f"{printable(name)} -> {targets[name]}" for name in links if not targets[name].is_relative_to(home)]:
+        raise ValueError(f"{folder} has links that lead out of it: {', '.join(out)}; put the files themselves there")

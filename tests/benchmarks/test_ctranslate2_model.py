@@ -1,0 +1,17 @@
+"""What CTranslate2 would be told wrongly and would translate without an error is refused; no engine is needed."""
+
+from typing import Any
+
+import pytest
+
+from attnzoo import SmallTransformerConfig, SmallTransformerForConditionalGeneration
+
+from ..tiny_transformers import SIZES
+from .ctranslate2_model import translator
+
+
+@pytest.mark.parametrize("fields", [{"norm": "pre"}, {"activation": "gelu"}, {"tie_word_embeddings": False}])
+def test_a_model_of_another_kind_is_refused(fields: dict[str, Any]) -> None:
+    model = SmallTransformerForConditionalGeneration(SmallTransformerConfig(**(SIZES | fields)))
+    with pytest.raises(ValueError, match="a model of norm='post', activation='relu' and tied embeddings is needed"):
+        translator(model)

@@ -1,0 +1,78 @@
+"""What goes out of a folder is of known kinds or named; what stays has its reason."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from attnzoo.folder_contents import contents
+
+from ..families import TOKENIZER
+
+MODEL = {"README.md", "config.json", "generation_config.json", "model.safetensors"}
+KEPT = {
+    ".env": "hidden",
+    "api\ntoken": "of no known kind",
+    "attention.png": "a picture that the card does not show",
+    "data.csv": "of no known kind",
+    "evil.py": "code, of which only attnzoo's own is sent, where it is asked for",
+    "hf_token.txt": "of no known kind",
+    "id_rsa": "of no known kind",
+    "log.jsonl": "of no known kind",
+    "optimizer.safetensors": "of no known kind",
+    "scaler.joblib": "a pickle, which runs code where it is loaded",
+    "token": "of no known kind",
+    "training_args.BIN": "a pickle, which runs code where it is loaded",
+}
+
+
+@pytest.fixture
+def folder(make_folder: Callable[[int], Path], tmp_path: Path) -> Path:
+    """A model, and beside it what a folder of somebody's work may hold."""
+    folder = make_folder(1)
+    for name in KEPT:
+        (folder / name).write_text("a secret")
+    (folder / "checkpoints").mkdir()
+    os.mkfifo(folder / "pipe.json")  # who reads it waits for ever
+    (tmp_path / "key").write_text("a secret")
+    (folder / "key").symlink_to(tmp_path / "key")
+    return folder
+
+
+def test_what_is_of_no_known_kind_stays(folder: Path) -> None:
+    found = contents(folder)
+    assert set(found.sent) == MODEL
+    expected = KEPT | {"checkpoints": "a folder", "pipe.json": "no plain file", "key": "of no known kind"}
+    assert found.kept == expected
+
+
+def test_known_kinds_go(folder: Path) -> None:
+    TOKENIZER.save_pretrained(folder)
+    with open(folder / "README.md", "a") as card:
+        card.write('![heads](attention.png) <img src="logo.svg"> ![key](id_rsa)\n')
+    more = {"recipe.yaml", "run.json", "LICENSE", "model-00001-of-00002.safetensors", "model.safetensors.index.json"}
+    for name in {"logo.svg", *more}:
+        (folder / name).write_text("{}")
+    tokenizer = {"tokenizer.json", "tokenizer_config.json"}
+    assert set(contents(folder).sent) == MODEL | tokenizer | more | {"attention.png", "logo.svg"}
+
+
+def test_what_is_named_goes(folder: Path) -> None:
+    assert set(contents(folder, also=["data.csv", ".env"]).sent) == MODEL | {"data.csv", ".env"}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("scaler.joblib", "also='scaler.joblib' is a pickle"),
+        ("../key", "also='../key' is no name of a file at the top of"),
+        ("checkpoints", "has no file 'checkpoints' to be sent also"),
+        ("pipe.json", "has no file 'pipe.json' to be sent also"),
+        ("notes.md", "has no file 'notes.md' to be sent also"),
+        ("key", "has links that lead out of it: key -> "),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_by_name(folder: Path, name: str, message: str) -> None:
+    with pytest.raises((ValueError, OSError), match=message):
+        contents(folder, also=[name])
