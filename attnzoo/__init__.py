@@ -10,6 +10,7 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
 )
 from transformers.pipelines import PIPELINE_REGISTRY
 
@@ -25,6 +26,7 @@ from .modeling_small_transformer import (
     SmallTransformerForConditionalGeneration,
     SmallTransformerForMaskedLM,
     SmallTransformerForSequenceClassification,
+    SmallTransformerForTokenClassification,
     SmallTransformerModel,
 )
 from .pipelines import PIPELINES
@@ -43,6 +45,7 @@ __all__ = [
     "SmallTransformerForConditionalGeneration",
     "SmallTransformerForMaskedLM",
     "SmallTransformerForSequenceClassification",
+    "SmallTransformerForTokenClassification",
     "SmallTransformerModel",
     "model_path",
     "search",
@@ -64,6 +67,7 @@ AutoModelForMaskedLM.register(SmallTransformerConfig, SmallTransformerForMaskedL
 AutoModelForSequenceClassification.register(
     SmallTransformerConfig, SmallTransformerForSequenceClassification, exist_ok=True
 )
+AutoModelForTokenClassification.register(SmallTransformerConfig, SmallTransformerForTokenClassification, exist_ok=True)
 
 for task, pipeline_class in PIPELINES.items():
     PIPELINE_REGISTRY.register_pipeline(task, pipeline_class=pipeline_class, pt_model=pipeline_class.auto_class)

@@ -49,7 +49,7 @@ class SmallTransformerConfig(PreTrainedConfig):
     intermediate_size: int = 2048
     activation: Literal["relu", "gelu"] = "relu"
     norm: Literal["post", "pre"] = "post"
-    layer_norm_eps: float = 1e-6
+    layer_norm_eps: float | int = 1e-6
     position_embedding: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
     max_position_embeddings: int = 512
     attention_bias: bool = False
@@ -85,8 +85,8 @@ class SmallTransformerConfig(PreTrainedConfig):
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
-        if not 0 < self.layer_norm_eps < 1:
-            raise ValueError(f"layer_norm_eps must be above 0 and below 1, got {self.layer_norm_eps}")
+        if not 0 < self.layer_norm_eps <= 1:
+            raise ValueError(f"layer_norm_eps must be above 0 and at most 1, got {self.layer_norm_eps}")
         if self.is_encoder_decoder != (self.attention_pattern == "encoder_decoder"):
             raise ValueError(
                 f"is_encoder_decoder={self.is_encoder_decoder} contradicts attention_pattern="

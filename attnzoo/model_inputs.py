@@ -76,7 +76,8 @@ def shift_right(labels: Tensor, start_token_id: int, pad_token_id: int) -> Tenso
         ValueError: a label after a -100, as left padding makes it: the decoder would read the padding.
     """
     is_padding = labels == -100
-    if bool((is_padding[:, :-1] & ~is_padding[:, 1:]).any()):
+    is_compiling = torch.compiler.is_compiling()  # a graph cannot branch on what the labels are
+    if not is_compiling and bool((is_padding[:, :-1] & ~is_padding[:, 1:]).any()):
         raise ValueError("labels have a token after a -100; pad them on the right (tokenizer.padding_side='right')")
     start = labels.new_full((len(labels), 1), start_token_id)
     return torch.cat([start, labels[:, :-1].masked_fill(is_padding[:, :-1], pad_token_id)], dim=1)

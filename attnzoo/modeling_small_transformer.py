@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import Cache, EncoderDecoderCache
-from transformers.generation import GenerationMixin
+from transformers.generation import GenerationConfig, GenerationMixin
 from transformers.modeling_outputs import (
     BaseModelOutput,
     BaseModelOutputWithPast,
@@ -21,12 +21,14 @@ from transformers.modeling_outputs import (
     Seq2SeqLMOutput,
     Seq2SeqModelOutput,
     SequenceClassifierOutputWithPast,
+    TokenClassifierOutput,
 )
+from transformers.modeling_utils import slice_logits_to_keep
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
-from .loss import IGNORED, classification_loss, loss_and_logits, problem_type_of
+from .loss import IGNORED, classification_loss, loss_and_logits, problem_type_of, token_cross_entropy
 from .model_inputs import check_target_labels, shift_right
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
 
@@ -42,9 +44,14 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
     | bidirectional | ``encoder`` | all of its text |
     | causal | ``decoder`` | what came before, and itself |
 
+    Where a source comes without a target, the target is the source, shifted right, as BART has it.
+
     Shape:
-        - input_ids, attention_mask: (B, S); padding may stand anywhere
+        - input_ids, attention_mask: (B, S); padding may stand anywhere. A mask of four dimensions says what every token
+          may attend to, see :class:`SmallTransformerStack`
         - decoder_input_ids, decoder_attention_mask: (B, T), with a source only
+        - position_ids: (B or 1, S), in place of ranks among the real tokens; starting anew for every text of a row that
+          holds several, where there is one stack. decoder_position_ids: (B or 1, T)
         - needed: (B, T) bool, the tokens whose last hidden states are wanted, see :class:`SmallTransformerStack`
         - last_hidden_state: (B, T, D), (B, S, D) where there is one stack
         - encoder_attentions: (B, H, S, S), decoder_attentions: (B, H, T, T), cross_attentions: (B, H, T, S) of every
@@ -88,13 +95,15 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
         use_cache: bool | None = None,
         needed: Tensor | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPast | Seq2SeqModelOutput:
         if not self.config.is_encoder_decoder:
             of_two = (decoder_input_ids, decoder_attention_mask, encoder_outputs, decoder_inputs_embeds)
-            if any(argument is not None for argument in of_two):
+            if any(argument is not None for argument in (*of_two, decoder_position_ids)):
                 raise ValueError(
                     f"attention_pattern={self.config.attention_pattern!r} has one stack, which reads input_ids and "
                     "attention_mask; the decoder's arguments and encoder_outputs are for 'encoder_decoder'"
@@ -107,6 +116,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
                 use_cache=use_cache,
                 return_dict=True,
                 needed=needed,
+                position_ids=position_ids,
                 **kwargs,
             )
             return BaseModelOutputWithPast(
@@ -115,13 +125,25 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
                 hidden_states=outputs.hidden_states,
                 attentions=outputs.attentions,
             )
+        if decoder_input_ids is None and decoder_inputs_embeds is None and input_ids is not None:
+            if past_key_values is not None and past_key_values.get_seq_length():
+                raise ValueError("past_key_values continues a target; give decoder_input_ids, what comes next of it")
+            decoder_input_ids, decoder_attention_mask = self._target_of(input_ids, attention_mask)
         if encoder_outputs is None:
             of_source = None if needed is None or attention_mask is None else attention_mask.bool()
             encoder_outputs = self.encoder(
-                input_ids, attention_mask, inputs_embeds, return_dict=True, needed=of_source, **kwargs
+                input_ids,
+                attention_mask,
+                inputs_embeds,
+                return_dict=True,
+                needed=of_source,
+                position_ids=position_ids,
+                **kwargs,
             )
-        elif isinstance(encoder_outputs, tuple):
+        elif isinstance(encoder_outputs, (tuple, list)):
             encoder_outputs = BaseModelOutput(*encoder_outputs)
+        elif isinstance(encoder_outputs, Tensor):
+            raise TypeError("encoder_outputs must be a tuple or an output of the encoder, got a tensor; give (tensor,)")
         outputs = self.decoder(
             decoder_input_ids,
             decoder_attention_mask,
@@ -132,6 +154,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             use_cache=use_cache,
             return_dict=True,
             needed=needed,
+            position_ids=decoder_position_ids,
             **kwargs,
         )
         return Seq2SeqModelOutput(
@@ -144,6 +167,11 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             encoder_hidden_states=encoder_outputs.hidden_states,
             encoder_attentions=encoder_outputs.attentions,
         )
+
+    def _target_of(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """A source (B, S) without a target, shifted right, and its mask, in which a start token comes first."""
+        target = shift_right(input_ids, self.config.decoder_start_token_id, self.config.pad_token_id)
+        return target, None if attention_mask is None else nn.functional.pad(attention_mask[:, :-1], (1, 0), value=1)
 
 
 class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, GenerationMixin):
@@ -190,6 +218,14 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
         past_key_values.self_attention_cache.reorder_cache(beam_idx)
         return past_key_values
 
+    def _get_logits_processor(self, generation_config: GenerationConfig, *args: Any, **kwargs: Any) -> Any:
+        if generation_config.guidance_scale not in (None, 1):
+            raise ValueError(
+                f"guidance_scale={generation_config.guidance_scale} compares with a model that reads no prompt, and "
+                "Transformers would give it the generated words as its source; it is for attention_pattern='causal'"
+            )
+        return super()._get_logits_processor(generation_config, *args, **kwargs)  # type: ignore[misc]
+
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`."""
         return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
@@ -205,6 +241,8 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
         past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         decoder_inputs_embeds: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
@@ -229,6 +267,8 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
             past_key_values=past_key_values,
             inputs_embeds=inputs_embeds,
             decoder_inputs_embeds=decoder_inputs_embeds,
+            position_ids=position_ids,
+            decoder_position_ids=decoder_position_ids,
             use_cache=use_cache,
             return_dict=True,
             needed=needed,
@@ -265,8 +305,10 @@ class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMix
         - labels: (B, T), those of ``input_ids``, -100 where there is nothing to predict; shifted here, so that the
           first of a row is never predicted. Pad on the right to train: the first word after padding is predicted from
           the padding, here as in every causal model of Transformers
+        - shift_labels: (B, T), in their place: those of the tokens that come next, shifted already
         - smoothing, skip_logits, num_items_in_batch: as :class:`SmallTransformerForConditionalGeneration`
-        - logits_to_keep: only the last so many logits are made, without labels; all if 0
+        - logits_to_keep: only the last so many logits are made, without labels, all if 0; or those of the tokens whose
+          places it holds, (N,) or (B, N), or where it is True, (B, T)
         - logits: (B, T, vocab_size)
 
     Raises:
@@ -282,30 +324,40 @@ class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMix
         self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.post_init()
 
+    def _prepare_position_ids_for_generation(self, inputs_tensor: Tensor, model_kwargs: dict[str, Any]) -> None:
+        """None: the stack counts the real tokens. ``generate()`` would count on from the padding on the right."""
+
     @can_return_tuple
     def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
         past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         use_cache: bool | None = None,
-        logits_to_keep: int = 0,
+        logits_to_keep: int | Tensor = 0,
         num_items_in_batch: Tensor | int | None = None,
         smoothing: float = 0.0,
         skip_logits: bool = False,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
         needed = None
-        if labels is not None:
-            use_cache = False  # a training step has no next token
+        shift_labels = kwargs.pop("shift_labels", None)  # no parameter: Trainer would want it of every row of the data
+        if isinstance(logits_to_keep, int) and logits_to_keep < 0:
+            raise ValueError(f"logits_to_keep must be at least 0, or the places of tokens, got {logits_to_keep}")
+        if labels is not None and shift_labels is None:
             _check_labels(labels, input_ids, inputs_embeds)
-            labels = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)  # a token predicts the one after it
-            needed = _needed(attention_mask, labels) if skip_logits else None
+            shift_labels = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)  # a token predicts the one after it
+        if shift_labels is not None:
+            use_cache = False  # a training step has no next token
+            _check_labels(shift_labels, input_ids, inputs_embeds)
+            needed = _needed(attention_mask, shift_labels) if skip_logits else None
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
+            position_ids=position_ids,
             past_key_values=past_key_values,
             inputs_embeds=inputs_embeds,
             use_cache=use_cache,
@@ -314,9 +366,11 @@ class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMix
             **kwargs,
         )
         hidden_states = outputs.last_hidden_state
-        if labels is None:
-            hidden_states = hidden_states[:, -logits_to_keep:]
-        loss, logits = loss_and_logits(self.lm_head, hidden_states, labels, num_items_in_batch, smoothing, skip_logits)
+        if shift_labels is None:
+            hidden_states = slice_logits_to_keep(hidden_states, logits_to_keep)
+        loss, logits = loss_and_logits(
+            self.lm_head, hidden_states, shift_labels, num_items_in_batch, smoothing, skip_logits
+        )
         return CausalLMOutputWithPast(
             loss=loss,
             logits=logits,
@@ -364,6 +418,7 @@ class SmallTransformerForMaskedLM(SmallTransformerPreTrainedModel):
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
@@ -378,6 +433,7 @@ class SmallTransformerForMaskedLM(SmallTransformerPreTrainedModel):
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
+            position_ids=position_ids,
             inputs_embeds=inputs_embeds,
             return_dict=True,
             needed=needed,
@@ -427,6 +483,7 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
         past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
@@ -438,6 +495,7 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
+            position_ids=position_ids,
             past_key_values=past_key_values,
             inputs_embeds=inputs_embeds,
             use_cache=False if labels is not None else use_cache,
@@ -447,12 +505,17 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
         states = outputs.last_hidden_state
         if attention_mask is None:
             attention_mask = torch.ones(states.shape[:2], device=states.device)
+        elif attention_mask.ndim != 2:
+            raise ValueError(
+                f"attention_mask must be (batch, length) to classify texts, for the first or last real token is read, "
+                f"got {tuple(attention_mask.shape)}"
+            )
         is_real = attention_mask[:, -states.shape[1] :].bool()
         if self.config.attention_pattern == "causal":
             token = states.shape[1] - 1 - is_real.flip(1).int().argmax(dim=1)  # (B,) the last real one
         else:
             token = is_real.int().argmax(dim=1)  # (B,) the first real one
-        rows = torch.arange(len(states), device=states.device)
+        rows = torch.arange(states.shape[0], device=states.device)
         logits = self.classifier(self.dropout(states[rows, token]))
         loss = None
         if labels is not None:
@@ -464,6 +527,65 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
             past_key_values=outputs.past_key_values,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
+        )
+
+
+class SmallTransformerForTokenClassification(SmallTransformerPreTrainedModel):
+    r"""One stack and a linear classifier of every token's state (Devlin et al., 2019, section 5.3): tags of words.
+
+    .. math:: p(c_i | w) = \mathrm{softmax}(W h_i + b)
+
+    Symbols: :math:`h_i` is the last hidden state of a token, :math:`W, b` are ``classifier``. In a causal stack a token
+    has seen those before it alone.
+
+    Shape:
+        - labels: (B, T) classes, -100 where there is nothing to predict, as on padding and within a word
+        - smoothing: the probability given to all labels alike in the loss
+        - logits: (B, T, num_labels)
+
+    Raises:
+        ValueError: as :class:`SmallTransformerModel`; also ``labels`` that do not fit the text or ``num_labels``.
+    """
+
+    attention_patterns = ("bidirectional", "causal")
+
+    def __init__(self, config: SmallTransformerConfig) -> None:
+        super().__init__(config)
+        self.model = SmallTransformerModel(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)  # type: ignore[arg-type]  # from the labels' names
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        smoothing: float = 0.0,
+        **kwargs: Any,
+    ) -> TokenClassifierOutput:
+        if labels is not None:
+            _check_labels(labels, input_ids, inputs_embeds)
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            position_ids=position_ids,
+            inputs_embeds=inputs_embeds,
+            use_cache=False,
+            return_dict=True,
+            **kwargs,
+        )
+        logits = self.classifier(self.dropout(outputs.last_hidden_state))
+        loss = None
+        if labels is not None:
+            problem_type_of("single_label_classification", logits.flatten(0, 1), labels.flatten())
+            loss = token_cross_entropy(logits, labels, num_items_in_batch, smoothing)
+        return TokenClassifierOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )
 
 

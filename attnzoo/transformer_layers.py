@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import create_block_mask
 from transformers import Cache, EncoderDecoderCache
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -47,6 +48,26 @@ class Packing(NamedTuple):
         """(N, D) to (B, T, D), 0 where the tokens are not needed."""
         batch = packed.new_zeros(self.shape[0] * self.shape[1], packed.shape[-1])
         return batch.index_copy(0, self.places, packed).unflatten(0, self.shape)
+
+
+def mask_for(implementation: str, mask: Tensor | None, shape: tuple[int, int, int]) -> Any:
+    """A bool mask as a backend of attention reads it: flex attention asks a function, the paged one adds numbers.
+
+    Shape:
+        - mask: broadcastable to (B, H, T, S); ``shape`` is B, T, S
+    """
+    if mask is not None and implementation == "paged|eager":
+        return torch.where(mask, 0.0, torch.finfo(torch.float32).min)
+    if mask is None or implementation != "flex_attention":
+        return mask
+    rows, queries, keys = shape
+    every = mask.expand(rows, -1, queries, keys)
+    heads = every.shape[1]
+
+    def may_attend(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return every[row, head if heads > 1 else 0, query, key]
+
+    return create_block_mask(may_attend, rows, heads if heads > 1 else None, queries, keys, device=mask.device)
 
 
 def eager_attention_forward(
@@ -96,7 +117,7 @@ class MultiHeadAttention(nn.Module):
     Shape:
         - hidden_states: (B * N, T, D); memory: (B, S, D); or only some tokens of each, (N, D), by ``packing`` and
           ``memory_packing``
-        - mask: bool, broadcastable to (B, H, T, S)
+        - mask: bool, broadcastable to (B, H, T, S), or what :func:`mask_for` makes of it
         - returns: (B * N, T, D), attention_weights (B * N, H, T, S) or None
     """
 
@@ -131,9 +152,9 @@ class MultiHeadAttention(nn.Module):
         else:
             key, value = self._keys_and_values(memory, memory_packing, True, past_key_values)
         rows, length = query.shape[0], query.shape[2]
-        is_shared = len(key) < rows
+        is_shared = key.shape[0] < rows
         if is_shared:  # the queries of N sequences as those of one
-            query = query.unflatten(0, (len(key), -1)).transpose(1, 2).flatten(2, 3)  # (B, H, N * T, K)
+            query = query.unflatten(0, (key.shape[0], -1)).transpose(1, 2).flatten(2, 3)  # (B, H, N * T, K)
         implementation = "eager" if kwargs.get("output_attentions") else self.config._attn_implementation
         interface: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
         dropout = self.dropout if self.training else 0.0
@@ -160,10 +181,15 @@ class MultiHeadAttention(nn.Module):
             if is_memory:
                 if past_key_values.is_updated.get(self.layer_idx):
                     layer: Any = cache.layers[self.layer_idx]
-                    return layer.keys, layer.values
+                    return layer.keys[:, :, : source.shape[1]], layer.values[:, :, : source.shape[1]]
                 past_key_values.is_updated[self.layer_idx] = True
         key, value = (self._heads(project(source), packing) for project in (self.key_proj, self.value_proj))
-        return (key, value) if cache is None else cache.update(key, value, self.layer_idx)
+        if cache is None:
+            return key, value
+        keys, values = cache.update(key, value, self.layer_idx)
+        if is_memory:  # a cache of fixed size may have room for a longer source
+            return keys[:, :, : source.shape[1]], values[:, :, : source.shape[1]]
+        return keys, values
 
     def _heads(self, projected: Tensor, packing: Packing | None) -> Tensor:
         padded = projected if packing is None else packing.unpack(projected)
@@ -289,18 +315,19 @@ class PositionEmbedding(nn.Module):
         if config.position_embedding == "learned":
             self.learned = nn.Embedding(config.max_position_embeddings, config.hidden_size)
 
-    def forward(self, embeddings: Tensor, positions: Tensor, num_positions: int) -> Tensor:
-        """``num_positions`` is above each of the positions; there are few different ones in a batch."""
+    def forward(self, embeddings: Tensor, positions: Tensor, num_positions: int | None) -> Tensor:
+        """``num_positions`` is above each of the positions, None where a graph must not depend on it."""
         if self.learned is not None:
             most = self.learned.num_embeddings
-            if num_positions > most and int(positions.max()) >= most:
+            if num_positions is not None and num_positions > most and (last := int(positions.max())) >= most:
                 raise ValueError(
-                    f"a text of {int(positions.max()) + 1} tokens is longer than max_position_embeddings={most}, the "
-                    "positions that were learned; cut it, or use position_embedding='sinusoidal'"
+                    f"a text of {last + 1} tokens (position_ids up to {last}) is longer than "
+                    f"max_position_embeddings={most}, the positions that were learned; cut it, or use "
+                    "position_embedding='sinusoidal'"
                 )
             return embeddings + self.learned(positions)
         size, dtype = embeddings.shape[-1], torch.promote_types(embeddings.dtype, torch.float32)
-        if positions.numel() <= num_positions:
+        if num_positions is None or positions.numel() <= num_positions:  # else many positions are alike
             encoding = sinusoidal_positions(positions, size, dtype)
         else:
             every = torch.arange(num_positions, device=positions.device)

@@ -10,14 +10,16 @@ import torch
 from torch import Tensor, nn
 from transformers import Cache, DynamicCache, EncoderDecoderCache
 from transformers import initialization as init
+from transformers.masking_utils import find_packed_sequence_indices
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import source_positions
 from .configuration_small_transformer import SmallTransformerConfig
+from .model_inputs import embed
 from .safetensors_model import SafetensorsModel
-from .transformer_layers import MultiHeadAttention, Packing, PositionEmbedding, TransformerLayer
+from .transformer_layers import MultiHeadAttention, Packing, PositionEmbedding, TransformerLayer, mask_for
 
 
 class SmallTransformerPreTrainedModel(SafetensorsModel):
@@ -28,6 +30,8 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
     main_input_name = "input_ids"
     supports_gradient_checkpointing = True
     _supports_sdpa = True
+    _supports_flex_attn = True
+    _can_compile_fullgraph = True
     _supports_attention_backend = True
     _no_split_modules = ["TransformerLayer"]
     attention_patterns: tuple[str, ...] = ("encoder_decoder", "bidirectional", "causal")  # those that a class is for
@@ -59,9 +63,16 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
             super()._init_weights(module)
 
     @staticmethod
-    def create_masks_for_generate(attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
-        """The mask as ``generate()`` has it: the stack makes its own of it, whatever the cache."""
-        return attention_mask
+    def create_masks_for_generate(
+        attention_mask: Tensor | None, past_key_values: Cache, inputs_embeds: Tensor, **kwargs: Any
+    ) -> Tensor | None:
+        """``generate()``'s mask for a static cache: (B, S) as ever, from which the stack makes its own and counts the
+        positions, but as long as the cache, so that a compiled step is the same at every length.
+        """
+        if attention_mask is None:
+            return None
+        num_keys = past_key_values.get_mask_sizes(inputs_embeds.shape[1], 0)[0]
+        return nn.functional.pad(attention_mask, (0, num_keys - attention_mask.shape[1]))
 
     def _resize_token_embeddings(
         self, new_num_tokens: int, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
@@ -86,19 +97,25 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
     and are scaled like it. Positions are ranks among the real tokens of a row: padding moves nothing, wherever it
     stands. With ``norm="pre"`` a last layer normalisation follows.
 
+    ``position_ids`` are taken in their place. Where they start anew within a row, without an ``attention_mask`` and a
+    cache, the row holds several texts, which do not see each other (``DataCollatorWithFlattening``).
+
     Where the last hidden states of some tokens alone are ``needed``, nothing is computed of the others, and theirs may
     be 0; needed are those that others attend to, too. It has no effect with a cache, or when the layers' outputs are
     asked for.
 
     Shape:
-        - input_ids: (B, T); attention_mask: (B, T), and with a cache of P tokens (B, P + T)
+        - input_ids: (B, T); attention_mask: (B, T), and with a cache of P tokens (B, P + T), or as long as a static
+          cache; or of four dimensions, (B or 1, H or 1, T, P + T): all that a token may attend to, itself among it
+        - position_ids: (B or 1, T)
         - encoder_hidden_states: (B, S, D); encoder_attention_mask: (B, S); there may be N targets to each, one after
           the other in the batch, as the beams of a search
         - needed: (B, T) bool, or None for all
         - last_hidden_state: (B, T, D)
 
     Raises:
-        ValueError: no tokens, a mask of another shape than its tokens, a text longer than the learned positions.
+        ValueError: no tokens, a mask or positions of another shape than the tokens, a text longer than the learned
+            positions, a ``past_key_values`` of another batch, source or model.
         TypeError: a ``past_key_values`` of another kind than the model makes.
     """
 
@@ -136,47 +153,64 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         past_key_values: Cache | None = None,
         use_cache: bool | None = None,
         needed: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        is_causal: bool | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         hidden_states = self._embed(input_ids, inputs_embeds) * self.embedding_scale  # (B, T, D)
         rows, length = hidden_states.shape[:2]
+        is_of_pairs = attention_mask is not None and attention_mask.ndim == 4
+        if is_causal not in (None, self.is_causal) and not is_of_pairs:
+            raise ValueError(
+                f"is_causal={is_causal} contradicts attention_pattern={self.config.attention_pattern!r}, from which it "
+                "follows; leave it out"
+            )
+        if encoder_hidden_states is not None:
+            self._check_source(encoder_hidden_states, rows)
         cache = self._cache(past_key_values, use_cache)
-        past = 0 if cache is None else int(cache.get_seq_length())
-        num_keys = length if cache is None else cache.get_mask_sizes(length, 0)[0]  # a static cache has room for more
-        is_real = _is_real(attention_mask, (rows, past + length), hidden_states.device)
-        steps = torch.arange(past, past + length, device=hidden_states.device)  # (T,)
+        past: Any = 0
+        num_keys = length
+        if cache is not None:
+            self._check_cache(cache, rows, encoder_hidden_states)
+            past = _length(cache)
+            num_keys = cache.get_mask_sizes(length, 0)[0]  # a static cache has room for more
+        steps = torch.arange(length, device=hidden_states.device) + past  # (T,)
+        num_positions = None if torch.compiler.is_compiling() else past + length
+        is_real = texts = None
+        if not is_of_pairs:
+            is_real = _is_real(attention_mask, rows, past + length, num_keys, hidden_states.device)
+        positions = steps.unsqueeze(0) if is_real is None else source_positions(is_real)[0][:, steps]
+        if position_ids is not None:
+            positions = position_ids
+            num_positions = self._check_positions(position_ids, rows, length)
+            if attention_mask is None and past_key_values is None:
+                texts = self._texts(position_ids.expand(rows, length))
         if self.position_embedding is not None:
-            positions = steps.unsqueeze(0) if is_real is None else source_positions(is_real)[0][:, -length:]
-            hidden_states = self.position_embedding(hidden_states, positions, past + length)
+            hidden_states = self.position_embedding(hidden_states, positions, num_positions)
         if self.training:
             hidden_states = nn.functional.dropout(hidden_states, self.dropout)
-        mask = _self_attention_mask(is_real, steps, past + length, num_keys, self.is_causal)
+        if is_of_pairs:
+            assert attention_mask is not None
+            mask: Tensor | None = self._pairs(attention_mask, (rows, length, None if "cache" in kwargs else num_keys))
+        else:
+            is_last_alone = length == 1 and isinstance(past, int) and num_keys == past + 1
+            mask = _self_attention_mask(is_real, texts, steps, num_keys, self.is_causal and not is_last_alone)
         if cache is not None or self._is_recorded(kwargs):
             needed = None
         packing = memory_packing = None
         if needed is not None and (packing := Packing.of(needed)) is not None:
             hidden_states = packing.pack(hidden_states)  # (N, D)
         memory_mask = None
+        backend = "eager" if kwargs.get("output_attentions") else str(self.config._attn_implementation)
         if encoder_hidden_states is not None:
-            shape = tuple(encoder_hidden_states.shape[:2])
-            if rows < shape[0] or rows % shape[0]:
-                raise ValueError(
-                    f"source and target are batches of {shape[0]} and {rows} rows; "
-                    "every source needs one target, or as many as every other"
-                )
-            made_from = 0
-            if isinstance(cache, EncoderDecoderCache):
-                made_from = int(cache.cross_attention_cache.get_seq_length())
-            if made_from not in (0, shape[1]):
-                raise ValueError(
-                    f"past_key_values comes from a source of {made_from} tokens, this one has {shape[1]}; continue "
-                    "with the source that the cache was made from"
-                )
-            is_real_memory = _is_real(encoder_attention_mask, shape, hidden_states.device)
+            sources, size = encoder_hidden_states.shape[:2]
+            is_real_memory = _is_real(encoder_attention_mask, sources, size, size, hidden_states.device)
             if is_real_memory is not None:
                 memory_mask = is_real_memory[:, None, None]  # (B, 1, 1, S)
                 if needed is not None and (memory_packing := Packing.of(is_real_memory)) is not None:
                     encoder_hidden_states = memory_packing.pack(encoder_hidden_states)
+            memory_mask = mask_for(backend, memory_mask, (sources, rows // sources * length, size))
+        mask = mask_for(backend, mask, (rows, length, num_keys))
         for layer in self.layers:
             hidden_states = layer(
                 hidden_states,
@@ -197,23 +231,60 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
     def _embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         """The embeddings of exactly one of ``input_ids`` (B, T) and ``inputs_embeds`` (B, T, D)."""
         prefix = "decoder_" if self.has_cross_attention else ""
-        ids_name, embeddings_name = prefix + "input_ids", prefix + "inputs_embeds"
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError(f"give exactly one of {ids_name} and {embeddings_name}")
-        if input_ids is not None:
-            if input_ids.ndim != 2 or input_ids.numel() == 0:
-                raise ValueError(
-                    f"{ids_name} must be (batch, length) with at least one token, got shape {tuple(input_ids.shape)}"
-                )
-            return self.embed_tokens(input_ids)
-        assert inputs_embeds is not None
+        return embed(self.embed_tokens, input_ids, inputs_embeds, f"{prefix}input_ids", f"{prefix}inputs_embeds")
+
+    def _check_source(self, source: Tensor, rows: int) -> None:
         size = self.config.hidden_size
-        if inputs_embeds.ndim != 3 or inputs_embeds.numel() == 0 or inputs_embeds.shape[-1] != size:
+        if source.ndim != 3 or source.shape[-1] != size or not source.shape[0]:
+            raise ValueError(f"encoder_outputs[0] must be (batch, length, {size}), got shape {tuple(source.shape)}")
+        if rows < source.shape[0] or rows % source.shape[0]:
             raise ValueError(
-                f"{embeddings_name} must be (batch, length, {size}) with at least one token, "
-                f"got shape {tuple(inputs_embeds.shape)}"
+                f"source and target are batches of {source.shape[0]} and {rows} rows; "
+                "every source needs one target, or as many as every other"
             )
-        return inputs_embeds
+
+    def _check_positions(self, position_ids: Tensor, rows: int, length: int) -> int | None:
+        """A number above all of ``position_ids`` (B or 1, T), which must not be negative; None in a graph."""
+        name = "decoder_position_ids" if self.has_cross_attention else "position_ids"
+        if position_ids.shape not in ((rows, length), (1, length)):
+            raise ValueError(
+                f"{name} must be (batch, length) = {(rows, length)} or {(1, length)}, got {tuple(position_ids.shape)}"
+            )
+        if torch.compiler.is_compiling():  # a graph cannot branch on them
+            return None
+        least, most = (int(bound) for bound in position_ids.aminmax())
+        if least < 0:
+            raise ValueError(f"{name} must be at least 0, got {least}")
+        return most + 1
+
+    def _texts(self, position_ids: Tensor) -> Tensor | None:
+        """Which of several texts in a row a token is of, (B, T); None where a row is one text.
+
+        Another text starts where a position does not follow on the one before, as in every model of Transformers.
+        """
+        texts = find_packed_sequence_indices(position_ids)
+        if texts is None or not self.config.is_encoder_decoder:
+            return texts
+        if torch.compiler.is_compiling():  # where it is not known
+            return None
+        name = "decoder_position_ids" if self.has_cross_attention else "position_ids"
+        raise ValueError(
+            f"{name} do not follow on each other: several texts in a row are for attention_pattern='bidirectional' or "
+            "'causal'; give every text a row of its own, or an attention_mask if it is one text"
+        )
+
+    def _pairs(self, attention_mask: Tensor, shape: tuple[int, int, int | None]) -> Tensor:
+        """A mask of every pair, (B or 1, H or 1, T, S), as bool; S is not known where a cache in pages has it."""
+        rows, queries, keys = shape
+        size = tuple(attention_mask.shape)
+        heads = self.config.num_attention_heads
+        fits = size[0] in (1, rows) and size[1] in (1, heads) and size[2] == queries and keys in (None, size[3])
+        if not fits:
+            raise ValueError(
+                f"attention_mask of four dimensions must be (batch or 1, heads or 1, queries, keys) = "
+                f"{(rows, heads, queries, keys)}, got {size}"
+            )
+        return attention_mask if attention_mask.dtype == torch.bool else attention_mask == 0  # else it is additive
 
     def _is_recorded(self, kwargs: dict[str, Any]) -> bool:
         """Whether the caller wants to see the states and weights of the layers, which are those of a padded batch."""
@@ -232,43 +303,83 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         cache = DynamicCache(config=self.config)
         return EncoderDecoderCache(cache, DynamicCache(config=self.config)) if self.has_cross_attention else cache
 
+    def _check_cache(self, cache: Cache, rows: int, source: Tensor | None) -> None:
+        """Refuse a cache that was not filled by a model of these sizes, for these rows and this source (B, S, D)."""
+        parts: list[tuple[Any, int]] = [(cache, rows)]
+        if isinstance(cache, EncoderDecoderCache):
+            parts = [(cache.self_attention_cache, rows)]
+            if source is not None:
+                parts.append((cache.cross_attention_cache, source.shape[0]))
+                made_from = _length(cache.cross_attention_cache)
+                if isinstance(made_from, int) and made_from not in (0, source.shape[1]):
+                    raise ValueError(
+                        f"past_key_values comes from a source of {made_from} tokens, this one has {source.shape[1]}; "
+                        "continue with the source that the cache was made from"
+                    )
+        heads = self.config.num_attention_heads
+        for part, batch in parts:
+            if len(part.layers) not in (0, len(self.layers)):
+                raise ValueError(
+                    f"past_key_values has {len(part.layers)} layers and the model {len(self.layers)}; continue with "
+                    "the model that the cache was made by"
+                )
+            keys = getattr(part.layers[0], "keys", None) if part.layers else None
+            if keys is None or keys.ndim != 4:  # nothing is in it, or nothing to be seen
+                continue
+            found = keys.shape[0], keys.shape[1], keys.shape[3]
+            expected = batch, heads, self.config.hidden_size // heads
+            if found != expected:
+                raise ValueError(
+                    f"past_key_values has keys of {found} (batch, heads, width of a head), this batch and model have "
+                    f"{expected}; continue with the batch and the model that the cache was made by"
+                )
 
-def _is_real(attention_mask: Tensor | None, shape: tuple[int, ...], device: torch.device) -> Tensor | None:
-    """Hugging Face's attention_mask (B, S) as bool, True on real tokens; the only place where it is converted.
 
-    None where nothing is padded.
+def _length(cache: Cache) -> Any:
+    """How many tokens are in a cache; a tensor where a graph must not depend on it."""
+    length = cache.get_seq_length()
+    return int(length) if isinstance(length, Tensor) and not torch.compiler.is_compiling() else length
+
+
+def _is_real(
+    attention_mask: Tensor | None, rows: int, total: Any, num_keys: int, device: torch.device
+) -> Tensor | None:
+    """Hugging Face's attention_mask (B, S) as bool, True on real tokens; None where nothing is padded.
+
+    S is ``total``, or ``num_keys`` for a cache with room after the last token.
     """
     if attention_mask is None:
         return None
-    if attention_mask.shape != shape:
+    widths = (num_keys,) if isinstance(total, Tensor) else (total, num_keys)
+    if attention_mask.ndim != 2 or attention_mask.shape[0] != rows or attention_mask.shape[1] not in widths:
         raise ValueError(
-            f"attention_mask must be (batch, length) = {tuple(shape)}, the tokens of a cache among them, "
+            f"attention_mask must be (batch, length) = {(rows, widths[0])}, the tokens of a cache among them, "
             f"got {tuple(attention_mask.shape)}"
         )
-    if attention_mask.is_floating_point() and bool((attention_mask < 0).any()):
+    is_compiling = torch.compiler.is_compiling()  # a graph cannot branch on what the mask holds
+    if not is_compiling and attention_mask.is_floating_point() and bool((attention_mask < 0).any()):
         raise ValueError("attention_mask must be 1 on real tokens and 0 on padding; this one has negative values")
     is_real = attention_mask.to(device=device, dtype=torch.bool)
-    if torch.compiler.is_compiling():  # a graph cannot branch on what the mask holds
-        return is_real
-    return None if bool(is_real.all()) else is_real
+    return None if not is_compiling and bool(is_real.all()) else is_real
 
 
 def _self_attention_mask(
-    is_real: Tensor | None, steps: Tensor, total: int, num_keys: int, is_causal: bool
+    is_real: Tensor | None, texts: Tensor | None, steps: Tensor, num_keys: int, is_causal: bool
 ) -> Tensor | None:
-    """Who may attend to whom: every token to the real ones, in a causal stack to those that are not to come.
+    """Who may attend to whom: every token to the real ones of its text, and none to those that are to come.
 
     Shape:
-        - is_real: (B, total), or None where nothing is padded
+        - is_real: (B, at most num_keys), or None where nothing is padded
+        - texts: (B, num_keys), which text of its row a token is of, or None where rows are one text
         - steps: (T,), the places of the queries among the keys
-        - num_keys: at least total; a cache of fixed size has room after the last token
         - returns: (B or 1, 1, T or 1, num_keys), or None where nothing is masked
     """
     mask = None
     if is_real is not None:
         mask = nn.functional.pad(is_real, (0, num_keys - is_real.shape[1]))[:, None, None]  # (B, 1, 1, num_keys)
-    is_last_alone = len(steps) == 1 and num_keys == total
-    if is_causal and not is_last_alone:
+    if texts is not None:
+        mask = (texts.unsqueeze(2) == texts.unsqueeze(1)).unsqueeze(1)  # (B, 1, T, T); then there is no other mask
+    if is_causal:
         no_future = torch.arange(num_keys, device=steps.device) <= steps.unsqueeze(1)  # (T, num_keys)
         mask = no_future[None, None] if mask is None else mask & no_future
     return mask

@@ -33,8 +33,8 @@ class TransformerSteps:
         num_beams: rows of a source that may change places
 
     Raises:
-        ValueError: hooks, adapters, dropout or an attention of somebody else's, which a step would pass by; a cache to
-            go on from.
+        ValueError: hooks, adapters, quantised layers, dropout or an attention of somebody else's, which a step would
+            pass by; a cache to go on from.
     """
 
     reads = frozenset(
@@ -44,7 +44,15 @@ class TransformerSteps:
     def __init__(self, model: Any, arguments: dict[str, Any], num_sources: int, num_beams: int) -> None:
         decoder = model.model.decoder
         if not is_untouched(decoder):
-            raise ValueError("search() would pass by the hooks or adapters of the decoder; leave out custom_generate")
+            name, part = next(
+                (name, part)
+                for name, part in decoder.named_modules()
+                if not is_untouched(part) and all(is_untouched(child) for child in part.children())
+            )
+            raise ValueError(
+                "search() reads the decoder's weights itself and would pass by hooks or adapters or quantised layers, "
+                f"here {name} ({type(part).__module__}.{type(part).__name__}); leave out custom_generate"
+            )
         if decoder.training and (decoder.dropout or decoder.config.attention_dropout):
             raise ValueError("search() drops nothing out; call model.eval(), or leave out custom_generate")
         if decoder.config._attn_implementation not in SCALED_DOT_PRODUCTS:

@@ -30,6 +30,7 @@ from attnzoo import (
     SmallTransformerForConditionalGeneration,
     SmallTransformerForMaskedLM,
     SmallTransformerForSequenceClassification,
+    SmallTransformerForTokenClassification,
 )
 
 SPECIAL_TOKENS = ["<pad>", "<s>", "</s>", "<mask>", "<unk>"]
@@ -81,6 +82,11 @@ KINDS: dict[str, tuple[type[PreTrainedModel], type, dict[str, Any]]] = {
         SmallTransformerForSequenceClassification,
         SmallTransformerConfig,
         TRANSFORMER | {"attention_pattern": "causal", "num_labels": 2},
+    ),
+    "transformer-tagger": (
+        SmallTransformerForTokenClassification,
+        SmallTransformerConfig,
+        TRANSFORMER | {"attention_pattern": "bidirectional", "num_labels": 3},
     ),
 }
 
@@ -143,6 +149,8 @@ def rows_for(model: Any) -> list[dict[str, Any]]:
             row["labels"] = [token if at % 2 == 0 else -100 for at, token in enumerate(row["input_ids"])]
         elif head.endswith("ForCausalLM"):
             row["labels"] = row["input_ids"]
+        elif head.endswith("ForTokenClassification"):  # of letters, in turn; none of the end
+            row["labels"] = [token % model.config.num_labels for token in row["input_ids"][:-1]] + [-100]
         else:  # the text from its end
             row["labels"] = TOKENIZER(text[::-1])["input_ids"]
         rows.append(row)

@@ -115,6 +115,7 @@ AUTO = {
     "ForCausalLM": transformers.AutoModelForCausalLM,
     "ForMaskedLM": transformers.AutoModelForMaskedLM,
     "ForSequenceClassification": transformers.AutoModelForSequenceClassification,
+    "ForTokenClassification": transformers.AutoModelForTokenClassification,
 }
 
 

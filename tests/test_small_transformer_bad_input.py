@@ -13,6 +13,7 @@ from attnzoo import (
     SmallTransformerForConditionalGeneration,
     SmallTransformerForMaskedLM,
     SmallTransformerForSequenceClassification,
+    SmallTransformerForTokenClassification,
 )
 
 from .test_bad_input import refused
@@ -79,10 +80,11 @@ def test_rates_out_of_range(name: str, value: float) -> None:
         SmallTransformerConfig(**{name: value})
 
 
-@pytest.mark.parametrize("value", [0.0, -1.0, 1.0, float("nan")])
+@pytest.mark.parametrize("value", [0.0, -1.0, 1.1, float("nan")])
 def test_layer_norm_eps_out_of_range(value: float) -> None:
-    with refused(StrictDataclassError, f"layer_norm_eps must be above 0 and below 1, got {value}"):
+    with refused(StrictDataclassError, f"layer_norm_eps must be above 0 and at most 1, got {value}"):
         SmallTransformerConfig(layer_norm_eps=value)
+    assert SmallTransformerConfig(layer_norm_eps=1.0).layer_norm_eps == 1
 
 
 @pytest.mark.parametrize("name", ["attention_pattern", "activation", "norm", "position_embedding"])
@@ -144,9 +146,12 @@ def test_an_empty_target(shape: tuple[int, ...]) -> None:
         forward(ENCODER_DECODER, decoder_input_ids=None, labels=torch.full(shape, 3))
 
 
-def test_no_target() -> None:
+def test_no_target_and_no_ids_to_make_it_of() -> None:
     with refused(ValueError, "give exactly one of decoder_input_ids and decoder_inputs_embeds"):
-        forward(ENCODER_DECODER, decoder_input_ids=None)
+        forward(ENCODER_DECODER, decoder_input_ids=None, input_ids=None, inputs_embeds=torch.zeros(2, 4, 8).double())
+    cache = forward(ENCODER_DECODER).past_key_values
+    with refused(ValueError, "past_key_values continues a target; give decoder_input_ids"):
+        forward(ENCODER_DECODER, decoder_input_ids=None, past_key_values=cache)
 
 
 @every_variant
@@ -164,7 +169,7 @@ def test_embeddings_of_another_shape(variant: str, shape: tuple[int, ...]) -> No
         forward(variant, input_ids=None, inputs_embeds=torch.zeros(shape).double())
 
 
-@pytest.mark.parametrize("shape", [(2, 3), (2, 5), (1, 4), (4,), (2, 1, 4, 4)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 3), (2, 5), (1, 4), (4,)], ids=str)
 @every_variant
 def test_a_mask_of_another_shape(variant: str, shape: tuple[int, ...]) -> None:
     with refused(ValueError, "attention_mask must be (batch, length) = (2, 4)", shape):
@@ -261,3 +266,84 @@ def test_a_cache_of_another_source() -> None:
     cache = forward(ENCODER_DECODER).past_key_values
     with refused(ValueError, "past_key_values comes from a source of 4 tokens, this one has 6"):
         forward(ENCODER_DECODER, input_ids=words(2, 6), past_key_values=cache)
+
+
+def test_a_cache_of_another_batch() -> None:
+    for variant in (ENCODER_DECODER, "causal-pre-learned"):
+        cache = forward(variant).past_key_values
+        target = "decoder_input_ids" if variant == ENCODER_DECODER else "input_ids"
+        with refused(ValueError, "past_key_values has keys of (2, 2, 4)", (4, 2, 4), "continue with the batch"):
+            forward(variant, **{target: words(4, 3)}, past_key_values=cache)
+
+
+@pytest.mark.parametrize("size", [{"num_attention_heads": 4}, {"hidden_size": 16}, {"num_hidden_layers": 3}], ids=str)
+def test_a_cache_of_another_model(size: dict[str, int]) -> None:
+    for variant in (ENCODER_DECODER, "causal-pre-learned"):
+        model = tiny_model(variant, **size)
+        given = {"decoder_input_ids": words(2, 3)} if variant == ENCODER_DECODER else {}
+        cache = model(words(2, 4), **given, use_cache=True).past_key_values
+        expected = "3 layers and the model 2" if "num_hidden_layers" in size else "keys of (2, "
+        with refused(ValueError, f"past_key_values has {expected}", "the model that the cache was made by"):
+            forward(variant, past_key_values=cache)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (3, 4), (4,), (2, 4, 1)], ids=str)
+@every_variant
+def test_positions_of_another_shape(variant: str, shape: tuple[int, ...]) -> None:
+    with refused(ValueError, "position_ids must be (batch, length) = (2, 4) or (1, 4)", shape):
+        forward(variant, position_ids=torch.zeros(shape, dtype=torch.long))
+
+
+@every_variant
+def test_positions_out_of_range(variant: str) -> None:
+    with refused(ValueError, "position_ids must be at least 0, got -1"):
+        forward(variant, position_ids=torch.arange(-1, 3).unsqueeze(0))
+    if variant.endswith("learned"):
+        with refused(ValueError, "position_ids up to 33", "max_position_embeddings=32"):
+            forward(variant, position_ids=torch.arange(30, 34).unsqueeze(0))
+
+
+def test_several_texts_in_a_row_of_an_encoder_decoder() -> None:
+    restart = torch.tensor([[0, 1, 0, 1]])
+    with refused(ValueError, "position_ids do not follow on each other", "'bidirectional' or 'causal'"):
+        forward(ENCODER_DECODER, position_ids=restart)
+    with refused(ValueError, "decoder_position_ids do not follow on each other"):
+        forward(ENCODER_DECODER, decoder_input_ids=words(2, 4), decoder_position_ids=restart)
+    assert forward(ENCODER_DECODER, position_ids=restart, attention_mask=torch.ones(2, 4)).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 4, 4), (2, 3, 4, 4), (2, 1, 3, 4), (2, 1, 4, 5)], ids=str)
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if not name.startswith("encoder")])
+def test_a_mask_of_other_pairs(variant: str, shape: tuple[int, ...]) -> None:
+    with refused(ValueError, "attention_mask of four dimensions must be", (2, 2, 4, 4), shape):
+        forward(variant, attention_mask=torch.ones(shape, dtype=torch.bool))
+
+
+def test_a_mask_of_pairs_where_it_says_too_little() -> None:
+    """A decoder reads the source by the mask, and a classifier of texts the first or last token."""
+    pairs = torch.ones(2, 1, 4, 4, dtype=torch.bool)
+    with refused(ValueError, "attention_mask must be (batch, length) = (2, 4)", (2, 1, 4, 4)):
+        forward(ENCODER_DECODER, attention_mask=pairs)
+    for variant in ("bidirectional-post-learned", "causal-pre-learned"):
+        model = tiny_model(variant, SmallTransformerForSequenceClassification)
+        with refused(ValueError, "attention_mask must be (batch, length) to classify texts", (2, 1, 4, 4)):
+            model(words(2, 4), attention_mask=pairs)
+
+
+def test_a_stack_that_is_told_to_be_another() -> None:
+    with refused(ValueError, "is_causal=False contradicts attention_pattern='causal'"):
+        forward("causal-pre-learned", is_causal=False)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (4,), (2, 4, 8, 1)], ids=str)
+def test_states_of_a_source_of_another_shape(shape: tuple[int, ...]) -> None:
+    with refused(ValueError, "encoder_outputs[0] must be (batch, length, 8)", shape):
+        forward(ENCODER_DECODER, encoder_outputs=(torch.zeros(shape).double(),))
+
+
+def test_tags_that_do_not_fit() -> None:
+    model = tiny_model("bidirectional-post-learned", SmallTransformerForTokenClassification, num_labels=3)
+    with refused(ValueError, "labels of shape (2, 3) do not fit a text of shape (2, 4)"):
+        model(words(2, 4), labels=words(2, 3))
+    with refused(ValueError, "label 3 is out of range for num_labels=3"):
+        model(words(2, 4), labels=torch.tensor([[0, 1, 2, -100], [3, 0, 0, 0]]))

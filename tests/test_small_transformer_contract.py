@@ -17,6 +17,7 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     PreTrainedModel,
 )
 
@@ -26,6 +27,7 @@ from attnzoo import (
     SmallTransformerForConditionalGeneration,
     SmallTransformerForMaskedLM,
     SmallTransformerForSequenceClassification,
+    SmallTransformerForTokenClassification,
     SmallTransformerModel,
 )
 from attnzoo.loss import token_cross_entropy
@@ -52,6 +54,7 @@ AUTO_CLASSES: dict[type[PreTrainedModel], Any] = {
     SmallTransformerForCausalLM: AutoModelForCausalLM,
     SmallTransformerForMaskedLM: AutoModelForMaskedLM,
     SmallTransformerForSequenceClassification: AutoModelForSequenceClassification,
+    SmallTransformerForTokenClassification: AutoModelForTokenClassification,
 }
 every_head = pytest.mark.parametrize(("model_class", "variant"), HEADS, ids=HEAD_IDS)
 heads_with_a_loss = pytest.mark.parametrize(
@@ -614,6 +617,8 @@ def test_import_registers_with_every_auto_class_that_fits() -> None:
         if pattern != "encoder_decoder":
             classifier = AutoModelForSequenceClassification.from_config(config)
             assert type(classifier) is SmallTransformerForSequenceClassification
+            tagger = AutoModelForTokenClassification.from_config(config)
+            assert type(tagger) is SmallTransformerForTokenClassification
 
 
 def tiny_config_sizes() -> dict[str, int]:

@@ -171,6 +171,14 @@ def test_layers_that_are_not_as_they_were_made_are_refused(variant: str) -> None
         model.generate(**padded(LEFT_PADDED), custom_generate=search, max_new_tokens=3)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_a_quantised_layer_is_named() -> None:
+    model = tiny_model(SEQ2SEQ[0], dtype=torch.float32)
+    quantised = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+    with pytest.raises(ValueError, match=r"quantised layers, here layers\.0\.self_attention\.query_proj.*quantized"):
+        quantised.generate(**padded(LEFT_PADDED), custom_generate=search, max_new_tokens=3)
+
+
 def test_dropout_is_refused() -> None:
     model = tiny_model(CAUSAL[0], dropout=0.1).train()
     with pytest.raises(ValueError, match=r"call model\.eval"):

@@ -16,6 +16,7 @@ from attnzoo import (
     SmallTransformerForConditionalGeneration,
     SmallTransformerForMaskedLM,
     SmallTransformerForSequenceClassification,
+    SmallTransformerForTokenClassification,
     SmallTransformerModel,
 )
 
@@ -81,6 +82,8 @@ HEADS: list[tuple[type[PreTrainedModel], str]] = [
     (SmallTransformerForMaskedLM, "bidirectional-pre-none"),
     (SmallTransformerForSequenceClassification, "bidirectional-post-learned"),
     (SmallTransformerForSequenceClassification, "causal-pre-learned"),
+    (SmallTransformerForTokenClassification, "bidirectional-pre-none"),
+    (SmallTransformerForTokenClassification, "causal-post-sinusoidal"),
 ]
 HEAD_IDS = [f"{model_class.__name__.removeprefix('SmallTransformer')}-{variant}" for model_class, variant in HEADS]
 
@@ -140,9 +143,11 @@ def inputs(config: SmallTransformerConfig, target_length: int = 4) -> dict[str, 
 
 
 def labels_for(model: PreTrainedModel, rows: int = len(EVERY_PADDING), length: int = len(EVERY_PADDING[0])) -> Tensor:
-    """Labels that a head takes: a class of each row, or a word at each token, some of them left out."""
+    """Labels that a head takes: a class of each row, or a word or class at each token, some of them left out."""
     if isinstance(model, SmallTransformerForSequenceClassification):
         return torch.arange(rows) % model.config.num_labels
     labels = words(rows, length, seed=2)
+    if isinstance(model, SmallTransformerForTokenClassification):
+        labels = labels % model.config.num_labels
     labels[0, length // 2 :] = -100
     return labels
