@@ -18,7 +18,7 @@ from transformers.utils import can_return_tuple
 from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_self_attentive import SelfAttentiveConfig
 from .loss import IGNORED, classification_loss, problem_type_of
-from .model_inputs import embed, source_mask
+from .model_inputs import check_one_segment, checked, embed, source_mask
 from .recurrent_cells import ChoGRU, many_rows_linear
 from .recurrent_encoder import RecurrentEncoder
 from .safetensors_model import SafetensorsModel
@@ -132,8 +132,8 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
 
     Shape:
         - input_ids, attention_mask: (B, S); padding may stand anywhere
-        - token_type_ids: (B, S), 0 in the first sentence (the premise) and 1 in the second, for a pair; without effect
-          for a single sentence. Special tokens belong to the sentence that they are numbered with
+        - token_type_ids: (B, S), 0 in the first sentence (the premise) and 1 in the second, for a pair; all 0 for
+          a single sentence. Special tokens belong to the sentence that they are numbered with
         - returns: :class:`SelfAttentiveModelOutput`
 
     Raises:
@@ -156,6 +156,7 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -178,6 +179,7 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         if self.gate is None:
+            check_one_segment(token_type_ids, "a model of single sentences (sentence_pair=False)")
             outputs, _ = self.rnn(embeddings, mask)
             sentence_matrix, annotation_matrix = self.attention(outputs[-1], mask)
             penalty = redundancy_penalty(annotation_matrix)
@@ -246,6 +248,7 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -333,7 +336,8 @@ def split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None)
         row = int(alone[0])
         empty = 0 if first[row] == 0 else 1
         raise ValueError(
-            f"row {row} has no token with token_type_id {empty}: a pair needs two sentences, tokenizer(text, text_pair)"
+            f"row {row} of token_type_ids has no token with {empty}: a pair needs two sentences, "
+            "tokenizer(text, text_pair)"
         )
     longest = max(1, int(lengths.max()))
     places = sentences.int().argsort(dim=1, descending=True, stable=True)[:, :longest]  # real tokens first

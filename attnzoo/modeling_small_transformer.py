@@ -27,7 +27,7 @@ from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
 from .loss import IGNORED, classification_loss, loss_and_logits, problem_type_of
-from .model_inputs import check_target_labels, shift_right
+from .model_inputs import check_target_labels, checked, shift_right
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
 
 
@@ -78,6 +78,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         self.first_stack.embed_tokens = value  # type: ignore[assignment]
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -195,6 +196,7 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
         return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -283,6 +285,7 @@ class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMix
         self.post_init()
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -360,6 +363,7 @@ class SmallTransformerForMaskedLM(SmallTransformerPreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -423,6 +427,7 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
         self.post_init()
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,

@@ -16,6 +16,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import source_positions
 from .configuration_small_transformer import SmallTransformerConfig
+from .model_inputs import checked, embed
 from .safetensors_model import SafetensorsModel
 from .transformer_layers import MultiHeadAttention, Packing, PositionEmbedding, TransformerLayer
 
@@ -126,6 +127,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
 
     @merge_with_config_defaults
     @capture_outputs
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -197,23 +199,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
     def _embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
         """The embeddings of exactly one of ``input_ids`` (B, T) and ``inputs_embeds`` (B, T, D)."""
         prefix = "decoder_" if self.has_cross_attention else ""
-        ids_name, embeddings_name = prefix + "input_ids", prefix + "inputs_embeds"
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError(f"give exactly one of {ids_name} and {embeddings_name}")
-        if input_ids is not None:
-            if input_ids.ndim != 2 or input_ids.numel() == 0:
-                raise ValueError(
-                    f"{ids_name} must be (batch, length) with at least one token, got shape {tuple(input_ids.shape)}"
-                )
-            return self.embed_tokens(input_ids)
-        assert inputs_embeds is not None
-        size = self.config.hidden_size
-        if inputs_embeds.ndim != 3 or inputs_embeds.numel() == 0 or inputs_embeds.shape[-1] != size:
-            raise ValueError(
-                f"{embeddings_name} must be (batch, length, {size}) with at least one token, "
-                f"got shape {tuple(inputs_embeds.shape)}"
-            )
-        return inputs_embeds
+        return embed(self.embed_tokens, input_ids, inputs_embeds, f"{prefix}input_ids", f"{prefix}inputs_embeds")
 
     def _is_recorded(self, kwargs: dict[str, Any]) -> bool:
         """Whether the caller wants to see the states and weights of the layers, which are those of a padded batch."""

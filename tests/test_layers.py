@@ -15,6 +15,7 @@ STANDARD = {
     "copy",
     "dataclasses",
     "difflib",
+    "functools",
     "html",
     "inspect",
     "math",
@@ -28,6 +29,7 @@ PROGRAMS = {"sample_outputs"}  # run by themselves: to them the package is a lib
 LAYERS = [
     {
         "attention",
+        "config_checks",
         "loss",
         "fused_cells",
         "from_paper",
