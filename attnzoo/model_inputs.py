@@ -213,19 +213,6 @@ def check_target_labels(labels: Tensor, ids: Tensor | None, embeddings: Tensor |
         )
 
 
-def check_one_segment(token_type_ids: Tensor | None, model: str) -> None:
-    """Refuse ``token_type_ids`` with which a tokenizer tells two texts apart, for a model that does not.
-
-    Raises:
-        ValueError: other values than 0.
-    """
-    if token_type_ids is not None and _is_readable(token_type_ids) and bool(token_type_ids.any()):
-        raise ValueError(
-            f"token_type_ids has other values than 0, and {model} does not tell segments apart; give one text, or "
-            "leave it out: tokenizer(..., return_token_type_ids=False)"
-        )
-
-
 def shift_right(labels: Tensor, start_token_id: int, pad_token_id: int) -> Tensor:
     """What a decoder reads for ``labels`` (B, T): the start token, then the labels without the last.
 
@@ -251,7 +238,12 @@ def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[
     ):
         return
     if name == "token_type_ids":  # of tokenizers that always make them
-        check_one_segment(_integers(value, name), type(model).__name__)
+        ids = _integers(value, name)
+        if _is_readable(ids) and bool(ids.any()):
+            raise ValueError(
+                f"token_type_ids has other values than 0, and {type(model).__name__} does not tell segments apart; "
+                "leave it out: tokenizer(..., return_token_type_ids=False)"
+            )
         return
     if "position_ids" in parameters:
         mask = given.get("attention_mask")

@@ -18,7 +18,7 @@ from transformers.utils import can_return_tuple
 from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_self_attentive import SelfAttentiveConfig
 from .loss import IGNORED, classification_loss, problem_type_of
-from .model_inputs import check_one_segment, checked, embed, source_mask
+from .model_inputs import checked, embed, source_mask
 from .recurrent_cells import ChoGRU, many_rows_linear
 from .recurrent_encoder import RecurrentEncoder
 from .safetensors_model import SafetensorsModel
@@ -132,8 +132,8 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
 
     Shape:
         - input_ids, attention_mask: (B, S); padding may stand anywhere
-        - token_type_ids: (B, S), 0 in the first sentence (the premise) and 1 in the second, for a pair; all 0 for
-          a single sentence. Special tokens belong to the sentence that they are numbered with
+        - token_type_ids: (B, S), 0 in the first sentence (the premise) and 1 in the second, for a pair; without effect
+          for a single sentence. Special tokens belong to the sentence that they are numbered with
         - returns: :class:`SelfAttentiveModelOutput`
 
     Raises:
@@ -179,7 +179,6 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         if self.gate is None:
-            check_one_segment(token_type_ids, "a model of single sentences (sentence_pair=False)")
             outputs, _ = self.rnn(embeddings, mask)
             sentence_matrix, annotation_matrix = self.attention(outputs[-1], mask)
             penalty = redundancy_penalty(annotation_matrix)
