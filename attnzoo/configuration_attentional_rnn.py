@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
+from .config_checks import check_arguments, check_sizes, check_token_ids
 from .from_paper import config_of_paper
 
 # What a wiring has where nothing else is said: the score, and the scale of the initial weights.
@@ -159,32 +160,25 @@ class AttentionalRNNConfig(PreTrainedConfig):
             self.score = SCORES[self.wiring]  # type: ignore[assignment]
         if self.initializer_range is None:
             self.initializer_range = INITIALIZER_RANGES[self.wiring]
+        check_arguments(self, kwargs)
         super().__post_init__(**kwargs)  # here the standard names arrive, hidden_size among them
         if self.readout_size is None and isinstance(self.decoder_hidden_size, int):
             has_maxout = self.wiring in ("cho", "bahdanau")
             self.readout_size = max(1, self.decoder_hidden_size // 2) if has_maxout else self.decoder_hidden_size
 
+    def validate_token_ids(self) -> None:
+        """Refuse special tokens outside the vocabulary, of which Transformers only warns."""
+        check_token_ids(self)
+
     def validate_architecture(self) -> None:
         """Refuse sizes out of range and fields that do not go together."""
         super().validate_architecture()
-        sizes = (
-            "window_size",
-            "max_source_positions",
-            "vocab_size",
-            "embedding_size",
-            "encoder_hidden_size",
-            "decoder_hidden_size",
-            "encoder_layers",
-            "decoder_layers",
-            "attention_size",
-            "readout_size",
+        check_sizes(
+            self,
+            layers=("encoder_layers", "decoder_layers"),
+            widths=("embedding_size", "encoder_hidden_size", "decoder_hidden_size", "attention_size", "readout_size"),
+            rows=("vocab_size", "max_source_positions", "window_size"),
         )
-        for name in sizes:
-            value = getattr(self, name)
-            if not isinstance(value, int):  # a value set through an alias has not been checked
-                raise ValueError(f"{name} must be a whole number, got {value!r}")
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
         if self.initializer_range is None or not 0 < self.initializer_range < math.inf:
             raise ValueError(f"initializer_range must be above 0 and finite, got {self.initializer_range}")
         if not 0 <= self.dropout < 1:

@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
+from .config_checks import check_arguments, check_sizes, check_token_ids
 from .from_paper import config_of_paper
 
 PAPERS: dict[str, dict[str, Any]] = {
@@ -105,23 +106,24 @@ class SelfAttentiveConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         if self.sentence_pair and self.gate_size is None and isinstance(self.hidden_size, int):
             self.gate_size = 2 * self.hidden_size
+        check_arguments(self, kwargs)
         super().__post_init__(**kwargs)
+
+    def validate_token_ids(self) -> None:
+        """Refuse special tokens outside the vocabulary, of which Transformers only warns."""
+        check_token_ids(self)
 
     def validate_architecture(self) -> None:
         """Refuse sizes out of range and fields that do not go together."""
         super().validate_architecture()
-        sizes = (
-            "vocab_size",
-            "embedding_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "attention_hidden_size",
-            "num_hops",
-            "classifier_size",
+        widths = ("embedding_size", "hidden_size", "attention_hidden_size", "classifier_size")
+        check_sizes(
+            self,
+            layers=("num_hidden_layers",),
+            heads=("num_hops",),
+            widths=(*widths, "gate_size") if self.sentence_pair else widths,
+            rows=("vocab_size",),
         )
-        for name in (*sizes, "gate_size") if self.sentence_pair else sizes:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not self.sentence_pair and self.gate_size is not None:
             raise ValueError(f"gate_size={self.gate_size} needs sentence_pair=True: one sentence has no gate")
         for name in ("dropout", "classifier_dropout"):

@@ -5,6 +5,8 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
+from .config_checks import check_arguments, check_sizes, check_token_ids
+
 
 @strict
 class SmallTransformerConfig(PreTrainedConfig):
@@ -66,22 +68,23 @@ class SmallTransformerConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         if self.is_encoder_decoder is None:
             self.is_encoder_decoder = self.attention_pattern == "encoder_decoder"
+        check_arguments(self, kwargs)
         super().__post_init__(**kwargs)
+
+    def validate_token_ids(self) -> None:
+        """Refuse special tokens outside the vocabulary, of which Transformers only warns."""
+        check_token_ids(self)
 
     def validate_architecture(self) -> None:
         """Refuse sizes out of range and fields that do not go together."""
         super().validate_architecture()
-        sizes = (
-            "vocab_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "max_position_embeddings",
+        check_sizes(
+            self,
+            layers=("num_hidden_layers",),
+            heads=("num_attention_heads",),
+            widths=("hidden_size", "intermediate_size"),
+            rows=("vocab_size", "max_position_embeddings"),
         )
-        for name in sizes:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")

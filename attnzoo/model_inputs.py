@@ -1,11 +1,138 @@
-"""What a model reads: token ids or embeddings, the mask of the real tokens, the target that labels make; checked, and
+"""What a model reads: token ids or embeddings, the masks of the real tokens, the target that labels make; checked, and
 converted in one place.
 
 Letters in shapes: B batch, N number of tokens, E embedding width, T target length.
 """
 
+import difflib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import torch
 from torch import Tensor, nn
+from transformers.utils.generic import ModelOutput, TransformersKwargs
+
+IDS = ("input_ids", "decoder_input_ids", "token_type_ids", "position_ids", "decoder_position_ids")
+MASKS = ("attention_mask", "decoder_attention_mask", "encoder_attention_mask")
+EMBEDDINGS = ("inputs_embeds", "decoder_inputs_embeds", "encoder_hidden_states")
+LABELS = ("labels", "shift_labels")
+NUMBERS = {"num_items_in_batch": (int, float), "smoothing": (int, float), "logits_to_keep": (int,)}
+IGNORED_LABEL = -100
+MASKED = -1000.0  # from here on an additive mask hides a token: exp(-1000) is 0 in every floating-point type
+
+# What Transformers gives to a forward() that has no such parameter. Nothing else may be given to one.
+ALWAYS = {
+    "return_dict",
+    "use_cache",
+    "output_attentions",
+    "output_hidden_states",
+}  # generate(), pipelines, its decorators
+ALSO_TO_ENCODERS = {"labels"}  # generate() in the Seq2SeqTrainer, to the encoder alone
+# Of attention over several texts in one row. They say in another way what position_ids or a 4D mask say, and have no
+# effect without.
+OF_PACKED_TEXTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx", "is_causal"}
+# Continuous batching, for the attention with a paged cache.
+OF_PAGED_CACHE = {"cache", "read_index", "write_index", "block_table", "logits_indices", "logits_processor_args"}
+
+Forward = TypeVar("Forward", bound=Callable[..., Any])
+
+
+def checked(forward: Forward) -> Forward:
+    """A ``forward`` that refuses what it cannot read, by name, before it computes anything.
+
+    Ids may be of any integer type, labels, too. Every mask arrives in ``forward`` as bool, see :func:`read_mask`.
+    Embeddings that are not finite are set to 0 where the mask hides them. What a compiled or exported graph cannot
+    branch on, the values of tensors, is not looked at there.
+
+    Raises:
+        TypeError: an argument that ``forward`` does not know, or no tensor where one is needed.
+        ValueError: values that an argument cannot have.
+    """
+    parameters = [name for name in inspect.signature(forward).parameters if name not in ("self", "kwargs")]
+
+    @functools.wraps(forward)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        positional = parameters[: len(args)]
+        if len(args) > len(parameters) or any(name in kwargs for name in positional):
+            return forward(self, *args, **kwargs)  # Python says what is wrong
+        given = dict(zip(positional, args, strict=True))
+        given.update(kwargs)
+        for name in kwargs:
+            if name not in parameters:
+                _check_extra(self, name, given, parameters)
+        if "token_type_ids" not in parameters:
+            given.pop("token_type_ids", None)
+        for name, value in given.items():
+            if value is None:
+                continue
+            if isinstance(value, Tensor) and value.is_meta and self.device.type != "meta":
+                raise ValueError(f"{name} is on {value.device}, which has no values; the model is on {self.device}")
+            if name in IDS:
+                given[name] = _integers(value, name)
+            elif name in MASKS:
+                given[name] = read_mask(value, name)
+            elif name in EMBEDDINGS:
+                _check_floats(value, name)
+            elif name in LABELS:
+                given[name] = _read_labels(self, value, name)
+            elif name in NUMBERS:
+                _check_number(value, name)
+            elif name == "encoder_outputs":
+                _check_source(value, is_new=given.get("past_key_values") is None)
+        for prefix in ("", "decoder_"):
+            embeddings, mask = given.get(f"{prefix}inputs_embeds"), given.get(f"{prefix}attention_mask")
+            if embeddings is not None and _is_readable(embeddings) and not bool(embeddings.isfinite().all()):
+                given[f"{prefix}inputs_embeds"] = _without_padding(embeddings, mask, f"{prefix}inputs_embeds")
+        return forward(self, **given)
+
+    return wrapper  # type: ignore[return-value]
+
+
+def read_mask(mask: Tensor, name: str) -> Tensor:
+    """A mask of any of Hugging Face's kinds as bool, True on real tokens; the only place where masks are converted.
+
+    It is bool; or of 0 and 1, whole numbers or not; or additive, which is floating-point: 0 on real tokens and -inf, or
+    a large negative number, on others. Zeros alone are padding in a mask of whole numbers, but could be either in a
+    floating-point one, and are refused there. A floating-point mask of four dimensions, (B, 1 or heads, T, S), is what
+    the attention adds to its scores, and stays as it is.
+
+    Raises:
+        TypeError: not a tensor, or a complex one.
+        ValueError: other values.
+    """
+    if not isinstance(mask, Tensor) or mask.is_complex():
+        raise TypeError(f"{name} must be a tensor, 1 on real tokens and 0 on padding, got {_what(mask)}")
+    if mask.dtype == torch.bool:
+        return mask
+    if not mask.is_floating_point():
+        if _is_readable(mask) and mask.numel():
+            low, high = (bound.item() for bound in mask.aminmax())
+            if low < 0 or high > 1:
+                raise ValueError(
+                    f"{name} must be 1 on real tokens and 0 on padding, got {low if low < 0 else high}; an additive "
+                    "mask must be of a floating-point type"
+                )
+        return mask.bool()
+    if mask.ndim == 4:
+        if _is_readable(mask) and bool(mask.isnan().any()):
+            raise ValueError(f"{name} has NaN among its values")
+        return mask
+    is_additive = (mask < 0).any()
+    if _is_readable(mask) and mask.numel():
+        fits = (mask == 0) | torch.where(is_additive, mask <= MASKED, mask == 1)
+        if not bool(fits.all()):
+            raise ValueError(
+                f"{name} must be 1 on real tokens and 0 on padding, or additive: 0, and {MASKED:g} or less on "
+                f"padding; got {mask[~fits][0].item():g} among its values"
+            )
+        if not bool(mask.any()):
+            raise ValueError(
+                f"{name} is floating-point and of zeros alone: no real token, or all of them, where the mask is "
+                "additive; give a mask of type bool, or of whole numbers"
+            )
+    return torch.where(is_additive, mask == 0, mask == 1)
 
 
 def embed(
@@ -14,40 +141,57 @@ def embed(
     """The embeddings of exactly one of ``ids`` (B, N) and ``embeddings`` (B, N, E), of at least one row and token.
 
     Raises:
-        ValueError: both are given, or neither, or one of another shape, or without a token.
+        ValueError: both are given, or neither, or one of another shape, without a token, or on another device; an id
+            that has no embedding.
     """
-    if ids is not None and embeddings is None:
+    if (ids is None) == (embeddings is None):
+        raise ValueError(f"give exactly one of {ids_name} and {embeddings_name}")
+    if ids is not None:
         if ids.ndim != 2 or ids.numel() == 0:
             raise ValueError(
                 f"{ids_name} must be (batch, length) with at least one token, got shape {tuple(ids.shape)}"
             )
-        return embedding(ids)
-    if embeddings is None or ids is not None:
-        raise ValueError(f"give exactly one of {ids_name} and {embeddings_name}")
-    if embeddings.ndim != 3 or embeddings.numel() == 0 or embeddings.shape[-1] != embedding.embedding_dim:
+        _check_device(embedding, ids, ids_name)
+        if torch.compiler.is_compiling():
+            return embedding(ids)
+        try:
+            return embedding(ids)
+        except IndexError as error:  # a GPU stops with an assertion of its own
+            size = embedding.weight.shape[0]
+            wrong = ids[(ids < 0) | (ids >= size)]
+            raise ValueError(
+                f"{ids_name} has the id {wrong[0].item()}, out of range for a vocabulary of {size}: ids are 0 to "
+                f"{size - 1}"
+            ) from error
+    assert embeddings is not None
+    width = embedding.weight.shape[-1]
+    if embeddings.ndim != 3 or embeddings.numel() == 0 or embeddings.shape[-1] != width:
         raise ValueError(
-            f"{embeddings_name} must be (batch, length, {embedding.embedding_dim}) with at least one token, "
+            f"{embeddings_name} must be (batch, length, {width}) with at least one token, "
             f"got shape {tuple(embeddings.shape)}"
+        )
+    _check_device(embedding, embeddings, embeddings_name)
+    is_autocast = torch.is_autocast_enabled(embeddings.device.type)
+    if embeddings.dtype != embedding.weight.dtype and not is_autocast and not _is_sharded(embedding):
+        raise ValueError(
+            f"{embeddings_name} must have the model's dtype {embedding.weight.dtype}, got {embeddings.dtype}"
         )
     return embeddings
 
 
-def source_mask(attention_mask: Tensor | None, states: Tensor) -> Tensor:
-    """Hugging Face's attention_mask (B, N) as bool, True on real tokens; the only place where it is converted.
+def source_mask(attention_mask: Tensor | None, states: Tensor, name: str = "attention_mask") -> Tensor:
+    """The mask (B, N) of ``states`` (B, N, E) as bool, True on real tokens; all are where none is given.
 
     Raises:
-        ValueError: a mask of another shape than the tokens, or of the additive kind, 0 and -inf.
+        ValueError: a mask of another shape than the tokens, or of other values than :func:`read_mask` takes.
     """
     if attention_mask is None:
         return torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
     if attention_mask.shape != states.shape[:2]:
         raise ValueError(
-            f"attention_mask must be (batch, source length) = {tuple(states.shape[:2])}, "
-            f"got {tuple(attention_mask.shape)}"
+            f"{name} must be (batch, source length) = {tuple(states.shape[:2])}, got {tuple(attention_mask.shape)}"
         )
-    if attention_mask.is_floating_point() and bool((attention_mask < 0).any()):
-        raise ValueError("attention_mask must be 1 on real tokens and 0 on padding; this one has negative values")
-    return attention_mask.to(device=states.device, dtype=torch.bool)
+    return read_mask(attention_mask, name).to(states.device)
 
 
 def check_target_labels(labels: Tensor, ids: Tensor | None, embeddings: Tensor | None, is_new: bool) -> None:
@@ -73,11 +217,143 @@ def shift_right(labels: Tensor, start_token_id: int, pad_token_id: int) -> Tenso
     """What a decoder reads for ``labels`` (B, T): the start token, then the labels without the last.
 
     Raises:
-        ValueError: a label after a -100, as left padding makes it: the decoder would read the padding.
+        ValueError: a label after a -100, as left padding makes it: the decoder would read the padding. A compiled graph
+            cannot look.
     """
-    is_padding = labels == -100
-    is_compiling = torch.compiler.is_compiling()  # a graph cannot branch on what the labels are
-    if not is_compiling and bool((is_padding[:, :-1] & ~is_padding[:, 1:]).any()):
+    is_padding = labels == IGNORED_LABEL
+    if _is_readable(labels) and bool((is_padding[:, :-1] & ~is_padding[:, 1:]).any()):
         raise ValueError("labels have a token after a -100; pad them on the right (tokenizer.padding_side='right')")
     start = labels.new_full((len(labels), 1), start_token_id)
     return torch.cat([start, labels[:, :-1].masked_fill(is_padding[:, :-1], pad_token_id)], dim=1)
+
+
+def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[str]) -> None:
+    """Refuse an argument that ``forward`` has no parameter for, but for what Transformers gives to all models."""
+    value = given[name]
+    is_part = model.config.is_encoder_decoder and "decoder_input_ids" not in parameters
+    if (
+        name in ALWAYS
+        or (name in ALSO_TO_ENCODERS and is_part)
+        or (value is None and name in TransformersKwargs.__optional_keys__)
+    ):
+        return
+    if name == "token_type_ids":  # of tokenizers that always make them
+        ids = _integers(value, name)
+        if _is_readable(ids) and bool(ids.any()):
+            raise ValueError(
+                f"token_type_ids has other values than 0, and {type(model).__name__} does not tell segments apart; "
+                "leave it out: tokenizer(..., return_token_type_ids=False)"
+            )
+        return
+    if "position_ids" in parameters:
+        mask = given.get("attention_mask")
+        says_it = given.get("position_ids") is not None or (isinstance(mask, Tensor) and mask.ndim == 4)
+        if name in OF_PACKED_TEXTS and says_it:
+            return
+        if name in OF_PACKED_TEXTS:
+            raise ValueError(f"{name} has an effect with position_ids, or a mask of four dimensions, alone; give them")
+        if name in OF_PAGED_CACHE and str(model.config._attn_implementation).startswith("paged"):
+            return
+    nearest = "".join(f"did you mean {near}? " for near in difflib.get_close_matches(name, parameters, n=1))
+    raise TypeError(f"{type(model).__name__} has no argument {name}: {nearest}it takes {', '.join(parameters)}")
+
+
+def _is_readable(tensor: Tensor) -> bool:
+    """Whether a branch may be taken on the values: not in a graph that is being made, and not where there are none."""
+    return not torch.compiler.is_compiling() and not tensor.is_meta
+
+
+def _is_sharded(module: nn.Module) -> bool:
+    """Whether the weights may be elsewhere, or of another type, until the module is called."""
+    return hasattr(module, "_hf_hook") or (torch.distributed.is_available() and torch.distributed.is_initialized())
+
+
+def _check_device(embedding: nn.Embedding, tensor: Tensor, name: str) -> None:
+    device = embedding.weight.device
+    if tensor.device != device and not _is_sharded(embedding):
+        raise ValueError(
+            f"{name} is on {tensor.device} and the model on {device}; move one: {name}.to({str(device)!r})"
+        )
+
+
+def _integers(ids: Any, name: str) -> Tensor:
+    """``ids`` as int32 or int64, which embeddings take."""
+    if not isinstance(ids, Tensor):
+        hint = "; unpack a batch: model(**batch)" if hasattr(ids, "keys") else ""
+        raise TypeError(f"{name} must be a tensor of whole numbers, got {_what(ids)}{hint}")
+    if ids.dtype in (torch.int64, torch.int32):
+        return ids
+    if ids.dtype == torch.bool or ids.is_floating_point() or ids.is_complex():
+        raise TypeError(f"{name} must be a tensor of whole numbers, got {_what(ids)}")
+    return ids.long()
+
+
+def _check_floats(values: Any, name: str) -> None:
+    if not isinstance(values, Tensor) or not values.is_floating_point():
+        raise TypeError(f"{name} must be a tensor of floating-point numbers, got {_what(values)}")
+
+
+def _check_number(value: Any, name: str) -> None:
+    is_number = isinstance(value, NUMBERS[name]) and not isinstance(value, bool)
+    if not is_number and not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a number, got {_what(value)}")
+
+
+def _check_source(outputs: Any, is_new: bool) -> None:
+    """Refuse ``encoder_outputs`` that begin with no states (B, S, D); their sizes are the decoder's to check."""
+    if not isinstance(outputs, ModelOutput | tuple | list):
+        raise TypeError(f"encoder_outputs must be what get_encoder() returns, got {_what(outputs)}")
+    states = outputs[0] if len(outputs) else None
+    if not isinstance(states, Tensor) or not states.is_floating_point():
+        raise TypeError(f"encoder_outputs must begin with the encoder's last hidden states, got {_what(states)}")
+    if states.ndim != 3 or states.numel() == 0:
+        raise ValueError(
+            "encoder_outputs must begin with states (batch, length, width) of at least one token, got shape "
+            f"{tuple(states.shape)}"
+        )
+    # What a cache goes on from has been looked at when it was new.
+    if is_new and _is_readable(states) and not bool(states.isfinite().all()):
+        raise ValueError("encoder_outputs has values that are not finite (NaN or infinite)")
+
+
+def _without_padding(embeddings: Tensor, mask: Tensor | None, name: str) -> Tensor:
+    """Embeddings (B, N, E) that are not all finite, set to 0 on padding; recurrent cells would carry a NaN on."""
+    is_finite = embeddings.isfinite().all(dim=-1)  # (B, N)
+    if mask is not None and mask.ndim == 2 and mask.shape[1] >= is_finite.shape[-1] and len(mask) == len(is_finite):
+        is_padding = ~mask[:, -is_finite.shape[1] :].to(embeddings.device)
+        if bool((is_finite | is_padding).all()):
+            return embeddings.masked_fill(is_padding.unsqueeze(-1), 0.0)
+    raise ValueError(f"{name} has values that are not finite (NaN or infinite) on real tokens")
+
+
+def _read_labels(model: Any, labels: Any, name: str) -> Tensor:
+    """Labels of whole numbers as int64, of a vocabulary in its range; the labels of sequences may be real numbers."""
+    if not isinstance(labels, Tensor) or labels.is_complex():
+        raise TypeError(f"{name} must be a tensor, got {_what(labels)}")
+    has_vocabulary = model.get_output_embeddings() is not None
+    if labels.is_floating_point() or labels.dtype == torch.bool:
+        if has_vocabulary:
+            raise TypeError(f"{name} must be a tensor of whole numbers, got {_what(labels)}")
+        if _is_readable(labels) and not bool(labels.isfinite().all()):
+            raise ValueError(f"{name} has values that are not finite (NaN or infinite)")
+        return labels
+    labels = labels.long()
+    if has_vocabulary and _is_readable(labels) and labels.numel():
+        low, high = (bound.item() for bound in labels.aminmax())
+        size = model.config.vocab_size
+        if low < 0 or high >= size:  # -100 among them, it may be
+            wrong = labels[(labels != IGNORED_LABEL) & ((labels < 0) | (labels >= size))]
+            if len(wrong):
+                raise ValueError(
+                    f"{name} has the id {wrong[0].item()}, out of range for vocab_size={size}: labels are 0 to "
+                    f"{size - 1}, or {IGNORED_LABEL} where there is nothing to predict"
+                )
+    return labels
+
+
+def _what(value: Any) -> str:
+    """What was given, in a word or two."""
+    if isinstance(value, Tensor):
+        return f"a tensor of {str(value.dtype).removeprefix('torch.')}"
+    shown = repr(value)
+    return f"{type(value).__name__}: {shown if len(shown) < 60 else shown[:57] + '...'}"

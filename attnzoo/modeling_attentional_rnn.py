@@ -26,7 +26,7 @@ from .attention import AdditiveScore, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .fused_decoder import has_fused_loop
 from .loss import loss_and_logits
-from .model_inputs import check_target_labels, embed, shift_right, source_mask
+from .model_inputs import check_target_labels, checked, embed, shift_right, source_mask
 from .recurrent_cells import RecurrentState
 from .recurrent_decoder import (
     BahdanauDecoder,
@@ -130,6 +130,7 @@ class AttentionalRNNEncoder(AttentionalRNNPreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -200,6 +201,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
                 init.zeros_(module.score_vector)
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         encoder_outputs: RecurrentEncoderOutput,
@@ -314,6 +316,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
         self.encoder.embed_tokens = value  # type: ignore[assignment]
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -429,6 +432,7 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
         return torch.cat(mixed, dim=1)
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,

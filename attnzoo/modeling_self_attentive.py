@@ -18,7 +18,7 @@ from transformers.utils import can_return_tuple
 from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_self_attentive import SelfAttentiveConfig
 from .loss import IGNORED, classification_loss, problem_type_of
-from .model_inputs import embed, source_mask
+from .model_inputs import checked, embed, source_mask
 from .recurrent_cells import ChoGRU, many_rows_linear
 from .recurrent_encoder import RecurrentEncoder
 from .safetensors_model import SafetensorsModel
@@ -156,6 +156,7 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -246,6 +247,7 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -333,7 +335,8 @@ def split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None)
         row = int(alone[0])
         empty = 0 if first[row] == 0 else 1
         raise ValueError(
-            f"row {row} has no token with token_type_id {empty}: a pair needs two sentences, tokenizer(text, text_pair)"
+            f"row {row} of token_type_ids has no token with {empty}: a pair needs two sentences, "
+            "tokenizer(text, text_pair)"
         )
     longest = max(1, int(lengths.max()))
     places = sentences.int().argsort(dim=1, descending=True, stable=True)[:, :longest]  # real tokens first

@@ -29,7 +29,7 @@ from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
 from .loss import IGNORED, classification_loss, loss_and_logits, problem_type_of, token_cross_entropy
-from .model_inputs import check_target_labels, shift_right
+from .model_inputs import check_target_labels, checked, shift_right
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
 
 
@@ -85,6 +85,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         self.first_stack.embed_tokens = value  # type: ignore[assignment]
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -231,6 +232,7 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
         return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -328,6 +330,7 @@ class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMix
         """None: the stack counts the real tokens. ``generate()`` would count on from the padding on the right."""
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -414,6 +417,7 @@ class SmallTransformerForMaskedLM(SmallTransformerPreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,
@@ -479,6 +483,7 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
         self.post_init()
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,

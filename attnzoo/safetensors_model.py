@@ -2,11 +2,14 @@
 run code; their adapters, too.
 """
 
+import math
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
+
+MOST_NEW_WEIGHTS = 10**8  # that are not in a file: those of a head of one's own, of added words
 
 
 class SafetensorsModel(PreTrainedModel):
@@ -15,6 +18,7 @@ class SafetensorsModel(PreTrainedModel):
     Raises:
         ValueError: ``use_safetensors=False``, or an adapter that is a pickle.
         OSError: no safetensors, or damaged ones.
+        ValueError: a config with sizes far beyond those of the weights beside it.
     """
 
     @classmethod
@@ -47,4 +51,25 @@ class SafetensorsModel(PreTrainedModel):
                     f"{file} is a pickle, which may run code, and nothing was read of it; convert it where you trust "
                     "it, with torch.load(..., weights_only=True) and safetensors.torch.save_file"
                 )
+        if state_dict is None and checkpoint_files:
+            _check_size(model, checkpoint_files)
         return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, *args, **kwargs)
+
+
+def _check_size(model: Any, files: list[str]) -> None:
+    """Refuse a config that asks for far more weights than its files have, before there is memory for them.
+
+    Up to here a model is shapes alone. A quantised file may have a number for every eight weights.
+    """
+    wanted = sum(parameter.numel() for parameter in model.parameters() if parameter.is_meta)
+    if wanted <= MOST_NEW_WEIGHTS:
+        return
+    held = 0
+    for file in files:
+        with safe_open(file, framework="pt") as weights:
+            held += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+    if wanted > 8 * held + MOST_NEW_WEIGHTS:
+        raise ValueError(
+            f"the config asks for {wanted:,} weights and the files beside it have {held:,}: the sizes in config.json "
+            "are not those of this model; save or download it again"
+        )

@@ -17,7 +17,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import source_positions
 from .configuration_small_transformer import SmallTransformerConfig
-from .model_inputs import embed
+from .model_inputs import checked, embed
 from .safetensors_model import SafetensorsModel
 from .transformer_layers import MultiHeadAttention, Packing, PositionEmbedding, TransformerLayer, mask_for
 
@@ -143,6 +143,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
 
     @merge_with_config_defaults
     @capture_outputs
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,

@@ -17,6 +17,7 @@ STANDARD = {
     "copy",
     "dataclasses",
     "difflib",
+    "functools",
     "html",
     "inspect",
     "math",
@@ -31,6 +32,7 @@ LAYERS = [
     {
         "attention",
         "folder_contents",
+        "config_checks",
         "loss",
         "fused_cells",
         "from_paper",

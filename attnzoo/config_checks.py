@@ -1,0 +1,87 @@
+"""What every config of the zoo is checked for: sizes within limits, and special tokens that are in the vocabulary.
+
+The limits are far above any paper's. They are there so that a damaged or hostile ``config.json`` is an error at once,
+and not minutes of work or all memory.
+"""
+
+from typing import Any
+
+import torch
+from transformers import PreTrainedConfig
+
+MOST_LAYERS = 256
+MOST_WIDE = 2**16
+MOST_HEADS = 1024  # of attention, or hops; hops are compared one by one
+MOST_ROWS = 10**7  # of a table: words, positions
+MOST_LABELS = 10**6  # each has a name in the config
+
+
+def check_sizes(
+    config: PreTrainedConfig,
+    *,
+    layers: tuple[str, ...],
+    widths: tuple[str, ...],
+    rows: tuple[str, ...],
+    heads: tuple[str, ...] = (),
+) -> None:
+    """Refuse sizes, by the names of their fields, that are no whole numbers, below 1, or above the limit of their kind.
+
+    Raises:
+        ValueError: such a size, or such a number of labels.
+    """
+    limits = (
+        (layers, MOST_LAYERS),
+        (heads, MOST_HEADS),
+        (widths, MOST_WIDE),
+        (rows, MOST_ROWS),
+        (("num_labels",), MOST_LABELS),
+    )
+    for names, most in limits:
+        for name in names:
+            check_size(name, getattr(config, name), most)
+
+
+def check_size(name: str, value: Any, most: int) -> None:
+    """Refuse a ``value`` that is no whole number from 1 to ``most``."""
+    if type(value) is not int:  # a value set through an alias has not been checked
+        raise ValueError(f"{name} must be a whole number, got {value!r}")
+    if value < 1:
+        raise ValueError(f"{name} must be at least 1, got {value}")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most:,}, got {value:,}")
+
+
+def check_arguments(config: PreTrainedConfig, others: dict[str, Any]) -> None:
+    """Refuse what Transformers works with before it is validated: the labels and the dtype.
+
+    Args:
+        config: with its fields, as they were given
+        others: the arguments that are no fields
+
+    Raises:
+        ValueError: too many labels to have names, labels without whole numbers, a dtype that is not torch's.
+    """
+    if config.id2label is None and "num_labels" in others:
+        check_size("num_labels", others["num_labels"], MOST_LABELS)
+    for label in config.id2label or ():
+        if not str(label).isdecimal():
+            raise ValueError(f"id2label must have the labels' numbers for its keys, got {label!r}")
+    dtype = getattr(torch, config.dtype, None) if isinstance(config.dtype, str) else config.dtype
+    if config.dtype is not None and not isinstance(dtype, torch.dtype):
+        raise ValueError(f"dtype must be the name of one of torch's types, such as 'float32', got {config.dtype!r}")
+
+
+def check_token_ids(config: PreTrainedConfig) -> None:
+    """Refuse special tokens outside the vocabulary: padding, the start and the ends, of which there may be several.
+
+    Raises:
+        ValueError: such a token.
+    """
+    size = config.vocab_size
+    for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
+        value = getattr(config, name, None)
+        for token in value if isinstance(value, list) else [value]:
+            if token is not None and not 0 <= token < size:
+                raise ValueError(
+                    f"{name} must be within the vocabulary, 0 to {size - 1} for vocab_size={size}, got {value}"
+                )
