@@ -192,7 +192,8 @@ def is_untouched(module: nn.Module) -> bool:
     Transformers notes a layer's outputs stay from the first call that asked for them on, and do nothing in others.
     """
     return all(
-        type(part).__module__.startswith(("attnzoo.", "torch.nn.modules."))
+        # This file's own package, and not "attnzoo": beside a model's weights the same code has another name.
+        type(part).__module__.startswith((f"{__package__}.", "torch.nn.modules."))
         and "forward" not in vars(part)
         and all(hook.__module__ == "transformers.utils.output_capturing" for hook in part._forward_hooks.values())
         and not (part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks)

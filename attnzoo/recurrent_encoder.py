@@ -95,7 +95,8 @@ class EncoderLayer(nn.Module):
 
     def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, RecurrentState]:
         forward_rnn, backward_rnn = self.forward_rnn, self.backward_rnn
-        if isinstance(forward_rnn, PaddedLSTM) and isinstance(backward_rnn, PaddedLSTM) and is_untouched(self):
+        # Exactly this class: a subclass may compute something else.
+        if type(forward_rnn) is PaddedLSTM and type(backward_rnn) is PaddedLSTM and is_untouched(self):
             return _run_both(forward_rnn, backward_rnn, inputs, lengths)
         outputs, states = [], []
         if forward_rnn is not None:

@@ -205,8 +205,15 @@ for folder in sorted(path for path in root.iterdir() if path.is_dir()):
         assert type(model).__module__.startswith("transformers_modules."), type(model)
         for parameter in model.parameters():
             parameter.data = parameter.data.clone()  # as aligned() does
+        package = type(model).__module__.rpartition(".")[0]
+        assert sys.modules[f"{package}.loss"].is_untouched(model), model
+        if config.model_type == "attentional_rnn":
+            wiring = model.get_decoder().wiring
+            assert sys.modules[f"{package}.fused_decoder"].has_fused_loop(wiring), wiring
         with torch.no_grad():
             outputs[type(model).__name__] = model(**inputs)[0].contiguous()
+            if type(model).__name__ in config.architectures:
+                outputs["loss"] = model(**load_file(folder / "batch")).loss
         if model.can_generate():
             outputs["generated"] = model.generate(**source, num_beams=3, max_new_tokens=5).contiguous()
     save_file(outputs, root / f"{folder.name}.safetensors")
@@ -226,6 +233,7 @@ def loaded_without_the_package(tmp_path_factory: pytest.TempPathFactory) -> Path
         folder = save_folder(kind, root / kind)
         add_code(folder)
         save_file(batch_for(make_model(kind), with_labels=False), folder / "inputs")
+        save_file(batch_for(make_model(kind)), folder / "batch")
     home = tmp_path_factory.mktemp("home")
     offline = environment("http://127.0.0.1:1", home, None, xet=False, HF_HUB_OFFLINE="1")
     ended = run_python("-c", LOAD_WITHOUT_THE_PACKAGE, str(root), environment=offline, cwd=home, without_attnzoo=True)
@@ -238,6 +246,8 @@ def test_the_code_travels_with_the_weights(kind: str, loaded_without_the_package
     outputs = load_file(loaded_without_the_package / f"{kind}.safetensors")
     model = make_model(kind)
     assert torch.equal(outputs.pop(type(model).__name__), compute(model))
+    with torch.no_grad():
+        assert torch.equal(outputs.pop("loss"), model(**batch_for(model)).loss)
     if model.can_generate():
         source = {name: tensor for name, tensor in batch_for(model, False).items() if name != "decoder_input_ids"}
         assert torch.equal(outputs.pop("generated"), model.generate(**source, num_beams=3, max_new_tokens=5))
