@@ -8,6 +8,7 @@ import copy
 import inspect
 import io
 import json
+import math
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,21 @@ def test_every_parameter_gets_a_gradient_and_so_do_the_embeddings(kind: str) -> 
         assert tensor.grad.isfinite().all(), name
         # A bias of all keys moves every score of a row alike, which the softmax does not see.
         assert tensor.grad.any() or name.endswith("key_proj.bias"), name
+
+
+@every_kind
+def test_smoothing_and_the_number_of_labels_are_checked_on_every_path(kind: str) -> None:
+    model = make_model(kind)
+    batch, paths = batch_for(model), [{}]
+    if "skip_logits" in inspect.signature(model.forward).parameters:
+        paths.append({"skip_logits": True})
+    for path in paths:
+        for value in (-0.5, 1.5, math.nan, "0.1"):
+            with pytest.raises(ValueError, match=rf"smoothing must be a number from 0 to 1, got {value!r}"):
+                model(**batch, **path, smoothing=value)
+        for items in (-3, torch.tensor(-3), math.nan):
+            with pytest.raises(ValueError, match="num_items_in_batch must be a number of labels, 0 or more, got"):
+                model(**batch, **path, num_items_in_batch=items)
 
 
 @every_kind
