@@ -168,11 +168,11 @@ def _check_smoothing(smoothing: float) -> None:
 
 def _averaged(total: Tensor, num_items: Tensor | int | None, is_given: Tensor) -> Tensor:
     """A summed loss divided by ``num_items``, or else by the number of labels that are given."""
+    is_known = num_items is not None and not (isinstance(num_items, Tensor) and torch.compiler.is_compiling())
+    if is_known and not bool((torch.as_tensor(num_items) >= 0).all()):
+        raise ValueError(f"num_items_in_batch must be a number of labels, 0 or more, got {num_items}")
     if num_items is None:
         num_items = is_given.sum()
-    elif not (isinstance(num_items, Tensor) and torch.compiler.is_compiling()):  # whose value nobody knows yet
-        if not bool((torch.as_tensor(num_items) >= 0).all()):
-            raise ValueError(f"num_items_in_batch must be a number of labels, 0 or more, got {num_items}")
     return total / torch.as_tensor(num_items, device=total.device).clamp(min=1)
 
 

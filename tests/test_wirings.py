@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
-from attnzoo.modeling_attentional_rnn import RecurrentEncoderOutput
 from attnzoo.recurrent_cells import ChoGRU, recurrent_layer
-from attnzoo.recurrent_encoder import RecurrentEncoder
+from attnzoo.recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput
 
 from .reference import attentional_rnn as reference
 from .test_attention import assert_equal, assert_equal_with_gradients, random, randomize
