@@ -7,6 +7,7 @@ encoder-decoder names them.
 Letters in shapes: B batch, T target length, S source length, L layers, V width of the encoder's outputs, R readout.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -44,12 +45,29 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
     config: AttentionalRNNConfig
     base_model_prefix = "model"
     main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
     # The decoder's state cannot be rolled back, which is what assisted decoding would do.
     _is_stateful = True
 
     def __init__(self, config: AttentionalRNNConfig) -> None:
         config.validate()  # its fields may have been set one by one since it was made
         super().__init__(config)
+
+    def activation_checkpointing_enable(
+        self, activation_checkpointing_kwargs: Any = None, every_n_layers: int = 1, offload: bool = False
+    ) -> None:
+        """Compute the encoder's layers and the decoder's loop once more in the backward pass, instead of storing them.
+
+        Raises:
+            ValueError: ``use_reentrant=True``, which loses the gradients of tensors inside of tuples, as states are.
+        """
+        options = {"use_reentrant": False} | (activation_checkpointing_kwargs or {})
+        if options["use_reentrant"] is not False:
+            raise ValueError(
+                f"use_reentrant={options['use_reentrant']} would lose the gradients of recurrent states; leave it out "
+                "of gradient_checkpointing_kwargs, or give use_reentrant=False"
+            )
+        super().activation_checkpointing_enable(options, every_n_layers, offload)
 
     def _target_ids(
         self,
@@ -151,6 +169,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
 
     def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__(config)
+        self.gradient_checkpointing = False
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
         self.dropout = nn.Dropout(config.dropout)
         sizes: dict[str, Any] = {
@@ -247,10 +266,14 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
             output_hidden_states = self.config.output_hidden_states
         wiring: Any = self.wiring
         is_readout_all = cache is None and not output_attentions and not output_hidden_states
-        if is_readout_all and targets == 1 and has_fused_loop(wiring):
-            readout = wiring.readout(embeddings, state, source, lengths)
+        is_fused = is_readout_all and targets == 1 and has_fused_loop(wiring)
+        run = wiring.readout if is_fused else wiring
+        if self.gradient_checkpointing and self.training:
+            run = partial(self._gradient_checkpointing_func, run)
+        if is_fused:
+            readout = run(embeddings, state, source, lengths)
             return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=readout)
-        outputs = self.wiring(embeddings, state, source, step)
+        outputs = run(embeddings, state, source, step)
         if cache is not None:
             cache.store(outputs.state, None if source is None else source.projected_key, embeddings.shape[1])
         cross_attentions = None

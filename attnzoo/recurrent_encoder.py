@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import ModelOutput
 
 from .loss import is_untouched
@@ -134,7 +135,7 @@ class RecurrentEncoder(nn.Module):
         return outputs, RecurrentState(torch.stack(hiddens, dim=1), torch.stack(cells, dim=1) if cells else None)
 
 
-class EncoderLayer(nn.Module):
+class EncoderLayer(GradientCheckpointingLayer):
     """An RNN from the first token to the last, one from the last to the first, or both side by side.
 
     Shape:

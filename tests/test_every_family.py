@@ -91,6 +91,35 @@ def test_every_parameter_gets_a_gradient_and_so_do_the_embeddings(kind: str) -> 
         assert tensor.grad.any() or name.endswith("key_proj.bias"), name
 
 
+CHECKPOINTED = [(kind, fused) for kind in KINDS for fused in ((True, False) if "rnn" in kind else (True,))]
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable.*:FutureWarning")
+@pytest.mark.parametrize(("kind", "fused"), CHECKPOINTED)
+def test_activation_checkpointing_gives_the_same_gradients_and_stores_less(kind: str, fused: bool) -> None:
+    """With dropout, of several layers, in float64; of the RNN in both of its decoder's loops."""
+    layers = {"encoder_layers": 2, "decoder_layers": 2} if "rnn" in kind else {"num_hidden_layers": 2}
+    model = make_model(kind, dropout=0.3, **layers).double().train()
+    batch = batch_for(model) | ({} if fused else {"output_attentions": True})
+    stored = []
+
+    def run() -> tuple[list[Tensor], int]:
+        stored.clear()
+        torch.manual_seed(0)
+        with torch.autograd.graph.saved_tensors_hooks(lambda saved: stored.append(saved.nbytes) or saved, lambda s: s):
+            loss = model(**batch).loss
+        return [loss, *torch.autograd.grad(loss, list(model.parameters()))], sum(stored)
+
+    expected, without = run()
+    for enable in (model.activation_checkpointing_enable, model.gradient_checkpointing_enable):
+        enable()
+        found, with_checkpointing = run()
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+        assert with_checkpointing < 0.6 * without
+    model.eval()
+    assert torch.equal(model(**batch).loss, model(**batch).loss)
+
+
 @every_kind
 def test_smoothing_and_the_number_of_labels_are_checked_on_every_path(kind: str) -> None:
     model = make_model(kind)

@@ -15,6 +15,7 @@ STANDARD = {
     "copy",
     "dataclasses",
     "difflib",
+    "functools",
     "html",
     "inspect",
     "math",

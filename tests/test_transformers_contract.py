@@ -148,13 +148,12 @@ def test_the_state_cannot_be_rolled_back(model_class: type[PreTrainedModel]) -> 
     assert model_class._is_stateful  # what makes Transformers refuse assisted decoding
 
 
-@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable.*:FutureWarning")
 @every_class
 def test_what_a_recurrent_model_has_not_is_refused_in_words(model_class: type[PreTrainedModel]) -> None:
     model = make("luong-feeding", model_class)
-    for enable in (model.activation_checkpointing_enable, model.gradient_checkpointing_enable):
-        with pytest.raises(ValueError, match=f"{model_class.__name__} does not support activation checkpointing"):
-            enable()
+    for options in ({"use_reentrant": True}, {"use_reentrant": None}):
+        with pytest.raises(ValueError, match="would lose the gradients of recurrent states"):
+            model.activation_checkpointing_enable(options)
     for implementation in ("sdpa", "flash_attention_2"):
         with pytest.raises(ValueError, match=f"{model_class.__name__} does not support"):
             model.set_attn_implementation(implementation)
