@@ -16,11 +16,30 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .attention import AdditiveScore, LocationScore, Source, SourceAttention
+from .attention import (
+    AdditiveScore,
+    DotScore,
+    GeneralScore,
+    LocalWindow,
+    LocationScore,
+    Source,
+    SourceAttention,
+)
 from .fused_attention import AdditiveSteps, AttentionSteps, DotSteps, MonotonicSteps, PredictiveSteps
 from .fused_cells import CELLS, Layer, Rows, StackSteps, add_product, product, weight_gradient
 from .loss import is_untouched
-from .recurrent_cells import ChoGRU, RecurrentStack, RecurrentState, layer_weights
+from .recurrent_cells import ChoGRU, PaddedLSTM, RecurrentStack, RecurrentState, layer_weights
+
+# How each score is computed step by step.
+SCORES: dict[type, type[DotSteps] | type[AdditiveSteps]] = {
+    DotScore: DotSteps,
+    GeneralScore: DotSteps,
+    LocationScore: DotSteps,
+    AdditiveScore: AdditiveSteps,
+}
+# What the steps are those of. A decoder with any other class in it, a subclass too, takes the plain loop.
+KNOWN_PARTS = {SourceAttention, LocalWindow, *SCORES, RecurrentStack, ChoGRU, PaddedLSTM}
+KNOWN_PARTS |= {nn.GRU, nn.Linear, nn.Dropout, nn.ModuleList}
 
 
 class Plan(NamedTuple):
@@ -275,7 +294,7 @@ def _plan(
     plan = Plan(
         rows,
         rnn.cell,
-        AdditiveSteps if of_score else DotSteps,
+        SCORES[type(score)],
         None if window is None else PredictiveSteps if window.predictive else MonotonicSteps,
         0 if window is None else window.window_size,
     )
@@ -304,7 +323,10 @@ def has_fused_loop(decoder: Any) -> bool:
     """Whether a decoder has a ``readout`` by the loops above, and may take it.
 
     It has one where a step waits for the attention of the step before (Bahdanau's decoder, Luong's with input feeding)
-    and its cell has steps above. It may take it where its parts are nobody else's, see :func:`is_untouched`.
+    and its cell has steps above. It may take it where its parts are of exactly the classes that the steps are written
+    for, and nobody else's, see :func:`is_untouched`.
     """
-    has_readout = hasattr(decoder, "readout") and getattr(decoder, "input_feeding", True)
-    return has_readout and decoder.rnn.cell in CELLS and is_untouched(decoder)
+    if not (hasattr(decoder, "readout") and getattr(decoder, "input_feeding", True)):
+        return False
+    is_known = all(type(part) in KNOWN_PARTS for half in (decoder.attention, decoder.rnn) for part in half.modules())
+    return is_known and decoder.rnn.cell in CELLS and is_untouched(decoder)

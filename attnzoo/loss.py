@@ -29,7 +29,11 @@ def token_cross_entropy(
         - labels: (B, T), not shifted: the logits at t are for the label at t
         - num_items: N if not the number of labels in this batch, for gradients accumulated over several
         - returns: a scalar
+
+    Raises:
+        ValueError: a label smoothing that is not between 0 and 1, or a negative number of items.
     """
+    _check_smoothing(label_smoothing)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     total = nn.functional.cross_entropy(
         logits.flatten(0, 1),
@@ -38,9 +42,7 @@ def token_cross_entropy(
         reduction="sum",
         label_smoothing=label_smoothing,
     )
-    if num_items is None:
-        num_items = (labels != IGNORED).sum()
-    return total / torch.as_tensor(num_items, device=total.device).clamp(min=1)
+    return _averaged(total, num_items, labels != IGNORED)
 
 
 def problem_type_of(problem_type: str | None, logits: Tensor, labels: Tensor) -> Any:  # a Literal of three
@@ -111,8 +113,9 @@ def classification_loss(
         - returns: a scalar
 
     Raises:
-        ValueError: label smoothing of other than single labels.
+        ValueError: label smoothing of other than single labels, or as :func:`token_cross_entropy`.
     """
+    _check_smoothing(label_smoothing)
     if label_smoothing and problem_type != "single_label_classification":
         raise ValueError(f"smoothing={label_smoothing} is for single labels, not for problem_type={problem_type!r}")
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -124,9 +127,7 @@ def classification_loss(
     if problem_type == "multi_label_classification":
         function = nn.functional.binary_cross_entropy_with_logits  # type: ignore[assignment]
     total = function(logits, labels, reduction="none").where(is_given, 0.0).sum()
-    if num_items is None:
-        num_items = is_given.sum()
-    return total / torch.as_tensor(num_items, device=total.device).clamp(min=1)
+    return _averaged(total, num_items, is_given)
 
 
 def linear_cross_entropy(
@@ -145,16 +146,33 @@ def linear_cross_entropy(
         - hidden: (B, T, H); weight: (vocabulary, H)
         - labels: (B, T), -100 where there is nothing to predict
         - returns: a scalar
+
+    Raises:
+        ValueError: as :func:`token_cross_entropy`.
     """
+    _check_smoothing(label_smoothing)
     is_real = labels != IGNORED
-    if num_items is None:
-        num_items = is_real.sum()
     device = hidden.device.type
     dtype = torch.promote_types(hidden.dtype, weight.dtype)
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
     with torch.autocast(device, enabled=False):
         total = _LinearCrossEntropy.apply(hidden[is_real].to(dtype), weight.to(dtype), labels[is_real], label_smoothing)
+    return _averaged(total, num_items, is_real)
+
+
+def _check_smoothing(smoothing: float) -> None:
+    if not isinstance(smoothing, int | float) or not 0 <= smoothing <= 1:
+        raise ValueError(f"smoothing must be a number from 0 to 1, got {smoothing!r}")
+
+
+def _averaged(total: Tensor, num_items: Tensor | int | None, is_given: Tensor) -> Tensor:
+    """A summed loss divided by ``num_items``, or else by the number of labels that are given."""
+    is_known = num_items is not None and not (isinstance(num_items, Tensor) and torch.compiler.is_compiling())
+    if is_known and not bool((torch.as_tensor(num_items) >= 0).all()):
+        raise ValueError(f"num_items_in_batch must be a number of labels, 0 or more, got {num_items}")
+    if num_items is None:
+        num_items = is_given.sum()
     return total / torch.as_tensor(num_items, device=total.device).clamp(min=1)
 
 
@@ -172,7 +190,7 @@ def loss_and_logits(
         - hidden_states: (B, T, D); labels: (B, T); logits: (B, T, vocab_size)
 
     Raises:
-        ValueError: neither is left to return.
+        ValueError: neither is left to return, or as :func:`token_cross_entropy`.
     """
     if labels is None:
         if skip_logits:
@@ -192,7 +210,8 @@ def is_untouched(module: nn.Module) -> bool:
     Transformers notes a layer's outputs stay from the first call that asked for them on, and do nothing in others.
     """
     return all(
-        type(part).__module__.startswith(("attnzoo.", "torch.nn.modules."))
+        # This file's own package, and not "attnzoo": beside a model's weights the same code has another name.
+        type(part).__module__.startswith((f"{__package__}.", "torch.nn.modules."))
         and "forward" not in vars(part)
         and all(hook.__module__ == "transformers.utils.output_capturing" for hook in part._forward_hooks.values())
         and not (part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks)

@@ -7,7 +7,7 @@ encoder-decoder names them.
 Letters in shapes: B batch, T target length, S source length, L layers, V width of the encoder's outputs, R readout.
 """
 
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +16,6 @@ from transformers import initialization as init
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
-    ModelOutput,
     Seq2SeqLMOutput,
     Seq2SeqModelOutput,
 )
@@ -31,29 +30,13 @@ from .recurrent_cells import RecurrentState
 from .recurrent_decoder import (
     BahdanauDecoder,
     ChoDecoder,
+    DecoderState,
     LuongDecoder,
     RecurrentDecoderCache,
     SutskeverDecoder,
 )
-from .recurrent_encoder import RecurrentEncoder
+from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, as_encoder_outputs
 from .safetensors_model import SafetensorsModel
-
-
-@dataclass
-class RecurrentEncoderOutput(ModelOutput):
-    """What the encoder returns. Every tensor is batch first, so that ``generate()`` can repeat it for each beam.
-
-    Shape:
-        - last_hidden_state: (B, S, V), 0 on padding
-        - final_hidden: (B, L, V), each layer's last states, of both directions side by side
-        - final_cell: (B, L, V) for LSTMs, else None
-        - hidden_states: the embeddings, then the outputs of every layer, when asked for
-    """
-
-    last_hidden_state: Tensor = None  # type: ignore[assignment]
-    final_hidden: Tensor = None  # type: ignore[assignment]
-    final_cell: Tensor | None = None
-    hidden_states: tuple[Tensor, ...] | None = None
 
 
 class AttentionalRNNPreTrainedModel(SafetensorsModel):
@@ -62,12 +45,43 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
     config: AttentionalRNNConfig
     base_model_prefix = "model"
     main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
     # The decoder's state cannot be rolled back, which is what assisted decoding would do.
     _is_stateful = True
 
     def __init__(self, config: AttentionalRNNConfig) -> None:
         config.validate()  # its fields may have been set one by one since it was made
         super().__init__(config)
+
+    def activation_checkpointing_enable(
+        self, activation_checkpointing_kwargs: Any = None, every_n_layers: int = 1, offload: bool = False
+    ) -> None:
+        """Compute the encoder's layers and the decoder's loop once more in the backward pass, instead of storing them.
+
+        Raises:
+            ValueError: ``use_reentrant=True``, which loses the gradients of tensors inside of tuples, as states are.
+        """
+        options = {"use_reentrant": False} | (activation_checkpointing_kwargs or {})
+        if options["use_reentrant"] is not False:
+            raise ValueError(
+                f"use_reentrant={options['use_reentrant']} would lose the gradients of recurrent states; leave it out "
+                "of gradient_checkpointing_kwargs, or give use_reentrant=False"
+            )
+        super().activation_checkpointing_enable(options, every_n_layers, offload)
+
+    def _target_ids(
+        self,
+        input_ids: Tensor | None,
+        decoder_input_ids: Tensor | None,
+        decoder_inputs_embeds: Tensor | None,
+        past_key_values: RecurrentDecoderCache | None,
+    ) -> Tensor | None:
+        """The ids of the target; of a source alone the source's own, shifted right, as BART has it."""
+        if input_ids is None or past_key_values is not None:
+            return decoder_input_ids
+        if decoder_input_ids is not None or decoder_inputs_embeds is not None:
+            return decoder_input_ids
+        return shift_right(input_ids, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -156,6 +170,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
 
     def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__(config)
+        self.gradient_checkpointing = False
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
         self.dropout = nn.Dropout(config.dropout)
         sizes: dict[str, Any] = {
@@ -242,16 +257,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
             state, projected_key, step = self.wiring.initial_state(RecurrentState(hidden, cell)), None, 0
         else:
             state, projected_key, step = loaded
-            made_from = [len(state.recurrent.hidden)]
-            if projected_key is not None:  # without attention nothing tells how long the source was
-                made_from.append(projected_key.shape[1])
-            given = [len(embeddings), value.shape[1]][: len(made_from)]
-            if made_from != given:
-                what = "(rows, length)" if len(made_from) == 2 else "rows"
-                raise ValueError(
-                    f"past_key_values comes from a source of {what} {tuple(made_from)}, this one is "
-                    f"{tuple(given)}; continue with the source that the cache was made from"
-                )
+            _check_past(state, projected_key, self.config, (len(embeddings), *value.shape[:2]))
         mask = source_mask(encoder_attention_mask, value)
         attention = self.wiring.attention
         source = None if attention is None else attention.read(value, mask, projected_key)
@@ -262,10 +268,14 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
             output_hidden_states = self.config.output_hidden_states
         wiring: Any = self.wiring
         is_readout_all = cache is None and not output_attentions and not output_hidden_states
-        if is_readout_all and targets == 1 and has_fused_loop(wiring):
-            readout = wiring.readout(embeddings, state, source, lengths)
+        is_fused = is_readout_all and targets == 1 and has_fused_loop(wiring)
+        run = wiring.readout if is_fused else wiring
+        if self.gradient_checkpointing and self.training:
+            run = partial(self._gradient_checkpointing_func, run)
+        if is_fused:
+            readout = run(embeddings, state, source, lengths)
             return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=readout)
-        outputs = self.wiring(embeddings, state, source, step)
+        outputs = run(embeddings, state, source, step)
         if cache is not None:
             cache.store(outputs.state, None if source is None else source.projected_key, embeddings.shape[1])
         cross_attentions = None
@@ -288,7 +298,8 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
 
     Shape:
         - input_ids, attention_mask: (B, S); padding may stand anywhere
-        - decoder_input_ids: (B, T)
+        - decoder_input_ids: (B, T); without them and ``decoder_inputs_embeds`` they are ``input_ids``, shifted right
+        - encoder_outputs: what ``get_encoder()`` returns, or its ``to_tuple()``
         - last_hidden_state: (B, T, readout_size), the readout
         - cross_attentions: a 1-tuple of (B, 1, T, S), the alignments, with ``output_attentions=True``; their rows
           sum to 1 (less with window="predictive"), and are 0 where there is nothing to attend to: a source of padding
@@ -297,8 +308,9 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
 
     Raises:
         ValueError: an empty source or target, batches of different sizes, a mask of another shape than its
-            tokens, padding before a token of the target.
-        TypeError: a ``past_key_values`` that is not a :class:`RecurrentDecoderCache`.
+            tokens, padding before a token of the target, ``past_key_values`` or ``encoder_outputs`` of another
+            model, another batch or another source.
+        TypeError: ``past_key_values`` or ``encoder_outputs`` of another kind.
     """
 
     _tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
@@ -341,11 +353,9 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
                 output_hidden_states=output_hidden_states,
                 return_dict=True,
             )
-        elif not isinstance(encoder_outputs, RecurrentEncoderOutput):
-            raise TypeError(
-                f"encoder_outputs must be what get_encoder() returns, got {type(encoder_outputs).__name__}: "
-                "the decoder starts from the encoder's final states, not from its hidden states alone"
-            )
+        sizes = self.config.encoder_layers, self.config.encoder_output_size
+        encoder_outputs = as_encoder_outputs(encoder_outputs, *sizes, has_cell=self.config.cell == "lstm")
+        decoder_input_ids = self._target_ids(input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values)
         outputs = self.decoder(
             encoder_outputs,
             input_ids=decoder_input_ids,
@@ -402,6 +412,22 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
     def _supports_default_dynamic_cache(cls) -> bool:
         # generate() would bring a cache of keys and values; the decoder makes its own, of states.
         return False
+
+    def _prepare_generation_config(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """The options of ``generate()``, as Transformers prepares them.
+
+        Raises:
+            ValueError: ``guidance_scale``, whose unconditional pass gives the target to the model as its source.
+        """
+        options, model_kwargs = super()._prepare_generation_config(*args, **kwargs)  # type: ignore[misc]
+        if options.use_cache is None:  # the model would make a cache, and generate() feed it every token again
+            options.use_cache = self.config.use_cache
+        if options.guidance_scale not in (None, 1):
+            raise ValueError(
+                f"guidance_scale={options.guidance_scale} is for models without an encoder: Transformers would give "
+                "the target to the encoder as an unconditional source; leave it out"
+            )
+        return options, model_kwargs
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`."""
@@ -462,11 +488,6 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
         # Not in generate(), which makes no gradients, and whose prompt is not the model's to change.
         is_mixed = self.training and torch.is_grad_enabled() and self.config.teacher_forcing_ratio < 1
         if is_mixed and past_key_values is None:
-            if decoder_input_ids is None:
-                raise ValueError(
-                    f"teacher_forcing_ratio={self.config.teacher_forcing_ratio} mixes tokens and needs labels or "
-                    "decoder_input_ids; decoder_inputs_embeds cannot be mixed"
-                )
             if encoder_outputs is None:
                 encoder_outputs = self.model.encoder(
                     input_ids=input_ids,
@@ -474,6 +495,12 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
                     inputs_embeds=inputs_embeds,
                     output_hidden_states=output_hidden_states,
                     return_dict=True,
+                )
+            decoder_input_ids = self._target_ids(input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values)
+            if decoder_input_ids is None:
+                raise ValueError(
+                    f"teacher_forcing_ratio={self.config.teacher_forcing_ratio} mixes tokens and needs labels or "
+                    "decoder_input_ids; decoder_inputs_embeds cannot be mixed"
                 )
             if decoder_input_ids.ndim == 2:  # else the decoder refuses them
                 decoder_input_ids = self._mix_own_words(decoder_input_ids, encoder_outputs, attention_mask)
@@ -522,6 +549,37 @@ def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:
         window_size=config.window_size,
         max_source_positions=config.max_source_positions,
     )
+
+
+def _check_past(
+    state: DecoderState, projected_key: Tensor | None, config: AttentionalRNNConfig, batch: tuple[int, ...]
+) -> None:
+    """Refuse the past of another model, or of a ``batch`` of other than (targets, sources, source length)."""
+    expected: dict[str, tuple[int | None, ...]] = {"hidden": (config.decoder_layers, config.decoder_hidden_size)}
+    if config.cell == "lstm":
+        expected["cell"] = expected["hidden"]
+    if config.input_feeding:
+        expected["fed"] = (config.readout_size,)
+    elif config.wiring == "cho":
+        expected["fed"] = (config.decoder_hidden_size,)
+    if config.score != "none":
+        widths = {"additive": (config.attention_size,), "concat": (config.attention_size,), "location": ()}
+        expected["projected_key"] = widths.get(str(config.score), (config.decoder_hidden_size,))
+    parts = {"hidden": state.recurrent.hidden, "cell": state.recurrent.cell, "fed": state.fed}
+    sizes = {name: tuple(part.shape[1:]) for name, part in parts.items() if part is not None}
+    made_from: tuple[int, ...] = (len(state.recurrent.hidden),)
+    if projected_key is not None:  # without attention nothing tells what the source was
+        sizes["projected_key"] = tuple(projected_key.shape[2:])
+        made_from = (*made_from, *projected_key.shape[:2])
+    if sizes != expected:
+        raise ValueError(
+            f"past_key_values is another model's: of every row it holds {sizes}, and this decoder needs {expected}"
+        )
+    if made_from != batch[: len(made_from)]:
+        raise ValueError(
+            f"past_key_values is of another batch: (targets, sources, source length) were {made_from} and are "
+            f"{batch[: len(made_from)]}; continue with the source that the cache was made from"
+        )
 
 
 def check_target_mask(attention_mask: Tensor | None, embeddings: Tensor, step: int) -> None:

@@ -98,6 +98,7 @@ class SelfAttentivePreTrainedModel(SafetensorsModel):
     config: SelfAttentiveConfig
     base_model_prefix = "model"
     main_input_name = "input_ids"
+    supports_gradient_checkpointing = True
 
     def __init__(self, config: SelfAttentiveConfig) -> None:
         config.validate()  # its fields may have been set one by one since it was made

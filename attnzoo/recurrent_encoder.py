@@ -3,11 +3,67 @@
 Letters in shapes: B batch, S source length, L layers, D input width, H hidden width of one direction, V output width.
 """
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import ModelOutput
 
 from .loss import is_untouched
 from .recurrent_cells import PaddedLSTM, RecurrentState, bidirectional_lstm, recurrent_layer
+
+
+@dataclass
+class RecurrentEncoderOutput(ModelOutput):
+    """What the encoder returns. Every tensor is batch first, so that ``generate()`` can repeat it for each beam.
+
+    Shape:
+        - last_hidden_state: (B, S, V), 0 on padding
+        - final_hidden: (B, L, V), each layer's last states, of both directions side by side
+        - final_cell: (B, L, V) for LSTMs, else None
+        - hidden_states: the embeddings, then the outputs of every layer, when asked for
+    """
+
+    last_hidden_state: Tensor = None  # type: ignore[assignment]
+    final_hidden: Tensor = None  # type: ignore[assignment]
+    final_cell: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+
+
+def as_encoder_outputs(given: Any, num_layers: int, width: int, has_cell: bool) -> RecurrentEncoderOutput:
+    """``encoder_outputs`` as a model is given them, an output or its ``to_tuple()``, with the sizes of its encoder.
+
+    Raises:
+        TypeError: neither of them.
+        ValueError: tensors of other sizes, as another model's encoder returns them.
+    """
+    outputs = given
+    if isinstance(given, tuple):  # a tuple leaves out what an output does not have
+        tensors = [part for part in given if isinstance(part, Tensor)]
+        if len(tensors) == (3 if has_cell else 2):
+            hidden_states = next((part for part in given if isinstance(part, tuple)), None)
+            parts: dict[str, Any] = dict(
+                zip(("last_hidden_state", "final_hidden", "final_cell"), tensors, strict=False)
+            )
+            outputs = RecurrentEncoderOutput(**parts, hidden_states=hidden_states)
+    if not isinstance(outputs, RecurrentEncoderOutput):
+        raise TypeError(
+            f"encoder_outputs must be what get_encoder() returns, got {type(given).__name__}: "
+            "the decoder starts from the encoder's final states, not from its hidden states alone"
+        )
+    rows, length = outputs.last_hidden_state.shape[:2]
+    final = (rows, num_layers, width)
+    expected = [(rows, length, width), final, final if has_cell else None]
+    found = outputs.last_hidden_state, outputs.final_hidden, outputs.final_cell
+    shapes = [None if part is None else tuple(part.shape) for part in found]
+    if shapes != expected:
+        raise ValueError(
+            f"encoder_outputs must be those of this model's encoder: last_hidden_state, final_hidden and final_cell of "
+            f"shapes {expected}, got {shapes}"
+        )
+    return outputs
 
 
 class RecurrentEncoder(nn.Module):
@@ -79,7 +135,7 @@ class RecurrentEncoder(nn.Module):
         return outputs, RecurrentState(torch.stack(hiddens, dim=1), torch.stack(cells, dim=1) if cells else None)
 
 
-class EncoderLayer(nn.Module):
+class EncoderLayer(GradientCheckpointingLayer):
     """An RNN from the first token to the last, one from the last to the first, or both side by side.
 
     Shape:
@@ -95,7 +151,8 @@ class EncoderLayer(nn.Module):
 
     def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, RecurrentState]:
         forward_rnn, backward_rnn = self.forward_rnn, self.backward_rnn
-        if isinstance(forward_rnn, PaddedLSTM) and isinstance(backward_rnn, PaddedLSTM) and is_untouched(self):
+        # Exactly this class: a subclass may compute something else.
+        if type(forward_rnn) is PaddedLSTM and type(backward_rnn) is PaddedLSTM and is_untouched(self):
             return _run_both(forward_rnn, backward_rnn, inputs, lengths)
         outputs, states = [], []
         if forward_rnn is not None:

@@ -8,9 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from .model_inputs import source_mask
-from .modeling_attentional_rnn import RecurrentEncoderOutput, check_target_mask
+from .modeling_attentional_rnn import check_target_mask
 from .recurrent_cells import RecurrentState
 from .recurrent_decoder import DecoderState
+from .recurrent_encoder import as_encoder_outputs
 
 
 class RecurrentSteps:
@@ -29,9 +30,10 @@ class RecurrentSteps:
     reads = frozenset({"encoder_outputs", "attention_mask", "decoder_attention_mask"})
 
     def __init__(self, model: Any, arguments: dict[str, Any], num_sources: int, num_beams: int) -> None:
-        encoder_outputs = arguments["encoder_outputs"]
-        if not isinstance(encoder_outputs, RecurrentEncoderOutput):
-            raise TypeError(f"encoder_outputs must be what get_encoder() returns, got {type(encoder_outputs).__name__}")
+        config = model.config
+        encoder_outputs = as_encoder_outputs(
+            arguments["encoder_outputs"], config.encoder_layers, config.encoder_output_size, config.cell == "lstm"
+        )
         decoder = model.get_decoder()
         self.wiring, self.encoder_outputs = decoder.wiring, encoder_outputs
         self.embed = lambda tokens: decoder.dropout(decoder.embed_tokens(tokens))

@@ -57,8 +57,10 @@ def test_embeddings_of_another_shape(side: str, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("side", ["", "decoder_"])
 def test_neither_or_both_of_ids_and_embeddings(side: str) -> None:
     names = f"{side}input_ids", f"{side}inputs_embeds"
+    # A source of ids is a target, too, where there is no other.
+    source = {"input_ids": None, "inputs_embeds": torch.zeros(2, 4, 6, dtype=torch.float64)} if side else {}
     with refused(ValueError, "exactly one of", *names):
-        forward(**{names[0]: None})
+        forward(**source | {names[0]: None})
     with refused(ValueError, "exactly one of", *names):
         forward(**{names[1]: torch.zeros(2, 4, SIZES["embedding_size"], dtype=torch.float64)})
 
@@ -121,6 +123,23 @@ def test_past_key_values_of_another_source(variant: str, shape: tuple[int, int])
         model(input_ids=SOURCE, decoder_input_ids=TARGET, past_key_values=past)
 
 
+@pytest.mark.parametrize("other", ["luong-lstm-dot", "luong-gru-concat", "cho-cho_gru-forward"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_past_key_values_of_another_model(variant: str, other: str) -> None:
+    model, sizes = tiny_model(variant), {"encoder_hidden_size": 4, "decoder_hidden_size": 16, "attention_size": 3}
+    past = tiny_model(other, **sizes | ({"encoder_hidden_size": 8} if "dot" in other else {}))(
+        input_ids=SOURCE, decoder_input_ids=TARGET
+    ).past_key_values
+    with refused(ValueError, "past_key_values is another model's", "(1, 16)"):
+        model(input_ids=SOURCE, decoder_input_ids=TARGET, past_key_values=past)
+
+
+def test_past_key_values_of_another_score_with_a_state_of_the_same_size() -> None:
+    past = forward("luong-lstm-dot").past_key_values
+    with refused(ValueError, "past_key_values is another model's", "'projected_key': (8,)", "'projected_key': (5,)"):
+        tiny_model("luong-lstm-dot", score="concat")(input_ids=SOURCE, decoder_input_ids=TARGET, past_key_values=past)
+
+
 def test_cache_takes_no_keys_and_values() -> None:
     with refused(NotImplementedError, "store"):
         RecurrentDecoderCache().update(torch.zeros(1), torch.zeros(1), 0)
@@ -134,6 +153,16 @@ def test_cache_takes_no_keys_and_values() -> None:
 def test_encoder_outputs_of_another_type(encoder_outputs: Any) -> None:
     with refused(TypeError, "encoder_outputs", "get_encoder()", type(encoder_outputs).__name__):
         forward(input_ids=None, encoder_outputs=encoder_outputs)
+
+
+@pytest.mark.parametrize("as_tuple", [False, True])
+@pytest.mark.parametrize("fields", [{"encoder_hidden_size": 3}, {"encoder_layers": 2}, {"cell": "gru"}], ids=str)
+def test_encoder_outputs_of_another_model(fields: dict[str, Any], as_tuple: bool) -> None:
+    others = tiny_model("luong-lstm-general-feeding", **fields).get_encoder()(SOURCE)
+    with refused(
+        (TypeError, ValueError), "encoder_outputs", "get_encoder()" if as_tuple and "cell" in fields else "shapes"
+    ):
+        forward(input_ids=None, encoder_outputs=others.to_tuple() if as_tuple else others)
 
 
 @pytest.mark.parametrize("name", ["input_ids", "decoder_input_ids", "labels"])
@@ -220,6 +249,13 @@ def test_bad_targets_are_refused_before_they_are_mixed(ids: torch.Tensor) -> Non
 def test_generate_from_no_token() -> None:
     with refused(ValueError, "input_ids", (1, 0)):
         tiny_model("luong-lstm-dot").generate(NO_TOKENS[:1], max_new_tokens=3)
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_generate_with_guidance(use_cache: bool) -> None:
+    """Transformers' unconditional pass takes what was generated for a source."""
+    with refused(ValueError, "guidance_scale=1.5 is for models without an encoder"):
+        tiny_model("luong-lstm-dot").generate(SOURCE, guidance_scale=1.5, use_cache=use_cache, max_new_tokens=3)
 
 
 def test_generate_after_decoder_padding_on_the_left() -> None:

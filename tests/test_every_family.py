@@ -8,6 +8,7 @@ import copy
 import inspect
 import io
 import json
+import math
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +89,50 @@ def test_every_parameter_gets_a_gradient_and_so_do_the_embeddings(kind: str) -> 
         assert tensor.grad.isfinite().all(), name
         # A bias of all keys moves every score of a row alike, which the softmax does not see.
         assert tensor.grad.any() or name.endswith("key_proj.bias"), name
+
+
+CHECKPOINTED = [(kind, fused) for kind in KINDS for fused in ((True, False) if "rnn" in kind else (True,))]
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable.*:FutureWarning")
+@pytest.mark.parametrize(("kind", "fused"), CHECKPOINTED)
+def test_activation_checkpointing_gives_the_same_gradients_and_stores_less(kind: str, fused: bool) -> None:
+    """With dropout, of several layers, in float64; of the RNN in both of its decoder's loops."""
+    layers = {"encoder_layers": 2, "decoder_layers": 2} if "rnn" in kind else {"num_hidden_layers": 2}
+    model = make_model(kind, dropout=0.3, **layers).double().train()
+    batch = batch_for(model) | ({} if fused else {"output_attentions": True})
+    stored = []
+
+    def run() -> tuple[list[Tensor], int]:
+        stored.clear()
+        torch.manual_seed(0)
+        with torch.autograd.graph.saved_tensors_hooks(lambda saved: stored.append(saved.nbytes) or saved, lambda s: s):
+            loss = model(**batch).loss
+        return [loss, *torch.autograd.grad(loss, list(model.parameters()))], sum(stored)
+
+    expected, without = run()
+    for enable in (model.activation_checkpointing_enable, model.gradient_checkpointing_enable):
+        enable()
+        found, with_checkpointing = run()
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+        assert with_checkpointing < 0.6 * without
+    model.eval()
+    assert torch.equal(model(**batch).loss, model(**batch).loss)
+
+
+@every_kind
+def test_smoothing_and_the_number_of_labels_are_checked_on_every_path(kind: str) -> None:
+    model = make_model(kind)
+    batch, paths = batch_for(model), [{}]
+    if "skip_logits" in inspect.signature(model.forward).parameters:
+        paths.append({"skip_logits": True})
+    for path in paths:
+        for value in (-0.5, 1.5, math.nan, "0.1"):
+            with pytest.raises(ValueError, match=rf"smoothing must be a number from 0 to 1, got {value!r}"):
+                model(**batch, **path, smoothing=value)
+        for items in (-3, torch.tensor(-3), math.nan):
+            with pytest.raises(ValueError, match="num_items_in_batch must be a number of labels, 0 or more, got"):
+                model(**batch, **path, num_items_in_batch=items)
 
 
 @every_kind
@@ -205,8 +250,15 @@ for folder in sorted(path for path in root.iterdir() if path.is_dir()):
         assert type(model).__module__.startswith("transformers_modules."), type(model)
         for parameter in model.parameters():
             parameter.data = parameter.data.clone()  # as aligned() does
+        package = type(model).__module__.rpartition(".")[0]
+        assert sys.modules[f"{package}.loss"].is_untouched(model), model
+        if config.model_type == "attentional_rnn":
+            wiring = model.get_decoder().wiring
+            assert sys.modules[f"{package}.fused_decoder"].has_fused_loop(wiring), wiring
         with torch.no_grad():
             outputs[type(model).__name__] = model(**inputs)[0].contiguous()
+            if type(model).__name__ in config.architectures:
+                outputs["loss"] = model(**load_file(folder / "batch")).loss
         if model.can_generate():
             outputs["generated"] = model.generate(**source, num_beams=3, max_new_tokens=5).contiguous()
     save_file(outputs, root / f"{folder.name}.safetensors")
@@ -226,6 +278,7 @@ def loaded_without_the_package(tmp_path_factory: pytest.TempPathFactory) -> Path
         folder = save_folder(kind, root / kind)
         add_code(folder)
         save_file(batch_for(make_model(kind), with_labels=False), folder / "inputs")
+        save_file(batch_for(make_model(kind)), folder / "batch")
     home = tmp_path_factory.mktemp("home")
     offline = environment("http://127.0.0.1:1", home, None, xet=False, HF_HUB_OFFLINE="1")
     ended = run_python("-c", LOAD_WITHOUT_THE_PACKAGE, str(root), environment=offline, cwd=home, without_attnzoo=True)
@@ -238,6 +291,8 @@ def test_the_code_travels_with_the_weights(kind: str, loaded_without_the_package
     outputs = load_file(loaded_without_the_package / f"{kind}.safetensors")
     model = make_model(kind)
     assert torch.equal(outputs.pop(type(model).__name__), compute(model))
+    with torch.no_grad():
+        assert torch.equal(outputs.pop("loss"), model(**batch_for(model)).loss)
     if model.can_generate():
         source = {name: tensor for name, tensor in batch_for(model, False).items() if name != "decoder_input_ids"}
         assert torch.equal(outputs.pop("generated"), model.generate(**source, num_beams=3, max_new_tokens=5))

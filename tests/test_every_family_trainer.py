@@ -39,6 +39,17 @@ def test_a_step_in_bfloat16(kind: str, tmp_path: Path) -> None:
         assert not torch.equal(parameter, start[name]) or name.endswith("key_proj.bias"), name
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("transformer")])
+def test_a_step_with_activation_checkpointing(kind: str, tmp_path: Path) -> None:
+    steps = []
+    for is_on in (False, True):
+        model = make_model(kind, dropout=0.3)
+        make_trainer(model, tmp_path, activation_checkpointing=is_on, optim="sgd", learning_rate=0.1).train()
+        steps.append(weights(model))
+    torch.testing.assert_close(*steps, rtol=1e-5, atol=1e-7)
+    assert not torch.equal(*(step[next(iter(step))] for step in (steps[0], weights(make_model(kind)))))
+
+
 @besides_the_rnn
 def test_a_resumed_run_ends_with_the_same_weights(kind: str, tmp_path: Path) -> None:
     def train(folder: Path, checkpoint: Path | None = None) -> dict[str, Tensor]:

@@ -256,6 +256,38 @@ def test_a_hook_or_an_adapter_is_heard() -> None:
     assert not has_fused_loop(decoder)
 
 
+class TenthOfDotScore(attention.DotScore):
+    """A score class that somebody writes beside the others."""
+
+    __module__ = "attnzoo.attention"
+
+    def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
+        return 0.1 * super().forward(query, projected_key)
+
+
+class NarrowerWindow(attention.LocalWindow):
+    __module__ = "attnzoo.attention"
+
+    def forward(self, *args: Any) -> tuple[Tensor, Tensor | None]:
+        mask, reweight = super().forward(*args)
+        return mask, None if reweight is None else reweight.square()
+
+
+@pytest.mark.parametrize("part", ["score", "window"])
+def test_a_new_class_of_attention_is_trained_as_itself(part: str) -> None:
+    """And not by the steps of the class that it extends."""
+    model, inputs = tiny_model(LUONG | {"score": "dot", "window": "predictive"} | COPIED), batch()
+    of_old_class, wiring = model(**inputs).loss, model.model.decoder.wiring
+    if part == "score":
+        wiring.attention.score = TenthOfDotScore(4, 4)
+    else:
+        wiring.attention.window.__class__ = NarrowerWindow
+    assert loss.is_untouched(wiring)
+    expected = model(**inputs, output_attentions=True).loss
+    assert torch.equal(model(**inputs).loss, expected)
+    assert not torch.allclose(expected, of_old_class)
+
+
 # The loss without logits
 
 

@@ -129,6 +129,10 @@ def test_generate_gives_the_same_ids_with_and_without_cache(variant: str, mode: 
     with_cache = generate(model, source, mask, use_cache=True, **options)
     without_cache = generate(model, source, mask, use_cache=False, **options)
     assert torch.equal(with_cache, without_cache)
+    # None is the config's. Without an end, so that a token read twice shows.
+    endless = options | {"suppress_tokens": [EOS]}
+    by_config = generate(model, source, mask, use_cache=None, **endless)
+    assert torch.equal(by_config, generate(model, source, mask, use_cache=False, **endless))
     assert len(with_cache) == len(source) * options.get("num_return_sequences", 1)
 
 

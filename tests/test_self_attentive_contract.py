@@ -141,14 +141,10 @@ def test_the_same_as_a_tuple_and_by_the_config(model_class: type[PreTrainedModel
     assert len(model(**inputs())) == len(named) + 1
 
 
-@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable.*:FutureWarning")
 @every_class
 def test_what_the_model_has_not_is_refused_in_words(model_class: type[PreTrainedModel]) -> None:
     model = make(model_class=model_class)
     assert not model.can_generate()
-    for enable in (model.activation_checkpointing_enable, model.gradient_checkpointing_enable):
-        with pytest.raises(ValueError, match=f"{model_class.__name__} does not support activation checkpointing"):
-            enable()
     for implementation in ("sdpa", "flash_attention_2"):
         with pytest.raises(ValueError, match=f"{model_class.__name__} does not support"):
             model.set_attn_implementation(implementation)

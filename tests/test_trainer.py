@@ -391,11 +391,6 @@ def test_early_stopping_keeps_the_best_weights(tied: bool, tmp_path: Path) -> No
     assert (model.lm_head.weight is model.get_input_embeddings().weight) == tied
 
 
-def test_gradient_checkpointing_is_refused_in_words(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="does not support activation checkpointing"):
-        make_trainer(small_model("bahdanau"), tmp_path, activation_checkpointing=True).train()
-
-
 # Evaluation -----------------------------------------------------------------------------------------------------------
 
 

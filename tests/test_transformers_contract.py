@@ -18,12 +18,14 @@ import torch.distributed
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
-from transformers import AutoModel, AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel, TextStreamer
+from transformers import AutoModel, AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel, TextStreamer, pipeline
 from transformers.generation import GenerationMixin
 from transformers.generation import utils as generation_utils
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, AttentionalRNNModel
 from attnzoo.recurrent_decoder import RecurrentDecoderCache
+
+from .families import TOKENIZER
 
 PAD, BOS, EOS = 0, 1, 2
 VOCAB_SIZE = 13
@@ -146,13 +148,12 @@ def test_the_state_cannot_be_rolled_back(model_class: type[PreTrainedModel]) -> 
     assert model_class._is_stateful  # what makes Transformers refuse assisted decoding
 
 
-@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable.*:FutureWarning")
 @every_class
 def test_what_a_recurrent_model_has_not_is_refused_in_words(model_class: type[PreTrainedModel]) -> None:
     model = make("luong-feeding", model_class)
-    for enable in (model.activation_checkpointing_enable, model.gradient_checkpointing_enable):
-        with pytest.raises(ValueError, match=f"{model_class.__name__} does not support activation checkpointing"):
-            enable()
+    for options in ({"use_reentrant": True}, {"use_reentrant": None}):
+        with pytest.raises(ValueError, match="would lose the gradients of recurrent states"):
+            model.activation_checkpointing_enable(options)
     for implementation in ("sdpa", "flash_attention_2"):
         with pytest.raises(ValueError, match=f"{model_class.__name__} does not support"):
             model.set_attn_implementation(implementation)
@@ -557,6 +558,40 @@ def test_labels_alone_are_read_one_step_later(name: str) -> None:
         other[:, step] = 10
         changed = (model(**source(), labels=other).logits != by_labels.logits).any(dim=-1).any(dim=0).tolist()
         assert changed == [at > step for at in range(T)]
+
+
+@every_class
+@every_wiring
+def test_a_source_alone_is_its_own_target(name: str, model_class: type[PreTrainedModel]) -> None:
+    """As of every encoder-decoder of Transformers: shifted right."""
+    model = make(name, model_class, teacher_forcing_ratio=0.5)
+    ids = source()["input_ids"]
+    shifted = torch.cat([torch.full((3, 1), BOS), ids[:, :-1]], dim=1)
+    assert torch.equal(model(**source())[0], model(**source(), decoder_input_ids=shifted)[0])
+    assert model(**model.dummy_inputs)[0].isfinite().all()
+    torch.manual_seed(0)
+    mixed = model.train()(**source())[0]
+    torch.manual_seed(0)
+    assert torch.equal(mixed, model(**source(), decoder_input_ids=shifted)[0])
+
+
+@pytest.mark.parametrize("with_states", [False, True])
+@every_wiring
+def test_encoder_outputs_may_be_a_tuple(name: str, with_states: bool) -> None:
+    model, target = make(name), inputs()["decoder_input_ids"]
+    outputs = model.get_encoder()(**source(), output_hidden_states=with_states)
+    given = {"attention_mask": source()["attention_mask"], "decoder_input_ids": target}
+    expected = model(**given, encoder_outputs=outputs)
+    found = model(**given, encoder_outputs=outputs.to_tuple())
+    assert torch.equal(found.logits, expected.logits)
+    assert (found.encoder_hidden_states is not None) == with_states
+
+
+def test_features_of_a_pipeline_are_the_readouts() -> None:
+    model = make("luong-feeding", BASE, dtype=torch.float32, vocab_size=len(TOKENIZER))
+    found = pipeline("feature-extraction", model=model, tokenizer=TOKENIZER)("abc", return_tensors=True)
+    ids = TOKENIZER("abc", return_tensors="pt")["input_ids"]
+    torch.testing.assert_close(found, model(ids).last_hidden_state)
 
 
 @pytest.mark.parametrize("teacher_forcing_ratio", [1.0, 0.5])

@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
-from attnzoo.modeling_attentional_rnn import RecurrentEncoderOutput
 from attnzoo.recurrent_cells import ChoGRU, recurrent_layer
-from attnzoo.recurrent_encoder import RecurrentEncoder
+from attnzoo.recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput
 
 from .reference import attentional_rnn as reference
 from .test_attention import assert_equal, assert_equal_with_gradients, random, randomize
@@ -370,7 +369,9 @@ def test_chos_decoder_is_bahdanaus_with_one_context_and_the_readout_of_equation_
     c = torch.tanh(wiring.context_proj(encoder_outputs.final_hidden[:, -1]))
     # Where every annotation is c, every context is c, whatever the alignment.
     nothing_but_c = RecurrentEncoderOutput(
-        last_hidden_state=c.unsqueeze(1).expand(-1, SOURCE, -1), final_hidden=c.unsqueeze(1)
+        last_hidden_state=c.unsqueeze(1).expand(-1, SOURCE, -1),
+        final_hidden=c.unsqueeze(1),
+        final_cell=c.unsqueeze(1) if bahdanau.config.cell == "lstm" else None,  # which Bahdanau's decoder does not read
     )
     cho_outputs, bahdanau_outputs = (
         model(encoder_outputs=source, decoder_input_ids=read, output_hidden_states=True)
