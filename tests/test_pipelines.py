@@ -29,7 +29,8 @@ def test_the_best_targets_are_those_of_generate(pronounce: Any) -> None:
     ids = pronounce.model.generate(**inputs, num_beams=5, num_return_sequences=3)
     texts = pronounce.tokenizer.batch_decode(ids, skip_special_tokens=True)
     found = pronounce([word.title() for word in WORDS], n_best=3)
-    assert [[target["pronunciation"] for target in targets] for targets in found] == [texts[:3], texts[3:6], texts[6:]]
+    for targets, expected in zip(found, (texts[:3], texts[3:6], texts[6:]), strict=True):
+        assert {target["pronunciation"] for target in targets} == set(expected)
     assert found[0] == pronounce("attention", n_best=3)
     only = [target["pronunciation"] for (target,) in pronounce(WORDS)]
     assert only == [targets[0]["pronunciation"] for targets in found]
@@ -80,8 +81,8 @@ def test_options_of_generate_come_through(pronounce: Any) -> None:
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ("naïve", {}, "'naïve' has characters this model does not know: 'ï'"),
-        ("  ", {}, "an empty source has no target"),
+        ("  ", {}, "'  ' is an empty word"),
+        ("zoo", {"errors": "ignore"}, "errors must be 'raise' or 'skip', got 'ignore'"),
         (3, {}, "a source must be a text, got 3"),
         (["zoo", None], {}, "a source must be a text, got None"),
         ("zoo", {"n_best": 0}, "n_best must be a whole number from 1, got 0"),
@@ -181,7 +182,7 @@ def test_samples_are_those_of_generate(task: str, pronounce: Any, translate: Any
     ids = pipe.model.generate(**inputs, **sampling, num_return_sequences=4)
     torch.manual_seed(0)
     found = [target[pipe.target_key] for target in pipe(source, n_best=4, **sampling)]
-    assert found == pipe.tokenizer.batch_decode(ids, skip_special_tokens=True)
+    assert sorted(found) == sorted(pipe.tokenizer.batch_decode(ids, skip_special_tokens=True))
     assert len(set(found)) > 1
 
 
@@ -246,16 +247,19 @@ def test_a_target_ends_at_the_first_end_in_force(where: str, extra: Any, transla
     ids = model.generate(**inputs, **({**made, **called} or {}), num_return_sequences=20)
     torch.manual_seed(0)
     found = pipe("efabc", n_best=20, alignments=True, **called)
-    lengths = set()
-    for target, row in zip(found, ids[:, 1:], strict=True):
+    expected, lengths = [], set()
+    for row in ids[:, 1:]:
         first = next((place for place, token in enumerate(row.tolist()) if token in (ends or [])), len(row) - 1)
         row = row[: first + 1]
         lengths.add(len(row))
-        assert target["target_tokens"] == TOKENIZER.convert_ids_to_tokens(row)
-        assert target["translation_text"] == TOKENIZER.decode(row, skip_special_tokens=True)
         with torch.no_grad():
             log_probabilities = model(**inputs, labels=row[None]).logits[0].log_softmax(dim=-1)
-        assert target["score"] == pytest.approx(log_probabilities.gather(1, row[:, None]).sum().item(), rel=1e-4)
+        score = log_probabilities.gather(1, row[:, None]).sum().item()
+        text = TOKENIZER.decode(row, skip_special_tokens=True)
+        expected.append((TOKENIZER.convert_ids_to_tokens(row), text, pytest.approx(score, rel=1e-4)))
+    results = [(target["target_tokens"], target["translation_text"], target["score"]) for target in found]
+    for result, other in zip(sorted(results), sorted(expected, key=lambda entry: entry[:2]), strict=True):
+        assert result == other
     assert len(lengths) > 1 or ends is None
 
 
