@@ -149,11 +149,17 @@ def test_words_are_split_so_that_all_pronunciations_of_one_stay_together() -> No
     fresh = AutoTokenizer.from_pretrained(FOLDER)  # one that was used knows the padding that it was asked for
     assert task.make_tokenizer().backend_tokenizer.to_str() == fresh.backend_tokenizer.to_str()
     assert task.example == "attention"
-    task = GraphemeToPhoneme(Data(path="cmudict", stress="keep"))
-    row = next(row for row in task.splits["test"] if row["word"] == "theater")
-    assert row["pronunciations"] == ["TH IY1 AH0 T ER0"]
-    assert "no stress" not in task.limits
-    assert "Stress is not" not in task.metric_note
+
+
+def test_the_dictionary_with_stress(dictionary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [line.lower().split(maxsplit=1) for line in dictionary.read_text().splitlines()[1:]]
+    entries = [(word, sounds.upper().replace("AA", "AA1").split()) for word, sounds in lines]
+    monkeypatch.setattr("cmudict.entries", lambda: [*entries, ("b-17", ["B"])])
+    for stress, vowel in ((None, "AA"), ("drop", "AA"), ("keep", "AA1")):
+        task = GraphemeToPhoneme(Data(path="cmudict", stress=stress))
+        assert bracketed(vowel) in task.make_tokenizer().get_vocab()
+        assert ("no stress" in task.limits) == ("Stress is not" in task.metric_note) == (vowel == "AA")
+        assert (task.published is None) == (vowel == "AA1")  # figures without stress
 
 
 def test_dictionary_files(tmp_path: Path) -> None:
@@ -261,7 +267,8 @@ def test_hangul_is_taken_apart_where_asked(tmp_path: Path) -> None:
 def test_the_same_recipe_learns_another_script(language: str, tmp_path: Path) -> None:
     words = words_of(language)
     table = write_words(tmp_path / "words.tsv", words)
-    overrides = [*SMALL, f"task.data.path={table}", "training.max_steps=250", "training.evaluations=1"]
+    overrides = [*SMALL, f"task.data.path={table}", "training.max_steps=160", "training.evaluations=1"]
+    overrides += ["training.batch_tokens=400", "training.learning_rate=2e-2"]
     if language == "korean":
         overrides.append("task.data.normalization=nfd")
     recipe = load_recipe(ROOT / "configs" / "demo.yaml", overrides)

@@ -11,6 +11,7 @@ from transformers.pipelines.pt_utils import KeyDataset
 
 import attnzoo
 from attnzoo.alignment import align
+from attnzoo.plots import plot_alignments
 
 from .families import TOKENIZER, make_model
 
@@ -68,6 +69,8 @@ def test_an_alignment_has_a_row_for_every_target_token(pronounce: Any) -> None:
         torch.testing.assert_close(weights.sum(dim=1), torch.ones(len(weights)), rtol=1e-4, atol=1e-4)
         assert " ".join(target["target_tokens"][:-1]) == target["pronunciation"]
         assert target["target_tokens"][-1] == target["source_tokens"][-1] == "</s>"
+        figure = plot_alignments([target["alignment"]], [target["source_tokens"]], [target["target_tokens"]])
+        torch.testing.assert_close(torch.tensor(figure.axes[0].images[0].get_array()), weights)
 
 
 def test_options_of_generate_come_through(pronounce: Any) -> None:
@@ -137,6 +140,41 @@ def test_words_come_in_every_way(pronounce: Any) -> None:
     assert list(pronounce((word for word in WORDS), batch_size=2)) == expected
     assert pronounce(["attention\n", " ZOO", "Caterpillar "], batch_size=2) == expected  # lines of a file
     assert pronounce([]) == pronounce(()) == []
+
+
+MIXED = ["zoo", "rock-n-roll", "Café", "42", "", "attention", None]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7])
+def test_a_word_that_cannot_be_read_does_not_lose_the_others(batch_size: int, pronounce: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"'rock-n-roll' has .*: '-'; .* \(errors='skip' goes on with the other sources"
+    ):
+        pronounce(MIXED, batch_size=batch_size)
+    options: dict[str, Any] = {"n_best": 2, "alignments": True, "errors": "skip", "batch_size": batch_size}
+    found = pronounce(MIXED, **options)
+    assert list(pronounce((word for word in MIXED), **options)) == found
+    refused = {word: targets[0] for word, targets in zip(MIXED, found, strict=True) if "error" in targets[0]}
+    errors = [target.pop("error") for target in refused.values()]
+    assert list(refused) == ["rock-n-roll", "42", "", None]
+    for error, start in zip(
+        errors, ("'rock-n-roll' has", "'42' has", "'' is an empty word", "a source must"), strict=True
+    ):
+        assert error.startswith(start)
+    assert all(target == {"pronunciation": None, "score": None} for target in refused.values())
+    for number, word in ((0, "zoo"), (2, "cafe"), (5, "attention")):
+        for target, other in zip(found[number], pronounce(word, n_best=2), strict=True):
+            assert target["pronunciation"] == other["pronunciation"]
+            assert target["score"] == pytest.approx(other["score"], rel=1e-4)
+    assert pronounce("42", errors="skip")[0]["pronunciation"] is None
+
+
+def test_the_best_target_comes_first(pronounce: Any) -> None:
+    """The beam search has a length penalty, so that its own order is another one in a third of the lists."""
+    words = ["alignment", "avalanche", "electricity", "castle", "bureau", "caterpillar", "colonel", "dinosaur", "queue"]
+    for targets in pronounce(words, n_best=5, batch_size=9):
+        scores = [target["score"] for target in targets]
+        assert scores == sorted(scores, reverse=True)
 
 
 @pytest.fixture(scope="module")
