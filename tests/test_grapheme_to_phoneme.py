@@ -212,6 +212,11 @@ def test_phonemes_that_are_not_separated_are_refused(tmp_path: Path) -> None:
         GraphemeToPhoneme(str(write_words(tmp_path / "words.tsv", words)))
 
 
+def test_the_brackets_are_refused_in_data(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'⟦k⟧ a' has one of ⟦ ⟧, which mark phonemes"):
+        GraphemeToPhoneme(str(write_words(tmp_path / "words.tsv", words_of("greek") | {"κα": "⟦k⟧ a"})))
+
+
 def test_tones_are_kept(tmp_path: Path) -> None:
     words = {}
     for word, sounds in words_of("icelandic").items():

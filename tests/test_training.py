@@ -112,8 +112,8 @@ def test_evaluate_prints_the_figures_of_a_split(run: Path, capsys: pytest.Captur
     ("arguments", "message"),
     [
         (["nowhere"], "error: nowhere is not a checkpoint folder"),
-        (["{best}", "naïve"], "error: 'naïve' has characters this model does not know: 'v' 'ï'"),
-        (["{best}", ""], "error: an empty word has no pronunciation"),
+        (["{best}", "naïve"], "error: 'naïve' has characters that this model does not know: 'v'; "),
+        (["{best}", ""], "error: '' is an empty word, which has no pronunciation"),
     ],
 )
 def test_a_mistake_in_pronounce_is_said_without_a_traceback(run: Path, arguments: list[str], message: str) -> None:
