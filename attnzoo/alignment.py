@@ -17,6 +17,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from .phonemes import bracketed, has_phonemes, token_names
+
 Links = set[tuple[int, int]]  # of (source word, target word), both from 0
 
 
@@ -159,7 +161,7 @@ def align(
         model: a model for conditional generation with attention
         tokenizer: the model's fast tokenizer
         sources: texts, or lists of words
-        targets: as many of them
+        targets: as many of them; of a tokenizer of letters and phonemes: "K AE T", or lists of phonemes
         batch_size: pairs in a forward pass
         shift: steps from the prediction of a token to its alignment: 0 takes the step that predicts it, 1 the step
             that reads it, which for the last word is the one that predicts the end; "paper" is :func:`paper_shift`.
@@ -286,6 +288,9 @@ def _tokenize(tokenizer: Any, texts: Sequence[Any], side: str, start: int) -> An
         if not text or (isinstance(text, str) and not text.strip()):
             raise ValueError(f"{side} {number} is empty; there is nothing to align")
 
+    if side == "target" and has_phonemes(tokenizer):
+        texts = [bracketed(text) if isinstance(text, str) else [bracketed(word) for word in text] for text in texts]
+
     def encode(some: Sequence[Any]) -> Any:
         return tokenizer(
             **{"text" if side == "source" else "text_target": list(some)},
@@ -317,5 +322,5 @@ def _words(tokenizer: Any, encoded: Any, row: int) -> tuple[list[str], list[list
     for place, word in enumerate(encoded.word_ids(row)):
         if word is not None:  # a special token, or padding
             tokens.setdefault(word, []).append(place)
-    names = tokenizer.convert_ids_to_tokens(encoded["input_ids"][row])
+    names = token_names(tokenizer, encoded["input_ids"][row])
     return ["".join(names[place] for place in places) for places in tokens.values()], list(tokens.values())

@@ -16,6 +16,7 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, GenerationConfig, Pipeline, PreTrainedTokenizerBase
 
 from .alignment import forced_decode
+from .phonemes import token_names
 
 # What is taken of generate()'s arguments: how to look for a target, and nothing that changes what comes back.
 TAKEN = {name for name in vars(GenerationConfig()) if not name.startswith("_")}
@@ -35,10 +36,10 @@ REFUSED = {
 class SourceToTargetPipeline(Pipeline):
     """What every pipeline from one text to another does, batch by batch.
 
-    A source gives a list of its ``n_best`` targets, in the order of the beam search, each a dictionary with
+    A source gives a list of its ``n_best`` targets, the highest score first, each a dictionary with
 
     - the text, under the name that the pipeline has for it (``target_key``)
-    - ``score``: log p(target | source), the end included; without the length penalty that orders the beams
+    - ``score``: log p(target | source), the end included; without the length penalty by which the beam search chooses
     - with ``alignments=True`` ``source_tokens``, ``target_tokens`` and ``alignment``: for every target token the weight
       of every source token when it was predicted; of a Transformer that in the last layer, as the mean of its heads
 
@@ -49,10 +50,13 @@ class SourceToTargetPipeline(Pipeline):
     Several sources are a list, or any other sequence, and give a list; a dataset or a generator gives an iterator. A
     character that the tokenizer does not know is a warning.
 
+    A source that cannot be read is an error. With ``errors="skip"`` the other sources go on, and this one gives a list
+    of one dictionary whose text and ``score`` are None; ``error`` says why.
+
     Raises:
-        ValueError: a source that is no text or is empty; ``n_best`` or ``num_beams`` that is no number from 1, fewer
-            beams than targets; an argument that is not known, or asks for another form of output; alignments of a
-            model that has none; a model that is no encoder-decoder with a head.
+        ValueError: a source that is no text or is empty, unless ``errors="skip"``; ``n_best`` or ``num_beams`` that is
+            no number from 1, fewer beams than targets; an argument that is not known, or asks for another form of
+            output; alignments of a model that has none; a model that is no encoder-decoder with a head.
     """
 
     _load_tokenizer: Any = True
@@ -75,12 +79,18 @@ class SourceToTargetPipeline(Pipeline):
         return super().__call__(inputs, *args, **kwargs)
 
     def _sanitize_parameters(
-        self, n_best: int | None = None, alignments: bool | None = None, **generate_kwargs: Any
+        self,
+        n_best: int | None = None,
+        alignments: bool | None = None,
+        errors: str | None = None,
+        **generate_kwargs: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         if not (self.model.can_generate() and self.model.config.is_encoder_decoder):
             raise ValueError(f"{self.task} needs a model for conditional generation, got {type(self.model).__name__}")
         if alignments not in (None, True, False):
             raise ValueError(f"alignments must be True or False, got {alignments!r}")
+        if errors not in (None, "raise", "skip"):
+            raise ValueError(f"errors must be 'raise' or 'skip', got {errors!r}")
         asked = _asked({**self._generate_kwargs, **generate_kwargs})
         for name, number in (("n_best", n_best), ("num_beams", asked.get("num_beams"))):
             if number is not None and (type(number) is not int or number < 1):
@@ -90,8 +100,8 @@ class SourceToTargetPipeline(Pipeline):
                 raise ValueError(f"{self.task} does not take {name}={value!r}: {REFUSED[name]}")
             if name not in TAKEN:
                 raise ValueError(
-                    f"{self.task} does not know {name}={value!r}; it takes n_best, alignments, batch_size, num_workers "
-                    "and what generate() knows of beams, lengths and sampling"
+                    f"{self.task} does not know {name}={value!r}; it takes n_best, alignments, errors, batch_size, "
+                    "num_workers and what generate() knows of beams, lengths and sampling"
                 )
         if asked.get("cache_implementation") == "paged":
             raise ValueError("cache_implementation='paged' is for models without a source; use batch_size")
@@ -102,14 +112,29 @@ class SourceToTargetPipeline(Pipeline):
                 "target has its score; set it in the model's config"
             )
         given = {"n_best": n_best, "alignments": alignments}
-        return {}, {name: value for name, value in given.items() if value is not None} | generate_kwargs, {}
+        preprocess = {} if errors is None else {"errors": errors}
+        return preprocess, {name: value for name, value in given.items() if value is not None} | generate_kwargs, {}
 
-    def preprocess(self, source: Any) -> Any:  # type: ignore[override]
+    def preprocess(self, source: Any, errors: str = "raise") -> dict[str, Any]:  # type: ignore[override]
+        try:
+            encoded = self.encode(source)
+        except ValueError as error:
+            if errors == "raise":
+                raise ValueError(f"{error} (errors='skip' goes on with the other sources)") from error
+            stand_in = torch.zeros(1, 1, dtype=torch.long)  # a batch has a row for every source
+            return {"input_ids": stand_in, "attention_mask": torch.ones_like(stand_in), "error": str(error)}
+        return {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"], "error": ""}
+
+    def encode(self, source: Any) -> Any:
+        """The tokens of a source.
+
+        Raises:
+            ValueError: it cannot be read.
+        """
         if not isinstance(source, str):
             raise ValueError(f"a source must be a text, got {source!r}; of a dataset give the column of texts")
         if not source.strip():
             raise ValueError("an empty source has no target")
-        source = self.normalize(source)
         encoded = self.tokenizer(source, return_tensors="pt")
         unknown = [
             number for number, token in enumerate(encoded["input_ids"][0]) if token == self.tokenizer.unk_token_id
@@ -120,13 +145,9 @@ class SourceToTargetPipeline(Pipeline):
             warnings.warn(f"{source!r} has what this model does not know: {characters}", stacklevel=2)
         return encoded
 
-    def normalize(self, source: str) -> str:
-        """The source as the model was trained to read it."""
-        return source
-
     def _forward(  # type: ignore[override]
         self, inputs: Any, n_best: int = 1, alignments: bool = False, **generate_kwargs: Any
-    ) -> dict[str, torch.Tensor]:
+    ) -> dict[str, Any]:
         given = self._prepare_generate_kwargs(generate_kwargs)
         in_force = self._get_set_generation_params(given)
         beams = in_force.get("num_beams") or 1
@@ -148,15 +169,18 @@ class SourceToTargetPipeline(Pipeline):
             labels = labels.masked_fill(is_end.cumsum(dim=1) - is_end.long() > 0, -100)  # what follows the first end
         decoded = forced_decode(self.model, ids.repeat_interleave(n_best, 0), labels, mask.repeat_interleave(n_best, 0))
         outputs = {"input_ids": ids, "attention_mask": mask, "labels": labels, "scores": decoded.scores}
+        outputs["error"] = inputs["error"]
         if alignments:
             if decoded.alignments is None:
                 raise ValueError("this model has no attention and so no alignments")
             outputs["alignments"] = decoded.alignments
-        for name in outputs.keys() - {"input_ids", "attention_mask"}:
+        for name in outputs.keys() - {"input_ids", "attention_mask", "error"}:
             outputs[name] = outputs[name].unflatten(0, (-1, n_best))  # (B, N, ...): a source, a row
         return outputs
 
     def postprocess(self, outputs: dict[str, Any]) -> list[dict[str, Any]]:  # type: ignore[override]
+        if outputs["error"]:
+            return [{self.target_key: None, "score": None, "error": outputs["error"]}]
         is_source = outputs["attention_mask"][0].bool()
         found = []
         for number, labels in enumerate(outputs["labels"][0]):
@@ -164,26 +188,28 @@ class SourceToTargetPipeline(Pipeline):
             text = self.tokenizer.decode(labels[is_target], skip_special_tokens=True)
             target: dict[str, Any] = {self.target_key: text, "score": outputs["scores"][0, number].item()}
             if "alignments" in outputs:
-                target["source_tokens"] = self.tokenizer.convert_ids_to_tokens(outputs["input_ids"][0][is_source])
-                target["target_tokens"] = self.tokenizer.convert_ids_to_tokens(labels[is_target])
+                target["source_tokens"] = token_names(self.tokenizer, outputs["input_ids"][0][is_source])
+                target["target_tokens"] = token_names(self.tokenizer, labels[is_target])
                 target["alignment"] = outputs["alignments"][0, number][is_target][:, is_source].tolist()
             found.append(target)
-        return found
+        return sorted(found, key=lambda target: target["score"], reverse=True)
 
 
 class GraphemeToPhonemePipeline(SourceToTargetPipeline):
-    """The pronunciations of words; a character that the model was not trained on is refused.
+    """The pronunciations of words.
 
-    Every target has its ``pronunciation``, phonemes with spaces between them; see :class:`SourceToTargetPipeline`.
+    Every target has its ``pronunciation``, phonemes with spaces between them; see :class:`SourceToTargetPipeline`. The
+    tokenizer normalises a word: capitals, typographic apostrophes, and accents that the model was not trained with. Any
+    other character that the model was not trained on is an error.
     """
 
     card_tag = "grapheme-to-phoneme"
     target_key = "pronunciation"
 
-    def normalize(self, source: str) -> str:
-        word = source.strip().lower()  # upper-case letters are phonemes
-        refuse_unknown_characters([word], self.tokenizer)
-        return word
+    def encode(self, source: Any) -> Any:
+        if isinstance(source, str):
+            source = readable_word(source, self.tokenizer)
+        return super().encode(source)
 
 
 class TranslationPipeline(SourceToTargetPipeline):
@@ -211,12 +237,24 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
     return {**fields, **given}
 
 
-def refuse_unknown_characters(words: list[str], tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raise a ValueError that names the characters which the tokenizer has no token for; also for an empty word."""
+def readable_word(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
+    """A word as the tokenizer normalises it.
+
+    Raises:
+        ValueError: the word is empty, or the tokenizer has no token for some of its characters, which are named.
+    """
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    # In a tokenizer without one capitals are phonemes.
+    normalized = word.strip().lower() if normalizer is None else normalizer.normalize_str(word)
+    if not normalized:
+        raise ValueError(f"{word!r} is an empty word, which has no pronunciation")
     vocabulary = tokenizer.get_vocab()
-    for word in words:
-        if not word.strip():
-            raise ValueError("an empty word has no pronunciation")
-        unknown = sorted({character for character in word if character not in vocabulary})
-        if unknown:
-            raise ValueError(f"{word!r} has characters this model does not know: {' '.join(map(repr, unknown))}")
+    unknown = sorted({character for character in normalized if character not in vocabulary})
+    if unknown:
+        advice = "leave them out, or write numbers and abbreviations as words"
+        if any(character.isspace() for character in unknown):
+            advice = "split a phrase into its words"
+        raise ValueError(
+            f"{word!r} has characters that this model does not know: {' '.join(map(repr, unknown))}; {advice}"
+        )
+    return normalized

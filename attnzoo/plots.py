@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def plot_alignments(
-    attention_weights: Sequence[Tensor],
+    attention_weights: Sequence[Tensor | Sequence[Sequence[float]]],
     source_tokens: Sequence[Sequence[str]],
     target_tokens: Sequence[Sequence[str]],
     path: str | Path | None = None,
@@ -28,7 +28,7 @@ def plot_alignments(
     of Bahdanau et al. (2014). Black is 0, white is 1.
 
     Args:
-        attention_weights: one (T, S) tensor a picture
+        attention_weights: one (T, S) tensor a picture, or as many lists of rows, as the pipelines give them
         source_tokens: the S names of its columns
         target_tokens: the T names of its rows
         path: where to save it, as PNG, PDF or SVG by its ending; None to leave that to the caller
@@ -36,14 +36,21 @@ def plot_alignments(
         columns: pictures in a row
 
     Raises:
-        ValueError: there is nothing to draw, or the weights of a picture do not have a row for every target token and a
-            column for every source token.
+        ValueError: there is nothing to draw, the lists differ in length, or the weights of a picture do not have a row
+            for every target token and a column for every source token.
     """
     from matplotlib.figure import Figure  # a model's user need not have it
 
-    if not attention_weights:
+    if not len(attention_weights):
         raise ValueError("there are no alignments to plot")
-    for weights, source, target in zip(attention_weights, source_tokens, target_tokens, strict=True):
+    if not len(attention_weights) == len(source_tokens) == len(target_tokens):
+        raise ValueError(
+            "every picture needs its attention_weights, source_tokens and target_tokens, got "
+            f"{len(attention_weights)}, {len(source_tokens)} and {len(target_tokens)} of them; one picture needs lists "
+            "of one each"
+        )
+    maps = [torch.as_tensor(weights) for weights in attention_weights]
+    for weights, source, target in zip(maps, source_tokens, target_tokens, strict=True):
         if tuple(weights.shape) != (len(target), len(source)):
             raise ValueError(
                 f"attention weights of shape {tuple(weights.shape)} do not fit {len(target)} target and "
@@ -65,9 +72,7 @@ def plot_alignments(
     axes = figure.subplots(rows, columns, squeeze=False).flat
     for axis in axes[len(attention_weights) :]:
         axis.remove()
-    for index, (weights, source, target) in enumerate(
-        zip(attention_weights, source_tokens, target_tokens, strict=True)
-    ):
+    for index, (weights, source, target) in enumerate(zip(maps, source_tokens, target_tokens, strict=True)):
         axis = axes[index]
         if titles is not None:
             axis.set_title(titles[index], parse_math=False)

@@ -37,6 +37,7 @@ LAYERS = [
         "fused_cells",
         "from_paper",
         "model_inputs",
+        "phonemes",
         "repeated_product",
         "safetensors_model",
         "sample_outputs",

@@ -11,6 +11,7 @@ from transformers.pipelines.pt_utils import KeyDataset
 
 import attnzoo
 from attnzoo.alignment import align
+from attnzoo.plots import plot_alignments
 
 from .families import TOKENIZER, make_model
 
@@ -29,7 +30,8 @@ def test_the_best_targets_are_those_of_generate(pronounce: Any) -> None:
     ids = pronounce.model.generate(**inputs, num_beams=5, num_return_sequences=3)
     texts = pronounce.tokenizer.batch_decode(ids, skip_special_tokens=True)
     found = pronounce([word.title() for word in WORDS], n_best=3)
-    assert [[target["pronunciation"] for target in targets] for targets in found] == [texts[:3], texts[3:6], texts[6:]]
+    for targets, expected in zip(found, (texts[:3], texts[3:6], texts[6:]), strict=True):
+        assert {target["pronunciation"] for target in targets} == set(expected)
     assert found[0] == pronounce("attention", n_best=3)
     only = [target["pronunciation"] for (target,) in pronounce(WORDS)]
     assert only == [targets[0]["pronunciation"] for targets in found]
@@ -67,6 +69,8 @@ def test_an_alignment_has_a_row_for_every_target_token(pronounce: Any) -> None:
         torch.testing.assert_close(weights.sum(dim=1), torch.ones(len(weights)), rtol=1e-4, atol=1e-4)
         assert " ".join(target["target_tokens"][:-1]) == target["pronunciation"]
         assert target["target_tokens"][-1] == target["source_tokens"][-1] == "</s>"
+        figure = plot_alignments([target["alignment"]], [target["source_tokens"]], [target["target_tokens"]])
+        torch.testing.assert_close(torch.tensor(figure.axes[0].images[0].get_array()), weights)
 
 
 def test_options_of_generate_come_through(pronounce: Any) -> None:
@@ -80,8 +84,8 @@ def test_options_of_generate_come_through(pronounce: Any) -> None:
 @pytest.mark.parametrize(
     ("source", "options", "message"),
     [
-        ("naïve", {}, "'naïve' has characters this model does not know: 'ï'"),
-        ("  ", {}, "an empty source has no target"),
+        ("  ", {}, "'  ' is an empty word"),
+        ("zoo", {"errors": "ignore"}, "errors must be 'raise' or 'skip', got 'ignore'"),
         (3, {}, "a source must be a text, got 3"),
         (["zoo", None], {}, "a source must be a text, got None"),
         ("zoo", {"n_best": 0}, "n_best must be a whole number from 1, got 0"),
@@ -138,6 +142,41 @@ def test_words_come_in_every_way(pronounce: Any) -> None:
     assert pronounce([]) == pronounce(()) == []
 
 
+MIXED = ["zoo", "rock-n-roll", "Café", "42", "", "attention", None]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7])
+def test_a_word_that_cannot_be_read_does_not_lose_the_others(batch_size: int, pronounce: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"'rock-n-roll' has .*: '-'; .* \(errors='skip' goes on with the other sources"
+    ):
+        pronounce(MIXED, batch_size=batch_size)
+    options: dict[str, Any] = {"n_best": 2, "alignments": True, "errors": "skip", "batch_size": batch_size}
+    found = pronounce(MIXED, **options)
+    assert list(pronounce((word for word in MIXED), **options)) == found
+    refused = {word: targets[0] for word, targets in zip(MIXED, found, strict=True) if "error" in targets[0]}
+    errors = [target.pop("error") for target in refused.values()]
+    assert list(refused) == ["rock-n-roll", "42", "", None]
+    for error, start in zip(
+        errors, ("'rock-n-roll' has", "'42' has", "'' is an empty word", "a source must"), strict=True
+    ):
+        assert error.startswith(start)
+    assert all(target == {"pronunciation": None, "score": None} for target in refused.values())
+    for number, word in ((0, "zoo"), (2, "cafe"), (5, "attention")):
+        for target, other in zip(found[number], pronounce(word, n_best=2), strict=True):
+            assert target["pronunciation"] == other["pronunciation"]
+            assert target["score"] == pytest.approx(other["score"], rel=1e-4)
+    assert pronounce("42", errors="skip")[0]["pronunciation"] is None
+
+
+def test_the_best_target_comes_first(pronounce: Any) -> None:
+    """The beam search has a length penalty, so that its own order is another one in a third of the lists."""
+    words = ["alignment", "avalanche", "electricity", "castle", "bureau", "caterpillar", "colonel", "dinosaur", "queue"]
+    for targets in pronounce(words, n_best=5, batch_size=9):
+        scores = [target["score"] for target in targets]
+        assert scores == sorted(scores, reverse=True)
+
+
 @pytest.fixture(scope="module")
 def translate() -> Any:
     """By a Transformer, whose attention has several layers and heads; it says the words from their end."""
@@ -181,7 +220,7 @@ def test_samples_are_those_of_generate(task: str, pronounce: Any, translate: Any
     ids = pipe.model.generate(**inputs, **sampling, num_return_sequences=4)
     torch.manual_seed(0)
     found = [target[pipe.target_key] for target in pipe(source, n_best=4, **sampling)]
-    assert found == pipe.tokenizer.batch_decode(ids, skip_special_tokens=True)
+    assert sorted(found) == sorted(pipe.tokenizer.batch_decode(ids, skip_special_tokens=True))
     assert len(set(found)) > 1
 
 
@@ -246,16 +285,19 @@ def test_a_target_ends_at_the_first_end_in_force(where: str, extra: Any, transla
     ids = model.generate(**inputs, **({**made, **called} or {}), num_return_sequences=20)
     torch.manual_seed(0)
     found = pipe("efabc", n_best=20, alignments=True, **called)
-    lengths = set()
-    for target, row in zip(found, ids[:, 1:], strict=True):
+    expected, lengths = [], set()
+    for row in ids[:, 1:]:
         first = next((place for place, token in enumerate(row.tolist()) if token in (ends or [])), len(row) - 1)
         row = row[: first + 1]
         lengths.add(len(row))
-        assert target["target_tokens"] == TOKENIZER.convert_ids_to_tokens(row)
-        assert target["translation_text"] == TOKENIZER.decode(row, skip_special_tokens=True)
         with torch.no_grad():
             log_probabilities = model(**inputs, labels=row[None]).logits[0].log_softmax(dim=-1)
-        assert target["score"] == pytest.approx(log_probabilities.gather(1, row[:, None]).sum().item(), rel=1e-4)
+        score = log_probabilities.gather(1, row[:, None]).sum().item()
+        text = TOKENIZER.decode(row, skip_special_tokens=True)
+        expected.append((TOKENIZER.convert_ids_to_tokens(row), text, pytest.approx(score, rel=1e-4)))
+    results = [(target["target_tokens"], target["translation_text"], target["score"]) for target in found]
+    for result, other in zip(sorted(results), sorted(expected, key=lambda entry: entry[:2]), strict=True):
+        assert result == other
     assert len(lengths) > 1 or ends is None
 
 

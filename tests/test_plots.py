@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnzoo.plots import overall_attention, plot_heads, plot_sentence, sentences_html
+from attnzoo.plots import overall_attention, plot_alignments, plot_heads, plot_sentence, sentences_html
 
 MATRIX = torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.7, 0.2]])
 TOKENS = ["<script>alert(1)</script>", "a & b", "$\\frac$"]
@@ -103,6 +103,11 @@ def test_nothing_to_draw() -> None:
         plot_sentence(torch.zeros(2, 0), [])
     with pytest.raises(ValueError, match="2 titles do not fit 1 sentences"):
         sentences_html([MATRIX], [TOKENS], titles=["a", "b"])
+
+
+def test_a_picture_needs_its_own_tokens() -> None:
+    with pytest.raises(ValueError, match="got 2, 4 and 2 of them; one picture needs lists of one each"):
+        plot_alignments(torch.rand(2, 4), SOURCE, TARGET)
 
 
 SOURCE, TARGET = ["The", "$x$", "<s>", "."], ["Das", "Tier"]

@@ -254,19 +254,6 @@ def test_words_that_look_like_something_else_stay_words(name: str, streaming: bo
         assert [row["word"] for row in read_rows(source, ["word"])["train"]] == words
 
 
-@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
-def test_skipped_words_are_counted_and_shown(
-    streaming: bool, pairs: Pairs, plain: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(tmp_path / "a.csv", [("naïve", "N"), *pairs, ("x", "EH"), ("b2b", "B"), ("New York", "N")])
-    task = GraphemeToPhoneme(Data(path=str(tmp_path / "a.csv"), streaming=streaming, **COLUMNS))
-    expected = "a.csv: skipped 4 entries whose word is not two or more of a-z and ': 'naïve', 'x', 'b2b', ..."
-    assert expected in capsys.readouterr().err
-    assert examples(task) == plain[1]
-    GraphemeToPhoneme("cmudict")
-    assert not capsys.readouterr().err
-
-
 @pytest.mark.filterwarnings("error::ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning")
 def test_a_stream_that_was_looked_into_leaves_no_file_open(pairs: Pairs, tmp_path: Path) -> None:
     """Only what reads it to the end can close a csv file: the library's reader does so there, and nowhere else."""
@@ -278,11 +265,13 @@ def test_a_stream_that_was_looked_into_leaves_no_file_open(pairs: Pairs, tmp_pat
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
-def test_words_are_lower_case_and_sounds_without_stress(streaming: bool, pairs: Pairs, tmp_path: Path) -> None:
+def test_words_are_lower_case_and_stress_is_dropped_where_asked(streaming: bool, pairs: Pairs, tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", [*pairs, (" Talo ", " T  AA1 L OW0")])
-    task = GraphemeToPhoneme(Data(path=str(tmp_path / "a.jsonl"), streaming=streaming, **COLUMNS))
-    listed = [row["pronunciations"] for rows in task.splits.values() for row in rows if row["word"] == "talo"]
-    assert ["T AA L OW"] in listed
+    for stress, pronunciation in ((None, "T AA1 L OW0"), ("keep", "T AA1 L OW0"), ("drop", "T AA L OW")):
+        data = Data(path=str(tmp_path / "a.jsonl"), streaming=streaming, stress=stress, **COLUMNS)
+        splits = GraphemeToPhoneme(data).splits
+        listed = [row["pronunciations"] for rows in splits.values() for row in rows if row["word"] == "talo"]
+        assert [pronunciation] in listed
 
 
 # What is wrong --------------------------------------------------------------------------------------------------------
@@ -325,7 +314,7 @@ def test_a_missing_column_is_named_with_those_there_are(
         ("a.csv.gz", "not compressed", "a.csv.gz cannot be read"),
         ("a.csv", "spelling,sounds\ncafé,K\n", "a.csv is not UTF-8"),
         ("a.jsonl", '{"spelling": "café", "sounds": "K"}\n', "a.jsonl is not UTF-8"),
-        ("a.csv", "spelling,sounds\nbab,b aa b\n", "'bab' has the phoneme 'b'; phonemes are upper-case letters"),
+        ("a.csv", "spelling,sounds\nbab,b aa b\n", "a.csv has no words for the validation split, of 1 words"),
         ("a.jsonl", '["a","b"]\n["c","d"]\n', "a.jsonl"),
         ("a.jsonl", '{"spelling": "bab", "sounds": "B"}\n["a","b"]\n', "a.jsonl cannot be read"),
         ("a.json", '[{"spelling": "bab", "sounds": "B"}, 3]', "a.json cannot be read"),
@@ -348,7 +337,7 @@ def test_a_long_value_is_cut_in_a_message(streaming: bool, tmp_path: Path) -> No
     assert "to one of: column0, column1" in refusal(path, streaming)
     assert len(refusal(path, streaming)) < 600
     path.write_text(json.dumps({"spelling": "bab", "sounds": "b" * 9999}) + "\n")
-    assert "phonemes are upper-case letters" in refusal(path, streaming)
+    assert "no pronunciation has a space, such as 'bbb" in refusal(path, streaming)
     assert len(refusal(path, streaming)) < 600
 
 

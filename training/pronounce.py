@@ -75,7 +75,7 @@ def run(folder: Path, words: list[str], num_beams: int, plot: Path | None) -> No
         print(f"  {word:<{width}}  {pronunciation:<40}  {verdict}".rstrip())
     if plot is not None:
         plot.parent.mkdir(parents=True, exist_ok=True)
-        draw_alignments(model, tokenizer, [word.lower() for word in words[:4]], num_beams, plot)
+        draw_alignments(model, tokenizer, words[:4], num_beams, plot)
         print(f"alignments of {', '.join(words[:4])}: {plot}")
 
 

@@ -15,7 +15,8 @@ from accelerate import PartialState
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from attnzoo.alignment import forced_decode
-from attnzoo.pipelines import refuse_unknown_characters
+from attnzoo.phonemes import bracketed, token_names
+from attnzoo.pipelines import readable_word
 from attnzoo.plots import plot_alignments
 
 from .recipe import load_recipe
@@ -47,7 +48,7 @@ def run(recipe_path: str, word: str, models: Path, plot: Path, overrides: list[s
     recipe = load_recipe(recipe_path, overrides)
     task = make_task(recipe)
     pronunciation = _listed_pronunciation(task, word)
-    refuse_unknown_characters([word], task.make_tokenizer())
+    readable_word(word, task.make_tokenizer())
     variants = {
         f"{score}, {name}": [f"model.score={score}", f"model.window={window}"]
         for score, (window, name) in product(SCORES, WINDOWS.items())
@@ -78,12 +79,12 @@ def draw(models: dict[str, Path], word: str, pronunciation: str, path: Path) -> 
     for folder in models.values():
         tokenizer = AutoTokenizer.from_pretrained(folder / "best")
         model = AutoModelForSeq2SeqLM.from_pretrained(folder / "best").to(PartialState().device)
-        pair = tokenizer([word], text_target=[pronunciation], return_tensors="pt").to(model.device)
+        pair = tokenizer([word], text_target=[bracketed(pronunciation)], return_tensors="pt").to(model.device)
         alignments = forced_decode(model, pair["input_ids"], pair["labels"]).alignments
         assert alignments is not None  # every model here has attention
         weights.append(alignments[0])
-        letters.append(tokenizer.convert_ids_to_tokens(pair["input_ids"][0]))
-        phonemes.append(tokenizer.convert_ids_to_tokens(pair["labels"][0]))
+        letters.append(token_names(tokenizer, pair["input_ids"][0]))
+        phonemes.append(token_names(tokenizer, pair["labels"][0]))
     path.parent.mkdir(parents=True, exist_ok=True)
     plot_alignments(weights, letters, phonemes, path, titles=list(models), columns=len(WINDOWS))
 

