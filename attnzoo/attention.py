@@ -412,7 +412,7 @@ class SourceAttention(nn.Module):
 
     def forward(self, query: Tensor, source: Source, step: int) -> tuple[Tensor, Tensor]:
         """``step`` is the target position of the first query of a row, from 0."""
-        targets, length = len(query) // len(source.value), query.shape[1]
+        targets, length = query.shape[0] // source.value.shape[0], query.shape[1]
         query = query.unflatten(0, (-1, targets)).flatten(1, 2)  # (B, N * T, H)
         mask, reweight = source.mask.unsqueeze(1), None  # (B, 1, S)
         if self.window is not None:

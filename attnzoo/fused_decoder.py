@@ -326,7 +326,7 @@ def has_fused_loop(decoder: Any) -> bool:
     and its cell has steps above. It may take it where its parts are of exactly the classes that the steps are written
     for, and nobody else's, see :func:`is_untouched`.
     """
-    if not (hasattr(decoder, "readout") and getattr(decoder, "input_feeding", True)):
+    if not (hasattr(decoder, "readout") and getattr(decoder, "input_feeding", True)) or torch.compiler.is_exporting():
         return False
     is_known = all(type(part) in KNOWN_PARTS for half in (decoder.attention, decoder.rnn) for part in half.modules())
     return is_known and decoder.rnn.cell in CELLS and is_untouched(decoder)

@@ -234,8 +234,8 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         names = "decoder_input_ids", "decoder_inputs_embeds"
         embeddings = self.dropout(embed(self.embed_tokens, input_ids, inputs_embeds, *names))  # (B, T, E)
         value = encoder_outputs.last_hidden_state
-        targets, rest = divmod(len(embeddings), len(value))
-        if rest or not targets:
+        targets = embeddings.shape[0] // value.shape[0]
+        if embeddings.shape[0] != targets * value.shape[0] or not targets:
             raise ValueError(
                 f"source and target are batches of {len(value)} and {len(embeddings)} rows; "
                 "every source needs one target, or as many as every other"

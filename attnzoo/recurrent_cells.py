@@ -100,7 +100,7 @@ class PaddedLSTM(nn.LSTM):
         if is_padding is None:
             return super().forward(inputs, state)
         if state is None:
-            state = (inputs.new_zeros(1, len(inputs), self.hidden_size),) * 2
+            state = (inputs.new_zeros(1, inputs.shape[0], self.hidden_size),) * 2
         inputs = torch.cat([inputs, is_padding.unsqueeze(-1).to(inputs.dtype)], dim=-1)
         outputs, hidden, cell = torch.lstm(
             inputs, state, self.padded_weights(), True, 1, 0.0, self.training, False, batch_first=True
@@ -116,7 +116,8 @@ class PaddedLSTM(nn.LSTM):
 
     def _step(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(self)
-        if len(inputs) <= FEW_ROWS and inputs.device.type == "cpu":
+        is_for_all = torch.compiler.is_exporting()  # numbers of rows
+        if not is_for_all and len(inputs) <= FEW_ROWS and inputs.device.type == "cpu":
             gates = few_rows_product(inputs, weight_input) + few_rows_product(hidden, weight_hidden)
             gates = gates + bias_input + bias_hidden
             enter, forget, new, leave = gates.chunk(4, dim=1)
@@ -140,7 +141,7 @@ def bidirectional_lstm(
         - returns: outputs (B, T, 2H), and the last memories (2, B, H)
     """
     weights = [layer_weights(layer) if is_padding is None else layer.padded_weights() for layer in (forward, backward)]
-    zeros = inputs.new_zeros(2, len(inputs), forward.hidden_size)
+    zeros = inputs.new_zeros(2, inputs.shape[0], forward.hidden_size)
     if is_padding is not None:
         inputs = torch.cat([inputs, is_padding.unsqueeze(-1).to(inputs.dtype)], dim=-1)
     outputs, _, memory = torch.lstm(
@@ -165,12 +166,12 @@ def many_rows_linear(layer: nn.Module, values: Tensor) -> Tensor:
     than a product and a bias (hooks, an adapter, a quantised layer) it is called as ever.
     """
     is_for_onednn = (
-        len(values) > FEW_ROWS
+        not torch.compiler.is_compiling()
+        and len(values) > FEW_ROWS
         and values.device.type == "cpu"
         and values.dtype == torch.float32
         and not torch.is_grad_enabled()
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
         and torch.backends.mkldnn.is_available()
         and type(layer) is nn.Linear
         and is_untouched(layer)

@@ -318,7 +318,8 @@ class LuongDecoder(nn.Module):
         recurrent = self.bridge(encoder_state)
         if not self.input_feeding:
             return DecoderState(recurrent)
-        return DecoderState(recurrent, recurrent.hidden.new_zeros(len(recurrent.hidden), self.output_proj.out_features))
+        rows, width = recurrent.hidden.shape[0], self.output_proj.out_features
+        return DecoderState(recurrent, recurrent.hidden.new_zeros(rows, width))
 
     def forward(self, inputs: Tensor, state: DecoderState, source: Source, step: int) -> DecoderOutput:
         recurrent, fed = state

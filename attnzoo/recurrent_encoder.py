@@ -104,11 +104,13 @@ class RecurrentEncoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> tuple[list[Tensor], RecurrentState]:
-        if mask is None or bool(mask.all()):
+        is_general = torch.compiler.is_exporting()  # for every mask: nothing is decided by the values of one
+        if mask is None or (not is_general and bool(mask.all())):
             return self._run(inputs, None)
         lengths = mask.sum(dim=1).clamp(min=1)  # a row without a real token is read for one step, and then set to zero
-        longest, width = int(lengths.max()), mask.shape[1]
-        if bool((mask[:, 1:] <= mask[:, :-1]).all()):  # they are at the front already
+        width = mask.shape[1]
+        longest = width if is_general else int(lengths.max())
+        if not is_general and bool((mask[:, 1:] <= mask[:, :-1]).all()):  # they are at the front already
             outputs, state = self._run(inputs[:, :longest], lengths)
             if longest < width:  # columns without a token
                 outputs = [nn.functional.pad(output, (0, 0, 0, width - longest)) for output in outputs]
@@ -197,7 +199,8 @@ def _run_both(
 
 def _last(outputs: Tensor, lengths: Tensor) -> Tensor:
     """Of (B, S, V) that of the last real token of every row, (B, V)."""
-    return outputs.take_along_dim((lengths - 1)[:, None, None], dim=1)[:, 0]
+    # Not take_along_dim, which does the same but fixes the batch of an exported model.
+    return outputs.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, outputs.shape[2]))[:, 0]
 
 
 def _is_padding(inputs: Tensor, lengths: Tensor) -> Tensor:

@@ -91,6 +91,25 @@ def test_every_parameter_gets_a_gradient_and_so_do_the_embeddings(kind: str) -> 
         assert tensor.grad.any() or name.endswith("key_proj.bias"), name
 
 
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [("self-attentive", {}), ("attentional-rnn-luong", {}), ("attentional-rnn", {"cell": "gru", "score": "general"})],
+    ids=str,
+)
+def test_an_exported_recurrent_model_is_for_every_batch_and_every_mask(kind: str, fields: dict[str, Any]) -> None:
+    """Of one length: ``torch.export`` unrolls torch's recurrent layers."""
+    model = make_model(kind, **fields)
+    names = set(inspect.signature(model.forward).parameters) - {"token_type_ids"}
+    batch = {name: tensor for name, tensor in batch_for(model, with_labels=False).items() if name in names}
+    rows = torch.export.Dim("rows", min=1, max=64)
+    options = {"use_cache": False} if model.config.is_encoder_decoder else {}
+    shapes = {name: {0: rows} for name in batch} | dict.fromkeys(options)
+    exported = torch.export.export(model, (), batch | options, dynamic_shapes=shapes, strict=False).module()
+    fewer = {name: tensor[:3].flip(0) for name, tensor in batch.items()}
+    for other in (fewer, fewer | {"attention_mask": torch.ones_like(fewer["attention_mask"])}):
+        torch.testing.assert_close(exported(**other, **options).logits, model(**other, **options).logits)
+
+
 CHECKPOINTED = [(kind, fused) for kind in KINDS for fused in ((True, False) if "rnn" in kind else (True,))]
 
 
