@@ -29,6 +29,11 @@ ALWAYS = {
     "output_attentions",
     "output_hidden_states",
 }  # generate(), pipelines, its decorators
+WITHOUT_EFFECT = (
+    "use_cache",
+    "labels",
+    "token_type_ids",
+)  # of these, where they are no parameters, and so not passed on
 ALSO_TO_ENCODERS = {"labels"}  # generate() in the Seq2SeqTrainer, to the encoder alone
 # Of attention over several texts in one row. They say in another way what position_ids or a 4D mask say, and have no
 # effect without.
@@ -62,8 +67,9 @@ def checked(forward: Forward) -> Forward:
         for name in kwargs:
             if name not in parameters:
                 _check_extra(self, name, given, parameters)
-        if "token_type_ids" not in parameters:
-            given.pop("token_type_ids", None)
+        for name in WITHOUT_EFFECT:
+            if name not in parameters:
+                given.pop(name, None)
         for name, value in given.items():
             if value is None:
                 continue
