@@ -102,7 +102,8 @@ def train(
     Raises:
         FloatingPointError: the training diverges; what it diverged to is not saved.
         ValueError: an example is longer than a batch; ``output`` holds a run and neither ``resume`` nor
-            ``overwrite`` says what to do with it, or what is to be resumed is of another recipe.
+            ``overwrite`` says what to do with it; what is to be resumed is of another recipe, model, data or number of
+            processes, or none of its checkpoints is sound.
         OSError: ``output`` cannot be written, or has too little room.
         StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """
