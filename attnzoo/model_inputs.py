@@ -22,18 +22,11 @@ NUMBERS = {"num_items_in_batch": (int, float), "smoothing": (int, float), "logit
 IGNORED_LABEL = -100
 MASKED = -1000.0  # from here on an additive mask hides a token: exp(-1000) is 0 in every floating-point type
 
-# What Transformers gives to a forward() that has no such parameter. Nothing else may be given to one.
-ALWAYS = {
-    "return_dict",
-    "use_cache",
-    "output_attentions",
-    "output_hidden_states",
-}  # generate(), pipelines, its decorators
-WITHOUT_EFFECT = (
-    "use_cache",
-    "labels",
-    "token_type_ids",
-)  # of these, where they are no parameters, and so not passed on
+# What Transformers gives to a forward() that has no such parameter: generate(), pipelines, its decorators. Nothing else
+# may be given to one, but for what its class names in ``other_arguments``.
+ALWAYS = {"return_dict", "use_cache", "output_attentions", "output_hidden_states"}
+# Of these, where they are no parameters, and so not passed on.
+WITHOUT_EFFECT = ("use_cache", "labels", "token_type_ids")
 ALSO_TO_ENCODERS = {"labels"}  # generate() in the Seq2SeqTrainer, to the encoder alone
 # Of attention over several texts in one row. They say in another way what position_ids or a 4D mask say, and have no
 # effect without.
@@ -101,8 +94,8 @@ def read_mask(mask: Tensor, name: str) -> Tensor:
 
     It is bool; or of 0 and 1, whole numbers or not; or additive, which is floating-point: 0 on real tokens and -inf, or
     a large negative number, on others. Zeros alone are padding in a mask of whole numbers, but could be either in a
-    floating-point one, and are refused there. A floating-point mask of four dimensions, (B, 1 or heads, T, S), is what
-    the attention adds to its scores, and stays as it is.
+    floating-point one, and are refused there. A floating-point mask of four dimensions, (B, 1 or heads, T, S), is always
+    additive.
 
     Raises:
         TypeError: not a tensor, or a complex one.
@@ -122,9 +115,13 @@ def read_mask(mask: Tensor, name: str) -> Tensor:
                 )
         return mask.bool()
     if mask.ndim == 4:
-        if _is_readable(mask) and bool(mask.isnan().any()):
-            raise ValueError(f"{name} has NaN among its values")
-        return mask
+        fits = (mask == 0) | (mask <= MASKED)
+        if _is_readable(mask) and not bool(fits.all()):
+            raise ValueError(
+                f"{name} of four dimensions and floating-point must be additive, 0 where a token is attended to and "
+                f"{MASKED:g} or less where not; got {mask[~fits][0].item():g} among its values"
+            )
+        return mask == 0
     is_additive = (mask < 0).any()
     if _is_readable(mask) and mask.numel():
         fits = (mask == 0) | torch.where(is_additive, mask <= MASKED, mask == 1)
@@ -239,6 +236,7 @@ def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[
     is_part = model.config.is_encoder_decoder and "decoder_input_ids" not in parameters
     if (
         name in ALWAYS
+        or name in getattr(model, "other_arguments", ())
         or (name in ALSO_TO_ENCODERS and is_part)
         or (value is None and name in TransformersKwargs.__optional_keys__)
     ):
@@ -258,7 +256,7 @@ def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[
             return
         if name in OF_PACKED_TEXTS:
             raise ValueError(f"{name} has an effect with position_ids, or a mask of four dimensions, alone; give them")
-        if name in OF_PAGED_CACHE and str(model.config._attn_implementation).startswith("paged"):
+        if name in OF_PAGED_CACHE and given.get("cache") is not None:
             return
     nearest = "".join(f"did you mean {near}? " for near in difflib.get_close_matches(name, parameters, n=1))
     raise TypeError(f"{type(model).__name__} has no argument {name}: {nearest}it takes {', '.join(parameters)}")

@@ -318,6 +318,7 @@ class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMix
     """
 
     attention_patterns = ("causal",)
+    other_arguments = ("shift_labels",)  # no parameter of forward(): Trainer would want it of every row of the data
     _tied_weights_keys = {"lm_head.weight": "model.decoder.embed_tokens.weight"}
 
     def __init__(self, config: SmallTransformerConfig) -> None:
@@ -347,7 +348,7 @@ class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMix
         **kwargs: Any,
     ) -> CausalLMOutputWithPast:
         needed = None
-        shift_labels = kwargs.pop("shift_labels", None)  # no parameter: Trainer would want it of every row of the data
+        shift_labels = kwargs.pop("shift_labels", None)
         if isinstance(logits_to_keep, int) and logits_to_keep < 0:
             raise ValueError(f"logits_to_keep must be at least 0, or the places of tokens, got {logits_to_keep}")
         if labels is not None and shift_labels is None:
@@ -562,6 +563,7 @@ class SmallTransformerForTokenClassification(SmallTransformerPreTrainedModel):
         self.post_init()
 
     @can_return_tuple
+    @checked
     def forward(
         self,
         input_ids: Tensor | None = None,

@@ -285,7 +285,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
                 f"attention_mask of four dimensions must be (batch or 1, heads or 1, queries, keys) = "
                 f"{(rows, heads, queries, keys)}, got {size}"
             )
-        return attention_mask if attention_mask.dtype == torch.bool else attention_mask == 0  # else it is additive
+        return attention_mask
 
     def _is_recorded(self, kwargs: dict[str, Any]) -> bool:
         """Whether the caller wants to see the states and weights of the layers, which are those of a padded batch."""
