@@ -94,8 +94,8 @@ def read_mask(mask: Tensor, name: str) -> Tensor:
 
     It is bool; or of 0 and 1, whole numbers or not; or additive, which is floating-point: 0 on real tokens and -inf, or
     a large negative number, on others. Zeros alone are padding in a mask of whole numbers, but could be either in a
-    floating-point one, and are refused there. A floating-point mask of four dimensions, (B, 1 or heads, T, S), is always
-    additive.
+    floating-point one, and are refused there. A floating-point mask of four dimensions, (B, 1 or heads, T, S), is
+    always additive.
 
     Raises:
         TypeError: not a tensor, or a complex one.

@@ -192,7 +192,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             hidden_states = nn.functional.dropout(hidden_states, self.dropout)
         if is_of_pairs:
             assert attention_mask is not None
-            mask: Tensor | None = self._pairs(attention_mask, (rows, length, None if "cache" in kwargs else num_keys))
+            self._check_pairs(attention_mask, (rows, length, None if "cache" in kwargs else num_keys))
+            mask: Tensor | None = attention_mask
         else:
             is_last_alone = length == 1 and isinstance(past, int) and num_keys == past + 1
             mask = _self_attention_mask(is_real, texts, steps, num_keys, self.is_causal and not is_last_alone)
@@ -274,8 +275,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             "'causal'; give every text a row of its own, or an attention_mask if it is one text"
         )
 
-    def _pairs(self, attention_mask: Tensor, shape: tuple[int, int, int | None]) -> Tensor:
-        """A mask of every pair, (B or 1, H or 1, T, S), as bool; S is not known where a cache in pages has it."""
+    def _check_pairs(self, attention_mask: Tensor, shape: tuple[int, int, int | None]) -> None:
+        """Refuse a mask of pairs that is not (B or 1, H or 1, T, S); S is None where a cache in pages has it."""
         rows, queries, keys = shape
         size = tuple(attention_mask.shape)
         heads = self.config.num_attention_heads
@@ -285,7 +286,6 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
                 f"attention_mask of four dimensions must be (batch or 1, heads or 1, queries, keys) = "
                 f"{(rows, heads, queries, keys)}, got {size}"
             )
-        return attention_mask
 
     def _is_recorded(self, kwargs: dict[str, Any]) -> bool:
         """Whether the caller wants to see the states and weights of the layers, which are those of a padded batch."""
