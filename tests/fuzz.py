@@ -154,7 +154,8 @@ def config_case(number: int) -> Case:
             batch["token_type_ids"] = torch.tensor([[0, 0, 1, 1], [0, 1, 0, 0]])
         return model(**batch)
 
-    changed_names = changed | ({"attention_pattern": None} if config_class is SmallTransformerConfig else {})
+    aliases = {config_class.attribute_map.get(name, name): None for name in changed}
+    changed_names = changed | aliases | ({"attention_pattern": None} if config_class is SmallTransformerConfig else {})
     title = f"config {number}: {head.__name__} of {config_class.__name__}(**{given})"
     return Case(title, changed_names, call)
 
