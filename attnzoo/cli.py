@@ -31,6 +31,8 @@ from .alignment import align, alignment_error_rate, from_pharaoh, to_pharaoh
 from .plots import plot_alignments, sentences_html
 from .shipped_models import PRONUNCIATION, SENTIMENT, SHIPPED, TRANSLATION, model_path
 
+BATCH_SIZE = 64  # sources that are read at once
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
@@ -132,18 +134,28 @@ def pronounce(arguments: list[str]) -> None:
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the alignments of the first four words")
     options = parser.parse_args(arguments)
     words = _texts(options, "word")
-    pipe: Any = pipeline("grapheme-to-phoneme", model=_folder(options.model))  # type: ignore[call-overload]  # a task of our own
-    found = pipe(words, n_best=options.n_best, alignments=options.plot is not None, **_beams(options))
-    _print_targets(words, found, pipe.target_key)
-    if options.plot is not None:
-        best = [targets[0] for targets in found[:4]]
+    pipe: Any = pipeline("grapheme-to-phoneme", model=_folder(options.model))  # type: ignore[call-overload]  # ours
+    found = pipe(
+        words,
+        n_best=options.n_best,
+        alignments=options.plot is not None,
+        errors="skip",
+        batch_size=BATCH_SIZE,
+        **_beams(options),
+    )
+    refused = [targets[0]["error"] for targets in found if "error" in targets[0]]
+    if len(found) == len(refused) == 1:
+        raise ValueError(refused[0])
+    readable = [(word, targets) for word, targets in zip(words, found, strict=True) if "error" not in targets[0]]
+    _print_targets(readable, pipe.target_key)
+    if options.plot is not None and readable:
+        best = [targets[0] for _, targets in readable[:4]]
         options.plot.parent.mkdir(parents=True, exist_ok=True)
-        plot_alignments(
-            [row["alignment"] for row in best],
-            [row["source_tokens"] for row in best],
-            [row["target_tokens"] for row in best],
-            options.plot,
-        )
+        weights, sources, targets = ([row[k] for row in best] for k in ("alignment", "source_tokens", "target_tokens"))
+        plot_alignments(weights, sources, targets, options.plot)
+    if refused:
+        print(*(f"error: {message}" for message in refused), sep="\n", file=sys.stderr)
+        sys.exit(1)
 
 
 def translate(arguments: list[str]) -> None:
@@ -156,22 +168,20 @@ def translate(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     sentences = _texts(options, "sentence")
     pipe: Any = pipeline("machine-translation", model=_folder(options.model))  # type: ignore[call-overload]  # a task of our own
-    _print_targets(None, pipe(sentences, n_best=options.n_best, **_beams(options)), pipe.target_key)
+    found = pipe(sentences, n_best=options.n_best, batch_size=BATCH_SIZE, **_beams(options))
+    _print_targets([("", targets) for targets in found], pipe.target_key)
 
 
 def _beams(options: argparse.Namespace) -> dict[str, int]:
     return {} if options.num_beams is None else {"num_beams": options.num_beams}
 
 
-def _print_targets(sources: list[str] | None, found: list[list[dict[str, Any]]], key: str) -> None:
-    """A line for every target, tabs between: the source where there are any, the target, log p where several are."""
-    for number, targets in enumerate(found):
+def _print_targets(found: list[tuple[str, list[dict[str, Any]]]], key: str) -> None:
+    """A line for every target: the source if it is to be shown, the target, log p where there are several."""
+    for source, targets in found:
         for target in targets:
-            columns = [] if sources is None else [sources[number]]
-            columns.append(target[key])
-            if len(targets) > 1:
-                columns.append(f"{target['score']:.2f}")
-            print("\t".join(columns))
+            score = f"{target['score']:.2f}" if len(targets) > 1 else ""
+            print("\t".join(filter(None, (source, target[key], score))))
 
 
 def classify(arguments: list[str]) -> None:

@@ -50,10 +50,7 @@ def imported(files: list[Path]) -> dict[str, str]:
     ("folder", "extras"),
     [
         ("attnzoo", ["plots"]),
-        pytest.param(
-            *("training", ["train", "tensorboard"]),
-            marks=pytest.mark.xfail(strict=True, reason="pyproject.toml lacks numpy, pandas, pyarrow and tokenizers"),
-        ),
+        ("training", ["train", "tensorboard"]),
     ],
 )
 def test_every_library_that_is_imported_is_declared(folder: str, extras: list[str]) -> None:

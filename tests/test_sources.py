@@ -477,7 +477,7 @@ def rows_of(path: Path, text: str | bytes, streaming: bool = False, **keys: Any)
     ("name", "text", "keys"),
     [
         ("a.tsv", WITHOUT_HEADER, NAMED),
-        ("a.tsv.gz", gzip.compress(WITHOUT_HEADER.encode()), NAMED),
+        ("a.tsv.gz", gzip.compress(WITHOUT_HEADER.encode(), mtime=0), NAMED),
         ("a.txt", WITHOUT_HEADER, NAMED | {"separator": "tab"}),
         ("a.csv", WITHOUT_HEADER.replace("\t", ";"), NAMED | {"separator": ";"}),
         ("a", "pronunciation|word\nk i n|kinn\nk a l|kala", {"separator": "|"}),
@@ -529,11 +529,16 @@ def test_quotation_marks_stand_around_cells_or_belong_to_the_text(
         ("a.csv", "word,pronunciation\nkinn,k\n", {"encoding": "utf-16"}, "a.csv is not UTF-16"),
         ("a.jsonl", '{"word": "a", "pronunciation": "k"}', NAMED, "task.data.columns is for tables of text"),
         ("a.csv", b"PK\x03\x04", {}, "is a zip or a workbook"),
-        ("a.csv", gzip.compress(b"word,pronunciation\na,b\n"), {}, "is packed by gzip; let its name end in .gz"),
+        (
+            "a.csv",
+            gzip.compress(b"word,pronunciation\na,b\n", mtime=0),
+            {},
+            "is packed by gzip; let its name end in .gz",
+        ),
         ("a.json", "[]", {}, "no rows"),
         ("a.jsonl", "\n \n", {}, "a.jsonl is empty"),
-        ("a.jsonl.gz", gzip.compress(b""), {}, "a.jsonl.gz is empty"),
-        ("a.csv.gz", gzip.compress(b""), {}, "it has no rows"),
+        ("a.jsonl.gz", gzip.compress(b"", mtime=0), {}, "a.jsonl.gz is empty"),
+        ("a.csv.gz", gzip.compress(b"", mtime=0), {}, "it has no rows"),
     ],
 )
 def test_a_table_that_would_be_misread_is_refused_with_the_key_to_set(

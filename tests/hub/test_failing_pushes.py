@@ -344,7 +344,7 @@ def test_a_push_ends_well_only_where_it_was_seen_to_arrive(
         incomplete = {"folder": str(code), "repo_id": "zoo/code", "token": OWNER, "file": "attention.py"}
         attempts: Attempts = {
             "flipped": push_of(flipped, "zoo/flipped"),
-            "kept": push_of(kept, "zoo/kept"),
+            "kept": push_of(kept, "zoo/kept", also=["notes.txt"]),
             "code": ("push_code_without", incomplete),
             "pipeline": (
                 "push_code_without",
