@@ -79,7 +79,7 @@ def checked(forward: Forward) -> Forward:
             elif name in NUMBERS:
                 _check_number(value, name)
             elif name == "encoder_outputs":
-                _check_source(value, is_new=given.get("past_key_values") is None)
+                _check_source(value, given.get("past_key_values"))
         for prefix in ("", "decoder_"):
             embeddings, mask = given.get(f"{prefix}inputs_embeds"), given.get(f"{prefix}attention_mask")
             if embeddings is not None and _is_readable(embeddings) and not bool(embeddings.isfinite().all()):
@@ -303,8 +303,10 @@ def _check_number(value: Any, name: str) -> None:
         raise TypeError(f"{name} must be a number, got {_what(value)}")
 
 
-def _check_source(outputs: Any, is_new: bool) -> None:
+def _check_source(outputs: Any, past: Any) -> None:
     """Refuse ``encoder_outputs`` that begin with no states (B, S, D); their sizes are the decoder's to check."""
+    if isinstance(outputs, Tensor):
+        return  # what a family needs beside it, its own check says
     if not isinstance(outputs, ModelOutput | tuple | list):
         raise TypeError(f"encoder_outputs must be what get_encoder() returns, got {_what(outputs)}")
     states = outputs[0] if len(outputs) else None
@@ -315,8 +317,9 @@ def _check_source(outputs: Any, is_new: bool) -> None:
             "encoder_outputs must begin with states (batch, length, width) of at least one token, got shape "
             f"{tuple(states.shape)}"
         )
-    # What a cache goes on from has been looked at when it was new.
-    if is_new and _is_readable(states) and not bool(states.isfinite().all()):
+    if not _is_readable(states) or (hasattr(past, "get_seq_length") and past.get_seq_length()):
+        return  # what a cache goes on from has been looked at when it was empty
+    if not bool(states.isfinite().all()):
         raise ValueError("encoder_outputs has values that are not finite (NaN or infinite)")
 
 

@@ -164,9 +164,9 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             decoder_hidden_states=outputs.hidden_states,
             decoder_attentions=outputs.attentions,
             cross_attentions=outputs.cross_attentions,
-            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
-            encoder_hidden_states=encoder_outputs.hidden_states,
-            encoder_attentions=encoder_outputs.attentions,
+            encoder_last_hidden_state=encoder_outputs[0],
+            encoder_hidden_states=encoder_outputs.get("hidden_states"),  # which another's output need not have
+            encoder_attentions=encoder_outputs.get("attentions"),
         )
 
     def _target_of(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:

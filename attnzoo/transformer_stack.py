@@ -179,7 +179,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         num_positions = None if torch.compiler.is_compiling() else past + length
         is_real = texts = None
         if not is_of_pairs:
-            is_real = _is_real(attention_mask, rows, past + length, num_keys, hidden_states.device)
+            name = "decoder_attention_mask" if self.has_cross_attention else "attention_mask"
+            is_real = _is_real(attention_mask, rows, past + length, num_keys, hidden_states.device, name)
         positions = steps.unsqueeze(0) if is_real is None else source_positions(is_real)[0][:, steps]
         if position_ids is not None:
             positions = position_ids
@@ -343,9 +344,14 @@ def _length(cache: Cache) -> Any:
 
 
 def _is_real(
-    attention_mask: Tensor | None, rows: int, total: Any, num_keys: int, device: torch.device
+    attention_mask: Tensor | None,
+    rows: int,
+    total: Any,
+    num_keys: int,
+    device: torch.device,
+    name: str = "attention_mask",
 ) -> Tensor | None:
-    """Hugging Face's attention_mask (B, S) as bool, True on real tokens; None where nothing is padded.
+    """A mask (B, S) of bool, True on real tokens; None where nothing is padded.
 
     S is ``total``, or ``num_keys`` for a cache with room after the last token.
     """
@@ -354,13 +360,11 @@ def _is_real(
     widths = (num_keys,) if isinstance(total, Tensor) else (total, num_keys)
     if attention_mask.ndim != 2 or attention_mask.shape[0] != rows or attention_mask.shape[1] not in widths:
         raise ValueError(
-            f"attention_mask must be (batch, length) = {(rows, widths[0])}, the tokens of a cache among them, "
+            f"{name} must be (batch, length) = {(rows, widths[0])}, the tokens of a cache among them, "
             f"got {tuple(attention_mask.shape)}"
         )
     is_compiling = torch.compiler.is_compiling()  # a graph cannot branch on what the mask holds
-    if not is_compiling and attention_mask.is_floating_point() and bool((attention_mask < 0).any()):
-        raise ValueError("attention_mask must be 1 on real tokens and 0 on padding; this one has negative values")
-    is_real = attention_mask.to(device=device, dtype=torch.bool)
+    is_real = attention_mask.to(device)
     return None if not is_compiling and bool(is_real.all()) else is_real
 
 

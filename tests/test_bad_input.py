@@ -68,10 +68,14 @@ def test_neither_or_both_of_ids_and_embeddings(side: str) -> None:
 @pytest.mark.parametrize("shape", [(2, 3), (3, 4), (4,), (2, 1, 1, 4)], ids=str)
 def test_attention_mask_of_another_shape(shape: tuple[int, ...]) -> None:
     with refused(ValueError, "attention_mask", tuple(SOURCE.shape), shape):
-        forward(attention_mask=torch.ones(shape))
+        forward(attention_mask=torch.ones(shape, dtype=torch.long))
     model = tiny_model("luong-lstm-dot")
     with refused(ValueError, "attention_mask", tuple(SOURCE.shape), shape):
-        model(encoder_outputs=model.get_encoder()(SOURCE), attention_mask=torch.ones(shape), decoder_input_ids=TARGET)
+        model(
+            encoder_outputs=model.get_encoder()(SOURCE),
+            attention_mask=torch.ones(shape, dtype=torch.long),
+            decoder_input_ids=TARGET,
+        )
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (3, 3), (1, 3), (3,), (2, 1, 3)], ids=str)

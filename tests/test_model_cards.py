@@ -97,7 +97,7 @@ def test_no_model_is_freer_than_its_data() -> None:
 
 
 def test_every_shipped_model_is_looked_at() -> None:
-    assert sorted((ROOT / "model_cards").iterdir()) == SHIPPED
+    assert sorted(path for path in (ROOT / "model_cards").iterdir() if path.is_dir()) == SHIPPED
 
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
