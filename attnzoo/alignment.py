@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from .phonemes import bracketed, has_phonemes, token_names
+from .phonemes import bracketed, known_phonemes, token_names
 
 Links = set[tuple[int, int]]  # of (source word, target word), both from 0
 
@@ -288,7 +288,7 @@ def _tokenize(tokenizer: Any, texts: Sequence[Any], side: str, start: int) -> An
         if not text or (isinstance(text, str) and not text.strip()):
             raise ValueError(f"{side} {number} is empty; there is nothing to align")
 
-    if side == "target" and has_phonemes(tokenizer):
+    if side == "target" and known_phonemes(tokenizer):
         texts = [bracketed(text) if isinstance(text, str) else [bracketed(word) for word in text] for text in texts]
 
     def encode(some: Sequence[Any]) -> Any:

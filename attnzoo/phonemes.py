@@ -16,9 +16,9 @@ def bracketed(pronunciation: str) -> str:
     )
 
 
-def has_phonemes(tokenizer: Any) -> bool:
-    """Whether this is a tokenizer of letters and phonemes."""
-    return any(_is_phoneme(token) for token in tokenizer.get_added_vocab())
+def known_phonemes(tokenizer: Any) -> set[str]:
+    """The phonemes of a tokenizer, without their brackets; none, where it is not one of letters and phonemes."""
+    return {token[1:-1] for token in tokenizer.get_added_vocab() if _is_phoneme(token)}
 
 
 def token_names(tokenizer: Any, ids: Any) -> list[str]:

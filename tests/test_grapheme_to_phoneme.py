@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from attnzoo.training import evaluate
 from attnzoo.training.recipe import load_recipe
 from attnzoo.training.tasks import make_task
 from attnzoo.training.tasks.grapheme_to_phoneme import (
@@ -164,6 +165,18 @@ def test_the_dictionary_with_stress(dictionary: Path, monkeypatch: pytest.Monkey
         assert bracketed(vowel) in task.make_tokenizer().get_vocab()
         assert ("no stress" in task.limits) == ("Stress is not" in task.metric_note) == (vowel == "AA")
         assert (task.published is None) == (vowel == "AA1")  # figures without stress
+
+
+def test_phonemes_that_the_model_cannot_write_are_said(run: Path, tmp_path: Path, capsys: Any) -> None:
+    """A file with stress, for a model without: every vowel would count as an error, and nobody would know why."""
+    (tmp_path / "test.tsv").write_text("word\tpronunciation\n" + "tana\tT AA1 N AA0\n" * 3)
+    arguments = [str(run / "best"), f"--set=task.data.path={tmp_path / 'test.tsv'}"]
+    evaluate.main(arguments)
+    said = capsys.readouterr().err
+    assert "the model knows 2 phonemes of the references not at all" in said
+    assert "--set task.data.stress=drop" in said
+    evaluate.main([*arguments, "--set=task.data.stress=drop"])
+    assert "not at all" not in capsys.readouterr().err
 
 
 def test_dictionary_files(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from attnzoo.training.batching import LengthBatchSampler
 from attnzoo.training.checkpoint import checkpoints
 from attnzoo.training.progress import Batches, Clock
 from attnzoo.training.recipe import Training, checkpoint_recipe, load_recipe
+from attnzoo.training.run_folder import describe_run
 from attnzoo.training.stopping import exit_on_user_error
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from attnzoo.training.train import _loss, main, train
@@ -403,3 +405,17 @@ def test_a_missing_tracker_is_said_before_training(
     sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=10", "training.tracker=tensorboard"]
     with pytest.raises(SystemExit, match="pip install tensorboard"):
         main([str(ROOT / "configs" / "demo.yaml"), "--output", str(tmp_path), *(f"--set={item}" for item in sets)])
+
+
+def test_a_run_names_the_commit_of_its_own_code_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package may lie in a repository of the user's."""
+    assert re.match(r"[0-9a-f]{40}", describe_run(1, "fp32", 1)["git_commit"])
+    place = tmp_path / ".venv" / "attnzoo" / "training" / "run_folder.py"
+    place.parent.mkdir(parents=True)
+    for command in (
+        ["init", "-q"],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a", "--allow-empty"],
+    ):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    monkeypatch.setattr("attnzoo.training.run_folder.__file__", str(place))
+    assert describe_run(1, "fp32", 1)["git_commit"] is None

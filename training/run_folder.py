@@ -123,15 +123,19 @@ def describe_run(seed: int, precision: str, num_processes: int) -> dict[str, Any
 
 
 def _git_commit() -> str | None:
-    """The commit of the working tree, "-dirty" after it if files differ from it; None outside git."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    """The commit of this code's checkout, "-dirty" after it if files differ from it; None where the code is installed.
+
+    An environment may lie inside a repository of the user's, whose commit says nothing of this code.
+    """
+    root = Path(__file__).resolve().parent.parent
+
+    def git(*arguments: str) -> str:
+        command = ["git", *arguments]
+        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+
     try:
-        return subprocess.run(
-            command,
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != root:
+            return None
+        return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     except (OSError, subprocess.CalledProcessError):
         return None

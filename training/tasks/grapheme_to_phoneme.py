@@ -1,6 +1,7 @@
 """Grapheme-to-phoneme: from the letters of a word to its phonemes, of any language; English by the CMU dictionary."""
 
 import re
+import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from transformers import (
 )
 
 from attnzoo.alignment import generation_alignments
-from attnzoo.phonemes import CLOSE, OPEN, bracketed, token_names
+from attnzoo.phonemes import CLOSE, OPEN, bracketed, known_phonemes, token_names
 from attnzoo.pipelines import readable_word
 from attnzoo.plots import plot_alignments
 
@@ -283,7 +284,9 @@ class GraphemeToPhoneme:
         Raises:
             ValueError: there is no such split, or it is a stream, or no beam.
         """
-        return pronounce(model, tokenizer, chosen_rows(self.splits, split, rows)["word"][:], num_beams)
+        chosen = chosen_rows(self.splits, split, rows)
+        self._report_unknown_phonemes(tokenizer, [p for listed in chosen["pronunciations"][:] for p in listed])
+        return pronounce(model, tokenizer, chosen["word"][:], num_beams)
 
     def score(self, split: str, predictions: list[str]) -> dict[str, float]:
         """PER and WER, in percent, of the predictions for a whole split."""
@@ -297,6 +300,19 @@ class GraphemeToPhoneme:
         """The pictures of a released model: an alignment, if it has attention."""
         if model.config.score != "none":
             draw_alignments(model, tokenizer, [self.example], num_beams, folder / ALIGNMENT)
+
+    def _report_unknown_phonemes(self, tokenizer: PreTrainedTokenizerBase, pronunciations: list[str]) -> None:
+        """Say which phonemes of the references the model cannot write: every one of them counts as an error."""
+        known = known_phonemes(tokenizer)
+        unknown = sorted({phoneme for listed in pronunciations for phoneme in listed.split()} - known)
+        if known and unknown:
+            has_stress = not self._drops_stress and any(phoneme.rstrip(STRESS) in known for phoneme in unknown)
+            remedy = "; --set task.data.stress=drop takes stress off them" if has_stress else ""
+            print(
+                f"{self.path}: the model knows {len(unknown)} phonemes of the references not at all, and each is an "
+                f"error in its figures: {' '.join(unknown[:5])}{' ...' if len(unknown) > 5 else ''}{remedy}",
+                file=sys.stderr,
+            )
 
     def _read(self, rows: dict[str, Rows], streaming: bool) -> "_Found":
         """One pass over everything; of a training split that is streamed the words are not kept."""
