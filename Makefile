@@ -14,7 +14,7 @@ say = @printf '\n== %s\n' "$(1)"
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make test-slow   those that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not bring' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again, as long as they all took; what was cut short goes on' 'make check   format, lint, types and tests; CI runs it and test-hub' \
+		'make test    run the tests' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not contain' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make check   format, lint, types and tests; CI runs it and test-hub' \
 		'make clean   remove the virtual environment and caches'
 
 # Made again whenever the dependencies change.
@@ -52,12 +52,12 @@ test-wheel: $(VENV)/installed
 test-pythons:
 	$(foreach version,$(PYTHONS),$(MAKE) test PYTHON=python$(version) VENV=.venv-$(version) &&) true
 
-# ATTNZOO_REPOSITORY_URL=https://... make wheel: the README's links and pictures lead there (setup.py).
+# With ATTNZOO_REPOSITORY_URL=https://... the README's links and pictures point to that repository (setup.py).
 wheel: $(VENV)/installed
 	$(call say,Building attnzoo)
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
-# Built from a copy: setuptools leaves its own folders beside a pyproject.toml.
+# Built from a copy, since setuptools writes folders of its own next to pyproject.toml.
 models-wheel: $(VENV)/installed
 	$(call say,Building attnzoo-models)
 	rm -rf build/models && mkdir -p build && cp -R model_cards build/models

@@ -2,7 +2,7 @@
 
 ``ATTNZOO_REPOSITORY_URL`` is the one setting: the address of the repository, such as https://github.com/owner/attnzoo.
 With it the metadata links to the repository, and the README's relative links and pictures lead there. Without it those
-links become plain text and the pictures are left out, since neither would lead anywhere on a package index.
+links become plain text and the pictures are left out, since they would be broken on a package index.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The command ``attnzoo``.
 
-``pronounce``, ``translate``, ``classify`` and ``align`` use a trained model and are written out here. The others belong
-to the training code, which is imported when they are called.
+``pronounce``, ``translate``, ``classify`` and ``align`` use a trained model and are defined here. The others
+are modules of the training code, imported when they are called.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from .alignment import align, alignment_error_rate, from_pharaoh, to_pharaoh
 from .plots import plot_alignments, sentences_html
 from .shipped_models import PRONUNCIATION, SENTIMENT, SHIPPED, TRANSLATION, model_path
 
-BATCH_SIZE = 64  # sources that are read at once
+BATCH_SIZE = 64  # sources in one batch
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> None:
         description="Attention models, from Bahdanau's alignment to the Transformer.",
         epilog="commands:\n"
         + "\n".join(f"  {name:<10} {text}" for name, (text, _) in COMMANDS.items())
-        + "\n\nattnzoo COMMAND --help says more. Example: attnzoo pronounce philosophy",
+        + "\n\nHelp on one command: attnzoo COMMAND --help. Example: attnzoo pronounce philosophy",
         usage="attnzoo [--help] [--version] COMMAND ...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
         logging.disable_progress_bar()
         try:
             run(arguments[1:])
-        except (OSError, ValueError, StrictDataclassError) as error:  # the user can put it right: no traceback
+        except (OSError, ValueError, StrictDataclassError) as error:  # the user can correct it, so no traceback
             sys.exit(f"error: {error}")
     else:
         _module(command, run).main(arguments[1:])
@@ -93,23 +93,23 @@ def _add_model(parser: argparse.ArgumentParser, default: str | None) -> None:
 
 
 def _add_texts(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("texts", nargs="*", metavar=what.upper(), help=f"without any, a {what} is read from each line")
+    parser.add_argument("texts", nargs="*", metavar=what.upper(), help=f"default: read a {what} from each line")
 
 
 def _texts(options: argparse.Namespace, what: str) -> list[str]:
-    """What was given, or else the lines of the standard input."""
+    """The texts of the command line, or else the lines of standard input."""
     if options.texts:
         return options.texts
     if sys.stdin.isatty():
-        raise ValueError(f"give a {what}, or a file of them: attnzoo ... < file.txt")
+        raise ValueError(f"give at least one {what}, or a file with one on each line: attnzoo ... < file.txt")
     return [line.strip() for line in sys.stdin if line.strip()]
 
 
 def _folder(model: str) -> str:
-    """What ``from_pretrained`` takes for this model.
+    """The folder or Hub id of this model, for ``from_pretrained``.
 
     Raises:
-        FileNotFoundError: it is nothing that can be loaded.
+        FileNotFoundError: there is no such model.
     """
     path = Path(model)
     if path.exists():
@@ -120,7 +120,7 @@ def _folder(model: str) -> str:
     if model in SHIPPED:
         return model_path(model)
     if re.fullmatch(r"[\w.-]+/[\w.-]+", model):
-        return model  # of the Hub
+        return model  # an id on the Hub
     raise FileNotFoundError(f"{model} is neither a folder nor the name of a shipped model: {', '.join(SHIPPED)}")
 
 
@@ -177,7 +177,7 @@ def _beams(options: argparse.Namespace) -> dict[str, int]:
 
 
 def _print_targets(found: list[tuple[str, list[dict[str, Any]]]], key: str) -> None:
-    """A line for every target: the source if it is to be shown, the target, log p where there are several."""
+    """Print a line for every target: the source unless empty, the target, and log p if there are several targets."""
     for source, targets in found:
         for target in targets:
             score = f"{target['score']:.2f}" if len(targets) > 1 else ""
@@ -185,12 +185,12 @@ def _print_targets(found: list[tuple[str, list[dict[str, Any]]]], key: str) -> N
 
 
 def classify(arguments: list[str]) -> None:
-    """``attnzoo classify``: the label of every sentence, and a page of what the model looked at."""
-    more = "Of a pair, the second sentence follows a tab."
+    """``attnzoo classify``: the label of every sentence, and on request an HTML page of the attention weights."""
+    more = "For a model of sentence pairs, put a tab between the two sentences."
     parser = _parser("classify", 'attnzoo classify "A moving film." --html film.html', more)
     _add_texts(parser, "sentence")
     _add_model(parser, SENTIMENT)
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write what the model looked at; needs no network")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that shows the attention to words")
     options = parser.parse_args(arguments)
     sentences = _texts(options, "sentence")
     folder = _folder(options.model)
@@ -217,7 +217,7 @@ def classify(arguments: list[str]) -> None:
 
 
 def label_of(logits: Tensor, config: PreTrainedConfig) -> str:
-    """What the model says of a sentence, by its ``problem_type``; one output that is not of several labels is a number.
+    """The prediction as text, by ``problem_type``; a single output is a number unless a text can have several labels.
 
     Shape:
         - logits: (number of labels,)
@@ -233,20 +233,20 @@ def label_of(logits: Tensor, config: PreTrainedConfig) -> str:
 
 def align_files(arguments: list[str]) -> None:
     """``attnzoo align``: the links of every pair in Pharaoh format, and their error rate against gold links."""
-    more = "Prints a line for every pair: 0-0 1-2 links source word 0 with target word 0, and word 1 with word 2."
+    more = "Prints a line for every pair: 0-0 1-2 means source word 0 is linked with target word 0, and 1 with 2."
     parser = _parser("align", "attnzoo align en.txt de.txt --words", more)
-    parser.add_argument("sources", type=Path, help="a text file with a source in every line")
-    parser.add_argument("targets", type=Path, help="a text file with its target in the same line")
+    parser.add_argument("sources", type=Path, help="a text file with one source sentence on each line")
+    parser.add_argument("targets", type=Path, help="a text file with the translations, on the same lines")
     _add_model(parser, TRANSLATION)
-    parser.add_argument("--words", action="store_true", help="words are what white space separates, as in gold links")
-    parser.add_argument("--gold", type=Path, help="gold links: the alignment error rate goes to the standard error")
+    parser.add_argument("--words", action="store_true", help="link words (split at white space), not tokens")
+    parser.add_argument("--gold", type=Path, help="gold links; print the alignment error rate to standard error")
     parser.add_argument(
         "--shift",
         type=lambda text: text if text == "paper" else int(text),
         default=0,
-        help="1: a step aligns the token that it reads, not the one it predicts; paper: as the model's paper has it",
+        help="0: a step aligns the token it predicts; 1: the token it reads; paper: as in the paper (default: 0)",
     )
-    parser.add_argument("--scores", action="store_true", help="log p(target | source) and a tab before every line")
+    parser.add_argument("--scores", action="store_true", help="put log p(target | source) and a tab before every line")
     options = parser.parse_args(arguments)
     sources, targets = _lines(options.sources), _lines(options.targets)
     gold = [from_pharaoh(line) for line in _lines(options.gold)] if options.gold else None
@@ -270,7 +270,7 @@ def _lines(path: Path) -> list[str]:
     return text.removesuffix("\n").split("\n")  # splitlines would split at other separators too
 
 
-# What each does, and what does it: a function here, or the name of a module with a main() of its own.
+# For each command: its help text, and a function here or the name of a module that has main().
 COMMANDS: dict[str, tuple[str, Callable[[list[str]], None] | str]] = {
     "pronounce": ("pronounce words", pronounce),
     "translate": ("translate sentences", translate),
@@ -278,7 +278,7 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], None] | str]] = {
     "align": ("align the words of given pairs", align_files),
     "train": ("train a recipe", "attnzoo.training.train"),
     "evaluate": ("measure a checkpoint on its test split", "attnzoo.training.evaluate"),
-    "release": ("make a finished run small and complete, with a card", "attnzoo.training.release"),
+    "release": ("turn a finished run into a folder to publish: model, scores and card", "attnzoo.training.release"),
     "card": ("write a released model's card again", "attnzoo.training.card"),
     "publish": ("push a folder to the Hugging Face Hub, and verify it", "attnzoo.training.publish"),
 }

@@ -1,7 +1,7 @@
-"""What every config of the zoo is checked for: sizes within limits, and special tokens that are in the vocabulary.
+"""Checks of every config: sizes must be within limits, and special tokens within the vocabulary.
 
-The limits are far above any paper's. They are there so that a damaged or hostile ``config.json`` is an error at once,
-and not minutes of work or all memory.
+The limits are far above the sizes in any paper. They make a damaged or hostile ``config.json`` raise an error at once
+instead of taking minutes or all memory.
 """
 
 from typing import Any
@@ -11,8 +11,8 @@ from transformers import PreTrainedConfig
 
 MOST_LAYERS = 256
 MOST_WIDE = 2**16
-MOST_HEADS = 1024  # of attention, or hops; hops are compared one by one
-MOST_ROWS = 10**7  # of a table: words, positions
+MOST_HEADS = 1024  # attention heads, or hops
+MOST_ROWS = 10**7  # rows of an embedding: words or positions
 MOST_LABELS = 10**6  # each has a name in the config
 
 
@@ -24,10 +24,10 @@ def check_sizes(
     rows: tuple[str, ...],
     heads: tuple[str, ...] = (),
 ) -> None:
-    """Refuse sizes, by the names of their fields, that are no whole numbers, below 1, or above the limit of their kind.
+    """Raise an error if a named field is not a whole number from 1 to the limit of its kind.
 
     Raises:
-        ValueError: such a size, or such a number of labels.
+        ValueError: a size or ``num_labels`` is outside its limits.
     """
     limits = (
         (layers, MOST_LAYERS),
@@ -42,7 +42,7 @@ def check_sizes(
 
 
 def check_size(name: str, value: Any, most: int) -> None:
-    """Refuse a ``value`` that is no whole number from 1 to ``most``."""
+    """Raise a ValueError unless ``value`` is a whole number from 1 to ``most``."""
     if type(value) is not int:  # a value set through an alias has not been checked
         raise ValueError(f"{name} must be a whole number, got {value!r}")
     if value < 1:
@@ -52,14 +52,14 @@ def check_size(name: str, value: Any, most: int) -> None:
 
 
 def check_arguments(config: PreTrainedConfig, others: dict[str, Any]) -> None:
-    """Refuse what Transformers works with before it is validated: the labels and the dtype.
+    """Check the labels and the dtype, which Transformers uses before it validates the config.
 
     Args:
-        config: with its fields, as they were given
-        others: the arguments that are no fields
+        config: its fields, as they were given
+        others: the other arguments of the config
 
     Raises:
-        ValueError: too many labels to have names, labels without whole numbers, a dtype that is not torch's.
+        ValueError: too many labels, ``id2label`` keys that are not whole numbers, or an unknown dtype.
     """
     if config.id2label is None and "num_labels" in others:
         check_size("num_labels", others["num_labels"], MOST_LABELS)
@@ -72,10 +72,10 @@ def check_arguments(config: PreTrainedConfig, others: dict[str, Any]) -> None:
 
 
 def check_token_ids(config: PreTrainedConfig) -> None:
-    """Refuse special tokens outside the vocabulary: padding, the start and the ends, of which there may be several.
+    """Check that special tokens are in the vocabulary: padding, the start, and the end (there may be several ends).
 
     Raises:
-        ValueError: such a token.
+        ValueError: a special token is outside the vocabulary.
     """
     size = config.vocab_size
     for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):

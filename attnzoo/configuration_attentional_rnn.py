@@ -167,7 +167,7 @@ class AttentionalRNNConfig(PreTrainedConfig):
             self.readout_size = max(1, self.decoder_hidden_size // 2) if has_maxout else self.decoder_hidden_size
 
     def validate_token_ids(self) -> None:
-        """Refuse special tokens outside the vocabulary, of which Transformers only warns."""
+        """Raise an error for special tokens outside the vocabulary; Transformers only warns."""
         check_token_ids(self)
 
     def validate_architecture(self) -> None:

@@ -110,7 +110,7 @@ class SelfAttentiveConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     def validate_token_ids(self) -> None:
-        """Refuse special tokens outside the vocabulary, of which Transformers only warns."""
+        """Raise an error for special tokens outside the vocabulary; Transformers only warns."""
         check_token_ids(self)
 
     def validate_architecture(self) -> None:

@@ -72,7 +72,7 @@ class SmallTransformerConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     def validate_token_ids(self) -> None:
-        """Refuse special tokens outside the vocabulary, of which Transformers only warns."""
+        """Raise an error for special tokens outside the vocabulary; Transformers only warns."""
         check_token_ids(self)
 
     def validate_architecture(self) -> None:

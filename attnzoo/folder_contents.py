@@ -1,7 +1,7 @@
-"""Which files of a folder go to the Hub, and why the others stay.
+"""Which files of a folder are pushed to the Hub, and why the others are not.
 
-A folder may hold what was never meant for others beside its model: a token, data, logs, the state of an optimiser. So
-what goes is a list of kinds, and all else stays unless it is named.
+Next to its model a folder may hold private files: a token, data, logs, the state of an optimizer. So only files of the
+kinds listed here are pushed, and those that the caller names.
 """
 
 import fnmatch
@@ -26,11 +26,11 @@ PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle", "*.joblib", 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a folder holds for the Hub.
+    """The files of a folder, divided into those to push and the others.
 
     Attributes:
-        sent: the names of the files that go, in alphabetical order.
-        kept: the names of what stays, each with the reason.
+        sent: the names of the files to push, in alphabetical order.
+        kept: the names of the other entries, each with the reason why it is not pushed.
     """
 
     sent: list[str]
@@ -38,19 +38,19 @@ class Contents:
 
 
 def contents(folder: str | Path, also: Iterable[str] = ()) -> Contents:
-    """Divide a folder into what :func:`attnzoo.hub.push` sends and what it leaves.
+    """Divide a folder into what :func:`attnzoo.hub.push` sends and what it does not send.
 
     Sent are the card and the pictures that it shows, the configs, the tokenizer, the weights in safetensors with their
     index, an adapter, the licence, ``recipe.yaml`` and ``run.json``; and the files named in ``also``.
 
     Args:
-        folder: what shall be pushed
-        also: names of other files at the top of the folder, which are sent, too
+        folder: the folder to push
+        also: names of other files at the top of the folder to push as well
 
     Raises:
         FileNotFoundError: the folder lacks a config, a card or safetensors, or a file of ``also``.
-        ValueError: a file that would be sent is a link that leads out of the folder, or nowhere; or one of ``also`` is
-            a pickle or no name of a file.
+        ValueError: a file to push is a broken link or a link out of the folder; a file of ``also`` is a pickle or
+            is not at the top of the folder.
     """
     folder = Path(folder)
     for name in ("config.json", "README.md"):
@@ -76,7 +76,7 @@ def contents(folder: str | Path, also: Iterable[str] = ()) -> Contents:
 
 
 def is_one_of(name: str, patterns: tuple[str, ...]) -> bool:
-    """Whether a file's name at the top of a repository is of one of these patterns."""
+    """Whether this is the name of a file at the top of a folder that matches one of the patterns."""
     return "/" not in name and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
@@ -89,7 +89,7 @@ def _require_sendable(folder: Path, name: str) -> None:
     if Path(name).name != name:
         raise ValueError(f"also={name!r} is no name of a file at the top of {folder}")
     if not (folder / name).is_file():
-        raise FileNotFoundError(f"{folder} has no file {name!r} to be sent also")
+        raise FileNotFoundError(f"{folder} has no file {name!r}, which also= names")
     if is_one_of(name.lower(), PICKLES):
         raise ValueError(f"also={name!r} is a pickle, which runs code where it is loaded; send safetensors")
 
@@ -113,7 +113,7 @@ def _reason(path: Path) -> str:
     name = path.name.lower()
     reasons = {
         "a pickle, which runs code where it is loaded": PICKLES,
-        "code, of which only attnzoo's own is sent, where it is asked for": ("*.py",),
+        "code; only attnzoo's own code is sent, with code=True (--code)": ("*.py",),
         "a picture that the card does not show": PICTURES,
     }
     return next((why for why, patterns in reasons.items() if is_one_of(name, patterns)), "of no known kind")

@@ -30,5 +30,5 @@ def config_of_paper(
             raise ValueError(f"{alias} is another name of {field}; give one of them")
     fields = papers[paper] | overrides
     if overrides.get("id2label") is not None and "num_labels" not in overrides:
-        fields.pop("num_labels", None)  # the paper's data had others
+        fields.pop("num_labels", None)  # the paper's number belongs to its own labels
     return config_class(**fields)

@@ -37,7 +37,7 @@ SCORES: dict[type, type[DotSteps] | type[AdditiveSteps]] = {
     LocationScore: DotSteps,
     AdditiveScore: AdditiveSteps,
 }
-# What the steps are those of. A decoder with any other class in it, a subclass too, takes the plain loop.
+# The classes that the fused steps implement. A decoder with any other class, even a subclass, runs the plain loop.
 KNOWN_PARTS = {SourceAttention, LocalWindow, *SCORES, RecurrentStack, ChoGRU, PaddedLSTM}
 KNOWN_PARTS |= {nn.GRU, nn.Linear, nn.Dropout, nn.ModuleList}
 
@@ -320,11 +320,11 @@ def _kept(dropout: nn.Dropout, rows: Rows, like: Tensor, width: int) -> Tensor |
 
 
 def has_fused_loop(decoder: Any) -> bool:
-    """Whether a decoder has a ``readout`` by the loops above, and may take it.
+    """Whether a decoder can run the fused loops above (``readout``).
 
-    It has one where a step waits for the attention of the step before (Bahdanau's decoder, Luong's with input feeding)
-    and its cell has steps above. It may take it where its parts are of exactly the classes that the steps are written
-    for, and nobody else's, see :func:`is_untouched`.
+    A fused loop exists if a step needs the attention of the step before (Bahdanau's decoder, Luong's with input
+    feeding) and the cell has steps above. It can run if every part is of exactly the classes that the steps
+    implement, without hooks or changes; see :func:`is_untouched`.
     """
     if not (hasattr(decoder, "readout") and getattr(decoder, "input_feeding", True)) or torch.compiler.is_exporting():
         return False

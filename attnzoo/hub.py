@@ -65,9 +65,9 @@ def push(
     message: str = "Upload model",
     token: str | None = None,
 ) -> CommitInfo:
-    """Publish the model of a folder, which has to have a config, safetensors and a card.
+    """Publish the model in a folder. The folder needs a config, safetensors and a card.
 
-    Files of known kinds go, and all else stays: :func:`attnzoo.folder_contents.contents` lists both.
+    Only files of known kinds are pushed; :func:`attnzoo.folder_contents.contents` lists them and the others.
 
     It is one commit: the repository has all of the files or is as it was. Repeated after a failure it sends only what
     is not there yet, and with nothing to send it makes no commit. Files that only the repository has stay, but for
@@ -88,7 +88,7 @@ def push(
 
     Raises:
         FileNotFoundError: the folder lacks one of the files.
-        ValueError: a file to be sent is a link to nothing or out of the folder, a pickle, a card or JSON that is none,
+        ValueError: a file to push is a broken link, a link out of the folder, a pickle, an invalid card or JSON,
             or of an adapter to a model that only this machine has; the model or tokenizer cannot be loaded; the id is
             none, the repository is not as private as asked, the code is another package's, or HF_ENDPOINT has a
             password in it.
@@ -216,10 +216,10 @@ def require_write_access(repo_id: str, *, create_pr: bool = False, token: str | 
 
 
 def _api(token: str | None) -> HfApi:
-    """The Hub's client. A password in the Hub's address would go out in place of the token, and into every error."""
+    """The Hub's client. A password in HF_ENDPOINT would be sent instead of the token, and shown in every error."""
     api = HfApi(token=token)
     if "@" in urlsplit(api.endpoint).netloc:
-        raise ValueError("HF_ENDPOINT has a user's name or a password before an @; leave them out, and set HF_TOKEN")
+        raise ValueError("HF_ENDPOINT has a user name or a password before an @; remove it and set HF_TOKEN")
     return api
 
 
@@ -258,7 +258,7 @@ def _require_readable(folder: Path, names: list[str]) -> None:
 
 
 def _require_base_on_hub(path: Path, base: Any) -> None:
-    """An adapter is loaded with its base model, which others do not find in a folder of this machine."""
+    """Check that an adapter's base model is on the Hub: a folder on this machine is not available to others."""
     try:
         validate_repo_id(base)
         is_elsewhere = not Path(base).exists()
@@ -267,7 +267,7 @@ def _require_base_on_hub(path: Path, base: Any) -> None:
     if not is_elsewhere:
         place = str(base).rpartition("@")[2]  # before it there may be a password
         raise ValueError(
-            f"{path} has base_model_name_or_path={place!r}, which others do not have; give its id on the Hub"
+            f"{path} has base_model_name_or_path={place!r}, not an id on the Hub; give the base model's id there"
         )
 
 

@@ -31,7 +31,7 @@ def token_cross_entropy(
         - returns: a scalar
 
     Raises:
-        ValueError: a label smoothing that is not between 0 and 1, or a negative number of items.
+        ValueError: ``label_smoothing`` is not between 0 and 1, or ``num_items`` is negative.
     """
     _check_smoothing(label_smoothing)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))

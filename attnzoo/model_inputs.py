@@ -1,5 +1,5 @@
-"""What a model reads: token ids or embeddings, the masks of the real tokens, the target that labels make; checked, and
-converted in one place.
+"""The inputs of the models, checked and converted in one place: token ids or embeddings, masks, and the target made
+from labels.
 
 Letters in shapes: B batch, N number of tokens, E embedding width, T target length.
 """
@@ -20,33 +20,33 @@ EMBEDDINGS = ("inputs_embeds", "decoder_inputs_embeds", "encoder_hidden_states")
 LABELS = ("labels", "shift_labels")
 NUMBERS = {"num_items_in_batch": (int, float), "smoothing": (int, float), "logits_to_keep": (int,)}
 IGNORED_LABEL = -100
-MASKED = -1000.0  # from here on an additive mask hides a token: exp(-1000) is 0 in every floating-point type
+MASKED = -1000.0  # an additive mask hides a token at this value or below: exp(-1000) is 0 in every floating-point type
 
-# What Transformers gives to a forward() that has no such parameter: generate(), pipelines, its decorators. Nothing else
-# may be given to one, but for what its class names in ``other_arguments``.
+# Transformers passes these to every forward() (from generate(), pipelines, decorators), used there or not. Any
+# other unknown argument is an error, unless the class names it in ``other_arguments``.
 ALWAYS = {"return_dict", "use_cache", "output_attentions", "output_hidden_states"}
-# Of these, where they are no parameters, and so not passed on.
+# Those that are dropped if forward() has no such parameter.
 WITHOUT_EFFECT = ("use_cache", "labels", "token_type_ids")
-ALSO_TO_ENCODERS = {"labels"}  # generate() in the Seq2SeqTrainer, to the encoder alone
-# Of attention over several texts in one row. They say in another way what position_ids or a 4D mask say, and have no
-# effect without.
+ALSO_TO_ENCODERS = {"labels"}  # generate() in the Seq2SeqTrainer passes them to the encoder only
+# Arguments for several texts in one row. They repeat what position_ids or a 4D mask say, and have no effect without
+# these.
 OF_PACKED_TEXTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx", "is_causal"}
-# Continuous batching, for the attention with a paged cache.
+# Arguments of continuous batching: the attention with a paged cache reads them.
 OF_PAGED_CACHE = {"cache", "read_index", "write_index", "block_table", "logits_indices", "logits_processor_args"}
 
 Forward = TypeVar("Forward", bound=Callable[..., Any])
 
 
 def checked(forward: Forward) -> Forward:
-    """A ``forward`` that refuses what it cannot read, by name, before it computes anything.
+    """Wrap ``forward`` so that it checks its arguments before it computes anything. An error names the argument.
 
-    Ids may be of any integer type, labels, too. Every mask arrives in ``forward`` as bool, see :func:`read_mask`.
-    Embeddings that are not finite are set to 0 where the mask hides them. What a compiled or exported graph cannot
-    branch on, the values of tensors, is not looked at there.
+    Ids and labels may be of any integer type. Every mask reaches ``forward`` as bool, see :func:`read_mask`.
+    Embeddings that are not finite are set to 0 where the mask hides them. The values of tensors are not checked in a
+    compiled or exported graph, which cannot branch on them.
 
     Raises:
-        TypeError: an argument that ``forward`` does not know, or no tensor where one is needed.
-        ValueError: values that an argument cannot have.
+        TypeError: an argument that ``forward`` does not know, or an argument that must be a tensor and is not.
+        ValueError: an argument has invalid values.
     """
     parameters = [name for name in inspect.signature(forward).parameters if name not in ("self", "kwargs")]
 
@@ -54,7 +54,7 @@ def checked(forward: Forward) -> Forward:
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         positional = parameters[: len(args)]
         if len(args) > len(parameters) or any(name in kwargs for name in positional):
-            return forward(self, *args, **kwargs)  # Python says what is wrong
+            return forward(self, *args, **kwargs)  # Python raises its own error
         given = dict(zip(positional, args, strict=True))
         given.update(kwargs)
         for name in kwargs:
@@ -90,12 +90,12 @@ def checked(forward: Forward) -> Forward:
 
 
 def read_mask(mask: Tensor, name: str) -> Tensor:
-    """A mask of any of Hugging Face's kinds as bool, True on real tokens; the only place where masks are converted.
+    """Convert any of Hugging Face's masks to bool, True on real tokens; the only place where masks are converted.
 
-    It is bool; or of 0 and 1, whole numbers or not; or additive, which is floating-point: 0 on real tokens and -inf, or
-    a large negative number, on others. Zeros alone are padding in a mask of whole numbers, but could be either in a
-    floating-point one, and are refused there. A floating-point mask of four dimensions, (B, 1 or heads, T, S), is
-    always additive.
+    A mask is bool; or of 1 and 0, as whole numbers or floating-point; or additive, which is floating-point, 0
+    on real tokens and -inf or a large negative number on others. A mask of zeros only means padding if it is of whole
+    numbers; a floating-point one could mean either and raises an error. A floating-point mask of four dimensions,
+    (B, 1 or heads, T, S), is always additive.
 
     Raises:
         TypeError: not a tensor, or a complex one.
@@ -132,8 +132,8 @@ def read_mask(mask: Tensor, name: str) -> Tensor:
             )
         if not bool(mask.any()):
             raise ValueError(
-                f"{name} is floating-point and of zeros alone: no real token, or all of them, where the mask is "
-                "additive; give a mask of type bool, or of whole numbers"
+                f"{name} is floating-point and all 0, which can mean all padding or, as an additive mask, no "
+                "padding; give a mask of type bool or of whole numbers"
             )
     return torch.where(is_additive, mask == 0, mask == 1)
 
@@ -159,7 +159,7 @@ def embed(
             return embedding(ids)
         try:
             return embedding(ids)
-        except IndexError as error:  # a GPU stops with an assertion of its own
+        except IndexError as error:  # on a GPU, CUDA raises an assertion instead
             size = embedding.weight.shape[0]
             wrong = ids[(ids < 0) | (ids >= size)]
             raise ValueError(
@@ -231,7 +231,7 @@ def shift_right(labels: Tensor, start_token_id: int, pad_token_id: int) -> Tenso
 
 
 def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[str]) -> None:
-    """Refuse an argument that ``forward`` has no parameter for, but for what Transformers gives to all models."""
+    """Raise an error for an argument that ``forward`` does not have, except those Transformers passes to all models."""
     value = given[name]
     is_part = model.config.is_encoder_decoder and "decoder_input_ids" not in parameters
     if (
@@ -241,7 +241,7 @@ def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[
         or (value is None and name in TransformersKwargs.__optional_keys__)
     ):
         return
-    if name == "token_type_ids":  # of tokenizers that always make them
+    if name == "token_type_ids":  # some tokenizers always return them
         ids = _integers(value, name)
         if _is_readable(ids) and bool(ids.any()):
             raise ValueError(
@@ -251,11 +251,11 @@ def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[
         return
     if "position_ids" in parameters:
         mask = given.get("attention_mask")
-        says_it = given.get("position_ids") is not None or (isinstance(mask, Tensor) and mask.ndim == 4)
-        if name in OF_PACKED_TEXTS and says_it:
+        has_positions_or_mask = given.get("position_ids") is not None or (isinstance(mask, Tensor) and mask.ndim == 4)
+        if name in OF_PACKED_TEXTS and has_positions_or_mask:
             return
         if name in OF_PACKED_TEXTS:
-            raise ValueError(f"{name} has an effect with position_ids, or a mask of four dimensions, alone; give them")
+            raise ValueError(f"{name} needs position_ids or a mask of four dimensions; give one of them")
         if name in OF_PAGED_CACHE and given.get("cache") is not None:
             return
     nearest = "".join(f"did you mean {near}? " for near in difflib.get_close_matches(name, parameters, n=1))
@@ -263,12 +263,12 @@ def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[
 
 
 def _is_readable(tensor: Tensor) -> bool:
-    """Whether a branch may be taken on the values: not in a graph that is being made, and not where there are none."""
+    """Whether the tensor's values can be read: not while compiling, and not on the meta device."""
     return not torch.compiler.is_compiling() and not tensor.is_meta
 
 
 def _is_sharded(module: nn.Module) -> bool:
-    """Whether the weights may be elsewhere, or of another type, until the module is called."""
+    """Whether the weights may be on another device or of another dtype until the module is called."""
     return hasattr(module, "_hf_hook") or (torch.distributed.is_available() and torch.distributed.is_initialized())
 
 
@@ -304,9 +304,9 @@ def _check_number(value: Any, name: str) -> None:
 
 
 def _check_source(outputs: Any, past: Any) -> None:
-    """Refuse ``encoder_outputs`` that begin with no states (B, S, D); their sizes are the decoder's to check."""
+    """Check that ``encoder_outputs`` begin with states (B, S, D). The decoder checks their sizes."""
     if isinstance(outputs, Tensor):
-        return  # what a family needs beside it, its own check says
+        return  # the family's own check reports what is missing
     if not isinstance(outputs, ModelOutput | tuple | list):
         raise TypeError(f"encoder_outputs must be what get_encoder() returns, got {_what(outputs)}")
     states = outputs[0] if len(outputs) else None
@@ -318,13 +318,13 @@ def _check_source(outputs: Any, past: Any) -> None:
             f"{tuple(states.shape)}"
         )
     if not _is_readable(states) or (hasattr(past, "get_seq_length") and past.get_seq_length()):
-        return  # what a cache goes on from has been looked at when it was empty
+        return  # they were checked when the cache was empty
     if not bool(states.isfinite().all()):
         raise ValueError("encoder_outputs has values that are not finite (NaN or infinite)")
 
 
 def _without_padding(embeddings: Tensor, mask: Tensor | None, name: str) -> Tensor:
-    """Embeddings (B, N, E) that are not all finite, set to 0 on padding; recurrent cells would carry a NaN on."""
+    """Set embeddings (B, N, E) to 0 on padding, since recurrent cells would carry a NaN further."""
     is_finite = embeddings.isfinite().all(dim=-1)  # (B, N)
     if mask is not None and mask.ndim == 2 and mask.shape[1] >= is_finite.shape[-1] and len(mask) == len(is_finite):
         is_padding = ~mask[:, -is_finite.shape[1] :].to(embeddings.device)
@@ -334,7 +334,7 @@ def _without_padding(embeddings: Tensor, mask: Tensor | None, name: str) -> Tens
 
 
 def _read_labels(model: Any, labels: Any, name: str) -> Tensor:
-    """Labels of whole numbers as int64, of a vocabulary in its range; the labels of sequences may be real numbers."""
+    """Check labels; whole numbers become int64. Token labels must be in the vocabulary; others may be real."""
     if not isinstance(labels, Tensor) or labels.is_complex():
         raise TypeError(f"{name} must be a tensor, got {_what(labels)}")
     has_vocabulary = model.get_output_embeddings() is not None
@@ -348,7 +348,7 @@ def _read_labels(model: Any, labels: Any, name: str) -> Tensor:
     if has_vocabulary and _is_readable(labels) and labels.numel():
         low, high = (bound.item() for bound in labels.aminmax())
         size = model.config.vocab_size
-        if low < 0 or high >= size:  # -100 among them, it may be
+        if low < 0 or high >= size:  # may also be -100, which is allowed
             wrong = labels[(labels != IGNORED_LABEL) & ((labels < 0) | (labels >= size))]
             if len(wrong):
                 raise ValueError(
@@ -359,7 +359,7 @@ def _read_labels(model: Any, labels: Any, name: str) -> Tensor:
 
 
 def _what(value: Any) -> str:
-    """What was given, in a word or two."""
+    """A short description of a value, for an error message."""
     if isinstance(value, Tensor):
         return f"a tensor of {str(value.dtype).removeprefix('torch.')}"
     shown = repr(value)

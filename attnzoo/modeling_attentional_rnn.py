@@ -56,10 +56,10 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
     def activation_checkpointing_enable(
         self, activation_checkpointing_kwargs: Any = None, every_n_layers: int = 1, offload: bool = False
     ) -> None:
-        """Compute the encoder's layers and the decoder's loop once more in the backward pass, instead of storing them.
+        """Save memory in training: recompute the encoder's layers and the decoder's loop in the backward pass.
 
         Raises:
-            ValueError: ``use_reentrant=True``, which loses the gradients of tensors inside of tuples, as states are.
+            ValueError: ``use_reentrant=True``, which loses the gradients of recurrent states, since these are tuples.
         """
         options = {"use_reentrant": False} | (activation_checkpointing_kwargs or {})
         if options["use_reentrant"] is not False:
@@ -76,7 +76,7 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
         decoder_inputs_embeds: Tensor | None,
         past_key_values: RecurrentDecoderCache | None,
     ) -> Tensor | None:
-        """The ids of the target; of a source alone the source's own, shifted right, as BART has it."""
+        """The ids of the target. Without a target they are the source's ids, shifted right, as in BART."""
         if input_ids is None or past_key_values is not None:
             return decoder_input_ids
         if decoder_input_ids is not None or decoder_inputs_embeds is not None:
@@ -417,14 +417,14 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
         """The options of ``generate()``, as Transformers prepares them.
 
         Raises:
-            ValueError: ``guidance_scale``, whose unconditional pass gives the target to the model as its source.
+            ValueError: ``guidance_scale`` is set. Its unconditional pass would use the target as the source.
         """
         options, model_kwargs = super()._prepare_generation_config(*args, **kwargs)  # type: ignore[misc]
-        if options.use_cache is None:  # the model would make a cache, and generate() feed it every token again
+        if options.use_cache is None:  # else the model makes a cache and generate() passes all tokens again
             options.use_cache = self.config.use_cache
         if options.guidance_scale not in (None, 1):
             raise ValueError(
-                f"guidance_scale={options.guidance_scale} is for models without an encoder: Transformers would give "
+                f"guidance_scale={options.guidance_scale} is for models without an encoder: Transformers would pass "
                 "the target to the encoder as an unconditional source; leave it out"
             )
         return options, model_kwargs
@@ -500,7 +500,7 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
             if decoder_input_ids is None:
                 raise ValueError(
                     f"teacher_forcing_ratio={self.config.teacher_forcing_ratio} mixes tokens and needs labels or "
-                    "decoder_input_ids; decoder_inputs_embeds cannot be mixed"
+                    "decoder_input_ids, not decoder_inputs_embeds"
                 )
             if decoder_input_ids.ndim == 2:  # else the decoder refuses them
                 decoder_input_ids = self._mix_own_words(decoder_input_ids, encoder_outputs, attention_mask)
@@ -554,7 +554,7 @@ def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:
 def _check_past(
     state: DecoderState, projected_key: Tensor | None, config: AttentionalRNNConfig, batch: tuple[int, ...]
 ) -> None:
-    """Refuse the past of another model, or of a ``batch`` of other than (targets, sources, source length)."""
+    """Check that a cache is of this model and of a batch of this size (targets, sources, source length)."""
     expected: dict[str, tuple[int | None, ...]] = {"hidden": (config.decoder_layers, config.decoder_hidden_size)}
     if config.cell == "lstm":
         expected["cell"] = expected["hidden"]
@@ -568,12 +568,12 @@ def _check_past(
     parts = {"hidden": state.recurrent.hidden, "cell": state.recurrent.cell, "fed": state.fed}
     sizes = {name: tuple(part.shape[1:]) for name, part in parts.items() if part is not None}
     made_from: tuple[int, ...] = (len(state.recurrent.hidden),)
-    if projected_key is not None:  # without attention nothing tells what the source was
+    if projected_key is not None:  # without attention the cache does not hold the source's size
         sizes["projected_key"] = tuple(projected_key.shape[2:])
         made_from = (*made_from, *projected_key.shape[:2])
     if sizes != expected:
         raise ValueError(
-            f"past_key_values is another model's: of every row it holds {sizes}, and this decoder needs {expected}"
+            f"past_key_values is from another model: each row has sizes {sizes}, and this decoder needs {expected}"
         )
     if made_from != batch[: len(made_from)]:
         raise ValueError(

@@ -44,14 +44,14 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
     | bidirectional | ``encoder`` | all of its text |
     | causal | ``decoder`` | what came before, and itself |
 
-    Where a source comes without a target, the target is the source, shifted right, as BART has it.
+    If a source comes without a target, the target is the source, shifted right, as in BART.
 
     Shape:
         - input_ids, attention_mask: (B, S); padding may stand anywhere. A mask of four dimensions says what every token
           may attend to, see :class:`SmallTransformerStack`
         - decoder_input_ids, decoder_attention_mask: (B, T), with a source only
-        - position_ids: (B or 1, S), in place of ranks among the real tokens; starting anew for every text of a row that
-          holds several, where there is one stack. decoder_position_ids: (B or 1, T)
+        - position_ids: (B or 1, S), instead of ranks among real tokens; with one stack a row may hold several texts,
+          and the positions start anew for each. decoder_position_ids: (B or 1, T)
         - needed: (B, T) bool, the tokens whose last hidden states are wanted, see :class:`SmallTransformerStack`
         - last_hidden_state: (B, T, D), (B, S, D) where there is one stack
         - encoder_attentions: (B, H, S, S), decoder_attentions: (B, H, T, T), cross_attentions: (B, H, T, S) of every
@@ -128,7 +128,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             )
         if decoder_input_ids is None and decoder_inputs_embeds is None and input_ids is not None:
             if past_key_values is not None and past_key_values.get_seq_length():
-                raise ValueError("past_key_values continues a target; give decoder_input_ids, what comes next of it")
+                raise ValueError("past_key_values continues a target; give its next tokens as decoder_input_ids")
             decoder_input_ids, decoder_attention_mask = self._target_of(input_ids, attention_mask)
         if encoder_outputs is None:
             of_source = None if needed is None or attention_mask is None else attention_mask.bool()
@@ -165,12 +165,12 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             decoder_attentions=outputs.attentions,
             cross_attentions=outputs.cross_attentions,
             encoder_last_hidden_state=encoder_outputs[0],
-            encoder_hidden_states=encoder_outputs.get("hidden_states"),  # which another's output need not have
+            encoder_hidden_states=encoder_outputs.get("hidden_states"),  # another output class may lack it
             encoder_attentions=encoder_outputs.get("attentions"),
         )
 
     def _target_of(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """A source (B, S) without a target, shifted right, and its mask, in which a start token comes first."""
+        """Make a target from a source (B, S): its ids shifted right, and the mask with a 1 for the start token."""
         target = shift_right(input_ids, self.config.decoder_start_token_id, self.config.pad_token_id)
         return target, None if attention_mask is None else nn.functional.pad(attention_mask[:, :-1], (1, 0), value=1)
 
@@ -222,8 +222,8 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
     def _get_logits_processor(self, generation_config: GenerationConfig, *args: Any, **kwargs: Any) -> Any:
         if generation_config.guidance_scale not in (None, 1):
             raise ValueError(
-                f"guidance_scale={generation_config.guidance_scale} compares with a model that reads no prompt, and "
-                "Transformers would give it the generated words as its source; it is for attention_pattern='causal'"
+                f"guidance_scale={generation_config.guidance_scale} compares with a model without the prompt, and "
+                "Transformers would pass the generated words as its source; use it with attention_pattern='causal' only"
             )
         return super()._get_logits_processor(generation_config, *args, **kwargs)  # type: ignore[misc]
 
@@ -307,10 +307,10 @@ class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMix
         - labels: (B, T), those of ``input_ids``, -100 where there is nothing to predict; shifted here, so that the
           first of a row is never predicted. Pad on the right to train: the first word after padding is predicted from
           the padding, here as in every causal model of Transformers
-        - shift_labels: (B, T), in their place: those of the tokens that come next, shifted already
+        - shift_labels: (B, T), instead of labels: for each token the one after it, so already shifted
         - smoothing, skip_logits, num_items_in_batch: as :class:`SmallTransformerForConditionalGeneration`
-        - logits_to_keep: only the last so many logits are made, without labels, all if 0; or those of the tokens whose
-          places it holds, (N,) or (B, N), or where it is True, (B, T)
+        - logits_to_keep: without labels, give logits for so many last tokens (0: all), or for the tokens at these
+          places, (N,) or (B, N), or where it is True, (B, T)
         - logits: (B, T, vocab_size)
 
     Raises:
@@ -318,7 +318,7 @@ class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMix
     """
 
     attention_patterns = ("causal",)
-    other_arguments = ("shift_labels",)  # no parameter of forward(): Trainer would want it of every row of the data
+    other_arguments = ("shift_labels",)  # not a parameter of forward(): Trainer would need it in every row of data
     _tied_weights_keys = {"lm_head.weight": "model.decoder.embed_tokens.weight"}
 
     def __init__(self, config: SmallTransformerConfig) -> None:
@@ -328,7 +328,7 @@ class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMix
         self.post_init()
 
     def _prepare_position_ids_for_generation(self, inputs_tensor: Tensor, model_kwargs: dict[str, Any]) -> None:
-        """None: the stack counts the real tokens. ``generate()`` would count on from the padding on the right."""
+        """Do nothing: the stack counts the real tokens, while ``generate()`` would count padding on the right, too."""
 
     @can_return_tuple
     @checked
@@ -513,7 +513,7 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
             attention_mask = torch.ones(states.shape[:2], device=states.device)
         elif attention_mask.ndim != 2:
             raise ValueError(
-                f"attention_mask must be (batch, length) to classify texts, for the first or last real token is read, "
+                f"attention_mask must be (batch, length) to classify texts: the first or last real token is read, "
                 f"got {tuple(attention_mask.shape)}"
             )
         is_real = attention_mask[:, -states.shape[1] :].bool()
@@ -542,7 +542,7 @@ class SmallTransformerForTokenClassification(SmallTransformerPreTrainedModel):
     .. math:: p(c_i | w) = \mathrm{softmax}(W h_i + b)
 
     Symbols: :math:`h_i` is the last hidden state of a token, :math:`W, b` are ``classifier``. In a causal stack a token
-    has seen those before it alone.
+    sees only itself and the tokens before it.
 
     Shape:
         - labels: (B, T) classes, -100 where there is nothing to predict, as on padding and within a word

@@ -17,7 +17,7 @@ def bracketed(pronunciation: str) -> str:
 
 
 def known_phonemes(tokenizer: Any) -> set[str]:
-    """The phonemes of a tokenizer, without their brackets; none, where it is not one of letters and phonemes."""
+    """The phonemes of a tokenizer, without their brackets; empty if it has no phonemes."""
     return {token[1:-1] for token in tokenizer.get_added_vocab() if _is_phoneme(token)}
 
 

@@ -50,13 +50,13 @@ class SourceToTargetPipeline(Pipeline):
     Several sources are a list, or any other sequence, and give a list; a dataset or a generator gives an iterator. A
     character that the tokenizer does not know is a warning.
 
-    A source that cannot be read is an error. With ``errors="skip"`` the other sources go on, and this one gives a list
-    of one dictionary whose text and ``score`` are None; ``error`` says why.
+    A source that cannot be read is an error. With ``errors="skip"`` the other sources are processed, and this one
+    gives one dictionary whose text and ``score`` are None and whose ``error`` is the message.
 
     Raises:
-        ValueError: a source that is no text or is empty, unless ``errors="skip"``; ``n_best`` or ``num_beams`` that is
-            no number from 1, fewer beams than targets; an argument that is not known, or asks for another form of
-            output; alignments of a model that has none; a model that is no encoder-decoder with a head.
+        ValueError: a source is not text or is empty, unless ``errors="skip"``; ``n_best`` or ``num_beams`` is
+            below 1 or not a whole number, or fewer beams than targets; an argument is unknown or asks for another
+            form of output; alignments of a model that has none; the model is not an encoder-decoder with a head.
     """
 
     _load_tokenizer: Any = True
@@ -101,7 +101,7 @@ class SourceToTargetPipeline(Pipeline):
             if name not in TAKEN:
                 raise ValueError(
                     f"{self.task} does not know {name}={value!r}; it takes n_best, alignments, errors, batch_size, "
-                    "num_workers and what generate() knows of beams, lengths and sampling"
+                    "num_workers and the arguments of generate() for beams, lengths and sampling"
                 )
         if asked.get("cache_implementation") == "paged":
             raise ValueError("cache_implementation='paged' is for models without a source; use batch_size")
@@ -120,7 +120,7 @@ class SourceToTargetPipeline(Pipeline):
             encoded = self.encode(source)
         except ValueError as error:
             if errors == "raise":
-                raise ValueError(f"{error} (errors='skip' goes on with the other sources)") from error
+                raise ValueError(f"{error} (errors='skip' skips such sources and goes on)") from error
             stand_in = torch.zeros(1, 1, dtype=torch.long)  # a batch has a row for every source
             return {"input_ids": stand_in, "attention_mask": torch.ones_like(stand_in), "error": str(error)}
         return {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"], "error": ""}
@@ -199,8 +199,8 @@ class GraphemeToPhonemePipeline(SourceToTargetPipeline):
     """The pronunciations of words.
 
     Every target has its ``pronunciation``, phonemes with spaces between them; see :class:`SourceToTargetPipeline`. The
-    tokenizer normalises a word: capitals, typographic apostrophes, and accents that the model was not trained with. Any
-    other character that the model was not trained on is an error.
+    tokenizer accepts capitals and typographic apostrophes, and reads unknown accented letters without
+    the accent. Any other character that is not in the training words is an error.
     """
 
     card_tag = "grapheme-to-phoneme"
@@ -244,7 +244,7 @@ def readable_word(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
         ValueError: the word is empty, or the tokenizer has no token for some of its characters, which are named.
     """
     normalizer = tokenizer.backend_tokenizer.normalizer
-    # In a tokenizer without one capitals are phonemes.
+    # In a tokenizer without a normalizer, capitals are phonemes.
     normalized = word.strip().lower() if normalizer is None else normalizer.normalize_str(word)
     if not normalized:
         raise ValueError(f"{word!r} is an empty word, which has no pronunciation")

@@ -116,7 +116,7 @@ class PaddedLSTM(nn.LSTM):
 
     def _step(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(self)
-        is_for_all = torch.compiler.is_exporting()  # numbers of rows
+        is_for_all = torch.compiler.is_exporting()  # an exported graph must fit any number of rows
         if not is_for_all and len(inputs) <= FEW_ROWS and inputs.device.type == "cpu":
             gates = few_rows_product(inputs, weight_input) + few_rows_product(hidden, weight_hidden)
             gates = gates + bias_input + bias_hidden

@@ -33,14 +33,14 @@ class RecurrentEncoderOutput(ModelOutput):
 
 
 def as_encoder_outputs(given: Any, num_layers: int, width: int, has_cell: bool) -> RecurrentEncoderOutput:
-    """``encoder_outputs`` as a model is given them, an output or its ``to_tuple()``, with the sizes of its encoder.
+    """Convert ``encoder_outputs``, an output or its ``to_tuple()``, to an output object and check its sizes.
 
     Raises:
-        TypeError: neither of them.
-        ValueError: tensors of other sizes, as another model's encoder returns them.
+        TypeError: ``given`` is neither.
+        ValueError: the sizes are those of another model's encoder.
     """
     outputs = given
-    if isinstance(given, tuple):  # a tuple leaves out what an output does not have
+    if isinstance(given, tuple):  # to_tuple() omits fields that are None
         tensors = [part for part in given if isinstance(part, Tensor)]
         if len(tensors) == (3 if has_cell else 2):
             hidden_states = next((part for part in given if isinstance(part, tuple)), None)
@@ -104,7 +104,7 @@ class RecurrentEncoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, inputs: Tensor, mask: Tensor | None = None) -> tuple[list[Tensor], RecurrentState]:
-        is_general = torch.compiler.is_exporting()  # for every mask: nothing is decided by the values of one
+        is_general = torch.compiler.is_exporting()  # an exported graph must not branch on the mask's values
         if mask is None or (not is_general and bool(mask.all())):
             return self._run(inputs, None)
         lengths = mask.sum(dim=1).clamp(min=1)  # a row without a real token is read for one step, and then set to zero

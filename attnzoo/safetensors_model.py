@@ -9,7 +9,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 
-MOST_NEW_WEIGHTS = 10**8  # that are not in a file: those of a head of one's own, of added words
+MOST_NEW_WEIGHTS = 10**8  # that may be missing in a file: those of a new head or of added words
 
 
 class SafetensorsModel(PreTrainedModel):
@@ -18,7 +18,7 @@ class SafetensorsModel(PreTrainedModel):
     Raises:
         ValueError: ``use_safetensors=False``, or an adapter that is a pickle.
         OSError: no safetensors, or damaged ones.
-        ValueError: a config with sizes far beyond those of the weights beside it.
+        ValueError: the config asks for far more weights than the files hold.
     """
 
     @classmethod
@@ -57,9 +57,9 @@ class SafetensorsModel(PreTrainedModel):
 
 
 def _check_size(model: Any, files: list[str]) -> None:
-    """Refuse a config that asks for far more weights than its files have, before there is memory for them.
+    """Raise an error if the config asks for far more weights than the files hold, before memory is allocated.
 
-    Up to here a model is shapes alone. A quantised file may have a number for every eight weights.
+    At this point the model is on the meta device. A quantised file may hold one number for eight weights.
     """
     wanted = sum(parameter.numel() for parameter in model.parameters() if parameter.is_meta)
     if wanted <= MOST_NEW_WEIGHTS:
@@ -70,6 +70,6 @@ def _check_size(model: Any, files: list[str]) -> None:
             held += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
     if wanted > 8 * held + MOST_NEW_WEIGHTS:
         raise ValueError(
-            f"the config asks for {wanted:,} weights and the files beside it have {held:,}: the sizes in config.json "
+            f"the config asks for {wanted:,} weights and the files next to it have {held:,}: the sizes in config.json "
             "are not those of this model; save or download it again"
         )

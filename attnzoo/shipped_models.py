@@ -6,7 +6,7 @@ from pathlib import Path
 PRONUNCIATION = "attentional-rnn-g2p-cmudict"  # installed with attnzoo
 TRANSLATION = "small-transformer-multi30k-en-de"
 SENTIMENT = "self-attentive-sst2"
-# The distribution attnzoo-models installs all but the first.
+# All but the first are installed with the package attnzoo-models.
 SHIPPED = (
     PRONUNCIATION,
     "attentional-rnn-multi30k-en-de",
@@ -28,7 +28,7 @@ def model_path(name: str) -> str:
         FileNotFoundError: it comes with attnzoo-models, which is not installed.
     """
     if name not in SHIPPED:
-        raise ValueError(f"no model named {name!r} comes with attnzoo; there are {', '.join(SHIPPED)}")
+        raise ValueError(f"no model named {name!r} comes with attnzoo; choose one of {', '.join(SHIPPED)}")
     package = Path(__file__).parent
     module = name.replace("-", "_")
     folders = [package / "models" / module, package.parent / "model_cards" / name]  # installed; in a checkout
@@ -38,4 +38,4 @@ def model_path(name: str) -> str:
     for folder in folders:
         if (folder / "config.json").is_file():
             return str(folder)
-    raise FileNotFoundError(f"the model {name} comes with a package of its own: pip install attnzoo-models")
+    raise FileNotFoundError(f"the model {name} is in another package: pip install attnzoo-models")

@@ -51,7 +51,7 @@ class Packing(NamedTuple):
 
 
 def mask_for(implementation: str, mask: Tensor | None, shape: tuple[int, int, int]) -> Any:
-    """A bool mask as a backend of attention reads it: flex attention asks a function, the paged one adds numbers.
+    """Convert a bool mask to what a backend of attention takes: a block mask for flex, an additive one for paged eager.
 
     Shape:
         - mask: broadcastable to (B, H, T, S); ``shape`` is B, T, S
@@ -316,18 +316,18 @@ class PositionEmbedding(nn.Module):
             self.learned = nn.Embedding(config.max_position_embeddings, config.hidden_size)
 
     def forward(self, embeddings: Tensor, positions: Tensor, num_positions: int | None) -> Tensor:
-        """``num_positions`` is above each of the positions, None where a graph must not depend on it."""
+        """Every position is below ``num_positions``; None in a compiled graph, which must not depend on it."""
         if self.learned is not None:
             most = self.learned.num_embeddings
             if num_positions is not None and num_positions > most and (last := int(positions.max())) >= most:
                 raise ValueError(
                     f"a text of {last + 1} tokens (position_ids up to {last}) is longer than "
-                    f"max_position_embeddings={most}, the positions that were learned; cut it, or use "
+                    f"max_position_embeddings={most}, the number of learned positions; cut it, or use "
                     "position_embedding='sinusoidal'"
                 )
             return embeddings + self.learned(positions)
         size, dtype = embeddings.shape[-1], torch.promote_types(embeddings.dtype, torch.float32)
-        if num_positions is None or positions.numel() <= num_positions:  # else many positions are alike
+        if num_positions is None or positions.numel() <= num_positions:  # else many positions are equal
             encoding = sinusoidal_positions(positions, size, dtype)
         else:
             every = torch.arange(num_positions, device=positions.device)

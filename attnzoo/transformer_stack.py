@@ -66,8 +66,8 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
     def create_masks_for_generate(
         attention_mask: Tensor | None, past_key_values: Cache, inputs_embeds: Tensor, **kwargs: Any
     ) -> Tensor | None:
-        """``generate()``'s mask for a static cache: (B, S) as ever, from which the stack makes its own and counts the
-        positions, but as long as the cache, so that a compiled step is the same at every length.
+        """The mask for ``generate()`` with a static cache, (B, S), from which the stack makes its own and counts the
+        positions. It is as long as the cache, so that a compiled step has the same shape at every length.
         """
         if attention_mask is None:
             return None
@@ -97,7 +97,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
     and are scaled like it. Positions are ranks among the real tokens of a row: padding moves nothing, wherever it
     stands. With ``norm="pre"`` a last layer normalisation follows.
 
-    ``position_ids`` are taken in their place. Where they start anew within a row, without an ``attention_mask`` and a
+    ``position_ids`` replace these ranks. If they start anew within a row, and there is no ``attention_mask`` and no
     cache, the row holds several texts, which do not see each other (``DataCollatorWithFlattening``).
 
     Where the last hidden states of some tokens alone are ``needed``, nothing is computed of the others, and theirs may
@@ -106,7 +106,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
 
     Shape:
         - input_ids: (B, T); attention_mask: (B, T), and with a cache of P tokens (B, P + T), or as long as a static
-          cache; or of four dimensions, (B or 1, H or 1, T, P + T): all that a token may attend to, itself among it
+          cache; or of four dimensions, (B or 1, H or 1, T, P + T): what each token may attend to, itself included
         - position_ids: (B or 1, T)
         - encoder_hidden_states: (B, S, D); encoder_attention_mask: (B, S); there may be N targets to each, one after
           the other in the batch, as the beams of a search
@@ -163,8 +163,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         is_of_pairs = attention_mask is not None and attention_mask.ndim == 4
         if is_causal not in (None, self.is_causal) and not is_of_pairs:
             raise ValueError(
-                f"is_causal={is_causal} contradicts attention_pattern={self.config.attention_pattern!r}, from which it "
-                "follows; leave it out"
+                f"is_causal={is_causal} contradicts attention_pattern={self.config.attention_pattern!r}, which decides "
+                "it; leave it out"
             )
         if encoder_hidden_states is not None:
             self._check_source(encoder_hidden_states, rows)
@@ -243,11 +243,11 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         if rows < source.shape[0] or rows % source.shape[0]:
             raise ValueError(
                 f"source and target are batches of {source.shape[0]} and {rows} rows; "
-                "every source needs one target, or as many as every other"
+                "every source needs the same number of targets, 1 or more"
             )
 
     def _check_positions(self, position_ids: Tensor, rows: int, length: int) -> int | None:
-        """A number above all of ``position_ids`` (B or 1, T), which must not be negative; None in a graph."""
+        """The largest of ``position_ids`` (B or 1, T) plus 1; None in a compiled graph. Raises if one is negative."""
         name = "decoder_position_ids" if self.has_cross_attention else "position_ids"
         if position_ids.shape not in ((rows, length), (1, length)):
             raise ValueError(
@@ -261,23 +261,23 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         return most + 1
 
     def _texts(self, position_ids: Tensor) -> Tensor | None:
-        """Which of several texts in a row a token is of, (B, T); None where a row is one text.
+        """For every token the number of its text within the row, (B, T); None if every row is one text.
 
-        Another text starts where a position does not follow on the one before, as in every model of Transformers.
+        A new text starts where a position is not one more than the position before, as in every model of Transformers.
         """
         texts = find_packed_sequence_indices(position_ids)
         if texts is None or not self.config.is_encoder_decoder:
             return texts
-        if torch.compiler.is_compiling():  # where it is not known
+        if torch.compiler.is_compiling():  # the values are not known here
             return None
         name = "decoder_position_ids" if self.has_cross_attention else "position_ids"
         raise ValueError(
-            f"{name} do not follow on each other: several texts in a row are for attention_pattern='bidirectional' or "
+            f"{name} are not consecutive: several texts in a row need attention_pattern='bidirectional' or "
             "'causal'; give every text a row of its own, or an attention_mask if it is one text"
         )
 
     def _check_pairs(self, attention_mask: Tensor, shape: tuple[int, int, int | None]) -> None:
-        """Refuse a mask of pairs that is not (B or 1, H or 1, T, S); S is None where a cache in pages has it."""
+        """Check that a mask of four dimensions is (B or 1, H or 1, T, S); S is None (unchecked) with a paged cache."""
         rows, queries, keys = shape
         size = tuple(attention_mask.shape)
         heads = self.config.num_attention_heads
@@ -306,7 +306,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         return EncoderDecoderCache(cache, DynamicCache(config=self.config)) if self.has_cross_attention else cache
 
     def _check_cache(self, cache: Cache, rows: int, source: Tensor | None) -> None:
-        """Refuse a cache that was not filled by a model of these sizes, for these rows and this source (B, S, D)."""
+        """Check that a cache was filled by a model of these sizes, for these rows and this source (B, S, D)."""
         parts: list[tuple[Any, int]] = [(cache, rows)]
         if isinstance(cache, EncoderDecoderCache):
             parts = [(cache.self_attention_cache, rows)]
@@ -323,17 +323,17 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             if len(part.layers) not in (0, len(self.layers)):
                 raise ValueError(
                     f"past_key_values has {len(part.layers)} layers and the model {len(self.layers)}; continue with "
-                    "the model that the cache was made by"
+                    "the model that made the cache"
                 )
             keys = getattr(part.layers[0], "keys", None) if part.layers else None
-            if keys is None or keys.ndim != 4:  # nothing is in it, or nothing to be seen
+            if keys is None or keys.ndim != 4:  # the cache is empty, or holds no keys that can be read
                 continue
             found = keys.shape[0], keys.shape[1], keys.shape[3]
             expected = batch, heads, self.config.hidden_size // heads
             if found != expected:
                 raise ValueError(
                     f"past_key_values has keys of {found} (batch, heads, width of a head), this batch and model have "
-                    f"{expected}; continue with the batch and the model that the cache was made by"
+                    f"{expected}; continue with the batch and the model that made the cache"
                 )
 
 
@@ -371,7 +371,7 @@ def _is_real(
 def _self_attention_mask(
     is_real: Tensor | None, texts: Tensor | None, steps: Tensor, num_keys: int, is_causal: bool
 ) -> Tensor | None:
-    """Who may attend to whom: every token to the real ones of its text, and none to those that are to come.
+    """Which tokens may attend to which: each to the real tokens of its text, and if ``is_causal`` not to later ones.
 
     Shape:
         - is_real: (B, at most num_keys), or None where nothing is padded

@@ -33,8 +33,8 @@ class TransformerSteps:
         num_beams: rows of a source that may change places
 
     Raises:
-        ValueError: hooks, adapters, quantised layers, dropout or an attention of somebody else's, which a step would
-            pass by; a cache to go on from.
+        ValueError: hooks, adapters, quantised layers, dropout or another attention function, which a step would
+            bypass; or a cache to continue from.
     """
 
     reads = frozenset(
@@ -50,7 +50,7 @@ class TransformerSteps:
                 if not is_untouched(part) and all(is_untouched(child) for child in part.children())
             )
             raise ValueError(
-                "search() reads the decoder's weights itself and would pass by hooks or adapters or quantised layers, "
+                "search() reads the decoder's weights itself and would bypass hooks or adapters or quantised layers, "
                 f"here {name} ({type(part).__module__}.{type(part).__name__}); leave out custom_generate"
             )
         if decoder.training and (decoder.dropout or decoder.config.attention_dropout):

@@ -134,13 +134,13 @@ def test_past_key_values_of_another_model(variant: str, other: str) -> None:
     past = tiny_model(other, **sizes | ({"encoder_hidden_size": 8} if "dot" in other else {}))(
         input_ids=SOURCE, decoder_input_ids=TARGET
     ).past_key_values
-    with refused(ValueError, "past_key_values is another model's", "(1, 16)"):
+    with refused(ValueError, "past_key_values is from another model", "(1, 16)"):
         model(input_ids=SOURCE, decoder_input_ids=TARGET, past_key_values=past)
 
 
 def test_past_key_values_of_another_score_with_a_state_of_the_same_size() -> None:
     past = forward("luong-lstm-dot").past_key_values
-    with refused(ValueError, "past_key_values is another model's", "'projected_key': (8,)", "'projected_key': (5,)"):
+    with refused(ValueError, "past_key_values is from another model", "'projected_key': (8,)", "'projected_key': (5,)"):
         tiny_model("luong-lstm-dot", score="concat")(input_ids=SOURCE, decoder_input_ids=TARGET, past_key_values=past)
 
 

@@ -503,7 +503,7 @@ def test_a_folder_of_texts_has_the_splits_that_its_names_say(tmp_path: Path) -> 
             b"One text\nalone.",
             r"animals\.txt is one text, .*: put empty lines between texts, or set task\.data\.texts=lines",
         ),
-        (b"One.\n\nTwo.", r"animals\.txt has no texts \(parted by empty lines in \.txt files, .*for the \w+ split"),
+        (b"One.\n\nTwo.", r"animals\.txt has no texts \(in \.txt files separated by empty lines, .*for the \w+ split"),
     ],
 )
 def test_a_text_that_is_unsound_is_refused(tmp_path: Path, content: bytes, message: str) -> None:

@@ -44,7 +44,7 @@ NEITHER: dict[str, tuple[Any, str]] = {
     "additive, of whole numbers": (torch.tensor([0, 0, -10000]), "got -10000"),
     "additive, small": (torch.tensor([0.0, 0.0, -1.0]), "got -1"),
     "additive and not": (torch.tensor([1.0, 0.0, -1e9]), "got 1"),
-    "zeros alone": (torch.tensor([0.0, 0.0, 0.0]), "zeros alone"),
+    "all 0": (torch.tensor([0.0, 0.0, 0.0]), "all 0"),
     "list": ([1, 1, 0], "got list"),
     "numpy": (np.array([1, 1, 0]), "got ndarray"),
 }
@@ -289,5 +289,5 @@ def test_a_config_that_is_not_that_of_its_weights(given: dict[str, int], tmp_pat
     make_model("transformer-causal").save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 2} | given))
-    with refused(ValueError, "the config asks for", "weights and the files beside it have"):
+    with refused(ValueError, "the config asks for", "weights and the files next to it have"):
         AutoModelForCausalLM.from_pretrained(tmp_path)

@@ -148,7 +148,7 @@ MIXED = ["zoo", "rock-n-roll", "Café", "42", "", "attention", None]
 @pytest.mark.parametrize("batch_size", [1, 3, 7])
 def test_a_word_that_cannot_be_read_does_not_lose_the_others(batch_size: int, pronounce: Any) -> None:
     with pytest.raises(
-        ValueError, match=r"'rock-n-roll' has .*: '-'; .* \(errors='skip' goes on with the other sources"
+        ValueError, match=r"'rock-n-roll' has .*: '-'; .* \(errors='skip' skips such sources and goes on"
     ):
         pronounce(MIXED, batch_size=batch_size)
     options: dict[str, Any] = {"n_best": 2, "alignments": True, "errors": "skip", "batch_size": batch_size}

@@ -99,10 +99,10 @@ def test_saved_recipe_is_the_same_recipe_with_every_default(sound: Path, tmp_pat
         ("training.ema_decay=1", "ema_decay must be at least 0 and below 1, got 1"),
         (
             "training={max_steps: 10, max_minutes: 3}",
-            "give one of training.max_steps and training.max_minutes, got 10 and 3; for instance with "
+            "give either training.max_steps or training.max_minutes, got 10 and 3; for example "
             "--set training.max_minutes=null",
         ),
-        ("training.max_steps=null", "got None and None; for instance with --set training.max_steps=1000"),
+        ("training.max_steps=null", "got None and None; for example --set training.max_steps=1000"),
         ("training.schedule=cosin", "cosin"),
         ("training.learning_rate=.nan", "learning_rate must be above 0, got nan"),
         ("training.seed=-1", "seed must not be negative, got -1"),
@@ -114,8 +114,8 @@ def test_saved_recipe_is_the_same_recipe_with_every_default(sound: Path, tmp_pat
         ("task.name.x=1", "'name' is a value, not a section"),
         ("training.seed=[", "not valid YAML"),
         ("training.seed=" + "[" * 5000, "--set training.seed: the value is nested too deeply"),
-        ("training=[&steps 3, *steps]", "aliases (*name) are not read"),
-        ("training={seed: 1, seed: 2}", "the key 'seed' stands there twice"),
+        ("training=[&steps 3, *steps]", "aliases (*name) are not allowed"),
+        ("training={seed: 1, seed: 2}", "the key 'seed' is given twice"),
         ("model.encoder_hidden_size=1000000000000000000", "the section model is too large"),
     ],
 )

@@ -302,7 +302,7 @@ def test_where_no_checkpoint_is_sound_the_reasons_are_said(dictionary: Path, unf
     flip_a_bit(newer / "state.json")
     with pytest.raises(SystemExit) as stopped:
         go_on(dictionary, unfinished)
-    assert "holds no sound checkpoint (step-00000040: state.json is not as it was written" in str(stopped.value)
+    assert "holds only damaged checkpoints (step-00000040: state.json has changed" in str(stopped.value)
     assert "step-00000035: model.safetensors is not a file); --overwrite starts again" in str(stopped.value)
     assert checkpoints(unfinished) == [older, newer]
 
@@ -320,9 +320,9 @@ def test_a_checkpoint_with_pickles_is_refused_unread(dictionary: Path, unfinishe
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda state: state["processes"][0]["random"].pop("numpy"), "random states of python, torch; to go on here"),
+        (lambda state: state["processes"][0]["random"].pop("numpy"), "random states of python, torch, resuming here"),
         (lambda state: state["processes"].append({}), r"was written by 2 process\(es\), this training has 1"),
-        (lambda state: state["batches"].update(batches_per_epoch=7), "data has changed since: an epoch had 7 batches"),
+        (lambda state: state["batches"].update(batches_per_epoch=7), "data has changed: an epoch had 7 batches"),
     ],
 )
 def test_a_sound_checkpoint_of_another_training_is_refused(
@@ -352,7 +352,7 @@ def test_a_damaged_line_of_the_log_is_left_out_and_said(
     log.write_bytes(b"\xff\n[3]\n" + log.read_bytes() + b'{"step": 41, "lo')
     go_on(dictionary, unfinished)
     said = capsys.readouterr().err
-    assert [f"log.jsonl: line {n} is no line of a log, and is left out" in said for n in (1, 2, 3)] == [1, 1, 0]
+    assert [f"log.jsonl: line {n} is not a valid log line and is removed" in said for n in (1, 2, 3)] == [1, 1, 0]
     assert_like_uninterrupted(unfinished, uninterrupted)
 
 

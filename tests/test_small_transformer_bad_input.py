@@ -282,7 +282,7 @@ def test_a_cache_of_another_model(size: dict[str, int]) -> None:
         given = {"decoder_input_ids": words(2, 3)} if variant == ENCODER_DECODER else {}
         cache = model(words(2, 4), **given, use_cache=True).past_key_values
         expected = "3 layers and the model 2" if "num_hidden_layers" in size else "keys of (2, "
-        with refused(ValueError, f"past_key_values has {expected}", "the model that the cache was made by"):
+        with refused(ValueError, f"past_key_values has {expected}", "the model that made the cache"):
             forward(variant, past_key_values=cache)
 
 
@@ -304,9 +304,9 @@ def test_positions_out_of_range(variant: str) -> None:
 
 def test_several_texts_in_a_row_of_an_encoder_decoder() -> None:
     restart = torch.tensor([[0, 1, 0, 1]])
-    with refused(ValueError, "position_ids do not follow on each other", "'bidirectional' or 'causal'"):
+    with refused(ValueError, "position_ids are not consecutive", "'bidirectional' or 'causal'"):
         forward(ENCODER_DECODER, position_ids=restart)
-    with refused(ValueError, "decoder_position_ids do not follow on each other"):
+    with refused(ValueError, "decoder_position_ids are not consecutive"):
         forward(ENCODER_DECODER, decoder_input_ids=words(2, 4), decoder_position_ids=restart)
     assert forward(ENCODER_DECODER, position_ids=restart, attention_mask=torch.ones(2, 4)).logits.isfinite().all()
 

@@ -273,7 +273,7 @@ def test_a_source_without_a_target_is_its_own_shifted_right(variant: str) -> Non
 
 
 def test_guidance_is_refused_where_the_prompt_is_a_source() -> None:
-    with pytest.raises(ValueError, match=r"guidance_scale=2.0 compares with a model that reads no prompt"):
+    with pytest.raises(ValueError, match=r"guidance_scale=2.0 compares with a model without the prompt"):
         tiny_model(SEQ2SEQ[0]).generate(words(1, 4), guidance_scale=2.0)
     guided = tiny_model(CAUSAL[0]).generate(words(1, 4), guidance_scale=2.0, max_new_tokens=4)
     assert guided.shape[1] > 4

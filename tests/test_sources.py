@@ -302,8 +302,8 @@ def test_a_missing_column_is_named_with_those_there_are(
         ("a.csv", "spelling,sounds\nbab,B AA B\n,EH\n", "train split, row 2: column 'spelling' is empty"),
         ("a.csv", "spelling,sounds\nbab,B AA B\nbeb\n", "train split, row 2: column 'sounds' is empty"),
         ("a.csv", "spelling,sounds\nbab,B AA B\nbeb,  \n", "train split, row 2: column 'sounds' is empty"),
-        ("a.csv", "spelling,sounds\na,b,c\n", "a.csv, line 2: 3 cells, and there are 2 columns"),
-        ("a.csv", "spelling,sounds\nbab,B\na,b,c\n", "a.csv, line 3: 3 cells, and there are 2 columns"),
+        ("a.csv", "spelling,sounds\na,b,c\n", "a.csv, line 2: 3 cells, but there are 2 columns"),
+        ("a.csv", "spelling,sounds\nbab,B\na,b,c\n", "a.csv, line 3: 3 cells, but there are 2 columns"),
         ("a.csv", "spelling,sounds\n", "a.csv has a header and no rows"),
         ("a.csv", "", "a.csv is empty"),
         ("a.jsonl", "", "a.jsonl is empty"),
@@ -517,7 +517,7 @@ def test_quotation_marks_stand_around_cells_or_belong_to_the_text(
         ("a.tsv", WITHOUT_HEADER, {}, 'has no header, .*: --set "task.data.columns=[word, pronunciation]"'),
         ("a.tsv", WITHOUT_HEADER.replace("\n", "\t1\n"), {}, "columns=[word, pronunciation, column3]"),
         ("a.tsv", WITHOUT_HEADER.replace("\n", "\t1\n"), NAMED, "has 3 columns (kinn, k i n, 1), and .*names 2"),
-        ("a.tsv", f"word\tpronunciation\n{WITHOUT_HEADER}", NAMED, "a header, it seems, and task.data.columns is for"),
+        ("a.tsv", f"word\tpronunciation\n{WITHOUT_HEADER}", NAMED, "like a header, and task.data.columns is for"),
         ("a.csv", "word;pronunciation\nkinn;k\n", {}, "\"task.data.separator=';'\""),
         ("a.csv", "word\tpronunciation\nkinn\tk\n", {}, '"task.data.separator=tab"'),
         ("a.csv", "word,pronunciation,word\nkinn,k,l\n", {}, "has two columns 'word'"),
@@ -533,7 +533,7 @@ def test_quotation_marks_stand_around_cells_or_belong_to_the_text(
             "a.csv",
             gzip.compress(b"word,pronunciation\na,b\n", mtime=0),
             {},
-            "is packed by gzip; let its name end in .gz",
+            "is compressed with gzip; rename it to end in .gz",
         ),
         ("a.json", "[]", {}, "no rows"),
         ("a.jsonl", "\n \n", {}, "a.jsonl is empty"),
@@ -554,8 +554,8 @@ def test_a_table_that_would_be_misread_is_refused_with_the_key_to_set(
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"separator": "t"}, "separator must be one sign, and no letter"),  # what a shell leaves of \t
-        ({"separator": ""}, "separator must be one sign"),  # what YAML leaves of |
+        ({"separator": "t"}, "separator must be one character, not a letter"),  # what a shell leaves of \t
+        ({"separator": ""}, "separator must be one character"),  # what YAML leaves of |
         ({"columns": []}, "columns must be different names"),
         ({"columns": ["a", "a"]}, "columns must be different names"),
         ({"encoding": "klingon"}, "encoding is 'klingon': unknown encoding"),
@@ -586,7 +586,7 @@ def test_bad_rows_are_refused_or_counted(
         rows_of(tmp_path / name, text, streaming)
     assert rows_of(tmp_path / name, text, streaming, skip_bad_rows=True) == [("kinn", "k"), ("kala", "l")]
     assert "skipped 2 of 4 rows; the first is row 2: column 'word' is empty" in capsys.readouterr().err
-    with pytest.raises(ValueError, match=r"skipped 1 of 1 rows; .*; none is left"):
+    with pytest.raises(ValueError, match=r"skipped 1 of 1 rows; .*; no rows are left"):
         rows_of(tmp_path / "b.csv", "word,pronunciation\nkinn,\n", streaming, skip_bad_rows=True)
 
 

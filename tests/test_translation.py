@@ -270,7 +270,7 @@ def test_signs_and_spaces_come_back_in_normal_form(tmp_path: Path) -> None:
         ([{"translation": {"en": "a", "de": "b"}}, {"translation": {"en": "a"}}], r"row 2: column 'de' is empty"),
         ([{"translation": {"en": "a", "de": "b"}}, {"translation": None}], r"row 2: column 'en' is empty"),
         ([{"translation": "a"}], r"no column 'en'; set task\.data\.source_column to one of: translation"),
-        ([{"en": "a", "de": 3}], r"row 1: column 'de' has 3, which is no text; quote it"),
+        ([{"en": "a", "de": 3}], r"row 1: column 'de' has 3, which is not text; put it in quotation marks"),
         ([{"en": "a", "de": "b"}], r"has no sentences for the"),
     ],
 )

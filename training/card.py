@@ -46,7 +46,7 @@ PAPERS = {
 # What the Hub, with the evaluate library, calls the metrics that it knows under another name.
 HUB_METRICS = {"bleu": "sacrebleu", "macro_f1": "f1", "masked_accuracy": "accuracy", "matthews": "matthews_correlation"}
 
-# What run.json has at least, and of which kind.
+# The figures that run.json must have, and their types.
 FIGURES: dict[str, Any] = {name: int for name in ("steps", "seed", "processes", "threads")}
 FIGURES |= {"minutes": float | int, "precision": str, "validation": dict}
 
@@ -139,12 +139,12 @@ def read_mapping(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     if not isinstance(mapping, dict):
-        raise ValueError(f"{path} is damaged: it holds no mapping of names to values")
+        raise ValueError(f"{path} is damaged: it is not a mapping of names to values")
     return mapping
 
 
 def read_figures(folder: Path) -> dict[str, Any]:
-    """What ``run.json`` in a folder has of its run.
+    """The figures in ``run.json`` of a folder.
 
     Raises:
         FileNotFoundError: there is none.
@@ -172,7 +172,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
     title = one_line(folder.resolve().name) if is_released else f"{config.model_type.replace('_', '-')} {name}"
     reported = "test" if is_released else "validation"
     leads_out = folder.is_absolute() or folder == Path() or ".." in folder.parts
-    shown = folder.resolve().name if leads_out else folder.as_posix()  # no machine's paths on a card
+    shown = folder.resolve().name if leads_out else folder.as_posix()  # a card shows no path of this machine
     columns = {key: f"{name}{task.units.get(key, '')}" for key, name in task.metric_names.items()}
     metrics = {key: HUB_METRICS.get(key, key) for key in columns}
     dataset = hub_id(recipe)

@@ -44,7 +44,7 @@ def replacing(folder: Path) -> Iterator[Path]:
     except BaseException as error:
         shutil.rmtree(new, ignore_errors=True)
         recover(folder)
-        # Rust's libraries have errors of their own for a full disk; that of tokenizers is a bare Exception.
+        # Rust libraries raise their own errors for a full disk; tokenizers raises a bare Exception.
         if isinstance(error, OSError) or "(os error" in str(error):
             raise OSError(f"could not write {folder}: {error}") from error
         raise
@@ -55,7 +55,7 @@ def write_whole(path: Path, text: str) -> None:
     """Write a file whole or not at all.
 
     Raises:
-        OSError: it could not be written; what stood at ``path`` still stands.
+        OSError: it could not be written; the old file at ``path`` is unchanged.
     """
     new = aside(path)
     try:
@@ -104,9 +104,9 @@ def seal(folder: Path) -> None:
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a checkpoint; None where every file is as it was written. Its files are hashed, not parsed."""
+    """The damage of a checkpoint in words, or None if all checksums match. Files are hashed, not parsed."""
     if any(folder.glob("*.pkl")) and not (folder / MANIFEST).exists():
-        return "it is of an older version of attnzoo, which wrote pickles; they can run code and are not read"
+        return "it is of an older version of attnzoo, which wrote pickles; these can run code and are not loaded"
     try:
         checksums = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -121,17 +121,17 @@ def damage(folder: Path) -> str | None:
             return f"{name} is {'not a file' if path.exists() else 'missing'}"
         try:
             if _checksum(path) != checksums[name]:
-                return f"{name} is not as it was written: its checksum is another than in {MANIFEST}"
+                return f"{name} has changed since it was written: its checksum differs from the one in {MANIFEST}"
         except OSError as error:
             return f"{name} cannot be read ({error})"
     return None
 
 
 def newest_sound(output: Path) -> Path:
-    """The newest checkpoint that is not damaged; those after it are put aside as ``damaged-step-...``, with a message.
+    """The newest undamaged checkpoint. Later, damaged ones are renamed to ``damaged-step-...``, with a message.
 
     Raises:
-        ValueError: there is none, or none is sound.
+        ValueError: there is no checkpoint, or all are damaged.
     """
     found: dict[Path, str] = {}
     for folder in reversed(checkpoints(output)):
@@ -140,13 +140,13 @@ def newest_sound(output: Path) -> Path:
             for damaged, why in found.items():
                 shutil.rmtree(_damaged(damaged), ignore_errors=True)
                 damaged.rename(_damaged(damaged))
-                print(f"{damaged}: {why}; it is now {_damaged(damaged).name}", file=sys.stderr)
+                print(f"{damaged}: {why}; renamed to {_damaged(damaged).name}", file=sys.stderr)
             return folder
         found[folder] = what
     if not found:
         raise ValueError(f"{output} holds no checkpoint; there is nothing to resume")
     reasons = "; ".join(f"{folder.name}: {what}" for folder, what in found.items())
-    raise ValueError(f"{output} holds no sound checkpoint ({reasons}); --overwrite starts again")
+    raise ValueError(f"{output} holds only damaged checkpoints ({reasons}); --overwrite starts again")
 
 
 def rotate(output: Path, keep: int) -> None:

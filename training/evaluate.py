@@ -3,8 +3,8 @@
 On the test split unless told otherwise; a model that generates does so with the beams that the folder's
 ``generation_config.json`` asks for. Choices between models are made with ``--split validation``.
 
-With ``--set task.data.path=my_test.csv`` it is on data of your own: all of its rows, or its own split of that name. Of
-the data of the training, wherever it is now, it is the split that was held out.
+With ``--set task.data.path=my_test.csv`` it evaluates on other data: its split of that name, or all rows if it has no
+splits. If the path is the training data, in this or another folder, it evaluates the split that was held out.
 """
 
 import argparse
@@ -57,9 +57,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def task_for(folder: Path, overrides: list[str], split: str) -> Any:
-    """The task of a checkpoint folder: its training's, or of data that ``overrides`` name in its place for this split.
+    """The task of a checkpoint folder, with the data of its training or with other data that ``overrides`` name.
 
-    Data that is called as the training's is, is taken for the same, in another folder.
+    Data with the file name of the training data counts as the training data, even in another folder.
 
     Raises:
         OSError, ValueError: as for ``checkpoint_recipe`` and ``make_task``.
@@ -76,8 +76,8 @@ def task_for(folder: Path, overrides: list[str], split: str) -> Any:
     task = make_task(dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data)), split)
     if {name for name, rows in task.splits.items() if isinstance(rows, IterableDataset) or len(rows)} == {split}:
         print(
-            f"{path}: all {len(task.splits[split]):,} rows are evaluated; the training was on {trained_on}, so see "
-            "that none of them are from there",
+            f"{path}: all {len(task.splits[split]):,} rows are evaluated; the training was on {trained_on}, so "
+            "make sure that none of the rows are in it",
             file=sys.stderr,
         )
     return task

@@ -9,17 +9,17 @@ import datasets
 from .sources import Rows, SourceError, readable, report_skipped, short
 from .text_files import lines
 
-FASTTEXT = "__label__"  # begins a label in fastText's files
+FASTTEXT = "__label__"  # the prefix of labels in fastText's files
 
 
 def read_label_lines(file: Path, encoding: str, skip: bool) -> dict[str, list[str]]:
-    """The texts and labels of a file whose lines have a label, white space and a text each; empty lines are none.
+    """Read a file with a label, white space and a text on every line. Empty lines are skipped.
 
-    Where the first line's label begins with ``__label__``, as fastText has them, all do, and the names are without.
+    If the first label begins with ``__label__``, as in fastText's files, all must, and the prefix is removed.
 
     Raises:
-        SourceError: a line lacks one of the two, and ``skip`` is false; it has two labels, or none of fastText's where
-            the first one has; or the file is not in this encoding, or empty.
+        SourceError: a line lacks a label or a text and ``skip`` is false; a line has two labels, or no ``__label__``
+            although the first has; the file is in another encoding, or empty.
     """
     rows: dict[str, list[str]] = {"text": [], "label": []}
     bad: dict[int, str] = {}
@@ -32,7 +32,7 @@ def read_label_lines(file: Path, encoding: str, skip: bool) -> dict[str, list[st
             if is_fasttext and text.startswith(FASTTEXT):
                 raise SourceError(f"{file}, row {number} has two labels, {short(line.strip())}; keep one")
             if not text or (is_fasttext and not label.removeprefix(FASTTEXT)):
-                bad[number - 1] = f"{short(repr(line.strip()))} is no label with a text after it"
+                bad[number - 1] = f"{short(repr(line.strip()))} is not a label and a text"
             elif is_fasttext and not label.startswith(FASTTEXT):
                 bad[number - 1] = f"{short(repr(line.strip()))} does not begin with {FASTTEXT}"
             if bad and not skip:
@@ -83,13 +83,13 @@ def number_labels(rows: Rows, given: list[str] | None, path: str) -> tuple[list[
 
 
 def known_numbers(rows: Rows, names: list[str], path: str) -> dict[str, int]:
-    """The number of each label by what the rows call it, where ``names`` are those of a model that is tested on them.
+    """The number of each label, by its value in the rows; ``names`` are the labels of the model that is tested.
 
-    Not all of them need occur. The rows have the names, or the numbers from 0; where the names are numbers, the rows
-    have these.
+    Some labels may not occur. The rows hold the names, or the numbers from 0; if the names are numbers, the rows
+    hold the names.
 
     Raises:
-        SourceError: the data has numbers that the names contradict.
+        SourceError: the numbers in the data do not fit the names.
     """
     found = {label_text(label) for batch in rows.iter(1000) for label in batch["label"]}
     feature = (rows.features or {}).get("label")

@@ -1,4 +1,4 @@
-"""Texts of others, such as the names of their files, in Markdown: every reader sees them as they are."""
+"""Text from outside, such as file names, as Markdown that shows it literally."""
 
 import html
 import re
@@ -10,12 +10,12 @@ def one_line(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text as a part of a line of Markdown, where none of its characters is markup or HTML."""
+    """The text, escaped for a line of Markdown: no character acts as markup or HTML."""
     return html.escape(re.sub(r"([\\`*_\[\]|#~$])", r"\\\1", one_line(text)), quote=False)
 
 
 def code(text: str) -> str:
-    """The text as a code span; of backticks in it the span has more around it."""
+    """The text as a code span, with enough backticks around it if it contains backticks."""
     text = one_line(text)
     fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     space = " " if "`" in text else ""

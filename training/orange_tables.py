@@ -18,7 +18,7 @@ def read_table(
         member: the file in it
         columns: what the table calls each of them; the message about one that it lacks names ``task.data.NAME_column``
         only: of the rows, those whose columns of these names have these texts
-        skip: leave out rows with an empty cell in these columns, and say how many they are
+        skip: leave out rows with an empty cell in these columns, and report how many they are
 
     Raises:
         FileNotFoundError: there is no zip.
@@ -52,7 +52,7 @@ def read_table(
     }
     if bad and not skip:
         raise ValueError(
-            f"{member}: {len(bad):,} rows have an empty cell, {short(rows[min(bad)])} for one: {bad[min(bad)]}; set "
+            f"{member}: {len(bad):,} rows have an empty cell, such as {short(rows[min(bad)])}: {bad[min(bad)]}; set "
             "task.data.skip_bad_rows=true to leave such rows out"
         )
     report_skipped(bad, len(rows), member)

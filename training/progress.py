@@ -1,5 +1,5 @@
-"""How far a training is: its clock, its place in the data, its best evaluation and its sums since the last line of the
-log, which go into a checkpoint; and the bar that shows it.
+"""The progress of a training, saved in checkpoints: clock, place in the data, best evaluation, sums since the last
+line of the log; and the progress bar.
 """
 
 import contextlib
@@ -68,7 +68,7 @@ class Clock:
 
 
 class SinceLog:
-    """Sums over the steps since the last line of the log: the loss of this process, steps, and tokens of all."""
+    """Sums since the last line of the log: the loss of this process, the steps, and the tokens of all processes."""
 
     def __init__(self, device: torch.device) -> None:
         self.loss = torch.zeros((), device=device)
@@ -137,7 +137,7 @@ class Batches:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         there, here = state["batches_per_epoch"], self.order.batches_per_epoch
         if there != here:
-            raise ValueError(f"the data has changed since: an epoch had {there} batches, and has {here} now")
+            raise ValueError(f"the data has changed: an epoch had {there} batches, and has {here} now")
         self.epoch, self.position, self._iterator = (
             state["epoch"],
             state["position"],

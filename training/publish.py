@@ -1,9 +1,9 @@
 """Publish a released model on the Hub: ``attnzoo publish model_cards/NAME owner/NAME``.
 
-It prints which files it sends, which are those of known kinds, and what stays, with the reason. It checks that the
+It prints which files it sends (those of known kinds) and which it does not send, with the reason. It checks that the
 model loads and the token may write there, pushes the folder in one commit, downloads what it pushed, compares every
-byte, and loads the model in a fresh process, whose logits have to be the local model's bit for bit. Of another model's
-files that had to go it prints the names. Repeated after a failure it sends what is missing. ``HF_ENDPOINT`` names
+byte, and loads the model in a fresh process, whose logits must equal the local model's bit for bit. It prints the names
+of files of another model that it removed. Repeated after a failure it sends only what is missing. ``HF_ENDPOINT`` names
 another Hub.
 """
 
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--revision", help="the branch to push to (default: main); made if there is none")
     parser.add_argument("--pull-request", action="store_true", help="open a pull request instead")
     parser.add_argument("--code", action="store_true", help="with the model's code, for users without attnzoo")
-    parser.add_argument("--also", action="append", default=[], metavar="FILE", help="send this file, too, by its name")
+    parser.add_argument("--also", action="append", default=[], metavar="FILE", help="also send this file (name)")
     parser.add_argument("--message", default="Upload model", help="the commit's (default: %(default)s)")
     options = parser.parse_args(arguments)
     disable_progress_bars()
@@ -60,14 +60,14 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _announce(folder: Path, repo_id: str, also: list[str], code: bool) -> None:
-    """Print what goes and what stays, before anything goes."""
+    """Print what will be sent and what will not, before anything is sent."""
     found = contents(folder, also)
     print(f"{repo_id} gets {', '.join(map(printable, found.sent))}")
     if code:
         print(f"and the model's code: {', '.join(file.name for file in code_files(folder))}")
     for name, reason in found.kept.items():
-        print(f"{printable(name)} stays: {reason}")
-    sys.stdout.flush()  # what follows takes its time
+        print(f"{printable(name)} is not sent: {reason}")
+    sys.stdout.flush()  # the upload may take long
 
 
 if __name__ == "__main__":

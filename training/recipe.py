@@ -39,20 +39,20 @@ FROM_DATA = {
 }
 
 
-MAX_BYTES = 100_000  # of a recipe; those of the zoo have 2,000
+MAX_BYTES = 100_000  # of a recipe; the zoo's have about 2,000
 BUDGETS = ("training.max_steps", "training.max_minutes")
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as everybody expects it: 1e-3 is a number, which YAML 1.1 reads as a string, and a key stands once.
+    """YAML in which 1e-3 is a number (YAML 1.1 reads it as a string) and a repeated key is an error.
 
-    Without aliases, with which a few lines can stand for more than any memory holds.
+    Aliases are an error too: with them a few lines can expand beyond any memory.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark
-            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not read; write the value out", mark)
+            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not allowed; write the value out", mark)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -61,7 +61,7 @@ class _Loader(yaml.SafeLoader):
             seen: set[str] = set()
             for key, _ in node.value:
                 if key.value in seen:
-                    message = f"the key {key.value!r} stands there twice"
+                    message = f"the key {key.value!r} is given twice"
                     raise yaml.constructor.ConstructorError(None, None, message, key.start_mark)
                 seen.add(key.value)
         return mapping
@@ -152,8 +152,8 @@ class Training:
         if (self.max_steps is None) == (self.max_minutes is None):
             example = "max_steps=1000" if self.max_steps is None else "max_minutes=null"
             raise ValueError(
-                f"give one of training.max_steps and training.max_minutes, got {self.max_steps} and {self.max_minutes}"
-                f"; for instance with --set training.{example}"
+                f"give either training.max_steps or training.max_minutes, got {self.max_steps} and {self.max_minutes}"
+                f"; for example --set training.{example}"
             )
         positive = (
             "max_steps",
@@ -222,12 +222,12 @@ class Recipe:
 
 
 def load_recipe(path: str | Path, overrides: list[str] | None = None) -> Recipe:
-    """Read a YAML recipe, a file or one that comes with attnzoo by its name, and apply ``section.key=value`` overrides.
+    """Read a YAML recipe, a file or the name of a shipped one, and apply ``section.key=value`` overrides.
 
-    A budget in steps takes the place of one in minutes, and the other way round.
+    An override of one budget, steps or minutes, replaces the other.
 
     Raises:
-        FileNotFoundError: there is no such file or name; the nearest one is named.
+        FileNotFoundError: there is no such file or name; the message suggests the nearest one.
         ValueError: not YAML, an unknown key (the nearest known one is named), a missing or wrong value.
     """
     path = Path(path)
@@ -333,12 +333,12 @@ def _check_model(recipe: Recipe) -> None:
     except ValueError as error:
         reason = str(error).split("\nModel type should be one of")[0]  # of the Auto class, a hundred names
         raise ValueError(f"the section model is not for the task {recipe.task.name!r}: {reason}") from error
-    except RuntimeError as error:  # of torch, whose tensors have no sizes of so many digits
+    except RuntimeError as error:  # torch cannot represent such sizes
         raise ValueError(f"the section model is too large: {error}") from error
 
 
 def _shipped(path: Path) -> Path:
-    """The recipe of this name among those that come with attnzoo."""
+    """The shipped recipe of this name."""
     folder = Path(str(importlib.resources.files("attnzoo.configs")))
     known = {file.stem: file for file in sorted(folder.glob("*.yaml"))}
     if str(path) in known:
@@ -348,7 +348,7 @@ def _shipped(path: Path) -> Path:
     beside = ", ".join(sorted(str(file) for file in path.parent.glob("*.yaml"))) if path.name != str(path) else ""
     raise FileNotFoundError(
         f"no recipe at {path}{nearest}; attnzoo has {', '.join(known)}"
-        + (f"; beside it are {beside}" if beside else "")
+        + (f"; the same folder has {beside}" if beside else "")
     )
 
 
@@ -379,7 +379,7 @@ def _nearest(key: str, known: set[str]) -> str:
 
 
 def _override(tree: dict[str, Any], override: str) -> tuple[str, Any]:
-    """Change the tree; the dotted name, and its new value."""
+    """Change a value in the tree; return its dotted name and new value."""
     dotted, equals, text = override.partition("=")
     if not equals or not dotted:
         raise ValueError(f"--set takes section.key=value, got {override!r}")

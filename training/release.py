@@ -76,7 +76,7 @@ def release(run: Path, folder: Path, num_beams: int | None = None, note: str | N
     task = make_task(recipe)
     needed = {"tokenizer_config.json", *(["generation_config.json"] if task.num_beams is not None else [])}
     for name in sorted(needed.union(path.name for path in (run / "best").glob("*.json"))):
-        read_mapping(run / "best" / name)  # Transformers does without a damaged one, and decodes otherwise
+        read_mapping(run / "best" / name)  # Transformers ignores a damaged file, and would decode differently
     model = task.auto_class.from_pretrained(run / "best")
     tokenizer = AutoTokenizer.from_pretrained(run / "best")
     model.half()

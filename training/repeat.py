@@ -21,7 +21,7 @@ from .tasks import make_task
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m attnzoo.training.repeat", description=__doc__.split("\n")[0])
-    parser.add_argument("recipe", help="a YAML file, or the name of a recipe of attnzoo")
+    parser.add_argument("recipe", help="a YAML file, or the name of a shipped recipe")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--models", type=Path, default=Path("runs"), help="where the models are kept")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")

@@ -1,4 +1,4 @@
-"""Train every model of the zoo again: ``python -m attnzoo.training.retrain``, which is ``make zoo``; hours.
+"""Train every model of the zoo again: ``python -m attnzoo.training.retrain`` or ``make zoo``. It takes hours.
 
 First the data of every recipe is looked for, and all that is missing is named at once. Then the models are trained,
 each from the ``recipe.yaml`` in its folder. When all are trained they are released into their folders, with their

@@ -22,11 +22,11 @@ from .recipe import Recipe, load_recipe, save_recipe
 
 
 def prepare_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) -> Path | None:
-    """Make the output folder ready, and lose nothing that was not given up: the checkpoint to go on from, if any.
+    """Prepare the output folder and return the checkpoint to resume from, if any. Only ``overwrite`` deletes a run.
 
     Raises:
-        ValueError: there is a run and neither argument says what to do with it; or there is none to resume, it is of
-            another recipe, or all its checkpoints are damaged.
+        ValueError: there is a run and neither argument says what to do with it; or there is none to resume, it is
+            of another recipe, or all its checkpoints are damaged.
         OSError: the folder cannot be written.
     """
     require_room(output, 0)
@@ -63,7 +63,7 @@ def differences(one: Recipe, other: Recipe) -> list[str]:
 
 
 def start_log(path: Path, steps: int) -> None:
-    """Keep what the log holds of the first ``steps`` steps: a resumed run writes the others again."""
+    """Cut the log to its first ``steps`` steps, since a resumed run repeats the later ones."""
     text = path.read_text(encoding="utf-8", errors="replace") if steps and path.is_file() else ""
     kept = []
     *lines, _ = text.split("\n")  # a kill may have cut the last line
@@ -72,12 +72,12 @@ def start_log(path: Path, steps: int) -> None:
             if json.loads(line)["step"] <= steps:
                 kept.append(f"{line}\n")
         except (ValueError, TypeError, KeyError, RecursionError):
-            print(f"{path}: line {number} is no line of a log, and is left out", file=sys.stderr)
+            print(f"{path}: line {number} is not a valid log line and is removed", file=sys.stderr)
     write_whole(path, "".join(kept))
 
 
 def write_row(path: Path, row: dict[str, Any]) -> None:
-    """Add a line to the log, there even if the next step is killed.
+    """Append a line to the log and close it, so that the line survives a kill.
 
     Raises:
         OSError: it could not be written.
@@ -93,13 +93,13 @@ def read_run(folder: Path) -> dict[str, Any]:
     """What ``run.json`` in ``folder`` holds.
 
     Raises:
-        OSError, ValueError: it cannot be read, or is not what a training writes.
+        OSError, ValueError: it cannot be read, or does not hold what a training writes.
     """
     path = folder / "run.json"
     try:
         run = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged ({error}); without it a training goes on, or starts again") from error
+        raise ValueError(f"{path} is damaged ({error}); delete it and resume the training") from error
     if not isinstance(run, dict):
         raise ValueError(f"{path} is damaged: it holds {type(run).__name__}, not the figures of a run")
     return run
@@ -125,7 +125,7 @@ def describe_run(seed: int, precision: str, num_processes: int) -> dict[str, Any
 def _git_commit() -> str | None:
     """The commit of this code's checkout, "-dirty" after it if files differ from it; None where the code is installed.
 
-    An environment may lie inside a repository of the user's, whose commit says nothing of this code.
+    A virtual environment may lie inside a repository of the user, whose commit is not the commit of this code.
     """
     root = Path(__file__).resolve().parent.parent
 

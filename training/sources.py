@@ -51,16 +51,16 @@ class Source:
             With ``separator`` a file of any other name, and a folder's .txt files, are tables too.
         subset: which one of a dataset of the Hub that has several.
         streaming: read the training rows anew in every epoch and never hold them all, for what exceeds the memory.
-            The other splits are held.
-        columns: names for all columns of a table of text, such as csv, whose first line is a row and no header.
-        separator: the sign between the columns of a table of text; "tab" for a tab. None: a comma in .csv, a tab in
+            The other splits are held in memory.
+        columns: names for all columns of a table of text (such as csv) that has no header: its first line is a row.
+        separator: the character between columns of a table of text; "tab" for a tab. None: a comma in .csv, a tab in
             .tsv.
-        quoting: whether quotation marks stand around cells of a table of text, and are no part of them. None: in csv
-            they do, and it must be correct; where a tab separates, what is in the file decides (see
-            ``text_files.has_quotes``), and a file that can be read both ways is refused.
-        encoding: of tables and files of text, as Python calls it: "utf-8", "utf-16", "cp1252".
-        skip_bad_rows: leave out rows that lack a value, or have one of another type, and say how many they are; False
-            refuses them.
+        quoting: True: quotation marks enclose cells; False: they are text. None: in csv they enclose cells, and
+            the file must be valid csv; if tabs separate, the content of the file decides (see
+            ``text_files.has_quotes``), and a file that can be read both ways raises an error.
+        encoding: of tables and files of text, by its name in Python: "utf-8", "utf-16", "cp1252".
+        skip_bad_rows: skip rows that lack a value or have one of another type, and report how many. False raises
+            an error for the first such row.
     """
 
     path: str
@@ -73,7 +73,7 @@ class Source:
     skip_bad_rows: bool = False
 
     def validate_table(self) -> None:
-        """Refuse names that say nothing, a separator that is none, and an encoding that Python does not know."""
+        """Check the column names, the separator and the encoding."""
         names = self.columns
         if names is not None and (not all(names) or len(set(names)) < len(names) or not names):
             raise ValueError(f"columns must be different names, one for each column of the file, got {names}")
@@ -81,13 +81,13 @@ class Source:
             sign = self.sign()
             if len(sign) != 1 or sign.isalnum() or sign in '"\r\n\\/':
                 raise ValueError(
-                    "separator must be one sign, and no letter, digit, quotation mark, slash or end of a line, got "
-                    f"{sign!r}; 'tab' is a tab, and in a shell and in YAML other signs want quotation marks around them"
+                    "separator must be one character, not a letter, digit, quotation mark, slash or line break, got "
+                    f"{sign!r}; write a tab as 'tab'; put quotation marks around others in a shell and in YAML"
                 )
         try:
             "a".encode(self.encoding)
         except LookupError as error:
-            raise ValueError(f"encoding is {self.encoding!r}: {error}; utf-8, utf-16 and cp1252 are some") from error
+            raise ValueError(f"encoding is {self.encoding!r}: {error}; use for example utf-8 or cp1252") from error
 
     def sign(self) -> str:
         """The separator, as the file has it."""
@@ -95,7 +95,7 @@ class Source:
 
 
 def is_table(source: Source) -> bool:
-    """Whether ``read_rows`` is for this source, judged by what is there, by the separator, by the suffix, or by the
+    """Whether ``read_rows`` can read this source: it is a folder, its separator or suffix is of a table, or it has the
     form of a Hub id.
     """
     return Path(source.path).is_dir() or _reader(source.path, source.sign()) is not None or is_hub_id(source.path)
@@ -111,13 +111,13 @@ def read_rows(
     "translation" it is one of these languages. In csv files all is text, and words like "null" and "NA"
     are words. Splits of other names are left out.
 
-    With ``only``, the name of a split, no training split is needed: all rows of data without splits are of this one.
+    With ``only``, the name of a split, no training split is needed, and data without splits belongs to this split.
 
     Raises:
         FileNotFoundError: nothing is at the path, here or on the Hub.
         SourceError: a ValueError: a column is missing, a row lacks a value or has one of another type, a file is
-            empty, is in another encoding or cannot be read, a folder's files are of several kinds or not all of a
-            split, or there is no training split. What a stream holds is checked while it is read: put ``readable``
+            empty, is in another encoding or cannot be read, a folder mixes kinds of files, or files with and without a
+            split name, or there is no training split. Rows of a stream are checked as they are read: put ``readable``
             around that.
     """
     columns = {getattr(source, f"{name}_column"): name for name in names}
@@ -142,7 +142,7 @@ def read_rows(
 
 
 def as_only(splits: dict[str, Any], only: str | None) -> dict[str, Any]:
-    """The splits of data that is given for one split alone: if it has none of its own, all of it is this split."""
+    """The splits of data that is read for the split ``only``: data without splits belongs to it as a whole."""
     return {only: splits["train"]} if only is not None and splits.keys() == {"train"} else splits
 
 
@@ -219,8 +219,8 @@ def _open(source: Source, columns: dict[str, str]) -> dict[str, Rows]:
             raise
         raise FileNotFoundError(
             f"task.data.path is {source.path!r}: no file or folder here, and the Hub has no such dataset for you or "
-            f"was not reached ({short(error)}). Where the Hub is reached, `hf download {source.path} --repo-type "
-            "dataset --local-dir FOLDER` makes a copy of one; then set task.data.path=FOLDER"
+            f"was not reached ({short(error)}). With the Hub in reach, `hf download {source.path} --repo-type "
+            "dataset --local-dir FOLDER` downloads a dataset; then set task.data.path=FOLDER"
         ) from error
     except ValueError as error:
         if str(error).startswith(("BuilderConfig", "Config name is missing")):  # the library has no class for it
@@ -234,8 +234,8 @@ def _files(path: Path, separator: str) -> dict[str, Any]:
         files = {path.parent.resolve() / path.name: "train"}
         if _reader(path.name, separator) is None:
             raise SourceError(
-                f"{path} is not of a known kind; a file of rows ends in {', '.join(READERS)}; of another table "
-                "of text task.data.separator says how: set it to tab, or the sign between the columns"
+                f"{path} is not of a known kind; a file of rows ends in {', '.join(READERS)}; for another table "
+                "of text set task.data.separator to tab, or to the character between the columns"
             )
     else:
         files = _files_of_folder(path, separator)
@@ -296,7 +296,7 @@ def _splits_in(name: Path) -> list[str]:
 
 
 def text_files(path: Path) -> dict[Path, str]:
-    """Each file and its split if the path is a .txt file (also in .gz), or a folder that has such files and no rows."""
+    """The .txt files (also .gz) at a path and their splits; none if a folder also has tables."""
     if path.name.lower().removesuffix(".gz").endswith(".txt"):
         return {path: "train"}
     names = visible_files(path)
@@ -305,7 +305,7 @@ def text_files(path: Path) -> dict[Path, str]:
 
 
 def refuse_table_keys(source: Source, reason: str) -> None:
-    """Raise a SourceError if the source has keys that are for tables of text alone, which this one is not."""
+    """Raise a SourceError if the source sets a key that only tables of text can have; ``reason`` says what it is."""
     given = {"columns": source.columns, "separator": source.separator, "quoting": source.quoting}
     for key, value in given.items():
         if value is not None:
@@ -313,24 +313,24 @@ def refuse_table_keys(source: Source, reason: str) -> None:
 
 
 def _text_options(builder: datasets.DatasetBuilder, source: Source, columns: dict[str, str]) -> dict[str, Any]:
-    """What the reader of csv has to be told; refuse files that are empty, in another encoding or not clear."""
+    """Options for the csv reader. Files that are empty, in another encoding or ambiguous raise an error."""
     config = builder.config
     files = [Path(file) for of_split in (config.data_files or {}).values() for file in of_split]
     local = [file for file in files if file.is_file()]
     is_csv = isinstance(config, CsvConfig)
     if not is_csv or not local:
-        refuse_table_keys(source, "is none" if local else "is read as the Hub has it")
+        refuse_table_keys(source, "is not a table of text" if local else "is read as it is on the Hub")
         if source.encoding != "utf-8":
-            raise SourceError(f"task.data.encoding is for files of text here, and {source.path} is none")
+            raise SourceError(f"task.data.encoding is for local files of text, and {source.path} is not one")
     for file in local:
         with file.open("rb") as opened:
             start = opened.read(4)
         if not start:
             raise SourceError(f"{file} is empty")
         if start == ZIP:
-            raise SourceError(f"{file} is a zip or a workbook, and no text; save it as the file that its name says")
+            raise SourceError(f"{file} is a zip file or a workbook, not text; export it in the format of its suffix")
         if start[:2] == GZIP and not file.name.lower().endswith(".gz"):
-            raise SourceError(f"{file} is packed by gzip; let its name end in .gz")
+            raise SourceError(f"{file} is compressed with gzip; rename it to end in .gz")
     if not is_csv:
         for file in local:
             if isinstance(config, JsonConfig) and not sum(1 for line in lines(file) if line.strip()):
@@ -353,7 +353,7 @@ def _text_options(builder: datasets.DatasetBuilder, source: Source, columns: dic
 
 
 def _quoting(files: list[Path], source: Source, separator: str) -> bool:
-    """Whether quotation marks stand around cells, in all files alike."""
+    """Whether quotation marks enclose cells; the files must agree."""
     if source.quoting is not None:
         return source.quoting
     found: dict[bool, Path] = {}
@@ -363,7 +363,7 @@ def _quoting(files: list[Path], source: Source, separator: str) -> bool:
             found[quotes] = file
     if len(found) == 2:
         raise SourceError(
-            f"quotation marks stand around cells in {found[True]}, and are a part of the text in {found[False]}; set "
+            f"quotation marks enclose cells in {found[True]} and belong to the text in {found[False]}; set "
             "task.data.quoting=true or false"
         )
     return True in found
@@ -439,14 +439,14 @@ def _fault(value: Any, is_label: bool) -> str | None:
     if value is None or (isinstance(value, str) and not value.strip()):
         return "is empty"
     if is_label and not isinstance(value, str | int):
-        return f"has {short(repr(value))}, which is no label; a label is text or a whole number"
+        return f"has {short(repr(value))}, which is not a label; a label is text or a whole number"
     if not is_label and not isinstance(value, str):
-        return f"has {short(repr(value))}, which is no text; quote it"
+        return f"has {short(repr(value))}, which is not text; put it in quotation marks"
     return None
 
 
 def report_skipped(bad: dict[int, str], number: int, where: str) -> None:
-    """Say how many rows are left out, and why the first is.
+    """Report how many rows were skipped, and why the first was.
 
     Raises:
         SourceError: none is left.
@@ -456,5 +456,5 @@ def report_skipped(bad: dict[int, str], number: int, where: str) -> None:
     first = min(bad)
     said = f"{where}: skipped {len(bad):,} of {number:,} rows; the first is row {first + 1}: {bad[first]}"
     if len(bad) == number:
-        raise SourceError(f"{said}; none is left")
+        raise SourceError(f"{said}; no rows are left")
     print(said, file=sys.stderr)

@@ -16,8 +16,8 @@ def with_held_out(
     """All three splits: those given, the others taken out of the training split by a hash of a column of text. And what
     a card says of that, with what the text is ``called``.
 
-    Validation and test are held where the training split is a stream. Of data that has the split ``only``, the one that
-    is asked for, nothing is taken.
+    With a streamed training split, validation and test are held in memory. Data that has the split ``only`` is not
+    divided further.
     """
     if only in splits:
         splits = {only: splits[only]}
@@ -64,8 +64,8 @@ def refuse_empty(splits: dict[str, Rows], path: str, called: str) -> None:
 
 
 def say_shared(splits: dict[str, Rows], columns: list[str], path: str, called: str) -> None:
-    """Say how many rows are on two sides, by the texts of these columns but for capitals and white space, which the
-    hash that splits them tells apart; ``called`` is what the rows are. A stream is not read.
+    """Report how many rows are in two splits at once, ignoring capitals and white space in these columns. The hash
+    that splits rows does not ignore these. ``called`` is what the rows are. A stream is not read.
     """
     sides: dict[str, set[tuple[str, ...]]] = {
         split: set(zip(*([_plain(text) for text in rows[column]] for column in columns), strict=True))
@@ -76,7 +76,7 @@ def say_shared(splits: dict[str, Rows], columns: list[str], path: str, called: s
         if shared := sides.get(held_out, set()) & sides.get(other, set()):
             print(
                 f"{path}: {len(shared):,} of the {len(sides[held_out]):,} different {called} of the {held_out} split "
-                f"are in the {other} split too, capitals and white space aside",
+                f"are in the {other} split too, ignoring capitals and white space",
                 file=sys.stderr,
             )
 
@@ -86,7 +86,7 @@ def _plain(text: str) -> str:
 
 
 def first_row(splits: dict[str, Rows]) -> dict[str, Any]:
-    """A row to show: of the test split if there is one."""
+    """The first row of the test split, or of the first split if there is none, as an example."""
     return next(iter(splits.get("test", next(iter(splits.values())))))
 
 

@@ -1,4 +1,4 @@
-"""How a training ends before its time: Ctrl-C and SIGTERM, after which it saves its last step, and errors."""
+"""How a training ends early: it saves its last step after Ctrl-C or SIGTERM, and reports errors of the user."""
 
 import contextlib
 import signal
@@ -22,12 +22,12 @@ class StoppedError(Exception):
 
 @contextlib.contextmanager
 def exit_on_user_error(go_on: str = "the same command goes on from there") -> Iterator[None]:
-    """Say what the user can put right without a traceback, and after a signal to stop how to go on.
+    """Exit with a message instead of a traceback if the user can correct the error; after a signal print how to resume.
 
     Raises:
-        SystemExit: with status 1 after an error, and 128 plus its number after a signal, as a shell has it.
+        SystemExit: with status 1 after an error, and 128 plus the signal's number after a signal, as in a shell.
     """
-    logging.disable_progress_bar()  # of Transformers: one bar is enough
+    logging.disable_progress_bar()  # Transformers' bars: one bar is enough
     try:
         yield
     except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:
@@ -36,10 +36,10 @@ def exit_on_user_error(go_on: str = "the same command goes on from there") -> It
         print(f"{stopped}; {go_on}", file=sys.stderr)
         sys.exit(128 + stopped.signum)
     except KeyboardInterrupt:
-        print("stopped at once; what was saved before is there", file=sys.stderr)
+        print("stopped at once; what was saved before is kept", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
     except (MemoryError, RuntimeError) as error:
-        # The CPU's allocator has no error of its own.
+        # The CPU allocator raises a plain RuntimeError.
         if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "allocate memory" not in str(error):
             raise
         sys.exit(f"error: out of memory: lower training.batch_tokens or the sizes of the model ({error})")

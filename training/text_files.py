@@ -1,4 +1,4 @@
-"""Files of text: unpacked with a limit, decoded line by line, and as tables whose quotation marks are clear."""
+"""Files of text: decompressed up to a limit, decoded line by line, and read as tables with or without quoting."""
 
 import codecs
 import csv
@@ -11,19 +11,19 @@ from typing import Any, BinaryIO
 
 import pandas as pd
 
-UNPACKED_LIMIT = 2**30  # bytes of one file, so that a small file which unpacks to a disk full is refused in seconds
+UNPACKED_LIMIT = 2**30  # bytes of one decompressed file, so that a small file cannot fill the disk
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 TAB = "\t"
 
-csv.field_size_limit(2**31 - 1)  # of a cell, which may be a whole text
+csv.field_size_limit(2**31 - 1)  # the longest cell: a cell may hold a whole text
 
 
 class SourceError(ValueError):
-    """What is wrong with a source, in a message that says where it is and what to do."""
+    """An error in a source of data; the message says where it is and what to do."""
 
 
 def short(value: object) -> str:
-    """The value for a message, the end of a long one cut off."""
+    """The value for a message, cut after 200 characters."""
     text = str(value)
     return text if len(text) <= 200 else f"{text[:200]} ..."
 
@@ -32,7 +32,7 @@ def refuse_large(size: int, name: str) -> None:
     """Raise a SourceError if a packed file has more bytes than ``UNPACKED_LIMIT`` once it is unpacked."""
     if size > UNPACKED_LIMIT:
         raise SourceError(
-            f"{name} unpacks to more than {UNPACKED_LIMIT / 2**30:g} GiB, the limit for a packed file; if it is sound, "
+            f"{name} unpacks to more than {UNPACKED_LIMIT / 2**30:g} GiB, the limit for packed files; if you trust it, "
             "unpack it yourself and give the unpacked file"
         )
 
@@ -62,7 +62,7 @@ def lines(file: Path, encoding: str = "utf-8") -> Iterator[str]:
         SourceError: a line is not in this encoding, and is named; or as for :func:`open_unpacked`.
     """
     with open_unpacked(file) as opened:
-        if codecs.lookup(encoding).name.startswith(("utf-16", "utf-32")):  # in which a line does not end with a byte
+        if codecs.lookup(encoding).name.startswith(("utf-16", "utf-32")):  # a line break has more than one byte
             try:
                 with io.TextIOWrapper(opened, encoding, newline="") as text_of_file:
                     yield from text_of_file
@@ -86,11 +86,11 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def has_quotes(file: Path, separator: str, encoding: str, has_header: bool) -> bool | None:
-    """Whether quotation marks stand around cells, rather than being a part of the text; None if either is the same.
+    """Whether quotation marks enclose cells (True) or belong to the text (False); None if there is no difference.
 
-    They stand around cells where columns are not separated by tabs, and the file must be correct csv. Where they are
-    separated by tabs, it is told by the file: it is no correct csv (a sentence begins with a quotation), or it has
-    a cell that only a program writes so (``"He said ""no""."``), or a header with them.
+    If columns are not separated by tabs, they enclose cells, and the file must be valid csv. With tabs, the
+    file decides: they are text if it is not valid csv (a sentence begins with a quotation), and enclose cells if
+    a cell is one that only a program writes (``"He said ""no""."``) or the header has them.
 
     Raises:
         SourceError: the file is not correct csv, or it has tabs and can be read both ways.
@@ -101,8 +101,8 @@ def has_quotes(file: Path, separator: str, encoding: str, has_header: bool) -> b
     if separator != TAB:
         if incorrect:
             raise SourceError(
-                f"{file}, {incorrect}; if quotation marks are a part of the text set task.data.quoting=false, and if "
-                "they stand around cells correct it, or set task.data.quoting=true to read it as it can be read"
+                f"{file}, {incorrect}; if quotation marks belong to the text set task.data.quoting=false, and if "
+                "they enclose cells correct the file, or set task.data.quoting=true to read it in spite of the error"
             )
         return True
     if incorrect:
@@ -119,13 +119,13 @@ def has_quotes(file: Path, separator: str, encoding: str, has_header: bool) -> b
     if seen is None:
         return None
     raise SourceError(
-        f"{file}, {seen} begins with a quotation mark: set task.data.quoting=true if such marks stand around cells, as "
-        "spreadsheets and R write them, or task.data.quoting=false if they are a part of the text"
+        f"{file}, {seen} begins with a quotation mark: set task.data.quoting=true if such marks enclose cells, as "
+        "spreadsheets and R write them, or task.data.quoting=false if they belong to the text"
     )
 
 
 def _incorrect(file: Path, separator: str, encoding: str) -> str | None:
-    """What is wrong with a file as csv whose quotation marks stand around cells, and where."""
+    """The first error of a file as csv with quoted cells, with its line; None if it is valid."""
     rows = csv.reader(lines(file, encoding), delimiter=separator, strict=True)
     try:
         for _ in rows:
@@ -140,8 +140,8 @@ def check_header(file: Path, names: list[str] | None, columns: dict[str, str], o
 
     Args:
         file: the table
-        names: of its columns if it has no header
-        columns: those that are wanted, each with the task's name for it
+        names: the names of all columns if the table has no header
+        columns: the columns to read, each with the task's name for it
         options: for ``pandas.read_csv``
 
     Raises:
@@ -160,12 +160,12 @@ def check_header(file: Path, names: list[str] | None, columns: dict[str, str], o
             raise SourceError(f"{file} has a header and no rows")
     elif len(cells) != len(names):
         raise SourceError(
-            f"{file} has {len(cells)} columns ({short(', '.join(cells))}), and task.data.columns names {len(names)}: "
+            f"{file} has {len(cells)} columns ({short(', '.join(cells))}), but task.data.columns names {len(names)}: "
             f"{short(', '.join(names))}; name all, in their order"
         )
     elif set(cells) & set(names):
         raise SourceError(
-            f"the first line of {file} is {short(', '.join(cells))}: a header, it seems, and task.data.columns is for "
+            f"the first line of {file} is {short(', '.join(cells))}, like a header, and task.data.columns is for "
             "files without one; leave it out, or give other names"
         )
     else:
@@ -185,14 +185,14 @@ def require_columns(columns: dict[str, str], found: list[str], where: str, remed
 
 
 def _remedy(cells: list[str], columns: dict[str, str], separator: str) -> str:
-    """What else to set where a header lacks a column: another separator, or names."""
+    """Advice for a header that lacks a column: set another separator, or name the columns."""
     others = [sign for sign in (TAB, ";", ",", "|") if sign != separator and sign in cells[0]]
     if len(cells) == 1 and others:
         name = "tab" if others[0] == TAB else f"'{others[0]}'"
         return f'. If columns are separated otherwise, set it: --set "task.data.separator={name}"'
     wanted = [*columns, *(f"column{number}" for number in range(len(columns) + 1, len(cells) + 1))]
     return (
-        ". If this is a row, and the file has no header, name its columns in their order: "
+        ". If the file has no header, name its columns in their order: "
         f'--set "task.data.columns=[{short(", ".join(wanted[: len(cells)]))}]"'
     )
 
@@ -204,6 +204,6 @@ def refuse_long_rows(file: Path, separator: str, encoding: str, quoting: bool, n
     long = [(rows.line_num, len(row)) for row in rows if len(row) > number]
     if long:
         raise SourceError(
-            f"{file}, line {long[0][0]}: {long[0][1]} cells, and there are {number} columns "
-            f"({len(long):,} such rows); put quotation marks around a cell with a separator in it"
+            f"{file}, line {long[0][0]}: {long[0][1]} cells, but there are {number} columns "
+            f"({len(long):,} such rows); put quotation marks around cells that contain a separator"
         )

@@ -49,7 +49,7 @@ from .stopping import StoppedError, exit_on_user_error, signals_to_stop
 from .tasks import make_task
 from .training_state import TrainingState
 
-LONGEST = 512  # tokens to which a tokenizer cuts a text, if asked to, for a model that reads any length
+LONGEST = 512  # tokens a tokenizer truncates to, on request, if the model has no limit of its own
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
         description="Train a recipe.",
         epilog="example: attnzoo train demo --output runs/demo --set training.max_minutes=1",
     )
-    parser.add_argument("recipe", help="a YAML file, or the name of a recipe of attnzoo, such as demo")
+    parser.add_argument("recipe", help="a YAML file, or the name of a shipped recipe, such as demo")
     parser.add_argument(
         "--output",
         type=Path,
@@ -125,7 +125,7 @@ def train(
     is_averaged = bool(settings.ema_decay) or is_sharded
     if accelerator.is_main_process:
         require_room(output, _room_needed(task, config, settings, is_averaged))
-    model = task.auto_class.from_config(config)  # the same on every process: each may keep a part of it
+    model = task.auto_class.from_config(config)  # the same on every process; when sharded, each keeps a part
     longest = getattr(config, "max_position_embeddings", LONGEST)
     tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
     task.prepare(model, tokenizer)
@@ -301,7 +301,7 @@ def train_once(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
 
 def _room_needed(task: Any, config: PreTrainedConfig, settings: Training, is_averaged: bool) -> int:
     """Bytes: the checkpoints with weights, two moments and a moving average, and the Hub repositories."""
-    with torch.device("meta"):  # sizes alone: the model may be too large to be made
+    with torch.device("meta"):  # sizes only: the model may not fit in memory
         model = task.auto_class.from_config(config)
     weights = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
     in_checkpoint = 3 + is_averaged

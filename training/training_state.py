@@ -1,6 +1,6 @@
-"""All that a training needs in order to go on as if it had not stopped; reading it runs no code, for it has no pickles.
+"""The state of a training, saved so that it continues as if it had not stopped. Loading it runs no code.
 
-A checkpoint has tensors as safetensors, by the names of the parameters, and everything else as JSON:
+There are no pickles: tensors are saved as safetensors, by the names of the parameters, everything else as JSON:
 
 - ``model.safetensors``, ``optimizer.safetensors``, and ``average.safetensors`` where there is a moving average: whole,
   however many processes share them in the training
@@ -31,7 +31,7 @@ from .progress import Batches, Best, Clock, SinceLog
 
 @dataclass
 class TrainingState:
-    """What a checkpoint holds of a training; ``model`` is the one that Accelerate has not wrapped."""
+    """All that a checkpoint holds; ``model`` is the model without Accelerate's wrapper."""
 
     accelerator: Accelerator
     model: nn.Module
@@ -43,10 +43,10 @@ class TrainingState:
     since_log: SinceLog
 
     def save(self, output: Path, keep: int) -> None:
-        """Write the checkpoint of this step into the output folder and keep the newest ``keep``; all processes call it.
+        """Write the checkpoint of this step and keep the newest ``keep``. All processes must call it.
 
         Raises:
-            OSError: it could not be written; those before are untouched.
+            OSError: it could not be written; earlier checkpoints are unchanged.
         """
         tensors = {"model": _whole(dict(self.model.named_parameters())), "optimizer": _whole(self._moments())}
         if self.averaged is not None:
@@ -69,7 +69,7 @@ class TrainingState:
         self.accelerator.wait_for_everyone()
 
     def load(self, folder: Path) -> None:
-        """Go back to a checkpoint whose files are known to be as they were written.
+        """Load a checkpoint. The caller has verified its checksums.
 
         Raises:
             ValueError: it is of another number of processes, another kind of device, another model or other data.
@@ -78,7 +78,7 @@ class TrainingState:
         if len(state["processes"]) != self.accelerator.num_processes:
             raise ValueError(
                 f"{folder} was written by {len(state['processes'])} process(es), this training has "
-                f"{self.accelerator.num_processes}; go on with as many"
+                f"{self.accelerator.num_processes}; resume with the same number"
             )
         _copy(load_file(folder / "model.safetensors"), dict(self.model.named_parameters()), folder)
         self._set_moments(load_file(folder / "optimizer.safetensors"))
@@ -93,7 +93,7 @@ class TrainingState:
         _set_random_states(own["random"], self.accelerator.device, folder)
 
     def _moments(self) -> dict[str, Tensor]:
-        """What the optimiser has for each parameter, by its name; its settings are those of the recipe."""
+        """The optimiser's tensors for each parameter, by the parameter's name; its settings come from the recipe."""
         names = [name for name, _ in self.model.named_parameters()]
         state = self.optimizer.state_dict()["state"]
         return {f"{names[i]}.{key}": value for i, values in state.items() for key, value in values.items()}
@@ -105,20 +105,20 @@ class TrainingState:
         for full_name, value in moments.items():
             name, _, key = full_name.rpartition(".")
             parameter = parameters[number[name]][1]
-            of_weights = value.shape == parameter.shape  # and not a count of steps
+            of_weights = value.shape == parameter.shape  # rather than a count of steps
             state.setdefault(number[name], {})[key] = _placed(value, parameter) if of_weights else value
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state})
 
 
 def _whole(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors on the CPU, gathered where they are sharded: a call of all processes."""
+    """The tensors on the CPU, gathered if they are sharded. All processes must call it."""
     with torch.no_grad():
         whole = {name: t.full_tensor() if isinstance(t, DTensor) else t for name, t in tensors.items()}
         return {name: tensor.detach().cpu().contiguous() for name, tensor in whole.items()}
 
 
 def _placed(value: Tensor, like: Tensor) -> Tensor:
-    """``value`` on the device of ``like``, and sharded as it is: a call of all processes."""
+    """``value`` on the device of ``like``, and sharded in the same way. All processes must call it."""
     value = value.to(like.device)
     return distribute_tensor(value, like.device_mesh, like.placements) if isinstance(like, DTensor) else value
 
@@ -129,7 +129,7 @@ def _copy(values: dict[str, Tensor], parameters: dict[str, nn.Parameter], folder
         there, here = (list(t[name].shape) if name in t else "missing" for t in (values, parameters))
         if there != here:
             raise ValueError(
-                f"{folder} is of another model: {name} is {there} there and {here} here; has the data changed since?"
+                f"{folder} is of another model: {name} is {there} there and {here} here; did the data change?"
             )
     for name, parameter in parameters.items():
         parameter.copy_(_placed(values[name], parameter))
@@ -151,7 +151,7 @@ def _set_random_states(states: dict[str, Any], device: torch.device, folder: Pat
     expected = _random_states(device).keys()
     if states.keys() != expected:
         raise ValueError(
-            f"{folder} has random states of {', '.join(states)}; to go on here takes those of {', '.join(expected)}"
+            f"{folder} has random states of {', '.join(states)}, resuming here needs {', '.join(expected)}"
         )
     version, internal, gauss = states["python"]
     random.setstate((version, tuple(internal), gauss))

@@ -1,4 +1,4 @@
-"""What the tokenizers of several tasks share: the normal form of letters, and a size that is kept."""
+"""Shared parts of the tasks' tokenizers: the Unicode form of letters, and a check of the vocabulary's size."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from tokenizers import normalizers
 
 
 def normalizer(normalization: str | None) -> list[Any]:
-    """The steps of a tokenizer's normalizer for ``task.data.normalization``; none for None."""
+    """The steps of a tokenizer's normalizer for ``task.data.normalization``; an empty list for None."""
     if normalization == "strip_accents":
         return [normalizers.NFD(), normalizers.StripAccents(), normalizers.NFC()]
     forms: dict[str | None, list[Any]] = {None: [], "nfc": [normalizers.NFC()], "nfd": [normalizers.NFD()]}
@@ -14,7 +14,7 @@ def normalizer(normalization: str | None) -> list[Any]:
 
 
 def refuse_overfull(size: int, asked: int) -> None:
-    """Raise a ValueError if a vocabulary has more characters, all of which it keeps, than the tokens asked for."""
+    """Raise a ValueError if the characters of the data, which are all kept, are more than the tokens asked for."""
     if size > asked:
         raise ValueError(
             f"task.data.vocabulary_size is {asked:,}, and the characters of the training split are {size:,} tokens "

@@ -27,7 +27,7 @@ def open_wheel(path: Path) -> zipfile.ZipFile:
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """A file in a zip. No more is read than the zip says that it has.
+    """Read a file in a zip, at most as many bytes as the zip gives for it.
 
     Raises:
         KeyError: there is no such file.

@@ -29,7 +29,7 @@ from .sources import SourceError, readable, short
 from .wheels import open_wheel, read_member
 
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
-LONGEST_LINE = 2**20  # bytes, of a word and its numbers
+LONGEST_LINE = 2**20  # bytes of one line: a word and its numbers
 TEXTS, INDICES = (".txt", ".vec", ".txt.gz", ".vec.gz"), (".txt", ".parquet")
 
 

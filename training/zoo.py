@@ -1,6 +1,6 @@
 """Write the zoo's index, the table of all trained models, into the README: ``python -m attnzoo.training.zoo``.
 
-It is read from the cards and files in ``model_cards/``, so that a figure stands in one place; ``training/retrain.py``
+It is made from the cards and files in ``model_cards/``, so each figure is in one place; ``training/retrain.py``
 trains them again.
 """
 

@@ -142,11 +142,11 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "ring of links": (link_in_a_ring, "has links that lead nowhere: vocab.txt"),
     "base model of this machine": (
         lambda folder: name_a_base(folder, str(folder)),
-        "which others do not have; give its id on the Hub",
+        "not an id on the Hub; give the base model's id there",
     ),
     "base model behind a password": (
         lambda folder: name_a_base(folder, "https://me:sekret@example.org/base"),
-        "has base_model_name_or_path='example.org/base', which others do not have",
+        "has base_model_name_or_path='example.org/base', not an id on the Hub",
     ),
     "adapter only": (keep_an_adapter_only, "has no config.json; a model goes out with its config and its card"),
 }
@@ -225,7 +225,7 @@ def pushed(hub: LoopbackHub, make_folder: MakeFolder, tmp_path_factory: pytest.T
         ("repeated", "ok "),
         ("again", "ok "),
         ("forbidden", "OSError: the push to zoo/forbidden failed: 403"),
-        ("password", "ValueError: HF_ENDPOINT has a user's name or a password before an @; leave them out"),
+        ("password", "ValueError: HF_ENDPOINT has a user name or a password before an @; remove it"),
         ("late", ". Push again: what has been uploaded is not uploaded twice"),
         *((name, message) for name, (_, message) in SPOILED.items()),
     ],

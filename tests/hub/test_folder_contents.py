@@ -16,7 +16,7 @@ KEPT = {
     "api\ntoken": "of no known kind",
     "attention.png": "a picture that the card does not show",
     "data.csv": "of no known kind",
-    "evil.py": "code, of which only attnzoo's own is sent, where it is asked for",
+    "evil.py": "code; only attnzoo's own code is sent, with code=True (--code)",
     "hf_token.txt": "of no known kind",
     "id_rsa": "of no known kind",
     "log.jsonl": "of no known kind",
@@ -67,9 +67,9 @@ def test_what_is_named_goes(folder: Path) -> None:
     [
         ("scaler.joblib", "also='scaler.joblib' is a pickle"),
         ("../key", "also='../key' is no name of a file at the top of"),
-        ("checkpoints", "has no file 'checkpoints' to be sent also"),
-        ("pipe.json", "has no file 'pipe.json' to be sent also"),
-        ("notes.md", "has no file 'notes.md' to be sent also"),
+        ("checkpoints", "has no file 'checkpoints', which also= names"),
+        ("pipe.json", "has no file 'pipe.json', which also= names"),
+        ("notes.md", "has no file 'notes.md', which also= names"),
         ("key", "has links that lead out of it: key -> "),
     ],
 )

@@ -76,7 +76,7 @@ def test_where_it_is_is_printed(published: dict[str, str], hub: LoopbackHub) -> 
 
 def test_what_goes_and_what_stays_is_printed(published: dict[str, str], hub: LoopbackHub) -> None:
     sent = "README.md, config.json, generation_config.json, model.safetensors"
-    stays = "'id_rsa\\n' stays: of no known kind"
+    stays = "'id_rsa\\n' is not sent: of no known kind"
     assert published["private"].splitlines()[:2] == [f"zoo/private gets {sent}, notes.txt", stays]
     first, code, *others = published["request"].splitlines()
     assert first == f"zoo/public gets {sent}"

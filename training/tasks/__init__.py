@@ -23,7 +23,7 @@ TASKS: dict[str, type[Task]] = {
 
 
 def make_task(recipe: "Recipe", only: str | None = None) -> Task:
-    """The task of a recipe, its data read; with ``only``, a split, data that is for this split alone.
+    """Make the task of a recipe and read its data; with ``only``, the name of a split, for this split only.
 
     Raises:
         ValueError: its data is unsound.

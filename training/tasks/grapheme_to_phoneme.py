@@ -1,4 +1,4 @@
-"""Grapheme-to-phoneme: from the letters of a word to its phonemes, of any language; English by the CMU dictionary."""
+"""Grapheme-to-phoneme: from the letters of a word to its phonemes, in any language; English from the CMU dictionary."""
 
 import re
 import sys
@@ -33,11 +33,11 @@ from ..splits import chosen_rows, cut_note, split_of
 PAD, START, END = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>"]
 CMUDICT_WORD = re.compile(r"[a-z][a-z']+")
 STRESS = "012"  # a vowel's last character in ARPABET
-ACCENTS = "[\u0300-\u036f]"  # as combining characters: Unicode's block of them for Latin, Greek and Cyrillic
-LAST_SIGMA = r"(?<=[\p{L}\p{M}])\u03c3(?!\p{L})"  # which Greek writes as another letter; lower case alone does not
+ACCENTS = "[\u0300-\u036f]"  # combining characters: Unicode's block for Latin, Greek and Cyrillic
+LAST_SIGMA = r"(?<=[\p{L}\p{M}])\u03c3(?!\p{L})"  # Greek has another letter for it at the end of a word
 APOSTROPHES = "[\u2018\u2019\u02bc\uff07]"
 MAX_PHONEMES = 64  # of a generated pronunciation, unless the data has longer ones
-MAX_TOKENS = 128  # of a word that is cut off where truncation is asked for, the same
+MAX_TOKENS = 128  # of a word, if the tokenizer is asked to truncate; more if the data has longer ones
 ALIGNMENT = "alignment.png"
 SNIPPET = """\
 import attnzoo  # registers the model with the Auto classes
@@ -79,12 +79,12 @@ class Data(Source):
         streaming: as for every ``Source``; rows only.
         word_column: what the rows call the word.
         pronunciation_column: what they call the pronunciation.
-        normalization: how words are written. "nfc" keeps accents; a letter with its accent is one token where Unicode
-            has it as one. "nfd" takes letters apart into what they are made of: accents are tokens, and so are the
+        normalization: the Unicode form of words. "nfc" keeps accents: a letter with its accent is one token if Unicode
+            has a character for it. "nfd" splits letters: accents are tokens of their own, and so are the
             letters of a Hangul syllable, which then need less data. "strip_accents" reads é as e. None is "nfc" if
             training words have accents, "strip_accents" if none has.
         lower_case: whether capitals are read as lower-case letters. Turkish I becomes i, not ı.
-        stress: whether to "keep" or to "drop" a 0, 1 or 2 at the end of a phoneme. None keeps it, but for cmudict.
+        stress: "keep" or "drop" a 0, 1 or 2 at the end of a phoneme. None keeps it, except for cmudict.
     """
 
     word_column: str = "word"
@@ -104,7 +104,7 @@ class _Found:
         letters: of the training words
         phonemes: of their pronunciations
         longest: the longest training example, as a message shows it, and its tokens on its longer side
-        most_phonemes: in one of their pronunciations
+        most_phonemes: the most phonemes in one pronunciation
         shared: words that are in two splits, by the held-out split and the other one
     """
 
@@ -143,7 +143,7 @@ class _Found:
 class GraphemeToPhoneme:
     """Words and pronunciations, split by a hash of the word so that every pronunciation of a word is on one side.
 
-    Words and phonemes may be of any script. Of the CMU dictionary there are the words of two or more letters and
+    Words and phonemes may be in any script. From the CMU dictionary it takes the words of two or more letters or
     apostrophes, without stress. The split is the SHA-1 of the word modulo 100: below 10 test, below 12 validation, the
     rest train. Data with a validation or test split of its own keeps it, and only what it lacks is taken out of its
     training split.
@@ -153,7 +153,7 @@ class GraphemeToPhoneme:
 
     Args:
         data: where words and pronunciations come from; a string is its path
-        only: a split, of data that is for this one alone (see ``attnzoo.training.sources.read_rows``)
+        only: the one split to read (see ``attnzoo.training.sources.read_rows``)
 
     Attributes:
         longest: the longest training example, as a message shows it, and its tokens on its longer side.
@@ -173,7 +173,7 @@ class GraphemeToPhoneme:
     metric_names = {"per": "PER", "wer": "WER"}
     units = {"per": " %", "wer": " %"}
     license = {"license": "apache-2.0"}
-    pipeline_tag: str | None = None  # the Hub has none of encoder-decoders
+    pipeline_tag: str | None = None  # the Hub has no such task for encoder-decoders
     tags = ("grapheme-to-phoneme", "g2p", "pronunciation")
     num_beams: int | None = 5  # of a released model
     pictures = {ALIGNMENT: "What the model looks at: the source along the top, what it predicts down the side"}
@@ -209,7 +209,7 @@ class GraphemeToPhoneme:
         self._normalizer = word_normalizer(data.normalization or "nfc", data.lower_case)
         rows = _open(data, only)
         self._only = only if not rows or only in rows else None
-        self._given = frozenset(rows or [only or "train"])  # the splits that the data has of its own
+        self._given = frozenset(rows or [only or "train"])  # the splits that the data itself has
         if len(self._given) > 1:
             self.split_note = "in its own splits"
             if missing := [split for split in ("validation", "test") if split not in self._given]:
@@ -302,7 +302,7 @@ class GraphemeToPhoneme:
             draw_alignments(model, tokenizer, [self.example], num_beams, folder / ALIGNMENT)
 
     def _report_unknown_phonemes(self, tokenizer: PreTrainedTokenizerBase, pronunciations: list[str]) -> None:
-        """Say which phonemes of the references the model cannot write: every one of them counts as an error."""
+        """Report phonemes of the references that the model cannot predict: each occurrence counts as an error."""
         known = known_phonemes(tokenizer)
         unknown = sorted({phoneme for listed in pronunciations for phoneme in listed.split()} - known)
         if known and unknown:
@@ -330,7 +330,7 @@ class GraphemeToPhoneme:
         return found
 
     def _check(self, found: "_Found") -> None:
-        """Refuse what cannot be trained or measured on."""
+        """Raise an error if the data cannot be trained on or evaluated."""
         if found.most_phonemes == 1 and any(len(phoneme) > 1 for phoneme in found.phonemes):
             raise ValueError(
                 f"{self.path}: no pronunciation has a space, such as {short(repr(min(found.phonemes)))}; separate "
@@ -346,10 +346,10 @@ class GraphemeToPhoneme:
             shown = ", ".join(short(repr(word)) for word in sorted(words)[:3]) + (", ..." if len(words) > 3 else "")
             raise ValueError(
                 f"{self.path}: {len(words):,} words of the {held_out} split are in the {split} split too: {shown}; "
-                f"remove them from one of the two, or the figures of the {held_out} split are not of words that are "
-                "new to the model"
+                f"remove them from one of the two, else the scores of the {held_out} split are not measured on words "
+                "that are new to the model"
             )
-        for split in ("validation", "test") if self._only is None else ():  # else the model's tokenizer refuses it
+        for split in ("validation", "test") if self._only is None else ():  # else the tokenizer raises the error
             for word in sorted(found.words[split]):
                 if unknown := sorted(set(word) - found.letters):
                     strip = ", or set task.data.normalization=strip_accents" if _accents(unknown) else ""
@@ -364,7 +364,7 @@ class GraphemeToPhoneme:
         return given if given != "train" or by_hash in self._given else by_hash
 
     def _words(self, entries: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        """The words to train and measure on, normalised, each with a pronunciation."""
+        """The words for training and evaluation, normalised, each with a pronunciation."""
         for word, pronunciation in entries:
             for side in (word, pronunciation):
                 if OPEN in side or CLOSE in side:
@@ -387,7 +387,7 @@ class GraphemeToPhoneme:
 
 
 def word_normalizer(form: str, lower_case: bool = True) -> normalizers.Normalizer:
-    """How words are written before they are cut into letters: ``form`` is "nfc", "nfd" or "strip_accents"."""
+    """The normalizer that runs before words are split into letters: ``form`` is "nfc", "nfd" or "strip_accents"."""
     steps = [normalizers.Replace(Regex(APOSTROPHES), "'"), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
     if lower_case:
         steps += [normalizers.Lowercase(), normalizers.Replace(Regex(LAST_SIGMA), "\u03c2")]
@@ -402,8 +402,8 @@ def letter_phoneme_tokenizer(
     """One tokenizer for words, ``tokenizer("cat")``, and pronunciations, ``tokenizer("⟦K⟧⟦AE⟧⟦T⟧")``.
 
     The first ids are of the special tokens, the next of the letters, the last of the phonemes, in the orders given.
-    Phonemes in brackets are cut out before the rest is normalised. No other text, not that of a special token either,
-    is a token of more than a letter. There is no unknown token: a text that is not made of these raises.
+    Phonemes in brackets are split off before the rest is normalised. Other text, even that of a special token, is split
+    into single letters. There is no unknown token: a text with any other character raises an error.
     """
     vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *letters])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary))

@@ -72,7 +72,7 @@ class Data(Source):
             as for every ``Source``.
         encoding: as for every ``Source``.
         subset, streaming, columns, separator, quoting, skip_bad_rows: as for every ``Source``; rows only.
-        texts: what is a text in .txt files: "paragraphs", which empty lines part, or "lines".
+        texts: what one text is in .txt files: "paragraphs" (separated by empty lines) or "lines".
         text_column: what the rows call the text.
         vocabulary_size: the most tokens.
         block_size: the most tokens that a model sees at a time.
@@ -103,7 +103,7 @@ class LanguageModeling:
 
     Args:
         data: where they come from
-        only: a split, of data that is for this one alone (see ``attnzoo.training.sources.read_rows``)
+        only: the one split to read (see ``attnzoo.training.sources.read_rows``)
 
     Raises:
         FileNotFoundError: nothing is at the path.
@@ -136,7 +136,7 @@ class LanguageModeling:
             self.splits = _rows(read_speeches(Path(data.path)))
         else:
             self.splits, self.split_note = with_held_out(_read(data, only), "text", "text", only)
-        refuse_empty(self.splits, data.path, "texts (parted by empty lines in .txt files, see task.data.texts)")
+        refuse_empty(self.splits, data.path, "texts (in .txt files separated by empty lines, see task.data.texts)")
         say_shared(self.splits, ["text"], data.path, "texts")
         self.example = self.prompt(first_row(self.splits)["text"].split())
 
@@ -426,7 +426,7 @@ def _read(data: Data, only: str | None) -> dict[str, Rows]:
     files = {} if data.separator is not None else text_files(path)
     if not files:
         return read_rows(data, ["text"], only=only)
-    refuse_table_keys(data, "is text")
+    refuse_table_keys(data, "is plain text")
     if data.subset is not None or data.streaming:
         raise ValueError(f"{path} is text, which is read whole: leave out subset and streaming in task.data")
     found: dict[str, list[str]] = {}
@@ -444,7 +444,7 @@ def _read(data: Data, only: str | None) -> dict[str, Rows]:
         raise SourceError(f"{path} has no text for the train split, only for {' and '.join(found)}")
     if only is None and sum(map(len, found.values())) == 1:
         raise SourceError(
-            f"{path} is one text, for a train split and no other: put empty lines between texts, or set "
+            f"{path} holds one text, but validation and test need some: put empty lines between texts, or set "
             "task.data.texts=lines if every line is a text"
         )
     return _rows(found)

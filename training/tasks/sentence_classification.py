@@ -80,10 +80,10 @@ class Data(Source):
     """Where sentences and labels come from, and what their tokens are.
 
     Attributes:
-        path: as for every ``Source``; with ``member``, a zip or a wheel; or a file, or a folder of .txt files, of lines
-            as fastText has them: ``__label__NAME`` and a sentence.
+        path: as for every ``Source``; with ``member``, a zip or a wheel; or a file or folder of .txt files whose lines
+            are in fastText's format: ``__label__NAME`` and a sentence.
         subset, streaming, columns, separator, quoting, encoding, skip_bad_rows: as for every ``Source``.
-        label_first: the file, or each .txt file of the folder, has on every line a label, white space and a sentence.
+        label_first: every line of the file, or of the folder's .txt files, is a label, white space and a sentence.
         member: the table inside a zip or a wheel, in Orange's format: tabs, and three lines above the rows, the first
             of them with the names.
         only: of this table, the rows whose columns of these names have these texts.
@@ -241,7 +241,7 @@ class SentenceClassification:
             tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, continuing_subword_prefix=SUBWORD))
             trainer = trainers.BpeTrainer(continuing_subword_prefix=SUBWORD, **learning)
             tokenizer.decoder = decoders.WordPiece(prefix=SUBWORD, cleanup=False)
-        # Last a sign that is not of the keyboard: the typographer's apostrophe.
+        # Last the typographic apostrophe, which most keyboards lack.
         steps: list[Any] = [*normalizer(data.normalization), normalizers.Replace("\u2019", "'")]
         if data.mask_urls:
             steps.append(normalizers.Replace(Regex(URLS), URL))
@@ -256,7 +256,7 @@ class SentenceClassification:
         elif tokenizer.get_vocab_size() == data.vocabulary_size:
             print(
                 f"{data.path}: the vocabulary is full; words beyond the {data.vocabulary_size:,} most frequent ones "
-                "count as unknown, see task.data.vocabulary_size",
+                "become the unknown token; raise task.data.vocabulary_size to keep more",
                 file=sys.stderr,
             )
         if data.word_vectors is not None:
@@ -450,12 +450,12 @@ def _read(data: Data, columns: list[str], only: str | None) -> dict[str, Rows]:
             for name, values in read_label_lines(file, data.encoding, data.skip_bad_rows).items():
                 splits.setdefault(split, {}).setdefault(name, []).extend(values)
     else:
-        reason = "is a table of Orange's"
+        reason = "is a table of Orange"
         names = {name: getattr(data, f"{name}_column") for name in (*columns, "label")}
         splits = {"train": read_table(Path(data.path), data.member, names, data.only, data.skip_bad_rows)}
     refuse_table_keys(data, reason)
     if data.subset is not None or data.streaming:
-        raise ValueError(f"{data.path} {reason} and is read whole: leave out subset and streaming in task.data")
+        raise ValueError(f"{data.path} {reason} and is read whole: remove subset and streaming from task.data")
     if files and len(columns) > 1:
         raise ValueError(f"{data.path} {reason}, and one sentence: leave out task.data.text_pair_column")
     splits = as_only(splits, only)
@@ -465,7 +465,7 @@ def _read(data: Data, columns: list[str], only: str | None) -> dict[str, Rows]:
 
 
 def _label_files(data: Data) -> dict[Path, str]:
-    """The files with a label at the beginning of each line, and their splits."""
+    """The files whose lines begin with a label, and their splits."""
     path = Path(data.path)
     if not path.exists() or (data.separator is not None and not data.label_first):
         return {}
@@ -479,7 +479,7 @@ def _label_files(data: Data) -> dict[Path, str]:
             return files
     if not is_table(data):
         raise SourceError(
-            f"{path} is not of a known kind: if a label and a sentence are on every line set "
-            "task.data.label_first=true, and if it is a table task.data.separator (see task.data.columns too)"
+            f"{path} is not of a known kind: if every line is a label and a sentence set "
+            "task.data.label_first=true; if it is a table set task.data.separator (see task.data.columns too)"
         )
     return {}

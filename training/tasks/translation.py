@@ -108,7 +108,7 @@ class Translation:
 
     Args:
         data: where they come from
-        only: a split, of data that is for this one alone (see ``sources.read_rows``)
+        only: the one split to read (see ``sources.read_rows``)
 
     Raises:
         FileNotFoundError: nothing is at the path.
@@ -122,7 +122,7 @@ class Translation:
     greater_is_better = True
     metric_names = {"bleu": "BLEU", "chrf": "chrF"}
     units: dict[str, str] = {}
-    pipeline_tag: str | None = None  # "translation" is to the Hub a pipeline that Transformers has no more
+    pipeline_tag: str | None = None  # the Hub's "translation" is a pipeline that Transformers has removed
     tags = ("translation",)
     num_beams: int | None = 5  # of a released model
     pictures = {
@@ -166,7 +166,7 @@ class Translation:
         """Byte-pair encoding of the training sentences of both languages (Sennrich et al., 2016, section 3.2).
 
         A word keeps the space before it, and a punctuation mark or digit is a word of its own, so that decoding gives
-        the text back as it was but for its normal form (``normalization``) and the width of its spaces.
+        the text back unchanged, except for its Unicode form (``normalization``) and the width of its spaces.
         """
         tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, fuse_unk=True))
         tokenizer.normalizer = normalizers.Sequence(
@@ -263,7 +263,7 @@ class Translation:
             ValueError: there is no such split, or it is a stream, or no beam.
         """
         translations = translate(model, tokenizer, chosen_rows(self.splits, split, rows)["source"][:], num_beams)
-        if self.data.normalization == "nfd":  # references are as people write
+        if self.data.normalization == "nfd":  # references are in NFC, as most text is
             return [unicodedata.normalize("NFC", translation) for translation in translations]
         return translations
 
