@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from transformers import PreTrainedConfig
 
-MOST_LAYERS = 256
-MOST_WIDE = 2**16
-MOST_HEADS = 1024  # attention heads, or hops
-MOST_ROWS = 10**7  # rows of an embedding: words or positions
-MOST_LABELS = 10**6  # each has a name in the config
+MAX_LAYERS = 256
+MAX_WIDTH = 2**16
+MAX_HEADS = 1024  # attention heads, or hops
+MAX_ROWS = 10**7  # rows of an embedding: words or positions
+MAX_LABELS = 10**6  # each has a name in the config
 
 
 def check_sizes(
@@ -30,11 +30,11 @@ def check_sizes(
         ValueError: a size or ``num_labels`` is outside its limits.
     """
     limits = (
-        (layers, MOST_LAYERS),
-        (heads, MOST_HEADS),
-        (widths, MOST_WIDE),
-        (rows, MOST_ROWS),
-        (("num_labels",), MOST_LABELS),
+        (layers, MAX_LAYERS),
+        (heads, MAX_HEADS),
+        (widths, MAX_WIDTH),
+        (rows, MAX_ROWS),
+        (("num_labels",), MAX_LABELS),
     )
     for names, most in limits:
         for name in names:
@@ -62,7 +62,7 @@ def check_arguments(config: PreTrainedConfig, others: dict[str, Any]) -> None:
         ValueError: too many labels, ``id2label`` keys that are not whole numbers, or an unknown dtype.
     """
     if config.id2label is None and "num_labels" in others:
-        check_size("num_labels", others["num_labels"], MOST_LABELS)
+        check_size("num_labels", others["num_labels"], MAX_LABELS)
     for label in config.id2label or ():
         if not str(label).isdecimal():
             raise ValueError(f"id2label must have the labels' numbers for its keys, got {label!r}")

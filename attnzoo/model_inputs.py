@@ -24,15 +24,15 @@ MASKED = -1000.0  # an additive mask hides a token at this value or below: exp(-
 
 # Transformers passes these to every forward() (from generate(), pipelines, decorators), used there or not. Any
 # other unknown argument is an error, unless the class names it in ``other_arguments``.
-ALWAYS = {"return_dict", "use_cache", "output_attentions", "output_hidden_states"}
+COMMON_ARGUMENTS = {"return_dict", "use_cache", "output_attentions", "output_hidden_states"}
 # Those that are dropped if forward() has no such parameter.
-WITHOUT_EFFECT = ("use_cache", "labels", "token_type_ids")
-ALSO_TO_ENCODERS = {"labels"}  # generate() in the Seq2SeqTrainer passes them to the encoder only
+DROPPED_ARGUMENTS = ("use_cache", "labels", "token_type_ids")
+ENCODER_EXTRA_ARGUMENTS = {"labels"}  # generate() in the Seq2SeqTrainer passes them to the encoder only
 # Arguments for several texts in one row. They repeat what position_ids or a 4D mask say, and have no effect without
 # these.
-OF_PACKED_TEXTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx", "is_causal"}
+PACKING_ARGUMENTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx", "is_causal"}
 # Arguments of continuous batching: the attention with a paged cache reads them.
-OF_PAGED_CACHE = {"cache", "read_index", "write_index", "block_table", "logits_indices", "logits_processor_args"}
+PAGED_CACHE_ARGUMENTS = {"cache", "read_index", "write_index", "block_table", "logits_indices", "logits_processor_args"}
 
 Forward = TypeVar("Forward", bound=Callable[..., Any])
 
@@ -60,7 +60,7 @@ def checked(forward: Forward) -> Forward:
         for name in kwargs:
             if name not in parameters:
                 _check_extra(self, name, given, parameters)
-        for name in WITHOUT_EFFECT:
+        for name in DROPPED_ARGUMENTS:
             if name not in parameters:
                 given.pop(name, None)
         for name, value in given.items():
@@ -235,9 +235,9 @@ def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[
     value = given[name]
     is_part = model.config.is_encoder_decoder and "decoder_input_ids" not in parameters
     if (
-        name in ALWAYS
+        name in COMMON_ARGUMENTS
         or name in getattr(model, "other_arguments", ())
-        or (name in ALSO_TO_ENCODERS and is_part)
+        or (name in ENCODER_EXTRA_ARGUMENTS and is_part)
         or (value is None and name in TransformersKwargs.__optional_keys__)
     ):
         return
@@ -252,11 +252,11 @@ def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[
     if "position_ids" in parameters:
         mask = given.get("attention_mask")
         has_positions_or_mask = given.get("position_ids") is not None or (isinstance(mask, Tensor) and mask.ndim == 4)
-        if name in OF_PACKED_TEXTS and has_positions_or_mask:
+        if name in PACKING_ARGUMENTS and has_positions_or_mask:
             return
-        if name in OF_PACKED_TEXTS:
+        if name in PACKING_ARGUMENTS:
             raise ValueError(f"{name} needs position_ids or a mask of four dimensions; give one of them")
-        if name in OF_PAGED_CACHE and given.get("cache") is not None:
+        if name in PAGED_CACHE_ARGUMENTS and given.get("cache") is not None:
             return
     nearest = "".join(f"did you mean {near}? " for near in difflib.get_close_matches(name, parameters, n=1))
     raise TypeError(f"{type(model).__name__} has no argument {name}: {nearest}it takes {', '.join(parameters)}")

@@ -9,7 +9,7 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from transformers import PreTrainedModel
 
-MOST_NEW_WEIGHTS = 10**8  # that may be missing in a file: those of a new head or of added words
+MAX_NEW_WEIGHTS = 10**8  # that may be missing in a file: those of a new head or of added words
 
 
 class SafetensorsModel(PreTrainedModel):
@@ -62,13 +62,13 @@ def _check_size(model: Any, files: list[str]) -> None:
     At this point the model is on the meta device. A quantised file may hold one number for eight weights.
     """
     wanted = sum(parameter.numel() for parameter in model.parameters() if parameter.is_meta)
-    if wanted <= MOST_NEW_WEIGHTS:
+    if wanted <= MAX_NEW_WEIGHTS:
         return
     held = 0
     for file in files:
         with safe_open(file, framework="pt") as weights:
             held += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
-    if wanted > 8 * held + MOST_NEW_WEIGHTS:
+    if wanted > 8 * held + MAX_NEW_WEIGHTS:
         raise ValueError(
             f"the config asks for {wanted:,} weights and the files next to it have {held:,}: the sizes in config.json "
             "are not those of this model; save or download it again"

@@ -160,8 +160,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         hidden_states = self._embed(input_ids, inputs_embeds) * self.embedding_scale  # (B, T, D)
         rows, length = hidden_states.shape[:2]
-        is_of_pairs = attention_mask is not None and attention_mask.ndim == 4
-        if is_causal not in (None, self.is_causal) and not is_of_pairs:
+        is_4d_mask = attention_mask is not None and attention_mask.ndim == 4
+        if is_causal not in (None, self.is_causal) and not is_4d_mask:
             raise ValueError(
                 f"is_causal={is_causal} contradicts attention_pattern={self.config.attention_pattern!r}, which decides "
                 "it; leave it out"
@@ -178,7 +178,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         steps = torch.arange(length, device=hidden_states.device) + past  # (T,)
         num_positions = None if torch.compiler.is_compiling() else past + length
         is_real = texts = None
-        if not is_of_pairs:
+        if not is_4d_mask:
             name = "decoder_attention_mask" if self.has_cross_attention else "attention_mask"
             is_real = _is_real(attention_mask, rows, past + length, num_keys, hidden_states.device, name)
         positions = steps.unsqueeze(0) if is_real is None else source_positions(is_real)[0][:, steps]
@@ -191,9 +191,9 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             hidden_states = self.position_embedding(hidden_states, positions, num_positions)
         if self.training:
             hidden_states = nn.functional.dropout(hidden_states, self.dropout)
-        if is_of_pairs:
+        if is_4d_mask:
             assert attention_mask is not None
-            self._check_pairs(attention_mask, (rows, length, None if "cache" in kwargs else num_keys))
+            self._check_4d_mask(attention_mask, (rows, length, None if "cache" in kwargs else num_keys))
             mask: Tensor | None = attention_mask
         else:
             is_last_alone = length == 1 and isinstance(past, int) and num_keys == past + 1
@@ -276,7 +276,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             "'causal'; give every text a row of its own, or an attention_mask if it is one text"
         )
 
-    def _check_pairs(self, attention_mask: Tensor, shape: tuple[int, int, int | None]) -> None:
+    def _check_4d_mask(self, attention_mask: Tensor, shape: tuple[int, int, int | None]) -> None:
         """Check that a mask of four dimensions is (B or 1, H or 1, T, S); S is None (unchecked) with a paged cache."""
         rows, queries, keys = shape
         size = tuple(attention_mask.shape)

@@ -127,7 +127,7 @@ def damage(folder: Path) -> str | None:
     return None
 
 
-def newest_sound(output: Path) -> Path:
+def newest_sound_checkpoint(output: Path) -> Path:
     """The newest undamaged checkpoint. Later, damaged ones are renamed to ``damaged-step-...``, with a message.
 
     Raises:

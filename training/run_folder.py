@@ -17,7 +17,7 @@ import transformers
 
 import attnzoo
 
-from .checkpoint import checkpoints, newest_sound, recover, require_room, rotate, write_whole
+from .checkpoint import checkpoints, newest_sound_checkpoint, recover, require_room, rotate, write_whole
 from .recipe import Recipe, load_recipe, save_recipe
 
 
@@ -39,7 +39,7 @@ def prepare_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) 
             raise ValueError(f"{output} holds a finished run; there is nothing to resume")
         if checkpoints(output) and (changed := differences(load_recipe(output / "recipe.yaml"), recipe)):
             raise ValueError(f"{output} was started with another recipe, which differs in {', '.join(changed)}")
-        return newest_sound(output)
+        return newest_sound_checkpoint(output)
     if not overwrite and (is_finished or checkpoints(output)):
         state, remedy = ("a finished run", "") if is_finished else ("a run that can go on", "--resume goes on, ")
         raise ValueError(f"{output} holds {state}; {remedy}--overwrite discards it, or choose another --output")

@@ -63,7 +63,7 @@ def refuse_empty(splits: dict[str, Rows], path: str, called: str) -> None:
             raise ValueError(f"{path} has no {called} for the {split} split; give more of them, or a {split} split")
 
 
-def say_shared(splits: dict[str, Rows], columns: list[str], path: str, called: str) -> None:
+def report_overlap(splits: dict[str, Rows], columns: list[str], path: str, called: str) -> None:
     """Report how many rows are in two splits at once, ignoring capitals and white space in these columns. The hash
     that splits rows does not ignore these. ``called`` is what the rows are. A stream is not read.
     """

@@ -29,7 +29,7 @@ from ..metrics import Accuracy, BitsPerByte, WordPerplexity
 from ..prediction import predict_by_length
 from ..sources import Rows, Source, SourceError, as_only, read_rows, readable, refuse_table_keys, text_files
 from ..speeches import is_speeches, read_speeches
-from ..splits import chosen_rows, first_row, refuse_empty, say_shared, with_held_out
+from ..splits import chosen_rows, first_row, refuse_empty, report_overlap, with_held_out
 from ..text_files import lines
 
 PAD, START, END, MASK = "<pad>", "<s>", "</s>", "<mask>"
@@ -137,7 +137,7 @@ class LanguageModeling:
         else:
             self.splits, self.split_note = with_held_out(_read(data, only), "text", "text", only)
         refuse_empty(self.splits, data.path, "texts (in .txt files separated by empty lines, see task.data.texts)")
-        say_shared(self.splits, ["text"], data.path, "texts")
+        report_overlap(self.splits, ["text"], data.path, "texts")
         self.example = self.prompt(first_row(self.splits)["text"].split())
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:

@@ -40,7 +40,7 @@ from ..sources import (
     short,
     text_files,
 )
-from ..splits import chosen_rows, first_row, refuse_empty, say_shared, with_held_out
+from ..splits import chosen_rows, first_row, refuse_empty, report_overlap, with_held_out
 from ..text_files import open_unpacked
 from ..vocabulary import normalizer, refuse_overfull
 from ..word_vectors import fill_embeddings, first_words
@@ -221,7 +221,7 @@ class SentenceClassification:
             vectors = Path(data.word_vectors).name
             self.split_note += f"; word vectors: {KNOWN_VECTORS.get(vectors, escaped(vectors))}"
         refuse_empty(self.splits, data.path, "sentences")
-        say_shared(self.splits, self.columns, data.path, "examples")
+        report_overlap(self.splits, self.columns, data.path, "examples")
         first = first_row(self.splits)
         self.example = {name: first[name] for name in self.columns} if len(self.columns) == 2 else first["text"]
 

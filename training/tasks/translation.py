@@ -24,7 +24,7 @@ from attnzoo.plots import plot_alignments, plot_heads
 from ..metrics import BLEU, ChrF
 from ..prediction import predict_by_length
 from ..sources import Rows, Source, read_rows, short
-from ..splits import chosen_rows, first_row, refuse_empty, say_shared, with_held_out
+from ..splits import chosen_rows, first_row, refuse_empty, report_overlap, with_held_out
 from ..verses import is_verses, read_verses
 from ..vocabulary import normalizer, refuse_overfull
 
@@ -159,7 +159,7 @@ class Translation:
             self.splits, self.split_note = with_held_out(rows, "source", "source", only)
         self.metric_note = f"BLEU: sacreBLEU, {BLEU().signature()}. chrF: sacreBLEU, {ChrF().signature()}."
         refuse_empty(self.splits, data.path, "sentences")
-        say_shared(self.splits, ["source", "target"], data.path, "pairs")
+        report_overlap(self.splits, ["source", "target"], data.path, "pairs")
         self.example = first_row(self.splits)["source"]
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
