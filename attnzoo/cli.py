@@ -5,13 +5,15 @@ are modules of the training code, imported when they are called.
 """
 
 import argparse
+import contextlib
 import difflib
 import importlib
 import re
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -28,6 +30,7 @@ from transformers.utils import logging
 import attnzoo
 
 from .alignment import align, alignment_error_rate, from_pharaoh, to_pharaoh
+from .phonemes import known_phonemes
 from .plots import plot_alignments, sentences_html
 from .shipped_models import PRONUNCIATION, SENTIMENT, SHIPPED, TRANSLATION, model_path
 
@@ -102,7 +105,12 @@ def _texts(options: argparse.Namespace, what: str) -> list[str]:
         return options.texts
     if sys.stdin.isatty():
         raise ValueError(f"give at least one {what}, or a file with one on each line: attnzoo ... < file.txt")
-    return [line.strip() for line in sys.stdin if line.strip()]
+    try:
+        lines = sys.stdin.read().removeprefix("\ufeff").split("\n")
+        "".join(lines).encode()
+    except UnicodeError as error:
+        raise ValueError(f"the standard input is not UTF-8 ({error}); convert it, for example with iconv") from error
+    return [line.strip() for line in (lines if lines[-1] else lines[:-1])]
 
 
 def _folder(model: str) -> str:
@@ -129,12 +137,14 @@ def pronounce(arguments: list[str]) -> None:
     parser = _parser("pronounce", "attnzoo pronounce philosophy --n-best 3")
     _add_texts(parser, "word")
     _add_model(parser, PRONUNCIATION)
-    parser.add_argument("--n-best", type=int, default=1, help="pronunciations of each word (default: %(default)s)")
+    parser.add_argument("--n-best", type=int, default=1, help="pronunciations of each, with log p (default: 1)")
     parser.add_argument("--num-beams", type=int, help="width of the beam search (default: the model's)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the alignments of the first four words")
     options = parser.parse_args(arguments)
-    words = _texts(options, "word")
+    words = [word for word in _texts(options, "word") if word]
     pipe: Any = pipeline("grapheme-to-phoneme", model=_folder(options.model))  # type: ignore[call-overload]  # ours
+    if pipe.tokenizer.unk_token_id is not None:
+        raise ValueError(f"{options.model} is not a model of pronunciation; use attnzoo translate")
     found = pipe(
         words,
         n_best=options.n_best,
@@ -144,8 +154,6 @@ def pronounce(arguments: list[str]) -> None:
         **_beams(options),
     )
     refused = [targets[0]["error"] for targets in found if "error" in targets[0]]
-    if len(found) == len(refused) == 1:
-        raise ValueError(refused[0])
     readable = [(word, targets) for word, targets in zip(words, found, strict=True) if "error" not in targets[0]]
     _print_targets(readable, pipe.target_key)
     if options.plot is not None and readable:
@@ -153,9 +161,7 @@ def pronounce(arguments: list[str]) -> None:
         options.plot.parent.mkdir(parents=True, exist_ok=True)
         weights, sources, targets = ([row[k] for row in best] for k in ("alignment", "source_tokens", "target_tokens"))
         plot_alignments(weights, sources, targets, options.plot)
-    if refused:
-        print(*(f"error: {message}" for message in refused), sep="\n", file=sys.stderr)
-        sys.exit(1)
+    _exit_if_refused(refused)
 
 
 def translate(arguments: list[str]) -> None:
@@ -163,17 +169,44 @@ def translate(arguments: list[str]) -> None:
     parser = _parser("translate", 'attnzoo translate "Two dogs are playing in the snow."')
     _add_texts(parser, "sentence")
     _add_model(parser, TRANSLATION)
-    parser.add_argument("--n-best", type=int, default=1, help="translations of each sentence (default: %(default)s)")
+    parser.add_argument("--n-best", type=int, default=1, help="translations of each, with log p (default: %(default)s)")
     parser.add_argument("--num-beams", type=int, help="width of the beam search (default: the model's)")
     options = parser.parse_args(arguments)
     sentences = _texts(options, "sentence")
-    pipe: Any = pipeline("machine-translation", model=_folder(options.model))  # type: ignore[call-overload]  # a task of our own
-    found = pipe(sentences, n_best=options.n_best, batch_size=BATCH_SIZE, **_beams(options))
-    _print_targets([("", targets) for targets in found], pipe.target_key)
+    pipe: Any = pipeline("machine-translation", model=_folder(options.model))  # type: ignore[call-overload]  # ours
+    if known_phonemes(pipe.tokenizer):
+        raise ValueError(f"{options.model} is a model of pronunciation; use attnzoo pronounce")
+    with _short_warnings():
+        found = pipe(sentences, n_best=options.n_best, batch_size=BATCH_SIZE, errors="skip", **_beams(options))
+    # An empty line stays one: the lines of the output are those of the input.
+    empty = [{pipe.target_key: "", "score": 0.0}]
+    _print_targets([("", empty if "error" in targets[0] else targets) for targets in found], pipe.target_key)
+    refused = [
+        targets[0]["error"]
+        for sentence, targets in zip(sentences, found, strict=True)
+        if sentence and "error" in targets[0]
+    ]
+    _exit_if_refused(refused)
 
 
 def _beams(options: argparse.Namespace) -> dict[str, int]:
     return {} if options.num_beams is None else {"num_beams": options.num_beams}
+
+
+def _exit_if_refused(messages: list[str]) -> None:
+    """Print why texts could not be read, after the results of the others."""
+    if messages:
+        print(*(f"error: {message}" for message in messages), sep="\n", file=sys.stderr)
+        sys.exit(1)
+
+
+@contextlib.contextmanager
+def _short_warnings() -> Iterator[None]:
+    """Print warnings as messages, without the place in the code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
+        yield
 
 
 def _print_targets(found: list[tuple[str, list[dict[str, Any]]]], key: str) -> None:
@@ -181,7 +214,7 @@ def _print_targets(found: list[tuple[str, list[dict[str, Any]]]], key: str) -> N
     for source, targets in found:
         for target in targets:
             score = f"{target['score']:.2f}" if len(targets) > 1 else ""
-            print("\t".join(filter(None, (source, target[key], score))))
+            print("\t".join([*([source] if source else []), target[key], *([score] if score else [])]))
 
 
 def classify(arguments: list[str]) -> None:
@@ -192,9 +225,11 @@ def classify(arguments: list[str]) -> None:
     _add_model(parser, SENTIMENT)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that shows the attention to words")
     options = parser.parse_args(arguments)
-    sentences = _texts(options, "sentence")
+    sentences = [sentence for sentence in _texts(options, "sentence") if sentence]
     folder = _folder(options.model)
-    model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    model, report = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
+    if report["missing_keys"]:
+        raise ValueError(f"{options.model} is not a classifier: it has no weights {', '.join(report['missing_keys'])}")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     matrices, tokens, titles = [], [], []
     sides = 2 if "token_type_ids" in tokenizer.model_input_names else 1
@@ -242,7 +277,7 @@ def align_files(arguments: list[str]) -> None:
     parser.add_argument("--gold", type=Path, help="gold links; print the alignment error rate to standard error")
     parser.add_argument(
         "--shift",
-        type=lambda text: text if text == "paper" else int(text),
+        type=_shift,
         default=0,
         help="0: a step aligns the token it predicts; 1: the token it reads; paper: as in the paper (default: 0)",
     )
@@ -265,8 +300,14 @@ def align_files(arguments: list[str]) -> None:
         print(f"AER {100 * error_rate:.2f} % of {len(pairs)} pairs", file=sys.stderr)
 
 
+def _shift(text: str) -> int | Literal["paper"]:
+    if text not in ("0", "1", "paper"):
+        raise argparse.ArgumentTypeError(f"must be 0, 1 or paper, got {text!r}")
+    return "paper" if text == "paper" else int(text)
+
+
 def _lines(path: Path) -> list[str]:
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8-sig")
     return text.removesuffix("\n").split("\n")  # splitlines would split at other separators too
 
 

@@ -18,7 +18,7 @@ IDS = ("input_ids", "decoder_input_ids", "token_type_ids", "position_ids", "deco
 MASKS = ("attention_mask", "decoder_attention_mask", "encoder_attention_mask")
 EMBEDDINGS = ("inputs_embeds", "decoder_inputs_embeds", "encoder_hidden_states")
 LABELS = ("labels", "shift_labels")
-NUMBERS = {"num_items_in_batch": (int, float), "smoothing": (int, float), "logits_to_keep": (int,)}
+NUMBERS = {"logits_to_keep": (int,)}  # those of a loss are checked beside it
 IGNORED_LABEL = -100
 MASKED = -1000.0  # an additive mask hides a token at this value or below: exp(-1000) is 0 in every floating-point type
 
@@ -79,7 +79,9 @@ def checked(forward: Forward) -> Forward:
             elif name in NUMBERS:
                 _check_number(value, name)
             elif name == "encoder_outputs":
-                _check_source(value, given.get("past_key_values"))
+                _check_source(value)
+                if "decoder_input_ids" in parameters:  # a decoder alone reads what its own model's encoder returned
+                    _check_finite(value[0], given.get("past_key_values"))
         for prefix in ("", "decoder_"):
             embeddings, mask = given.get(f"{prefix}inputs_embeds"), given.get(f"{prefix}attention_mask")
             if embeddings is not None and _is_readable(embeddings) and not bool(embeddings.isfinite().all()):
@@ -121,7 +123,7 @@ def read_mask(mask: Tensor, name: str) -> Tensor:
                 f"{name} of four dimensions and floating-point must be additive, 0 where a token is attended to and "
                 f"{MASKED:g} or less where not; got {mask[~fits][0].item():g} among its values"
             )
-        return mask == 0
+        return torch.where((mask > 0).any(), mask > 0, mask == 0)  # in a graph, where nothing was looked at
     is_additive = (mask < 0).any()
     if _is_readable(mask) and mask.numel():
         fits = (mask == 0) | torch.where(is_additive, mask <= MASKED, mask == 1)
@@ -216,6 +218,18 @@ def check_target_labels(labels: Tensor, ids: Tensor | None, embeddings: Tensor |
         )
 
 
+def refuse_lost_labels(num_items: Any, ids: Tensor | None, embeddings: Tensor | None) -> None:
+    """Raise a ValueError if a Trainer counts labels, which it keeps for its own loss, and there is no target either.
+
+    The source would be taken as the target.
+    """
+    if num_items is not None and ids is None and embeddings is None:
+        raise ValueError(
+            "num_items_in_batch is given without labels and without decoder_input_ids, as by a Trainer that smooths "
+            "labels; let DataCollatorForSeq2Seq(tokenizer, model=model) make decoder_input_ids"
+        )
+
+
 def shift_right(labels: Tensor, start_token_id: int, pad_token_id: int) -> Tensor:
     """What a decoder reads for ``labels`` (B, T): the start token, then the labels without the last.
 
@@ -303,7 +317,7 @@ def _check_number(value: Any, name: str) -> None:
         raise TypeError(f"{name} must be a number, got {_what(value)}")
 
 
-def _check_source(outputs: Any, past: Any) -> None:
+def _check_source(outputs: Any) -> None:
     """Check that ``encoder_outputs`` begin with states (B, S, D). The decoder checks their sizes."""
     if isinstance(outputs, Tensor):
         return  # the family's own check reports what is missing
@@ -317,6 +331,9 @@ def _check_source(outputs: Any, past: Any) -> None:
             "encoder_outputs must begin with states (batch, length, width) of at least one token, got shape "
             f"{tuple(states.shape)}"
         )
+
+
+def _check_finite(states: Tensor, past: Any) -> None:
     if not _is_readable(states) or (hasattr(past, "get_seq_length") and past.get_seq_length()):
         return  # they were checked when the cache was empty
     if not bool(states.isfinite().all()):

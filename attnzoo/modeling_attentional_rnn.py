@@ -25,7 +25,7 @@ from .attention import AdditiveScore, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .fused_decoder import has_fused_loop
 from .loss import loss_and_logits
-from .model_inputs import check_target_labels, checked, embed, shift_right, source_mask
+from .model_inputs import check_target_labels, checked, embed, refuse_lost_labels, shift_right, source_mask
 from .recurrent_cells import RecurrentState
 from .recurrent_decoder import (
     BahdanauDecoder,
@@ -419,9 +419,7 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
         Raises:
             ValueError: ``guidance_scale`` is set. Its unconditional pass would use the target as the source.
         """
-        options, model_kwargs = super()._prepare_generation_config(*args, **kwargs)  # type: ignore[misc]
-        if options.use_cache is None:  # else the model makes a cache and generate() passes all tokens again
-            options.use_cache = self.config.use_cache
+        options, model_kwargs = super()._prepare_generation_config(*args, **kwargs)
         if options.guidance_scale not in (None, 1):
             raise ValueError(
                 f"guidance_scale={options.guidance_scale} is for models without an encoder: Transformers would pass "
@@ -485,6 +483,8 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
             lengths = _lengths(labels) if skip_logits else None
+        else:
+            refuse_lost_labels(num_items_in_batch, decoder_input_ids, decoder_inputs_embeds)
         # Not in generate(), which makes no gradients, and whose prompt is not the model's to change.
         is_mixed = self.training and torch.is_grad_enabled() and self.config.teacher_forcing_ratio < 1
         if is_mixed and past_key_values is None:

@@ -29,7 +29,7 @@ from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
 from .loss import IGNORED, classification_loss, loss_and_logits, problem_type_of, token_cross_entropy
-from .model_inputs import check_target_labels, checked, shift_right
+from .model_inputs import check_target_labels, checked, refuse_lost_labels, shift_right
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
 
 
@@ -260,6 +260,8 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
             if skip_logits and past_key_values is None:  # what comes after the last label, nobody reads
                 needed = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)
+        else:
+            refuse_lost_labels(num_items_in_batch, decoder_input_ids, decoder_inputs_embeds)
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,

@@ -38,6 +38,16 @@ class SafetensorsModel(PreTrainedModel):
                 "download or save them again"
             ) from error
 
+    def _prepare_generation_config(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """The options of ``generate()``, as Transformers prepares them, with ``use_cache=None`` as the config has it.
+
+        Otherwise the model makes a cache and ``generate()`` passes it all tokens again at every step.
+        """
+        options, model_kwargs = super()._prepare_generation_config(*args, **kwargs)  # type: ignore[misc]
+        if options.use_cache is None:
+            options.use_cache = self.config.use_cache
+        return options, model_kwargs
+
     @staticmethod
     def _load_pretrained_model(
         model: Any, state_dict: Any, checkpoint_files: list[str] | None, *args: Any, **kwargs: Any

@@ -12,7 +12,7 @@ import torch
 from attnzoo import SelfAttentiveConfig, model_path
 from attnzoo.alignment import alignment_error_rate, from_pharaoh
 from attnzoo.cli import COMMANDS, label_of, main
-from attnzoo.shipped_models import SENTIMENT, SHIPPED
+from attnzoo.shipped_models import PRONUNCIATION, SENTIMENT, SHIPPED, TRANSLATION
 
 from .regular_language import spell_out
 
@@ -71,9 +71,36 @@ def test_pronounce(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
             main(["pronounce", "cat", "--model", model])
 
 
-def test_translate(capsys: pytest.CaptureFixture[str]) -> None:
-    (line,) = output_of(capsys, "translate", "A man is reading a book.")
-    assert line == "Ein Mann liest ein Buch."
+def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["pronounce", "cat", "42", "Dog"])
+    assert stopped.value.code == 1
+    printed = capsys.readouterr()
+    assert printed.out == "cat\tK AE T\nDog\tD AO G\n"
+    assert "'42' has characters that this model does not know" in printed.err
+
+
+def test_translate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines of the output are those of the input, an empty one too."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\ufeffA man is reading a book.\r\n\nA man is reading a book."))
+    expected = "Ein Mann liest ein Buch."
+    assert output_of(capsys, "translate") == [expected, "", expected]
+    main(["translate", "A 寿司."])
+    assert "warning: 'A 寿司.' has what this model does not know: '寿司'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "model", "message"),
+    [
+        ("pronounce", TRANSLATION, "is not a model of pronunciation; use attnzoo translate"),
+        ("translate", PRONUNCIATION, "is a model of pronunciation; use attnzoo pronounce"),
+        ("classify", "small-transformer-sotu-masked", r"is not a classifier: it has no weights classifier\.bias"),
+    ],
+)
+def test_a_model_of_another_task_is_refused(command: str, model: str, message: str) -> None:
+    """It would answer, and nobody would see that it is no answer."""
+    with pytest.raises(SystemExit, match=message):
+        main([command, "hello", "--model", model])
 
 
 def test_classify_prints_labels_and_shows_the_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

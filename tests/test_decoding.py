@@ -260,7 +260,7 @@ def test_what_forward_refuses_is_refused() -> None:
             "attention_mask must be",
             {"attention_mask": torch.ones(4, 1), "encoder_outputs": encoder_outputs},
         ),
-        (ValueError, "skip_logits", {"skip_logits": True}),
+        (TypeError, "skip_logits", {"skip_logits": True}),
         (TypeError, "what get_encoder", {"encoder_outputs": BaseModelOutput(encoder_outputs.last_hidden_state)}),
     ]
     for error, message, options in wrong:

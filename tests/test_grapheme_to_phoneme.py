@@ -2,6 +2,7 @@
 
 # ruff: noqa: RUF001  (letters that look like Latin ones)
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,39 @@ def test_the_dictionary_with_stress(dictionary: Path, monkeypatch: pytest.Monkey
         assert (task.published is None) == (vowel == "AA1")  # figures without stress
 
 
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+def test_words_with_letters_of_their_own_are_for_training(streaming: bool, tmp_path: Path, capsys: Any) -> None:
+    """The hash cuts the data blindly: of a script of many letters it would leave words that no model can read."""
+    syllables = [chr(0xAC00 + 37 * number) for number in range(300)]
+    words = [a + b for a, b in itertools.pairwise(syllables)]
+    path = tmp_path / "korean.tsv"
+    path.write_text("word\tpronunciation\n" + "".join(f"{word}\tk a\n" for word in [*words, *syllables[::3]]))
+    task = GraphemeToPhoneme(Data(path=str(path), streaming=streaming))
+    training = {row["word"] for row in task.splits["train"]}
+    held_out = [word for split in ("validation", "test") for word in task.splits[split]["word"]]
+    assert set("".join(held_out)) <= set("".join(training))
+    assert len(training) + len(held_out) == len(words) + 100
+    assert not training & {*held_out}
+    assert "are used for training instead" in capsys.readouterr().err
+
+
+def test_a_word_list_needs_no_header(tmp_path: Path, capsys: Any) -> None:
+    """Its first line is a row if its symbols are those of the other rows; a header's are not."""
+    rows = "".join(f"{word}\t{' '.join(word)}\n" for word in map("".join, itertools.product("abcd", repeat=4)))
+    path = tmp_path / "words.tsv"
+    sizes = []
+    for header in ("", "word\tpronunciation\n"):
+        path.write_text(header + rows)
+        task = GraphemeToPhoneme(Data(path=str(path)))
+        sizes.append({split: len(words) for split, words in task.splits.items()})
+        assert ("has no header" in capsys.readouterr().err) == (not header)
+    assert sizes[0] == sizes[1]
+    assert sum(sizes[0].values()) == 4**4
+    path.write_text("spelling\tsounds\n" + rows)
+    with pytest.raises(ValueError, match=r"no column 'word'; set task\.data\.word_column"):
+        GraphemeToPhoneme(Data(path=str(path)))
+
+
 def test_phonemes_that_the_model_cannot_write_are_said(run: Path, tmp_path: Path, capsys: Any) -> None:
     """A file with stress, for a model without: every vowel would count as an error, and nobody would know why."""
     (tmp_path / "test.tsv").write_text("word\tpronunciation\n" + "tana\tT AA1 N AA0\n" * 3)
@@ -216,11 +250,13 @@ def test_the_word_on_the_card_can_be_read(tmp_path: Path) -> None:
     readable_word(task.example, task.make_tokenizer())
 
 
-def test_a_letter_that_is_only_in_held_out_words_is_named_before_training(dictionary: Path, tmp_path: Path) -> None:
-    path = tmp_path / "with_c.dict"
-    path.write_text(dictionary.read_text() + "\ncolonel K ER N AH L\n")  # a test word; "c" is in no other
+def test_a_letter_that_is_only_in_held_out_words_is_named_before_training(tmp_path: Path) -> None:
+    """Where the data has splits of its own; others are cut so that it does not happen."""
+    words = list(words_of("greek").items())
+    for split, of_split in (("train", words[20:]), ("validation", words[:10]), ("test", [("colonel", "k a")])):
+        write_words(tmp_path / f"{split}.tsv", dict(of_split))
     with pytest.raises(ValueError, match="'colonel' of the test split has letters that no training word has: c"):
-        GraphemeToPhoneme(str(path))
+        GraphemeToPhoneme(str(tmp_path))
 
 
 def test_phonemes_that_are_not_separated_are_refused(tmp_path: Path) -> None:
@@ -272,12 +308,13 @@ def test_capitals_of_other_scripts(tmp_path: Path) -> None:
     assert "Á" not in letters_of(cased, tmp_path / "b.tsv")
 
 
-def test_hangul_is_taken_apart_where_asked(tmp_path: Path) -> None:
-    """Of 300 syllables the training words lack some; of the 21 parts none."""
+def test_hangul_is_taken_apart_where_asked(tmp_path: Path, capsys: Any) -> None:
+    """Of 300 syllables some are in one word alone; of the 21 parts none."""
     table = write_words(tmp_path / "words.tsv", words_of("korean", 250))
-    with pytest.raises(ValueError, match="has letters that no training word has"):
-        GraphemeToPhoneme(str(table))
+    GraphemeToPhoneme(str(table))
+    assert "letters that no training word had" in capsys.readouterr().err
     tokenizer = GraphemeToPhoneme(Data(path=str(table), normalization="nfd")).make_tokenizer()
+    assert "letters that no training word had" not in capsys.readouterr().err
     assert readable_word("\uac15", tokenizer) == "\u1100\u1161\u11bc"
     assert len([token for token in tokenizer.get_vocab() if len(token) == 1]) == 20
 

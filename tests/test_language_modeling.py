@@ -382,7 +382,9 @@ def test_rows_of_padding_alone_have_no_loss(tokenizer: PreTrainedTokenizerFast, 
     alone = model(input_ids=ids[:1], labels=labels[:1])
     assert outputs.logits.isfinite().all()
     torch.testing.assert_close(outputs.loss, alone.loss)
-    nothing = model(input_ids=ids[1:], attention_mask=torch.zeros(1, 4), labels=labels[1:], skip_logits=True)
+    nothing = model(
+        input_ids=ids[1:], attention_mask=torch.zeros(1, 4, dtype=torch.long), labels=labels[1:], skip_logits=True
+    )
     assert nothing.loss == 0
 
 

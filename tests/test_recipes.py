@@ -116,7 +116,7 @@ def test_saved_recipe_is_the_same_recipe_with_every_default(sound: Path, tmp_pat
         ("training.seed=" + "[" * 5000, "--set training.seed: the value is nested too deeply"),
         ("training=[&steps 3, *steps]", "aliases (*name) are not allowed"),
         ("training={seed: 1, seed: 2}", "the key 'seed' is given twice"),
-        ("model.encoder_hidden_size=1000000000000000000", "the section model is too large"),
+        ("model.encoder_hidden_size=1000000000000000000", "encoder_hidden_size must be at most 65,536"),
     ],
 )
 def test_a_mistake_is_named(sound: Path, override: str, message: str) -> None:

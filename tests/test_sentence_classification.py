@@ -214,9 +214,9 @@ def test_lines_that_begin_with_a_label(
         ("__label__a x\n__label__b\n", {}, "row 2: '__label__b' is not a label and a text; or .*skip_bad_rows"),
         ("__label__a x\nb y\n", {}, "row 2: 'b y' does not begin with __label__"),
         ("__label__a __label__b x\n", {}, "row 1 has two labels"),
-        ("a x\nb y\n", {}, r"a\.txt is not of a known kind: .* set task\.data\.label_first=true, .*separator"),
+        ("a x\nb y\n", {}, r"a\.txt is not of a known kind: .* set task\.data\.label_first=true; .*separator"),
         ("", {"label_first": True}, r"a\.txt is empty"),
-        ("__label__a x\n", {"streaming": True}, "is read whole: leave out subset and streaming"),
+        ("__label__a x\n", {"streaming": True}, "is read whole: remove subset and streaming"),
         ("__label__a x\n", {"columns": ["a"]}, r"task\.data\.columns is for tables of text"),
         ("__label__a x\n", {"text_pair_column": "b"}, r"leave out task\.data\.text_pair_column"),
     ],
@@ -406,9 +406,9 @@ def test_a_wrong_name_is_said_with_those_there_are(table: Path, change: dict[str
         ([("good", 0), ("bad", 2)] * 50, r"the label 2 is none of 0, 1"),
         ([("good", 1), ("bad", -1)] * 50, r"the label -1 is none of 0, 1 \(it is unlabelled, it seems\)"),
         ([("good", 1), (" ", 0)] * 50, "row 2: column 'review' is empty"),
-        ([("good", 0.5), ("bad", 1.0)] * 50, "column 'verdict' has 0.5, which is no label"),
+        ([("good", 0.5), ("bad", 1.0)] * 50, "column 'verdict' has 0.5, which is not a label"),
         ([("good", None), ("bad", 1)] * 50, "column 'verdict'"),
-        ([(3, 1), (4, 0)] * 50, "column 'review' has 3, which is no text"),
+        ([(3, 1), (4, 0)] * 50, "column 'review' has 3, which is not text"),
     ],
 )
 def test_rows_that_cannot_be_learned_from(tmp_path: Path, rows: list[tuple[Any, Any]], message: str) -> None:

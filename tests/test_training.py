@@ -135,7 +135,7 @@ def test_a_mistake_in_pronounce_is_said_without_a_traceback(run: Path, arguments
         ),
         (["demo", "--set", "model.dropout=2"], "dropout must be at least 0 and below 1"),
         (["configs/demo.yaml", "--set", "model.score=dott"], "dott"),
-        (["configs/demo.yaml", "--set", "model.encoder_hidden_size=10000000"], " MB and the disk of "),
+        (["configs/demo.yaml", "--set", "model.encoder_hidden_size=60000"], " MB and the disk of "),
         (["configs/demo.yaml", "--set", "training.batch_tokens=4"], "tokens, more than batch_tokens=4"),
     ],
 )

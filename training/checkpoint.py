@@ -80,7 +80,7 @@ def require_model(folder: Path) -> None:
     """Raise FileNotFoundError unless ``folder`` holds a model and a tokenizer: the Hub would be asked for them."""
     for name in ("config.json", "tokenizer.json"):
         if not (folder / name).is_file():
-            remedy = f"give {folder / 'best'}" if (folder / "best").is_dir() else "`make demo` makes one"
+            remedy = f"give {folder / 'best'}" if (folder / "best").is_dir() else "`attnzoo train demo` makes one"
             raise FileNotFoundError(f"{folder} is not a checkpoint folder: it has no {name}; {remedy}")
 
 

@@ -154,11 +154,13 @@ def train(
     batches = Batches(order, load, accelerator.process_index, accelerator.num_processes)
     since_log = SinceLog(accelerator.device)
     unwrapped = accelerator.unwrap_model(model)
+    has_vocabulary = unwrapped.get_output_embeddings() is not None
     state = TrainingState(accelerator, unwrapped, optimizer, averaged, clock, batches, best, since_log)
     if checkpoint is not None:
         state.load(checkpoint)
     accelerator.print(
-        f"{task.name}: {size} training examples, {settings.batch_tokens:,} tokens a batch at most; "
+        f"{task.name}: {size} training examples, {len(task.splits['validation']):,} for validation; "
+        f"{settings.batch_tokens:,} tokens a batch at most; "
         f"model of {sum(p.numel() for p in model.parameters()):,} parameters; {_precision(accelerator)}, "
         f"{accelerator.num_processes} process(es) of {torch.get_num_threads()} threads"
         + (f"; going on after step {clock.steps}" if resume else "")
@@ -186,7 +188,7 @@ def train(
             for number, batch in enumerate(micro_batches, start=1):
                 is_last = number == len(micro_batches)
                 with contextlib.nullcontext() if is_last else accelerator.no_sync(model):
-                    loss = _loss(model, batch, num_tokens, settings.label_smoothing)
+                    loss = _loss(model, batch, num_tokens, settings.label_smoothing, has_vocabulary)
                     accelerator.backward(loss * accelerator.num_processes)  # gradients are averaged over processes
                 since_log.loss += loss.detach()
             accelerator.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
@@ -329,9 +331,11 @@ def _loss(
     batch: dict[str, Tensor],
     num_tokens: Tensor | int,
     label_smoothing: float,
+    has_vocabulary: bool,
 ) -> Tensor:
     """The batch's share of a loss averaged over ``num_tokens`` target tokens."""
-    return model(**batch, num_items_in_batch=num_tokens, smoothing=label_smoothing, skip_logits=True).loss
+    options = {"skip_logits": True} if has_vocabulary else {}  # a classifier's logits are few
+    return model(**batch, num_items_in_batch=num_tokens, smoothing=label_smoothing, **options).loss
 
 
 def _diverged(what: str, clock: Clock) -> FloatingPointError:

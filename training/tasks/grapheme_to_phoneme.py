@@ -1,5 +1,8 @@
 """Grapheme-to-phoneme: from the letters of a word to its phonemes, in any language; English from the CMU dictionary."""
 
+import csv
+import dataclasses
+import itertools
 import re
 import sys
 import unicodedata
@@ -29,6 +32,7 @@ from ..metrics import PhonemeErrorRate, WordErrorRate
 from ..prediction import predict_by_length
 from ..sources import Rows, Source, is_table, read_rows, readable, short
 from ..splits import chosen_rows, cut_note, split_of
+from ..text_files import TAB, lines
 
 PAD, START, END = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>"]
 CMUDICT_WORD = re.compile(r"[a-z][a-z']+")
@@ -172,7 +176,7 @@ class GraphemeToPhoneme:
     greater_is_better = False
     metric_names = {"per": "PER", "wer": "WER"}
     units = {"per": " %", "wer": " %"}
-    license = {"license": "apache-2.0"}
+    license: dict[str, str] = {}  # of data of one's own a card claims none
     pipeline_tag: str | None = None  # the Hub has no such task for encoder-decoders
     tags = ("grapheme-to-phoneme", "g2p", "pronunciation")
     num_beams: int | None = 5  # of a released model
@@ -201,6 +205,7 @@ class GraphemeToPhoneme:
         self._drops_stress = data.stress == "drop" or (is_cmudict and data.stress is None)
         if is_cmudict:
             self.name, self.language = "CMU Pronouncing Dictionary", "en"
+            self.license = {"license": "apache-2.0"}
             self.limits, self.published = CMUDICT_LIMITS, CMUDICT_PUBLISHED if self._drops_stress else None
             self.split_note = f"{CMUDICT_SOURCE}, {self.split_note}"
         self.limits = self.limits.format("no stress, " if self._drops_stress else "")
@@ -214,7 +219,10 @@ class GraphemeToPhoneme:
             self.split_note = "in its own splits"
             if missing := [split for split in ("validation", "test") if split not in self._given]:
                 self.split_note += f", {cut_note(missing, 'word')}"
+        self._moved: set[str] = set()
         found = self._read(rows, data.streaming)
+        if self._only is None:
+            self._move_unseen_letters(found, data.streaming)
         self._check(found)
         self._letters, self._phonemes = sorted(found.letters), sorted(found.phonemes)
         if data.normalization is None and not _accents(found.letters):
@@ -329,6 +337,26 @@ class GraphemeToPhoneme:
                 found.add(split, word, pronunciation, kept=split != "train" or not streaming)
         return found
 
+    def _move_unseen_letters(self, found: "_Found", streaming: bool) -> None:
+        """Move words with letters of no training word into the training split, from splits that are cut by a hash.
+
+        Of a script with many letters, such as Hangul's syllables, a cut by a hash leaves some in one word alone.
+        """
+        for split in {"validation", "test"} - self._given:
+            for word in [word for word in found.words[split] if not found.letters.issuperset(word)]:
+                for pronunciation in found.words[split].pop(word):
+                    found.add("train", word, pronunciation, kept=not streaming)
+                found.sizes[split] -= 1
+                self._moved.add(word)
+        if self._moved:
+            shown = ", ".join(short(repr(word)) for word in sorted(self._moved)[:3])
+            print(
+                f"{self.path}: {len(self._moved):,} words that the hash put into the validation or test split have "
+                f"letters that no training word had, and are used for training instead: {shown}"
+                + (", ..." if len(self._moved) > 3 else ""),
+                file=sys.stderr,
+            )
+
     def _check(self, found: "_Found") -> None:
         """Raise an error if the data cannot be trained on or evaluated."""
         if found.most_phonemes == 1 and any(len(phoneme) > 1 for phoneme in found.phonemes):
@@ -360,7 +388,7 @@ class GraphemeToPhoneme:
 
     def _split(self, word: str, given: str) -> str:
         """The split of a word that stands in the ``given`` split of the data."""
-        by_hash = split_of(word, validation=2)
+        by_hash = "train" if word in self._moved else split_of(word, validation=2)
         return given if given != "train" or by_hash in self._given else by_hash
 
     def _words(self, entries: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -478,7 +506,7 @@ def _entries(rows: Rows, path: str) -> Iterator[tuple[str, str]]:
 def _open(data: Data, only: str | None) -> dict[str, Rows]:
     """The splits of a table; none of a dictionary, which is read whole."""
     if data.path != "cmudict" and is_table(data):
-        return read_rows(data, ["word", "pronunciation"], only=only)
+        return read_rows(_with_columns(data), ["word", "pronunciation"], only=only)
     if data.path != "cmudict" and not Path(data.path).is_file():
         raise FileNotFoundError(f"task.data.path is {data.path!r}: neither 'cmudict' nor a file or folder")
     if data.streaming or data.subset is not None:
@@ -486,6 +514,32 @@ def _open(data: Data, only: str | None) -> dict[str, Rows]:
             f"{data.path} is a dictionary, which is read whole: leave out streaming and subset in task.data"
         )
     return {}
+
+
+def _with_columns(data: Data) -> Data:
+    """The same data, with names for its columns if it is a table of two columns without a header.
+
+    The first line is a row, and no header, if every symbol of its pronunciation is in another row, too.
+    """
+    path = Path(data.path)
+    separator = data.sign() or {".tsv": TAB, ".csv": ","}.get(Path(path.name.removesuffix(".gz")).suffix)
+    if data.columns is not None or separator is None or not path.is_file():
+        return data
+    quoting: Any = csv.QUOTE_NONE if separator == TAB else csv.QUOTE_MINIMAL
+    try:
+        reader = csv.reader(lines(path, data.encoding), delimiter=separator, quoting=quoting)
+        rows = [row for row in itertools.islice(reader, 1000) if row]
+    except (OSError, ValueError, csv.Error):
+        return data  # read_rows says what is wrong with the file
+    names = [data.word_column, data.pronunciation_column]
+    if not rows or any(len(row) != 2 for row in rows) or {*rows[0]} & {*names}:
+        return data
+    others = {symbol for row in rows[1:] for symbol in row[1].split()}
+    symbols = rows[0][1].split()
+    if not symbols or not others.issuperset(symbols):
+        return data
+    print(f"{path} has no header: its columns are read as a word and its pronunciation", file=sys.stderr)
+    return dataclasses.replace(data, columns=names)
 
 
 def _cmudict() -> Iterator[tuple[str, str]]:

@@ -114,7 +114,7 @@ class LanguageModeling:
 
     units: dict[str, str] = {}
     greater_is_better = False
-    license = {"license": "apache-2.0"}
+    license: dict[str, str] = {}  # of data of one's own a card claims none
     num_beams: int | None = None  # what is measured is not decoded
     longest = None  # not known before the texts are tokenized; a block at most
     pictures: dict[str, str] = {}
@@ -132,6 +132,7 @@ class LanguageModeling:
             if data.subset is not None or data.streaming:
                 raise ValueError(f"{data.path} is read whole: leave out subset and streaming in task.data")
             self.name, self.language, self.limits = "State of the Union addresses", "en", SPEECHES_LIMITS
+            self.license = {"license": "apache-2.0"}
             self.split_note = SPEECHES_SPLIT
             self.splits = _rows(read_speeches(Path(data.path)))
         else:

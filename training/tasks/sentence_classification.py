@@ -174,7 +174,7 @@ class SentenceClassification:
     greater_is_better = False
     metric_names = {"accuracy": "accuracy", "macro_f1": "macro-F1", "matthews": "Matthews"}
     units = {"accuracy": " %", "macro_f1": " %", "matthews": " %"}
-    license = {"license": "apache-2.0"}
+    license: dict[str, str] = {}  # of data of one's own a card claims none
     pipeline_tag = "text-classification"
     tags = ("sentence-embedding", "self-attention")
     num_beams: int | None = None  # nothing is decoded

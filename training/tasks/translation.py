@@ -131,7 +131,7 @@ class Translation:
         "what is predicted down the side",
     }
     longest = None  # not known before the sentences are tokenized
-    license = {"license": "apache-2.0"}
+    license: dict[str, str] = {}  # of data of one's own a card claims none
     hub_ids = {"multi30k": "bentrevett/multi30k"}
     published: str | None = None
 
@@ -152,6 +152,7 @@ class Translation:
         self.license = known.get("license", self.license)
         self.published = known.get("published", {}).get(tuple(columns))
         if is_verses(Path(data.path)):
+            self.license = {"license": "apache-2.0"}
             self.splits = _verses(data)
             self.split_note = "all verses for training, of which a tenth is for validation and the others are for test"
         else:
