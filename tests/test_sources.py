@@ -308,7 +308,7 @@ def test_a_missing_column_is_named_with_those_there_are(
         ("a.csv", "", "a.csv is empty"),
         ("a.jsonl", "", "a.jsonl is empty"),
         ("a.jsonl", '{"spelling": "bab", "sounds": "B"}\n{"spelling": "bab"}\n', "row 2: column 'sounds' is empty"),
-        ("a.jsonl", '{"spelling": 5, "sounds": "B"}\n', "row 1: column 'spelling' has 5, which is no text"),
+        ("a.jsonl", '{"spelling": 5, "sounds": "B"}\n', "row 1: column 'spelling' has 5, which is not text"),
         ("a.jsonl", '{"spelling": "bab"\n', "a.jsonl cannot be read"),
         ("a.parquet", "no parquet", "a.parquet cannot be read"),
         ("a.csv.gz", "not compressed", "a.csv.gz cannot be read"),
