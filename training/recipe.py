@@ -337,10 +337,15 @@ def _check_model(recipe: Recipe) -> None:
         raise ValueError(f"the section model is too large: {error}") from error
 
 
+def shipped_recipes() -> dict[str, Path]:
+    """The recipes that come with attnzoo, by name."""
+    folder = Path(str(importlib.resources.files("attnzoo.configs")))
+    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+
+
 def _shipped(path: Path) -> Path:
     """The shipped recipe of this name."""
-    folder = Path(str(importlib.resources.files("attnzoo.configs")))
-    known = {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+    known = shipped_recipes()
     if str(path) in known:
         return known[str(path)]
     close = difflib.get_close_matches(path.stem, known, n=1, cutoff=0.5)

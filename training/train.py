@@ -42,7 +42,7 @@ from .batching import LengthBatchSampler, LengthBatchStream, length_of
 from .card import describe, write_card
 from .checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_whole
 from .progress import Batches, Best, Clock, SinceLog, advance, progress_bar
-from .recipe import Recipe, Training, load_recipe, save_recipe, without_machine_paths
+from .recipe import Recipe, Training, load_recipe, save_recipe, shipped_recipes, without_machine_paths
 from .run_folder import describe_run, differences, prepare_output, read_run, start_log, write_row
 from .schedule import learning_rate, make_optimizer
 from .stopping import StoppedError, exit_on_user_error, signals_to_stop
@@ -59,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
         description="Train a recipe.",
         epilog="example: attnzoo train demo --output runs/demo --set training.max_minutes=1",
     )
-    parser.add_argument("recipe", help="a YAML file, or the name of a shipped recipe, such as demo")
+    parser.add_argument("recipe", help=f"a YAML file, or the name of a shipped recipe: {', '.join(shipped_recipes())}")
     parser.add_argument(
         "--output",
         type=Path,
@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
         action="append",
         default=[],
         metavar="SECTION.KEY=VALUE",
-        help="change the recipe",
+        help="change the recipe, for example training.max_steps=100 or task.data.path=words.tsv; may be repeated",
     )
     existing = parser.add_mutually_exclusive_group()
     existing.add_argument(
