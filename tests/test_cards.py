@@ -240,8 +240,9 @@ def test_a_card_is_of_the_files_beside_it(folder: Path) -> None:
 
 
 def test_the_card_of_a_training_lacks_what_nobody_has_said_of_its_data(run: Path, tmp_path: Path) -> None:
-    """Of a dictionary of one's own the language and where others find it; all else is there."""
+    """Of a dictionary of one's own the licence, the language and where others find it; all else is there."""
     assert faults(read(run / "best")) == [
+        f"license None is not one of {', '.join(sorted(LICENSES))}",
         "there is no language",
         "there are no datasets, and the card has no link to its data",
     ]
@@ -273,7 +274,7 @@ def test_data_of_any_name_is_a_name_on_the_card(
     card = read(tmp_path / "best")
     (result, _) = ModelCard(card).data.eval_results
     assert (result.dataset_name, result.dataset_type) == (line, slug)
-    assert len(faults(card)) == 2
+    assert len(faults(card)) == 3
     text = card.split("\n---\n")[1]
     assert f"\n# attentional-rnn {in_markdown}\n" in text
     assert f"\nData: {in_markdown}, " in text

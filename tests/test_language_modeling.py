@@ -503,7 +503,7 @@ def test_a_folder_of_texts_has_the_splits_that_its_names_say(tmp_path: Path) -> 
         ("Grün".encode("latin-1"), r"animals\.txt is not UTF-8 .*; convert it, from latin-1 perhaps"),
         (
             b"One text\nalone.",
-            r"animals\.txt is one text, .*: put empty lines between texts, or set task\.data\.texts=lines",
+            r"animals\.txt holds one text, .*: put empty lines between texts, or set task\.data\.texts=lines",
         ),
         (b"One.\n\nTwo.", r"animals\.txt has no texts \(in \.txt files separated by empty lines, .*for the \w+ split"),
     ],

@@ -151,7 +151,7 @@ def test_no_target_and_no_ids_to_make_it_of() -> None:
     with refused(ValueError, "give exactly one of decoder_input_ids and decoder_inputs_embeds"):
         forward(ENCODER_DECODER, decoder_input_ids=None, input_ids=None, inputs_embeds=torch.zeros(2, 4, 8).double())
     cache = forward(ENCODER_DECODER).past_key_values
-    with refused(ValueError, "past_key_values continues a target; give decoder_input_ids"):
+    with refused(ValueError, "past_key_values continues a target; give its next tokens as decoder_input_ids"):
         forward(ENCODER_DECODER, decoder_input_ids=None, past_key_values=cache)
 
 

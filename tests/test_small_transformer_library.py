@@ -20,7 +20,7 @@ from transformers import (
 
 from attnzoo import SmallTransformerForTokenClassification, search
 
-from .families import LETTERS, TOKENIZER
+from .families import LETTERS, TOKENIZER, letter_tokenizer
 from .tiny_transformers import (
     EOS,
     GENERATING,
@@ -283,7 +283,7 @@ def test_features_of_every_pattern() -> None:
     for variant in VARIANTS:
         config = tiny_config(variant, vocab_size=len(TOKENIZER))
         model = tiny_model(variant, dtype=torch.float32, vocab_size=config.vocab_size).base_model
-        features = pipeline("feature-extraction", model=model, tokenizer=TOKENIZER)("abc")
+        features = pipeline("feature-extraction", model=model, tokenizer=letter_tokenizer())("abc")
         assert torch.tensor(features).shape == (1, 4, 8)
 
 

@@ -516,7 +516,7 @@ def test_quotation_marks_stand_around_cells_or_belong_to_the_text(
     [
         ("a.tsv", WITHOUT_HEADER, {}, 'has no header, .*: --set "task.data.columns=[word, pronunciation]"'),
         ("a.tsv", WITHOUT_HEADER.replace("\n", "\t1\n"), {}, "columns=[word, pronunciation, column3]"),
-        ("a.tsv", WITHOUT_HEADER.replace("\n", "\t1\n"), NAMED, "has 3 columns (kinn, k i n, 1), and .*names 2"),
+        ("a.tsv", WITHOUT_HEADER.replace("\n", "\t1\n"), NAMED, "has 3 columns (kinn, k i n, 1), but .*names 2"),
         ("a.tsv", f"word\tpronunciation\n{WITHOUT_HEADER}", NAMED, "like a header, and task.data.columns is for"),
         ("a.csv", "word;pronunciation\nkinn;k\n", {}, "\"task.data.separator=';'\""),
         ("a.csv", "word\tpronunciation\nkinn\tk\n", {}, '"task.data.separator=tab"'),
@@ -528,7 +528,7 @@ def test_quotation_marks_stand_around_cells_or_belong_to_the_text(
         ("a.csv", "word,pronunciation\nkinn,k\n".encode("utf-16"), {}, "not UTF-8 .*task.data.encoding=utf-16"),
         ("a.csv", "word,pronunciation\nkinn,k\n", {"encoding": "utf-16"}, "a.csv is not UTF-16"),
         ("a.jsonl", '{"word": "a", "pronunciation": "k"}', NAMED, "task.data.columns is for tables of text"),
-        ("a.csv", b"PK\x03\x04", {}, "is a zip or a workbook"),
+        ("a.csv", b"PK\x03\x04", {}, "is a zip file or a workbook"),
         (
             "a.csv",
             gzip.compress(b"word,pronunciation\na,b\n", mtime=0),

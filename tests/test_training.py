@@ -67,7 +67,7 @@ def test_the_card_holds_the_measured_figures_and_its_snippet_runs(run: Path) -> 
     card = (run / "best" / "README.md").read_text()
     result = json.loads((run / "run.json").read_text())
     assert f"| {result['validation']['per']:.2f} | {result['validation']['wer']:.2f} |" in card
-    assert "license: apache-2.0" in card
+    assert "license:" not in card  # nobody has said what the data allows
     snippet = card.split("```python\n")[1].split("```")[0].replace("attention", "tetha")
     assert str(run) not in card  # no machine's paths on a card
     command = [sys.executable, "-c", snippet]
@@ -178,7 +178,9 @@ def test_accumulated_batches_give_the_gradient_of_one_large_batch(run: Path) -> 
     def gradients(batches: list[list[dict[str, list[int]]]]) -> list[torch.Tensor]:
         model.zero_grad()
         for batch in batches:
-            _loss(model, collate(batch), 6, label_smoothing=0.1).backward()  # 6 target tokens in all
+            _loss(
+                model, collate(batch), 6, label_smoothing=0.1, has_vocabulary=True
+            ).backward()  # 6 target tokens in all
         return [parameter.grad.clone() for parameter in model.parameters()]
 
     for one, many in zip(gradients([rows]), gradients([[row] for row in rows]), strict=True):
