@@ -82,7 +82,7 @@ def test_what_goes_and_what_stays_is_printed(published: dict[str, str], hub: Loo
     assert first == f"zoo/public gets {sent}"
     files = hub.repository("zoo/public").resolve("refs/pr/1").files.keys() - {".gitattributes", *sent.split(", ")}
     assert code == f"and the model's code: {', '.join(sorted(files))}"
-    assert others[:2] == [stays, "notes.txt stays: of no known kind"]
+    assert others[:2] == [stays, "notes.txt is not sent: of no known kind"]
     assert not {"id_rsa\n", "notes.txt"} & hub.repository("zoo/public").resolve("main").files.keys()
 
 

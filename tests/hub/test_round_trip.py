@@ -19,13 +19,13 @@ from .server import OWNER, LoopbackHub, loopback_hub
 
 CARDS = sorted(path for path in (ROOT / "model_cards").iterdir() if path.is_dir())
 # What the Auto classes find for a config, by its family and pattern.
-CLASSIFIER = "AutoModelForSequenceClassification"
+CLASSIFIER, TAGGER = "AutoModelForSequenceClassification", "AutoModelForTokenClassification"
 SERVED = {
     ("attentional_rnn", None): {"AutoModel", "AutoModelForSeq2SeqLM"},
     ("self_attentive", None): {"AutoModel", CLASSIFIER},
     ("small_transformer", "encoder_decoder"): {"AutoModel", "AutoModelForSeq2SeqLM"},
-    ("small_transformer", "causal"): {"AutoModel", "AutoModelForCausalLM", CLASSIFIER},
-    ("small_transformer", "bidirectional"): {"AutoModel", "AutoModelForMaskedLM", CLASSIFIER},
+    ("small_transformer", "causal"): {"AutoModel", "AutoModelForCausalLM", CLASSIFIER, TAGGER},
+    ("small_transformer", "bidirectional"): {"AutoModel", "AutoModelForMaskedLM", CLASSIFIER, TAGGER},
 }
 # Which pipelines travel, by a tag of the card.
 PIPELINES = {"- grapheme-to-phoneme\n": "grapheme-to-phoneme", "- translation\n": "machine-translation"}
