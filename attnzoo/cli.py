@@ -229,7 +229,9 @@ def classify(arguments: list[str]) -> None:
     folder = _folder(options.model)
     model, report = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
     if report["missing_keys"]:
-        raise ValueError(f"{options.model} is not a classifier: it has no weights {', '.join(report['missing_keys'])}")
+        raise ValueError(
+            f"{options.model} is not a classifier: it has no weights {', '.join(sorted(report['missing_keys']))}"
+        )
     tokenizer = AutoTokenizer.from_pretrained(folder)
     matrices, tokens, titles = [], [], []
     sides = 2 if "token_type_ids" in tokenizer.model_input_names else 1
