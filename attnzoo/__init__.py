@@ -17,7 +17,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .configuration_self_attentive import SelfAttentiveConfig
 from .configuration_small_transformer import SmallTransformerConfig
-from .decoding import search
+from .decoding.token_search import search
 from .installed_pipelines import prefer_installed_pipelines
 from .modeling_attentional_rnn import AttentionalRNNForConditionalGeneration, AttentionalRNNModel
 from .modeling_self_attentive import SelfAttentiveForSequenceClassification, SelfAttentiveModel

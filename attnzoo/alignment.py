@@ -4,8 +4,8 @@ Row t of a decoder's attention is what it looked at in the step that reads token
 alignment that is, is a question. Bahdanau's query has not read token t - 1 yet, and its row aligns the **predicted**
 token. Luong's has, and his footnote 14 takes the row of a content score for the alignment of the token **read**, that
 of the location score for the predicted one (Luong et al., 2015): a shift by one step, which :func:`paper_shift` knows.
-Models trained here align the predicted token, Luong's content scores too (``tests/test_training.py`` measures it on a
-language whose alignment is known), so :func:`align` shifts nothing unless told to.
+Models trained here align the predicted token, Luong's content scores too (``tests/training/test_training.py`` measures
+it on a language whose alignment is known), so :func:`align` shifts nothing unless told to.
 
 Letters in shapes: N sequences, B rows in the decoder (sources times beams), T target tokens, S source length.
 """

@@ -31,8 +31,8 @@ import attnzoo
 
 from .alignment import align, alignment_error_rate, from_pharaoh, to_pharaoh
 from .phonemes import known_phonemes
-from .plots import plot_alignments, sentences_html
 from .shipped_models import PRONUNCIATION, SENTIMENT, SHIPPED, TRANSLATION, model_path
+from .viewer.pictures import plot_alignments, sentences_html
 
 BATCH_SIZE = 64  # sources in one batch
 

@@ -36,7 +36,7 @@ from .recurrent_decoder import (
     SutskeverDecoder,
 )
 from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, as_encoder_outputs
-from .safetensors_model import SafetensorsModel
+from .zoo_model import SafetensorsModel
 
 
 class AttentionalRNNPreTrainedModel(SafetensorsModel):

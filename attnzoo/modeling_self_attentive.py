@@ -21,7 +21,7 @@ from .loss import IGNORED, classification_loss, problem_type_of
 from .model_inputs import checked, embed, source_mask
 from .recurrent_cells import ChoGRU, many_rows_linear
 from .recurrent_encoder import RecurrentEncoder
-from .safetensors_model import SafetensorsModel
+from .zoo_model import SafetensorsModel
 
 
 @dataclass

@@ -18,8 +18,8 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .attention import source_positions
 from .configuration_small_transformer import SmallTransformerConfig
 from .model_inputs import checked, embed
-from .safetensors_model import SafetensorsModel
 from .transformer_layers import MultiHeadAttention, Packing, PositionEmbedding, TransformerLayer, mask_for
+from .zoo_model import SafetensorsModel
 
 
 class SmallTransformerPreTrainedModel(SafetensorsModel):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from attnzoo.training.train import main
 
-from .regular_language import SMALL, write_dictionary
+from tests.regular_language import SMALL, write_dictionary
 
 ROOT = Path(__file__).parent.parent
 

@@ -14,7 +14,7 @@ from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
-from .checkpoint import require_model
+from .loop.checkpoint import require_model
 from .recipe import checkpoint_recipe
 from .tasks import make_task
 from .tasks.grapheme_to_phoneme import draw_alignments, pronounce

@@ -15,9 +15,9 @@ from huggingface_hub.errors import StrictDataclassError
 from huggingface_hub.utils import disable_progress_bars
 from transformers.utils import logging
 
-from attnzoo.folder_contents import contents, printable
 from attnzoo.hub import push
-from attnzoo.model_code import code_files
+from attnzoo.hub.folder_contents import contents, printable
+from attnzoo.hub.model_code import code_files
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -20,7 +20,7 @@ from transformers import PreTrainedConfig
 
 from attnzoo import AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig
 
-from .sources import is_hub_id
+from .data.sources import is_hub_id
 from .tasks import TASKS
 
 CONFIGS: dict[str, type[PreTrainedConfig]] = {
@@ -78,7 +78,7 @@ class Task:
 
     Attributes:
         name: a key of ``attnzoo.training.tasks.TASKS``.
-        data: where its examples come from: of the task's ``data_class``, a ``attnzoo.training.sources.Source``.
+        data: where its examples come from: of the task's ``data_class``, a ``attnzoo.training.data.sources.Source``.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Training:
         batch_tokens: the most tokens in a batch, counted as rows times the longest side.
         accumulation_steps: batches per optimiser step and process; their loss is averaged over all their target
             tokens.
-        optimizer: "adamw", or the papers' "adam", "adadelta" and "sgd" (see ``training/schedule.py``).
+        optimizer: "adamw", or the papers' "adam", "adadelta" and "sgd" (see ``training/loop/schedule.py``).
         learning_rate: the highest; reached after ``warmup_steps``.
         warmup_steps: optimiser steps from 0 to the highest learning rate.
         schedule: what follows the warm-up: "cosine" and "linear" go to 0 over the whole run, "inverse_sqrt" is
@@ -115,7 +115,7 @@ class Training:
         num_beams: beam width of these evaluations.
         patience: stop after so many evaluations in a row without a better one; None never does.
         keep_evaluated: how many of the latest evaluated weights to keep in ``evaluated/``, for
-            ``python -m attnzoo.training.average``.
+            ``python -m attnzoo.training.loop.average``.
         checkpoint_every: optimiser steps from one checkpoint to the next.
         keep_checkpoints: how many of the latest to keep.
         tracker: "tensorboard" writes its files into the output folder; None writes ``log.jsonl`` alone.

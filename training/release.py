@@ -20,8 +20,8 @@ from transformers.utils import logging
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
 from .card import describe, read_figures, read_mapping, write_card
-from .checkpoint import replacing, require_model
 from .evaluate import decoding_of, evaluate
+from .loop.checkpoint import replacing, require_model
 from .recipe import load_recipe, save_recipe, without_machine_paths
 from .tasks import TASKS, make_task
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from accelerate.state import AcceleratorState
 
+from .data.word_vectors import first_words
+from .loop.run_folder import read_run
+from .loop.stopping import exit_on_user_error
 from .recipe import Recipe, hub_id, load_recipe
 from .release import release
-from .run_folder import read_run
-from .stopping import exit_on_user_error
 from .tasks import make_task
 from .train import train_once
-from .word_vectors import first_words
 from .zoo import write_index
 
 

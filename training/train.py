@@ -37,17 +37,17 @@ from datasets import IterableDataset
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from .average import MovingAverage
-from .batching import LengthBatchSampler, LengthBatchStream, length_of
 from .card import describe, write_card
-from .checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_whole
-from .progress import Batches, Best, Clock, SinceLog, advance, progress_bar
+from .loop.average import MovingAverage
+from .loop.batching import LengthBatchSampler, LengthBatchStream, length_of
+from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_whole
+from .loop.progress import Batches, Best, Clock, SinceLog, advance, progress_bar
+from .loop.run_folder import describe_run, differences, prepare_output, read_run, start_log, write_row
+from .loop.schedule import learning_rate, make_optimizer
+from .loop.stopping import StoppedError, exit_on_user_error, signals_to_stop
+from .loop.training_state import TrainingState
 from .recipe import Recipe, Training, load_recipe, save_recipe, shipped_recipes, without_machine_paths
-from .run_folder import describe_run, differences, prepare_output, read_run, start_log, write_row
-from .schedule import learning_rate, make_optimizer
-from .stopping import StoppedError, exit_on_user_error, signals_to_stop
 from .tasks import make_task
-from .training_state import TrainingState
 
 LONGEST = 512  # tokens a tokenizer truncates to, on request, if the model has no limit of its own
 

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from attnzoo import SmallTransformerForConditionalGeneration
 from attnzoo.transformer_layers import sinusoidal_positions
-
-from .transformer_models import BOS, EOS, PAD
+from tests.benchmarks.transformer_models import BOS, EOS, PAD
 
 MAX_LENGTH = 256
 

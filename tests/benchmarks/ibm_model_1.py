@@ -1,6 +1,6 @@
 """IBM Model 1 beside the translators' alignments: ``python -m tests.benchmarks.ibm_model_1 WHEEL``.
 
-The same verses, words and links as ``python -m attnzoo.training.alignment_error`` has: it learns
+The same verses, words and links as ``python -m attnzoo.training.studies.alignment_error`` has: it learns
 from all of them, links
 unseen, and is scored on those that are not for development. The diagonal, which links words by their place in the
 verse alone, stands beside it.
@@ -9,8 +9,8 @@ verse alone, stands beside it.
 import argparse
 from pathlib import Path
 
-from attnzoo.training.stopping import exit_on_user_error
-from attnzoo.training.verses import Verse, read_verses
+from attnzoo.training.data.verses import Verse, read_verses
+from attnzoo.training.loop.stopping import exit_on_user_error
 
 from attnzoo.alignment import Links, alignment_error_rate
 from tests.reference.ibm_model_1 import ibm_model_1

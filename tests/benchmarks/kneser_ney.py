@@ -15,8 +15,8 @@ import argparse
 import re
 from collections.abc import Callable
 
-from attnzoo.training.metrics import BitsPerByte, WordPerplexity
 from attnzoo.training.tasks.language_modeling import CausalLanguageModeling, Data
+from attnzoo.training.tasks.metrics import BitsPerByte, WordPerplexity
 
 from tests.reference.kneser_ney import KneserNey, spelling
 

@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.repeat_pooling max configs/self_attentive_sst2.yaml
 
-All else is as ``python -m attnzoo.training.repeat`` has it: data, sizes, optimiser, seeds and table.
+All else is as ``python -m attnzoo.training.studies.repeat`` has it: data, sizes, optimiser, seeds and table.
 """
 
 import argparse
@@ -10,10 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from attnzoo.training.loop.stopping import exit_on_user_error
 from attnzoo.training.recipe import load_recipe
-from attnzoo.training.repeat import repeat
-from attnzoo.training.stopping import exit_on_user_error
-from attnzoo.training.study import SEEDS
+from attnzoo.training.studies.repeat import repeat
+from attnzoo.training.studies.study import SEEDS
 from attnzoo.training.tasks import make_task
 
 from tests.benchmarks.pooling import PoolingForSequenceClassification

@@ -32,7 +32,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from .environments import ENVIRONMENTS, PEERS, ROOT, interpreter
+from tests.benchmarks.environments import ENVIRONMENTS, PEERS, ROOT, interpreter
 
 OURS = "attnzoo"
 LIMIT = "limit"  # the matrix products of a training step: no toolkit

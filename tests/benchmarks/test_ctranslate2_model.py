@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from attnzoo import SmallTransformerConfig, SmallTransformerForConditionalGeneration
-
-from ..tiny_transformers import SIZES
-from .ctranslate2_model import translator
+from tests.benchmarks.ctranslate2_model import translator
+from tests.transformer.tiny_transformers import SIZES
 
 
 @pytest.mark.parametrize("fields", [{"norm": "pre"}, {"activation": "gelu"}, {"tie_word_embeddings": False}])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from .workload import SPECIAL, VOCABULARY, batches, padded
+from tests.benchmarks.workload import SPECIAL, VOCABULARY, batches, padded
 
 
 @pytest.mark.parametrize("source_length", [21, 128])

@@ -20,8 +20,7 @@ from transformers import (
 )
 
 from attnzoo import SmallTransformerConfig, SmallTransformerForConditionalGeneration
-
-from .workload import VOCABULARY, Pairs, padded
+from tests.benchmarks.workload import VOCABULARY, Pairs, padded
 
 WIDTH, FEED_FORWARD, HEADS, LAYERS = 256, 1024, 4, 3
 PAD, BOS, EOS = 0, 1, 2

@@ -19,11 +19,10 @@ import torch
 from torch import nn
 
 from attnzoo import search
-
-from .ctranslate2_model import translate, translator
-from .transformer_models import BOS, EOS, build
-from .transformer_models import batch_of as batch_of_pairs
-from .workload import batches
+from tests.benchmarks.ctranslate2_model import translate, translator
+from tests.benchmarks.transformer_models import BOS, EOS, build
+from tests.benchmarks.transformer_models import batch_of as batch_of_pairs
+from tests.benchmarks.workload import batches
 
 OURS, ENGINE, STEPS = "attnzoo search()", "CTranslate2", 25
 PEERS = ("Marian", "BART", "T5")

@@ -15,8 +15,8 @@ import time
 
 import torch
 
-from .transformer_models import MODELS, batch_of, build, loss_of
-from .workload import batches
+from tests.benchmarks.transformer_models import MODELS, batch_of, build, loss_of
+from tests.benchmarks.workload import batches
 
 OURS = "attnzoo"
 

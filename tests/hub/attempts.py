@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from .client import environment, run_python
-from .server import OWNER
+from tests.hub.client import environment, run_python
+from tests.hub.server import OWNER
 
 ATTEMPT = """
 import json

@@ -19,9 +19,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from .faults import Fault
-from .repositories import Commit, Entry, Hub, HubError, Repository, User, is_large
-from .xet import XetStore
+from tests.hub.faults import Fault
+from tests.hub.repositories import Commit, Entry, Hub, HubError, Repository, User, is_large
+from tests.hub.xet import XetStore
 
 Handler = Callable[..., Awaitable[Response]]
 ROUTES: list[tuple[set[str], re.Pattern[str], Handler]] = []

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from .faults import Effect, Fault
-from .protocol import Call, Protocol
-from .repositories import Entry, Hub, Repository, User, is_large
-from .xet import XetStore
+from tests.hub.faults import Effect, Fault
+from tests.hub.protocol import Call, Protocol
+from tests.hub.repositories import Entry, Hub, Repository, User, is_large
+from tests.hub.xet import XetStore
 
 OWNER, READER, STRANGER = "hf_owner", "hf_reader", "hf_stranger"  # tokens
 USERS = {

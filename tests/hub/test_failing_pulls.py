@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from attnzoo.model_code import add_code
-
-from .attempts import Attempts, Malicious, attempt, files_of, load_of, push_of
-from .client import environment, run_python
-from .server import LoopbackHub, loopback_hub
+from attnzoo.hub.model_code import add_code
+from tests.hub.attempts import Attempts, Malicious, attempt, files_of, load_of, push_of
+from tests.hub.client import environment, run_python
+from tests.hub.server import LoopbackHub, loopback_hub
 
 MakeFolder = Callable[[int], Path]
 

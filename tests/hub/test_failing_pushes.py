@@ -19,11 +19,10 @@ from transformers import (
 )
 
 from attnzoo import sample_outputs
-from attnzoo.model_code import add_code
-
-from ..families import TOKENIZER
-from .attempts import Attempts, attempt, files_of, load_of, push_of
-from .server import OWNER, READER, STRANGER, LoopbackHub, loopback_hub
+from attnzoo.hub.model_code import add_code
+from tests.families import TOKENIZER
+from tests.hub.attempts import Attempts, attempt, files_of, load_of, push_of
+from tests.hub.server import OWNER, READER, STRANGER, LoopbackHub, loopback_hub
 
 MakeFolder = Callable[[int], Path]
 NOT_SENT = "cannot be loaded and run on a short text, and is not sent"

@@ -11,9 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ..families import KINDS, save_folder
-from .client import environment, run_python
-from .server import OWNER, LoopbackHub, loopback_hub
+from tests.families import KINDS, save_folder
+from tests.hub.client import environment, run_python
+from tests.hub.server import OWNER, LoopbackHub, loopback_hub
 
 AUTO = {
     "attentional-rnn": "AutoModelForSeq2SeqLM",
@@ -33,7 +33,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 from tests.families import batch_for, make_trainer
-from tests.test_hub_roundtrip import aligned
+from tests.hub.test_hub_roundtrip import aligned
 
 autos, home = json.loads(sys.argv[1]), Path(sys.argv[2])
 

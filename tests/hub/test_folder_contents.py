@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attnzoo.folder_contents import contents
-
-from ..families import TOKENIZER
+from attnzoo.hub.folder_contents import contents
+from tests.families import TOKENIZER
 
 MODEL = {"README.md", "config.json", "generation_config.json", "model.safetensors"}
 KEPT = {

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from .client import environment, run_python
-from .server import OWNER, LoopbackHub
+from tests.hub.client import environment, run_python
+from tests.hub.server import OWNER, LoopbackHub
 
 pytestmark = pytest.mark.hub
 PUBLISH = """

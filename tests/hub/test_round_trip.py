@@ -13,9 +13,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from ..families import KINDS, save_folder
-from .client import ROOT, environment, run_python
-from .server import OWNER, LoopbackHub, loopback_hub
+from tests.families import KINDS, save_folder
+from tests.hub.client import ROOT, environment, run_python
+from tests.hub.server import OWNER, LoopbackHub, loopback_hub
 
 CARDS = sorted(path for path in (ROOT / "model_cards").iterdir() if path.is_dir())
 # What the Auto classes find for a config, by its family and pattern.

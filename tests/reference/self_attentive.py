@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from . import attention
-from .attentional_rnn import Weights, below, encode_sentence, weights_of
+from tests.reference import attention
+from tests.reference.attentional_rnn import Weights, below, encode_sentence, weights_of
 
 
 class Sentence(NamedTuple):

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from attnzoo import SmallTransformerConfig
-
-from . import attention
-from .attentional_rnn import Weights, below
+from tests.reference import attention
+from tests.reference.attentional_rnn import Weights, below
 
 Vectors = list[Tensor]
 # Which places of the other sequence a token at a place may attend to.

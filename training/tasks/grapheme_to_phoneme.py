@@ -26,13 +26,13 @@ from transformers import (
 from attnzoo.alignment import generation_alignments
 from attnzoo.phonemes import CLOSE, OPEN, bracketed, known_phonemes, token_names
 from attnzoo.pipelines import readable_word
-from attnzoo.plots import plot_alignments
+from attnzoo.viewer.pictures import plot_alignments
 
-from ..metrics import PhonemeErrorRate, WordErrorRate
-from ..prediction import predict_by_length
-from ..sources import Rows, Source, is_table, read_rows, readable, short
-from ..splits import chosen_rows, cut_note, split_of
-from ..text_files import TAB, lines
+from ..data.sources import Rows, Source, is_table, read_rows, readable, short
+from ..data.splits import chosen_rows, cut_note, split_of
+from ..data.text_files import TAB, lines
+from .metrics import PhonemeErrorRate, WordErrorRate
+from .prediction import predict_by_length
 
 PAD, START, END = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>"]
 CMUDICT_WORD = re.compile(r"[a-z][a-z']+")
@@ -157,7 +157,7 @@ class GraphemeToPhoneme:
 
     Args:
         data: where words and pronunciations come from; a string is its path
-        only: the one split to read (see ``attnzoo.training.sources.read_rows``)
+        only: the one split to read (see ``attnzoo.training.data.sources.read_rows``)
 
     Attributes:
         longest: the longest training example, as a message shows it, and its tokens on its longer side.
@@ -166,7 +166,7 @@ class GraphemeToPhoneme:
         FileNotFoundError: nothing is at the path.
         ValueError: a split is empty, a word is in two splits, an entry has no phonemes, phonemes are not separated by
             spaces, a bracket ⟦ or ⟧ is in an entry, a held-out word has a letter that no training word has, or a file
-            is unsound (see ``attnzoo.training.sources.read_rows``).
+            is unsound (see ``attnzoo.training.data.sources.read_rows``).
     """
 
     data_class = Data

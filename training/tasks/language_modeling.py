@@ -23,14 +23,14 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from attnzoo.plots import plot_heads
+from attnzoo.viewer.pictures import plot_heads
 
-from ..metrics import Accuracy, BitsPerByte, WordPerplexity
-from ..prediction import predict_by_length
-from ..sources import Rows, Source, SourceError, as_only, read_rows, readable, refuse_table_keys, text_files
-from ..speeches import is_speeches, read_speeches
-from ..splits import chosen_rows, first_row, refuse_empty, report_overlap, with_held_out
-from ..text_files import lines
+from ..data.sources import Rows, Source, SourceError, as_only, read_rows, readable, refuse_table_keys, text_files
+from ..data.speeches import is_speeches, read_speeches
+from ..data.splits import chosen_rows, first_row, refuse_empty, report_overlap, with_held_out
+from ..data.text_files import lines
+from .metrics import Accuracy, BitsPerByte, WordPerplexity
+from .prediction import predict_by_length
 
 PAD, START, END, MASK = "<pad>", "<s>", "</s>", "<mask>"
 IGNORED = -100
@@ -103,11 +103,11 @@ class LanguageModeling:
 
     Args:
         data: where they come from
-        only: the one split to read (see ``attnzoo.training.sources.read_rows``)
+        only: the one split to read (see ``attnzoo.training.data.sources.read_rows``)
 
     Raises:
         FileNotFoundError: nothing is at the path.
-        ValueError: a split has no texts, or a file is unsound (see ``attnzoo.training.sources.read_rows``).
+        ValueError: a split has no texts, or a file is unsound (see ``attnzoo.training.data.sources.read_rows``).
     """
 
     data_class = Data

@@ -20,15 +20,11 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from attnzoo.plots import plot_sentence
+from attnzoo.viewer.pictures import plot_sentence
 
-from ..confusion import draw_confusion_matrix
-from ..labels import FASTTEXT, known_numbers, label_text, number_labels, read_label_lines
-from ..markdown import escaped
-from ..metrics import Accuracy, MacroF1, Matthews, confusion_matrix
-from ..orange_tables import read_table
-from ..prediction import predict_by_length
-from ..sources import (
+from ..data.labels import FASTTEXT, known_numbers, label_text, number_labels, read_label_lines
+from ..data.orange_tables import read_table
+from ..data.sources import (
     Rows,
     Source,
     SourceError,
@@ -40,10 +36,14 @@ from ..sources import (
     short,
     text_files,
 )
-from ..splits import chosen_rows, first_row, refuse_empty, report_overlap, with_held_out
-from ..text_files import open_unpacked
-from ..vocabulary import normalizer, refuse_overfull
-from ..word_vectors import fill_embeddings, first_words
+from ..data.splits import chosen_rows, first_row, refuse_empty, report_overlap, with_held_out
+from ..data.text_files import open_unpacked
+from ..data.vocabulary import normalizer, refuse_overfull
+from ..data.word_vectors import fill_embeddings, first_words
+from ..markdown import escaped
+from .confusion import draw_confusion_matrix
+from .metrics import Accuracy, MacroF1, Matthews, confusion_matrix
+from .prediction import predict_by_length
 
 PAD, UNKNOWN, END, URL = "<pad>", "<unk>", "</s>", "<url>"
 URLS = r"https?://\S+"
@@ -100,7 +100,7 @@ class Data(Source):
         min_count: a word, or a pair of subwords that becomes one, occurs so often in the training sentences.
         vocabulary_size: the most tokens, ``added_words`` not counted: the most frequent words, or subwords, and all
             characters have to be among these.
-        word_vectors: a file that ``attnzoo.training.word_vectors`` reads, for the embeddings to start from.
+        word_vectors: a file that ``attnzoo.training.data.word_vectors`` reads, for the embeddings to start from.
         added_words: the vocabulary has the first so many words of that file too, seen in training or not.
         tune_word_vectors: whether the embeddings learn; the paper's do (section 4.2).
         word_dropout: probability in training of a token to be read as unknown.
@@ -164,7 +164,7 @@ class SentenceClassification:
     Raises:
         FileNotFoundError: nothing is at the path.
         ValueError: a split is empty, a label is not one of the training split's or out of the range of ``label_names``,
-            there is but one, or a file is unsound (see ``attnzoo.training.sources.read_rows``).
+            there is but one, or a file is unsound (see ``attnzoo.training.data.sources.read_rows``).
     """
 
     data_class = Data

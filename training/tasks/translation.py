@@ -19,14 +19,14 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from attnzoo.plots import plot_alignments, plot_heads
+from attnzoo.viewer.pictures import plot_alignments, plot_heads
 
-from ..metrics import BLEU, ChrF
-from ..prediction import predict_by_length
-from ..sources import Rows, Source, read_rows, short
-from ..splits import chosen_rows, first_row, refuse_empty, report_overlap, with_held_out
-from ..verses import is_verses, read_verses
-from ..vocabulary import normalizer, refuse_overfull
+from ..data.sources import Rows, Source, read_rows, short
+from ..data.splits import chosen_rows, first_row, refuse_empty, report_overlap, with_held_out
+from ..data.verses import is_verses, read_verses
+from ..data.vocabulary import normalizer, refuse_overfull
+from .metrics import BLEU, ChrF
+from .prediction import predict_by_length
 
 PAD, START, END, UNKNOWN = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>", "<unk>"]
 SPACE = "\u2581"  # in front of the first subword of what follows a space
@@ -75,7 +75,7 @@ class Data(Source):
 
     Attributes:
         path: as for every ``Source``; or the wheel of the package bible-alignments, from Greek to English (see
-            ``training/verses.py`` and ``training/alignment_error.py``).
+            ``training/data/verses.py`` and ``training/studies/alignment_error.py``).
         subset, streaming, columns, separator, quoting, encoding, skip_bad_rows: as for every ``Source``.
         source_column: what the rows call the sentence; or, in rows with a column "translation" that holds a dict of
             languages, its language.

@@ -6,9 +6,8 @@ from typing import Any
 from torch import Tensor
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, search
-
-from ..workload import ATTENTION, DECODER, EMBEDDING, ENCODER, VOCABULARY, Pairs, padded
-from .protocol import STEPS, System, serve
+from tests.benchmarks.systems.protocol import STEPS, System, serve
+from tests.benchmarks.workload import ATTENTION, DECODER, EMBEDDING, ENCODER, VOCABULARY, Pairs, padded
 
 PAD, BOS, EOS = 0, 1, 2
 

@@ -12,8 +12,8 @@ from eole.config.models import RnnModelConfig
 from eole.models.model import EncoderDecoderModel
 from torch import Tensor, nn
 
-from ..workload import DECODER, EMBEDDING, SPECIAL, VOCABULARY, Pairs, padded
-from .protocol import System, serve
+from tests.benchmarks.systems.protocol import System, serve
+from tests.benchmarks.workload import DECODER, EMBEDDING, SPECIAL, VOCABULARY, Pairs, padded
 
 PAD, BOS, EOS = 1, 2, 3
 

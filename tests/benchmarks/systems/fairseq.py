@@ -15,8 +15,8 @@ from fairseq.models.lstm import LSTMModel
 from fairseq.sequence_generator import SequenceGenerator
 from torch import Tensor
 
-from ..workload import DECODER, EMBEDDING, ENCODER, SPECIAL, VOCABULARY, Pairs, padded
-from .protocol import STEPS, System, serve
+from tests.benchmarks.systems.protocol import STEPS, System, serve
+from tests.benchmarks.workload import DECODER, EMBEDDING, ENCODER, SPECIAL, VOCABULARY, Pairs, padded
 
 PAD, EOS = 1, 2
 

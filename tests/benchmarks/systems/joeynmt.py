@@ -15,8 +15,8 @@ from joeynmt.search import search
 from joeynmt.vocabulary import Vocabulary
 from torch import Tensor
 
-from ..workload import DECODER, EMBEDDING, ENCODER, SPECIAL, VOCABULARY, Pairs, padded
-from .protocol import STEPS, System, serve
+from tests.benchmarks.systems.protocol import STEPS, System, serve
+from tests.benchmarks.workload import DECODER, EMBEDDING, ENCODER, SPECIAL, VOCABULARY, Pairs, padded
 
 PAD, BOS, EOS = 1, 2, 3
 

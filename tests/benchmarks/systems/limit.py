@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..workload import ATTENTION, DECODER, EMBEDDING, ENCODER, VOCABULARY, Pairs
-from .protocol import System, serve
+from tests.benchmarks.systems.protocol import System, serve
+from tests.benchmarks.workload import ATTENTION, DECODER, EMBEDDING, ENCODER, VOCABULARY, Pairs
 
 
 class Limit(System):

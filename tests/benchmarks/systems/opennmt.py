@@ -19,8 +19,8 @@ from onmt.utils.loss import LossCompute
 from onmt.utils.parse import ArgumentParser
 from torch import Tensor
 
-from ..workload import DECODER, EMBEDDING, SPECIAL, VOCABULARY, Pairs, padded
-from .protocol import STEPS, System, serve
+from tests.benchmarks.systems.protocol import STEPS, System, serve
+from tests.benchmarks.workload import DECODER, EMBEDDING, SPECIAL, VOCABULARY, Pairs, padded
 
 SPECIALS = [DefaultTokens.UNK, DefaultTokens.PAD, DefaultTokens.BOS, DefaultTokens.EOS]
 PAD, BOS, EOS = 1, 2, 3

@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..workload import VOCABULARY, Pairs, batches
+from tests.benchmarks.workload import VOCABULARY, Pairs, batches
 
 # What a model is: the score of its attention, and whether the attentional vector is fed into the next step.
 VARIANTS = {"general_feeding": ("general", True), "additive_feeding": ("additive", True), "general": ("general", False)}

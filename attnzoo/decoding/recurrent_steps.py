@@ -1,0 +1,70 @@
+"""The recurrent decoder, one token after the other, for ``search()``: the source is read once, and not for every beam.
+
+Letters in shapes: B sources, R rows, of every source as many, T tokens so far, H width of the readout.
+"""
+
+from typing import Any
+
+from torch import Tensor
+
+from ..model_inputs import source_mask
+from ..modeling_attentional_rnn import check_target_mask
+from ..recurrent_cells import RecurrentState
+from ..recurrent_decoder import DecoderState
+from ..recurrent_encoder import as_encoder_outputs
+
+
+class RecurrentSteps:
+    """The readouts of sequences that grow by a token at a time.
+
+    Args:
+        arguments: what ``generate()`` would call the model with, its rows repeated for the beams
+        num_sources: B
+        num_beams: not needed here
+
+    Raises:
+        TypeError: ``encoder_outputs`` are another model's.
+        ValueError: masks that do not fit, as the model's ``forward`` says.
+    """
+
+    reads = frozenset({"encoder_outputs", "attention_mask", "decoder_attention_mask"})
+
+    def __init__(self, model: Any, arguments: dict[str, Any], num_sources: int, num_beams: int) -> None:
+        config = model.config
+        encoder_outputs = as_encoder_outputs(
+            arguments["encoder_outputs"], config.encoder_layers, config.encoder_output_size, config.cell == "lstm"
+        )
+        decoder = model.get_decoder()
+        self.wiring, self.encoder_outputs = decoder.wiring, encoder_outputs
+        self.embed = lambda tokens: decoder.dropout(decoder.embed_tokens(tokens))
+        self.prompt_mask = arguments.get("decoder_attention_mask")
+        self.source = None
+        if self.wiring.attention is not None:
+            repeats = len(encoder_outputs.last_hidden_state) // num_sources
+            mask = source_mask(arguments.get("attention_mask"), encoder_outputs.last_hidden_state)
+            self.source = self.wiring.attention.read(encoder_outputs.last_hidden_state[::repeats], mask[::repeats])
+        self.state: DecoderState | None = None
+        self.number = 0  # of tokens read
+
+    def read(self, sequences: Tensor) -> Tensor:
+        """Read the last token of every sequence (R, T), at first all of them; returns the readouts (R, H)."""
+        if self.state is None:
+            hidden, cell = self.encoder_outputs.final_hidden, self.encoder_outputs.final_cell
+            skip = len(hidden) // len(sequences)  # of a source whose rows are all alike, one is read at first
+            mask = None if self.prompt_mask is None else self.prompt_mask[::skip]
+            check_target_mask(mask, sequences.unsqueeze(2), 0)
+            state = RecurrentState(hidden[::skip], None if cell is None else cell[::skip])
+            self.state = self.wiring.initial_state(state)
+        for tokens in sequences[:, self.number :].unbind(dim=1):
+            outputs = self.wiring(self.embed(tokens.unsqueeze(1)), self.state, self.source, self.number)
+            self.state, self.number = outputs.state, self.number + 1
+        return outputs.readout[:, 0]
+
+    def reorder(self, rows: Tensor) -> None:
+        """Go on from the states of ``rows`` (R,)."""
+        assert self.state is not None
+        (hidden, cell), fed = self.state
+        rows = rows.to(hidden.device)
+        cell = None if cell is None else cell.index_select(0, rows)
+        fed = None if fed is None else fed.index_select(0, rows)
+        self.state = DecoderState(RecurrentState(hidden.index_select(0, rows), cell), fed)

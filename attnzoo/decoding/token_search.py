@@ -1,0 +1,265 @@
+"""Greedy search, sampling and beam search: the sequences of ``generate()``, sooner.
+
+    model.generate(**inputs, num_beams=5, custom_generate=attnzoo.search)
+
+Transformers prepares the inputs, the options and the encoder's outputs as always and hands them over. A step is then
+nothing but the decoder's: the source is read once and not repeated for its beams, no output object is built, and the
+best continuations are looked for where blocks of the vocabulary have their largest scores.
+
+Letters in shapes: B sources, K beams of each, R = B * K rows, C candidates of each source, T tokens so far.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.generation import (
+    GenerateBeamDecoderOnlyOutput,
+    GenerateBeamEncoderDecoderOutput,
+    GenerateDecoderOnlyOutput,
+    GenerateEncoderDecoderOutput,
+    GenerationConfig,
+    GenerationMode,
+    LogitsProcessorList,
+    MinLengthLogitsProcessor,
+    MinNewTokensLengthLogitsProcessor,
+    StoppingCriteriaList,
+)
+from transformers.utils import ModelOutput
+
+from ..loss import is_only_its_weight
+from .recurrent_steps import RecurrentSteps
+from .repeated_product import RepeatedProduct
+from .transformer_steps import TransformerSteps
+
+BLOCK = 64  # words of the vocabulary, of which the largest score is looked at first
+NEVER = -1e9  # added to the score of what is not to be chosen, as generate() does
+
+STEPS: dict[str, type[RecurrentSteps] | type[TransformerSteps]] = {  # for every model_type that generates
+    "attentional_rnn": RecurrentSteps,
+    "small_transformer": TransformerSteps,
+}
+OUTPUTS: dict[bool, tuple[Any, Any]] = {  # whether there is a source, of one sequence or of beams
+    True: (GenerateEncoderDecoderOutput, GenerateBeamEncoderDecoderOutput),
+    False: (GenerateDecoderOnlyOutput, GenerateBeamDecoderOnlyOutput),
+}
+_NOT_NEEDED = {"use_cache", "return_dict"}  # arguments of a model without which a step does the same
+_OF_STEPS = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
+
+
+@torch.no_grad()
+def search(
+    model: Any,
+    input_ids: Tensor,
+    logits_processor: LogitsProcessorList,
+    stopping_criteria: StoppingCriteriaList,
+    generation_config: GenerationConfig,
+    **model_kwargs: Any,
+) -> Tensor | ModelOutput:
+    """For ``generate(custom_generate=search)``: greedy search, sampling, or beam search with ``num_beams`` above 1.
+
+    It returns what ``generate()`` returns, up to rounding: the sequences, or with ``return_dict_in_generate=True`` an
+    output that has them and, of beams, their scores. All logits processors and stopping criteria apply. To a
+    ``custom_generate`` Transformers hands on neither a streamer nor the tokenizer that ``stop_strings`` needs.
+
+    Raises:
+        ValueError: what only Transformers' own loops do: sampled beams, outputs of single steps (``output_scores`` and
+            the like), a cache to go on from, other arguments of the model's ``forward``; a decoder with hooks, which
+            would not be heard; masks that do not fit, as the model's ``forward`` says.
+        TypeError: the model has no steps here (see ``STEPS``), or ``encoder_outputs`` are another's.
+    """
+    make_steps = STEPS.get(model.config.model_type)
+    if make_steps is None:
+        raise TypeError(
+            f"search() decodes {' and '.join(STEPS)}, got {type(model).__name__}; leave out custom_generate"
+        )
+    config = generation_config
+    mode = config.get_generation_mode()
+    known = make_steps.reads | _NOT_NEEDED
+    refused = [name for name, value in model_kwargs.items() if name not in known and value is not None]
+    if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE, GenerationMode.BEAM_SEARCH):
+        refused.append(f"mode {mode.value}")
+    if config.return_dict_in_generate:
+        refused += [name for name in _OF_STEPS if getattr(config, name)]
+    called = (model, model.model, model.model.decoder)
+    if any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in called):
+        refused.append("calls of the decoder as a whole, on which there are hooks")
+    if refused:
+        raise ValueError(f"search() has no {', '.join(refused)}; leave out custom_generate")
+    scores = _Scores(logits_processor, model.config.vocab_size)
+    repeats = max(config.num_beams, config.num_return_sequences)  # of every source, by generate()
+    skip = 1
+    if mode == GenerationMode.BEAM_SEARCH and not scores.has_others and _candidates(config) <= model.config.vocab_size:
+        skip = repeats  # the beams of a source are the same at first: one of them is read
+    steps = make_steps(model, model_kwargs, len(input_ids) // repeats, config.num_beams)
+    decoder, sequences = _Decoder(steps, model.lm_head), input_ids[::skip]
+    if mode == GenerationMode.BEAM_SEARCH:
+        starts = sequences.unflatten(0, (-1, repeats // skip))
+        result = _beam_search(decoder, starts, scores, stopping_criteria, config)
+    else:
+        result = _one_by_one(decoder, sequences, scores, stopping_criteria, config)
+    if not config.return_dict_in_generate:
+        return result["sequences"]
+    kinds = OUTPUTS[model.config.is_encoder_decoder]
+    return kinds[mode == GenerationMode.BEAM_SEARCH](**result)
+
+
+def _candidates(config: GenerationConfig) -> int:
+    """C, so many that even if all ends are among them K run on."""
+    ends = config._eos_token_tensor
+    return max(2, 1 + (0 if ends is None else len(ends))) * config.num_beams
+
+
+def _one_by_one(
+    decoder: "_Decoder", sequences: Tensor, scores: "_Scores", stops: StoppingCriteriaList, config: GenerationConfig
+) -> dict[str, Tensor]:
+    """The best token, or one drawn, after every sequence (B, T)."""
+    is_open = torch.ones(len(sequences), dtype=torch.bool, device=sequences.device)
+    has_end = any(hasattr(stop, "eos_token_id") for stop in stops)
+    while True:
+        logits = scores.process(sequences, decoder.logits(sequences))  # (B, vocabulary)
+        if config.do_sample:
+            tokens = torch.multinomial(logits.softmax(dim=-1), num_samples=1).squeeze(1)
+        else:
+            tokens = logits.argmax(dim=-1)
+        if has_end:
+            tokens = torch.where(is_open, tokens, config._pad_token_tensor)  # type: ignore[arg-type]  # then there is one
+        sequences = torch.cat([sequences, tokens.unsqueeze(1)], dim=1)
+        is_open &= ~stops(sequences, None)
+        if not is_open.any():
+            break
+    return {"sequences": sequences}
+
+
+def _beam_search(
+    decoder: "_Decoder", running: Tensor, scores: "_Scores", stops: StoppingCriteriaList, config: GenerationConfig
+) -> dict[str, Tensor]:
+    """Transformers' beam search, rule by rule, from starts (B, 1 or K, T).
+
+    Of every source K beams run, and K places are for those that have ended, whose scores are divided by their length
+    to the power of ``length_penalty``.
+    """
+    beams, batch, prompt, penalty = config.num_beams, len(running), running.shape[2], config.length_penalty
+    count, ends, device = _candidates(config), config._eos_token_tensor, running.device
+    fill = -1 if ends is None else int(config._pad_token_tensor or ends[0])
+    running_scores = torch.zeros(running.shape[:2], device=device)
+    running_scores[:, 1:] = NEVER  # all beams of a source are the same at first
+    ended = running.new_full((batch, beams, config.max_length), fill)
+    ended[:, :, :prompt] = running[:, :1]
+    ended_scores = torch.full((batch, beams), NEVER, device=device)
+    ended_lengths = torch.zeros(batch, beams, dtype=torch.long, device=device)
+    has_ended = torch.zeros(batch, beams, dtype=torch.bool, device=device)
+    can_improve = torch.ones(batch, 1, dtype=torch.bool, device=device)
+    while True:
+        rows = running.flatten(0, 1)
+        log_probs = decoder.logits(rows).log_softmax(dim=-1)
+        log_probs = scores.process(rows, log_probs)
+        candidate_scores, beam, token = _best(log_probs.unflatten(0, running.shape[:2]), running_scores, count)
+        candidates = torch.cat([_take(running, beam), token.unsqueeze(2)], dim=2)  # (B, C, T + 1)
+        length = candidates.shape[2] - prompt
+        is_end = stops(candidates.flatten(0, 1), None).unflatten(0, beam.shape)
+        # A candidate that ends takes a place if it is among the best K, and good enough.
+        if is_end[:, :beams].any():
+            final = candidate_scores / length**penalty
+            if config.early_stopping is True:
+                final = final + has_ended.all(dim=1, keepdim=True) * NEVER
+            final = final + ~can_improve * NEVER
+            is_new = is_end & (torch.arange(count, device=device) < beams)
+            final = final + ~is_new * NEVER
+            wide = nn.functional.pad(candidates, (0, ended.shape[2] - candidates.shape[2]), value=fill)
+            ended_scores, place = torch.cat([ended_scores, final], dim=1).topk(beams)
+            ended = _take(torch.cat([ended, wide], dim=1), place)
+            lengths = torch.full_like(beam, length)
+            ended_lengths = torch.cat([ended_lengths, lengths], dim=1).gather(1, place)
+            has_ended = torch.cat([has_ended, is_new], dim=1).gather(1, place)
+        # The best of the others run on.
+        running_scores, place = (candidate_scores + is_end * NEVER).topk(beams)
+        first_row = torch.arange(0, len(rows), running.shape[1], device=device).unsqueeze(1)  # (B, 1)
+        decoder.steps.reorder((beam.gather(1, place) + first_row).flatten())
+        running = _take(candidates, place)
+        best_length = length
+        if config.early_stopping == "never" and penalty > 0:
+            best_length = config.max_length - prompt
+        worst = torch.where(has_ended, ended_scores.amin(dim=1, keepdim=True), NEVER)
+        can_improve &= (running_scores[:, :1] / best_length**penalty > worst).any(dim=1, keepdim=True)
+        is_full = config.early_stopping is True and bool(has_ended.all())
+        if is_full or bool(is_end.all()) or not bool(can_improve.any()):
+            break
+    wanted = config.num_return_sequences
+    width = prompt + int(ended_lengths[:, :wanted].max())
+    sequences = ended[:, :wanted, :width].flatten(0, 1)
+    return {"sequences": sequences, "sequences_scores": ended_scores[:, :wanted].flatten()}
+
+
+def _best(log_probs: Tensor, before: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The ``count`` best continuations of every source: scores, beams and tokens, each (B, C), the best first.
+
+    They are all in the ``count`` blocks with the largest scores.
+
+    Shape:
+        - log_probs: (B, K, vocabulary)
+        - before: (B, K), the scores so far
+    """
+    vocabulary = log_probs.shape[2]
+    if vocabulary < count * BLOCK:  # too few blocks to be worth it
+        best = (log_probs + before.unsqueeze(2)).flatten(1).topk(count)
+        return best.values, best.indices // vocabulary, best.indices % vocabulary
+    if vocabulary % BLOCK:
+        log_probs = nn.functional.pad(log_probs, (0, -vocabulary % BLOCK), value=-torch.inf)
+    blocks = log_probs.unflatten(2, (-1, BLOCK))  # (B, K, N, BLOCK)
+    number = blocks.shape[2]
+    block = (blocks.amax(dim=3) + before.unsqueeze(2)).flatten(1).topk(count).indices  # (B, C)
+    inside = _take(blocks.flatten(1, 2), block) + before.gather(1, block // number).unsqueeze(2)  # (B, C, BLOCK)
+    values, place = inside.flatten(1).topk(count)
+    block = block.gather(1, place // BLOCK)
+    token = block % number * BLOCK + place % BLOCK
+    return values, block // number, token.clamp(max=vocabulary - 1)  # of forbidden ones, which padding equals
+
+
+def _take(values: Tensor, index: Tensor) -> Tensor:
+    """``values`` (B, N, ...) in the order of ``index`` (B, C)."""
+    offset = torch.arange(0, values.shape[0] * values.shape[1], values.shape[1], device=index.device).unsqueeze(1)
+    return values.flatten(0, 1).index_select(0, (index + offset).flatten()).unflatten(0, index.shape)
+
+
+class _Scores:
+    """The logits processors in their order; those that forbid the end before a length are done in place."""
+
+    def __init__(self, processors: LogitsProcessorList, vocabulary: int) -> None:
+        self.steps: list[Any] = []  # a processor, or up to which length which tokens are forbidden
+        for processor in processors:
+            step: Any = processor
+            if type(processor) is MinLengthLogitsProcessor:
+                step = processor.min_length, processor.eos_token_id
+            elif type(processor) is MinNewTokensLengthLogitsProcessor:
+                step = processor.prompt_length_to_skip + processor.min_new_tokens, processor.eos_token_id
+            if isinstance(step, tuple):
+                step = step[0], step[1][(step[1] >= 0) & (step[1] < vocabulary)]
+            self.steps.append(step)
+        self.has_others = any(not isinstance(step, tuple) for step in self.steps)
+
+    def process(self, sequences: Tensor, scores: Tensor) -> Tensor:
+        """``scores`` (R, vocabulary) of what comes after ``sequences`` (R, T); they may be changed in place."""
+        for step in self.steps:
+            if not isinstance(step, tuple):
+                scores = step(sequences, scores)
+            elif sequences.shape[1] < step[0]:
+                scores.index_fill_(1, step[1], -torch.inf)
+        return scores
+
+
+class _Decoder:
+    """A decoder's steps, and its output projection, by the weight alone where it is nothing else."""
+
+    def __init__(self, steps: RecurrentSteps | TransformerSteps, lm_head: Any) -> None:
+        self.steps, self.lm_head = steps, lm_head
+        self.product = RepeatedProduct(lm_head) if is_only_its_weight(lm_head) else None
+
+    def logits(self, sequences: Tensor) -> Tensor:
+        """What comes after every sequence (R, T), whose last token is new: float32 (R, vocabulary)."""
+        hidden = self.steps.read(sequences)  # (R, H)
+        if self.product is not None:
+            logits = self.product(hidden).float()
+        else:
+            logits = self.lm_head(hidden).to(torch.float32, copy=True)  # others may hold it
+        return logits.to(sequences.device)

@@ -1,0 +1,180 @@
+r"""The small Transformer's decoder, one token after the other, for ``search()``: nothing but the products of a step.
+
+Modules, caches and masks cost a small model's step as much as its products. Here the weights are laid out once,
+queries, keys and values come out of one product, and the beams of a source keep their keys side by side, under a mask
+that says whose they are: beams that change places move a line of the mask, and not a key. (Every beam then multiplies
+with the keys of all K: cheap beside the other products up to a few hundred tokens, not for thousands.)
+
+Letters in shapes: B sources (or prompts, where there is no source), G groups of rows that share their keys, N rows in
+each, R = G * N rows, T tokens so far, S tokens of a group's keys or of a source, D model width, H heads, K head width.
+Masks are bool, True = attend.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from ..loss import is_untouched
+from ..transformer_layers import TransformerLayer
+from .repeated_product import RepeatedProduct
+
+SCALED_DOT_PRODUCTS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")  # all compute it
+ROOM = 32  # tokens that keys have room for at first; then for twice as many
+
+
+class TransformerSteps:
+    """The decoder's last hidden states, of sequences that grow by a token at a time.
+
+    Args:
+        arguments: what ``generate()`` would call the model with
+        num_sources: B, in the arguments or, without a source, among the rows of ``attention_mask``
+        num_beams: rows of a source that may change places
+
+    Raises:
+        ValueError: hooks, adapters, quantised layers, dropout or another attention function, which a step would
+            bypass; or a cache to continue from.
+    """
+
+    reads = frozenset(
+        {"encoder_outputs", "attention_mask", "decoder_attention_mask", "past_key_values", "logits_to_keep"}
+    )
+
+    def __init__(self, model: Any, arguments: dict[str, Any], num_sources: int, num_beams: int) -> None:
+        decoder = model.model.decoder
+        if not is_untouched(decoder):
+            name, part = next(
+                (name, part)
+                for name, part in decoder.named_modules()
+                if not is_untouched(part) and all(is_untouched(child) for child in part.children())
+            )
+            raise ValueError(
+                "search() reads the decoder's weights itself and would bypass hooks or adapters or quantised layers, "
+                f"here {name} ({type(part).__module__}.{type(part).__name__}); leave out custom_generate"
+            )
+        if decoder.training and (decoder.dropout or decoder.config.attention_dropout):
+            raise ValueError("search() drops nothing out; call model.eval(), or leave out custom_generate")
+        if decoder.config._attn_implementation not in SCALED_DOT_PRODUCTS:
+            raise ValueError(
+                f"search() has scaled dot-product attention, not attn_implementation="
+                f"{decoder.config._attn_implementation!r}; leave out custom_generate"
+            )
+        cache = arguments.get("past_key_values")
+        if cache is not None and cache.get_seq_length():
+            raise ValueError("search() has no past_key_values to go on from; leave out custom_generate")
+        self.decoder, self.num_sources, self.num_beams = decoder, num_sources, num_beams
+        self.device = decoder.device
+        self.prompt_mask: Tensor | None = arguments.get("attention_mask")
+        self.memory: dict[str, Tensor | None] = {}
+        if decoder.has_cross_attention:
+            self.prompt_mask = arguments.get("decoder_attention_mask")
+            self.memory["encoder_hidden_states"] = arguments["encoder_outputs"][0]
+            self.memory["encoder_attention_mask"] = arguments.get("attention_mask")
+        self.memory_mask: Tensor | None = None
+        if (mask := self.memory.get("encoder_attention_mask")) is not None and not bool(mask.all()):
+            self.memory_mask = mask.to(self.device).bool()[:, None, None]  # (B, 1, 1, S)
+        if self.prompt_mask is not None:  # repeated for the rows of a prompt
+            self.prompt_mask = self.prompt_mask[:: len(self.prompt_mask) // num_sources]
+        # From the first reading on: layers, which tokens a row has seen, and the position of what is read next.
+        self.layers: list[_LayerSteps] = []
+        self.mask: Tensor | None = None  # (G, 1, N, S), None where all have seen all
+        self.positions = torch.empty(0)  # (B, 1), or (1, 1) where all are alike
+
+    def read(self, sequences: Tensor) -> Tensor:
+        """Read the last token of every sequence (R, T), at first all; returns the last hidden states (R, D)."""
+        if not self.layers:
+            return self._read_prompts(sequences)
+        x = self.decoder.embed_tokens(sequences[:, -1].to(self.device)) * self.decoder.embedding_scale  # (R, D)
+        if self.decoder.position_embedding is not None:
+            by_position = x.unflatten(0, (len(self.positions), -1))
+            x = self.decoder.position_embedding(by_position, self.positions, sequences.shape[1]).flatten(0, 1)
+        if self.mask is not None:
+            own = torch.eye(self.mask.shape[2], dtype=torch.bool, device=self.device)  # each row sees its new token
+            self.mask = torch.cat([self.mask, own.expand(len(self.mask), 1, -1, -1)], dim=3)
+        for layer in self.layers:
+            x = layer.step(x, self.mask, self.memory_mask)
+        self.positions = self.positions + 1
+        return x if self.decoder.final_norm is None else self.decoder.final_norm(x)
+
+    def reorder(self, rows: Tensor) -> None:
+        """Go on from what ``rows`` (R,) have seen; a row comes from its own group."""
+        assert self.mask is not None  # beams have one
+        seen = self.mask.squeeze(1).flatten(0, 1)  # (R, S)
+        self.mask = seen[rows.to(self.device)].unflatten(0, (len(self.mask), -1)).unsqueeze(1)
+
+    def _read_prompts(self, sequences: Tensor) -> Tensor:
+        """By the decoder as it is, once for the rows of a source: their prompts are the same."""
+        repeats = len(sequences) // self.num_sources
+        outputs = self.decoder(sequences[::repeats].to(self.device), self.prompt_mask, use_cache=True, **self.memory)
+        seen = torch.ones(self.num_sources, sequences.shape[1], dtype=torch.bool, device=self.device)
+        self.positions = torch.full((1, 1), sequences.shape[1], device=self.device)
+        if self.prompt_mask is not None:
+            seen = self.prompt_mask.to(self.device).bool()
+            self.positions = seen.sum(dim=1, keepdim=True)
+        copies = 1 if self.num_beams > 1 else repeats  # rows that do not change places have keys of their own
+        if self.num_beams > 1:
+            self.mask = seen[:, None, None].expand(-1, 1, repeats, -1)
+        elif self.prompt_mask is not None:
+            self.mask = seen[:, None, None].repeat_interleave(copies, dim=0)
+        cache, memory = outputs.past_key_values, [None] * len(self.decoder.layers)
+        if self.memory:
+            cache, memory = cache.self_attention_cache, cache.cross_attention_cache.layers
+        for layer, own, of_memory in zip(self.decoder.layers, cache.layers, memory, strict=True):
+            self.layers.append(_LayerSteps(layer, own, of_memory, copies))
+        return outputs.last_hidden_state[:, -1].repeat_interleave(repeats, dim=0)
+
+
+class _LayerSteps:
+    """A layer, step by step; ``own`` and ``of_memory`` are its layers of the caches."""
+
+    def __init__(self, layer: TransformerLayer, own: Any, of_memory: Any, copies: int) -> None:
+        self.layer, attention = layer, layer.self_attention
+        self.scaling, self.head_size = attention.scaling, attention.head_size
+        self.keys, self.values = (tensor.repeat_interleave(copies, dim=0) for tensor in (own.keys, own.values))
+        self.length = self.keys.shape[2]  # S, and room after it
+        self.inputs = RepeatedProduct(attention.query_proj, attention.key_proj, attention.value_proj)
+        self.output = RepeatedProduct(attention.output_proj)
+        if (cross := layer.cross_attention) is not None:
+            self.memory = of_memory.keys, of_memory.values
+            self.memory_query, self.memory_output = (
+                RepeatedProduct(cross.query_proj),
+                RepeatedProduct(cross.output_proj),
+            )
+        self.intermediate = RepeatedProduct(layer.feed_forward.intermediate_proj)
+        self.feed_forward_output = RepeatedProduct(layer.feed_forward.output_proj)
+
+    def step(self, x: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
+        """(R, D) to (R, D)."""
+        layer, is_pre_norm = self.layer, self.layer.is_pre_norm
+        norm = layer.self_attention_norm
+        output = self.output(self._attend_to_itself(norm(x) if is_pre_norm else x, mask))
+        x = x + output if is_pre_norm else norm(x + output)
+        if layer.cross_attention_norm is not None:
+            norm = layer.cross_attention_norm
+            query = self._heads(self.memory_query(norm(x) if is_pre_norm else x), len(self.memory[0]))
+            output = self.memory_output(self._attend(query, *self.memory, memory_mask))
+            x = x + output if is_pre_norm else norm(x + output)
+        norm = layer.feed_forward_norm
+        hidden = layer.feed_forward.activation(self.intermediate(norm(x) if is_pre_norm else x))
+        output = self.feed_forward_output(hidden)
+        return x + output if is_pre_norm else norm(x + output)
+
+    def _attend_to_itself(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        query, key, value = (self._heads(part, len(self.keys)) for part in self.inputs(x).chunk(3, dim=1))
+        end = self.length + key.shape[2]
+        if end > self.keys.shape[2]:
+            room = max(ROOM * key.shape[2], end)
+            self.keys, self.values = (pad(tensor, (0, 0, 0, room)) for tensor in (self.keys, self.values))
+        self.keys[:, :, self.length : end] = key
+        self.values[:, :, self.length : end] = value
+        self.length = end
+        return self._attend(query, self.keys[:, :, :end], self.values[:, :, :end], mask)
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        context = scaled_dot_product_attention(query, key, value, mask, scale=self.scaling)  # (G, H, N, K)
+        return context.transpose(1, 2).flatten(2).flatten(0, 1)  # (R, D)
+
+    def _heads(self, x: Tensor, groups: int) -> Tensor:
+        """(R, D) to (G, H, N, K)."""
+        return x.view(groups, len(x) // groups, -1, self.head_size).transpose(1, 2)

@@ -1,0 +1,1 @@
+"""Attention made visible: pictures and pages."""

@@ -1,0 +1,633 @@
+"""``attnzoo/attention.py`` against the papers: loop references, examples worked by hand, properties."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from attnzoo import attention
+from attnzoo.attention import (
+    AdditiveScore,
+    DotScore,
+    GeneralScore,
+    LocalWindow,
+    LocationScore,
+    additive_score,
+    attend,
+    dot_score,
+    masked_softmax,
+    source_positions,
+)
+from tests.reference import attention as reference
+
+TARGET, SOURCE, QUERY, KEY, WIDTH, VALUE = 5, 7, 3, 4, 6, 2  # all different, so that no two can be mixed up
+LOCATIONS = 4  # fewer rows than the longest source has tokens
+
+# Every place for padding, no padding, and a row with nothing else.
+MASK = torch.tensor(
+    [
+        [1, 1, 1, 1, 1, 1, 1],
+        [1, 1, 1, 0, 0, 0, 0],
+        [0, 0, 0, 0, 0, 1, 1],
+        [0, 1, 1, 0, 1, 0, 1],
+        [0, 0, 0, 0, 0, 0, 0],
+    ],
+    dtype=torch.bool,
+)
+BATCH = len(MASK)
+LN2, LN3 = math.log(2), math.log(3)  # tanh(ln 2) = 3/5, tanh(2 ln 2) = 15/17: tanh(ln a) = (a^2 - 1) / (a^2 + 1)
+
+
+def random(*shape: int, seed: int) -> Tensor:
+    """Reproducible normal numbers in float64, a leaf of autograd."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+
+def randomize(module: nn.Module, seed: int, std: float = 0.5) -> nn.Module:
+    """The module in float64 with other weights, so that no zero or identity of an initialisation hides an error."""
+    generator = torch.Generator().manual_seed(seed)
+    module.double()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(std * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+    return module
+
+
+def assert_equal(actual: Tensor, expected: Tensor, name: str = "values") -> None:
+    torch.testing.assert_close(
+        actual, expected, rtol=1e-10, atol=1e-12, msg=lambda message: f"{name} differ from the reference: {message}"
+    )
+
+
+def assert_equal_with_gradients(
+    actual: Sequence[Tensor], expected: Sequence[Tensor], inputs: dict[str, Tensor]
+) -> None:
+    """Values of all outputs, and the gradients of one random linear function of them with respect to all inputs."""
+    assert len(actual) == len(expected)
+    generator = torch.Generator().manual_seed(0)
+    totals = [torch.zeros((), dtype=torch.float64), torch.zeros((), dtype=torch.float64)]
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert_equal(ours, theirs)
+        direction = torch.randn(theirs.shape, generator=generator, dtype=torch.float64)
+        totals = [
+            total + (output.masked_fill(output.isinf(), 0.0) * direction).sum()
+            for total, output in zip(totals, (ours, theirs), strict=True)
+        ]
+    leaves = list(inputs.values())
+    ours, theirs = (torch.autograd.grad(total, leaves, materialize_grads=True) for total in totals)
+    for name, gradient, loop_gradient in zip(inputs, ours, theirs, strict=True):
+        assert_equal(gradient, loop_gradient, f"gradients of {name}")
+        assert loop_gradient.any(), f"{name} has no part in the result; the comparison says nothing about it"
+
+
+def loop_scores(score: Callable[..., reference.Score], query: Tensor, *sources: Tensor) -> Tensor:
+    """score(query of one step, source of one token, ...) for every pair of a batch, -inf where there is no score."""
+    lead = query.shape[:-2]
+    queries, *tokens = (tensor.flatten(0, -3) for tensor in (query, *sources))
+    rows = []
+    for row in range(len(queries)):
+        for step in range(query.shape[-2]):
+            for place in range(sources[0].shape[-2]):
+                value = score(queries[row, step], *(token[row, place] for token in tokens))
+                rows.append(torch.tensor(-math.inf, dtype=torch.float64) if value is None else value)
+    return torch.stack(rows).view(*lead, query.shape[-2], sources[0].shape[-2])
+
+
+def loop_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """The reference softmax for every row of scores (..., T, S) where mask, of the same shape, allows."""
+    rows = []
+    for line, allowed in zip(scores.flatten(0, -2), mask.flatten(0, -2), strict=True):
+        row = [score if real and score > -math.inf else None for score, real in zip(line, allowed, strict=True)]
+        rows.append(torch.stack(reference.softmax(row)))
+    return torch.stack(rows).view_as(scores)
+
+
+def loop_context(weights: Tensor, value: Tensor) -> Tensor:
+    values, lines = value.flatten(0, -3), weights.flatten(0, -3)
+    rows = [reference.context(list(line), list(values[row])) for row, steps in enumerate(lines) for line in steps]
+    return torch.stack(rows).view(*weights.shape[:-1], value.shape[-1])
+
+
+# The loop references: values and gradients
+
+
+@pytest.mark.parametrize("lead", [(3,), (2, 3)], ids=["B", "BH"])
+def test_dot_score_equals_the_loop(lead: tuple[int, ...]) -> None:
+    query, key = random(*lead, TARGET, WIDTH, seed=1), random(*lead, SOURCE, WIDTH, seed=2)
+    inputs = {"query": query, "key": key}
+    assert_equal_with_gradients([dot_score(query, key)], [loop_scores(reference.dot, query, key)], inputs)
+    scaled = dot_score(query, key, scale=WIDTH**-0.5)
+    assert_equal_with_gradients([scaled], [loop_scores(reference.scaled_dot, query, key)], inputs)
+
+
+@pytest.mark.parametrize("lead", [(3,), (2, 3)], ids=["B", "BH"])
+@pytest.mark.parametrize("steps_per_chunk", [0, 1, 2, TARGET, 2 * TARGET])
+def test_additive_score_equals_the_loop(
+    lead: tuple[int, ...], steps_per_chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, key = random(*lead, TARGET, WIDTH, seed=1), random(*lead, SOURCE, WIDTH, seed=2)
+    vector = random(WIDTH, seed=3)
+    # 0: not even one step fits, and one is taken; 2: the last chunk is shorter than the others; then all steps of one
+    # row, and of two of them.
+    monkeypatch.setattr(attention, "ADDITIVE_CHUNK_ELEMENTS", max(1, steps_per_chunk * SOURCE * WIDTH))
+    eye = torch.eye(WIDTH, dtype=torch.float64)
+    expected = loop_scores(lambda q, k: reference.additive(q, k, eye, eye, vector), query, key)
+    inputs = {"query": query, "key": key, "vector": vector}
+    assert_equal_with_gradients([additive_score(query, key, vector)], [expected], inputs)
+
+
+@pytest.mark.parametrize("chunk_elements", [1, 2**22])
+def test_additive_score_passes_gradcheck(chunk_elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "ADDITIVE_CHUNK_ELEMENTS", chunk_elements)
+    inputs = random(2, 3, 4, seed=1), random(2, 5, 4, seed=2), random(4, seed=3)
+    assert torch.autograd.gradcheck(additive_score, inputs)
+
+
+def test_additive_score_takes_the_gradient_of_what_asks_for_it() -> None:
+    query, key, vector = random(2, 3, 4, seed=1), random(2, 5, 4, seed=2), random(4, seed=3)
+    expected = torch.autograd.grad(additive_score(query, key, vector).sum(), key)[0]
+    alone = additive_score(query.detach(), key, vector.detach()).sum()
+    assert_equal(torch.autograd.grad(alone, key)[0], expected)
+
+
+def score_and_loop(name: str) -> tuple[nn.Module, Callable[..., reference.Score]]:
+    """A score module with random weights, and its formula for one query, one key and one position."""
+    if name == "dot":
+        return DotScore(QUERY, QUERY), lambda h, k, s: reference.dot(h, k)
+    if name == "general":
+        module = randomize(GeneralScore(QUERY, KEY), seed=5)
+        return module, lambda h, k, s: reference.general(h, k, module.key_proj.weight)
+    if name == "location":
+        module = randomize(LocationScore(QUERY, LOCATIONS), seed=5)
+        return module, lambda h, k, s: reference.location(h, int(s), module.position_key)
+    module = randomize(AdditiveScore(QUERY, KEY, WIDTH), seed=5)
+    w_a, u_a, v_a = module.query_proj.weight, module.key_proj.weight, module.score_vector
+    if name == "additive":
+        return module, lambda h, k, s: reference.additive(h, k, w_a, u_a, v_a)
+    return module, lambda h, k, s: reference.concat(h, k, torch.cat([w_a, u_a], dim=1), v_a)
+
+
+@pytest.mark.parametrize("name", ["dot", "general", "additive", "concat", "location"])
+def test_a_score_module_equals_the_loop(name: str) -> None:
+    """For concat the loop has one W_a on [h_t; h_s]: this is the identity of concat and additive."""
+    module, formula = score_and_loop(name)
+    query, key = random(BATCH, TARGET, QUERY, seed=1), random(BATCH, SOURCE, QUERY if name == "dot" else KEY, seed=2)
+    positions = source_positions(MASK)[0]
+    actual = module(query, module.project_key(key, positions))
+    expected = loop_scores(formula, query, key, positions.unsqueeze(-1))
+    inputs = {"query": query, "key": key, **dict(module.named_parameters())}
+    if name == "location":
+        del inputs["key"]  # its alignment comes from the target state alone
+    assert_equal_with_gradients([actual], [expected], inputs)
+
+
+@pytest.mark.parametrize("lead", [(BATCH,), (BATCH, 2)], ids=["B", "BH"])
+def test_masked_softmax_equals_the_loop(lead: tuple[int, ...]) -> None:
+    scores = random(*lead, TARGET, SOURCE, seed=1)
+    mask = MASK.view(BATCH, *[1] * (len(lead) - 1), 1, SOURCE)
+    expected = loop_softmax(scores, mask.expand_as(scores))
+    assert_equal_with_gradients([masked_softmax(scores, mask)], [expected], {"scores": scores})
+    everything = torch.ones_like(scores, dtype=torch.bool)
+    assert_equal_with_gradients([masked_softmax(scores)], [loop_softmax(scores, everything)], {"scores": scores})
+
+
+@pytest.mark.parametrize("lead", [(BATCH,), (BATCH, 2)], ids=["B", "BH"])
+@pytest.mark.parametrize("with_reweight", [False, True])
+def test_attend_equals_the_loop(lead: tuple[int, ...], with_reweight: bool) -> None:
+    scores, value = random(*lead, TARGET, SOURCE, seed=1), random(*lead, SOURCE, VALUE, seed=2)
+    mask = MASK.view(BATCH, *[1] * (len(lead) - 1), 1, SOURCE)
+    inputs = {"scores": scores, "value": value}
+    weights = loop_softmax(scores, mask.expand_as(scores))
+    reweight = None
+    if with_reweight:
+        inputs["reweight"] = reweight = random(*lead, TARGET, SOURCE, seed=3)
+        weights = weights * reweight
+    actual = attend(scores, value, mask, reweight)
+    assert_equal_with_gradients(actual, [loop_context(weights, value), weights], inputs)
+
+
+def test_source_positions_are_ranks_among_the_real_tokens() -> None:
+    positions, length = source_positions(MASK)
+    for row, is_real in enumerate(MASK.tolist()):
+        ranks = reference.ranks(is_real)
+        assert length[row] == sum(is_real)
+        assert [int(positions[row, j]) for j in range(SOURCE) if is_real[j]] == [r for r in ranks if r is not None]
+
+
+@pytest.mark.parametrize("window_size", [1, 2, SOURCE])
+@pytest.mark.parametrize("step", [0, 3])
+@pytest.mark.parametrize("predictive", [False, True], ids=["monotonic", "predictive"])
+def test_a_local_window_equals_the_loop(predictive: bool, step: int, window_size: int) -> None:
+    """The window and the Gaussian through the whole of the attention, as the papers define them only together."""
+    window = randomize(LocalWindow(QUERY, window_size, predictive), seed=4)
+    query = random(BATCH, TARGET, QUERY, seed=1)
+    scores, value = random(BATCH, TARGET, SOURCE, seed=2), random(BATCH, SOURCE, VALUE, seed=3)
+    mask, reweight = window(query, torch.arange(step, step + TARGET), *source_positions(MASK))
+    assert mask.dtype == torch.bool
+    actual = attend(scores, value, MASK.unsqueeze(1) & mask, reweight)
+
+    rows = []
+    for row, is_real in enumerate(MASK.tolist()):
+        ranks, num_tokens = reference.ranks(is_real), sum(is_real)
+        for t in range(TARGET):
+            if predictive:
+                v_p = window.position_proj.weight[0]
+                aligned = reference.predicted_position(query[row, t], window.query_proj.weight, v_p, num_tokens)
+            else:
+                aligned = reference.monotonic_position(step + t, num_tokens)
+            inside = [s is not None and reference.in_window(s, aligned, window_size) for s in ranks]
+            assert any(inside) == (num_tokens > 0)
+            line = [score if open_ else None for score, open_ in zip(scores[row, t], inside, strict=True)]
+            weights = reference.softmax(line)
+            if predictive:
+                weights = [
+                    weight * reference.gaussian(s, aligned, window_size) if s is not None else weight
+                    for weight, s in zip(weights, ranks, strict=True)
+                ]
+            rows.append(torch.stack(weights))
+    expected = torch.stack(rows).view(BATCH, TARGET, SOURCE)
+    inputs = {"scores": scores, "value": value, **dict(window.named_parameters())}
+    if predictive:
+        inputs["query"] = query
+    assert_equal_with_gradients(actual, [loop_context(expected, value), expected], inputs)
+
+
+# Worked by hand
+
+
+def tensor(*rows: object) -> Tensor:
+    """A batch of one row."""
+    return torch.tensor([rows], dtype=torch.float64)
+
+
+def set_weight(layer: nn.Module, rows: list[list[float]]) -> None:
+    set_parameter(layer, "weight", rows)
+
+
+def set_parameter(module: nn.Module, name: str, values: list[Any]) -> None:
+    parameter = nn.Parameter(torch.tensor(values, dtype=torch.float64))
+    assert parameter.shape == getattr(module, name).shape
+    setattr(module, name, parameter)
+
+
+def score_of(module: nn.Module, query: Tensor, key: Tensor) -> Tensor:
+    positions = source_positions(torch.ones(key.shape[:2], dtype=torch.bool))[0]
+    return module(query, module.project_key(key, positions))
+
+
+def test_dot_by_hand() -> None:
+    # (1, 2, 3) . (4, -5, 6) = 4 - 10 + 18 = 12 and (1, 2, 3) . (0, 1, 0) = 2
+    assert_equal(score_of(DotScore(3, 3), tensor([1, 2, 3]), tensor([4, -5, 6], [0, 1, 0])), tensor([12, 2]))
+
+
+def test_general_by_hand() -> None:
+    # W_a (1, 1, 2) = (1 + 2, 1 - 2) = (3, -1), and (2, 5) . (3, -1) = 1; W_a (0, 1, 0) = (2, 1), and 4 + 5 = 9
+    module = GeneralScore(2, 3)
+    set_weight(module.key_proj, [[1, 2, 0], [0, 1, -1]])
+    assert_equal(score_of(module, tensor([2, 5]), tensor([1, 1, 2], [0, 1, 0])), tensor([1, 9]))
+
+
+def test_additive_by_hand() -> None:
+    # In units of ln 2: W_a (1, 1) = (1 - 1, 2) = (0, 2), U_a (1, 0, 1) = (1, 0 - 1) = (1, -1), the sum is (1, 1), and
+    # (5, 10) . tanh((ln 2, ln 2)) = 5 * 3/5 + 10 * 3/5 = 9. U_a (2, 0, 3) = (2, -3): (5, 10) . (15/17, -3/5)
+    module = AdditiveScore(2, 3, 2)
+    set_weight(module.query_proj, [[1, -1], [2, 0]])
+    set_weight(module.key_proj, [[1, 0, 0], [0, 1, -1]])
+    set_parameter(module, "score_vector", [5, 10])
+    actual = score_of(module, LN2 * tensor([1, 1]), LN2 * tensor([1, 0, 1], [2, 0, 3]))
+    assert_equal(actual, tensor([9, 75 / 17 - 6]))
+
+
+def test_concat_by_hand() -> None:
+    # In units of ln 2, [h_t; h_s] = (1, 0, 2) and W_a with the rows (1 0 0), (0 1 1), (1 1 -1) makes (1, 2, -1) of it:
+    # (10, 17, 5) . (3/5, 15/17, -3/5) = 6 + 15 - 3 = 18. W_a's first two columns see h_t, its last one h_s.
+    module = AdditiveScore(2, 1, 3)
+    set_weight(module.query_proj, [[1, 0], [0, 1], [1, 1]])
+    set_weight(module.key_proj, [[0], [1], [-1]])
+    set_parameter(module, "score_vector", [10, 17, 5])
+    assert_equal(score_of(module, LN2 * tensor([1, 0]), LN2 * tensor([2])), tensor([18]))
+
+
+def test_location_by_hand() -> None:
+    # W_a h_t = (ln 2, ln 3, 0), so exp gives 2, 3, 1 of 6. The fourth token is past the table; the words begin after
+    # one token of padding.
+    module = LocationScore(2, 3)
+    set_parameter(module, "position_key", [[1, 0], [0, 1], [0, 0]])
+    mask = torch.tensor([[False, True, True, True, True]])
+    positions = source_positions(mask)[0]
+    scores = module(tensor([LN2, LN3]), module.project_key(torch.zeros(1, 5, 4), positions))
+    _, weights = attend(scores, torch.zeros(1, 5, 4, dtype=torch.float64), mask.unsqueeze(1))
+    assert_equal(weights, tensor([0, 1 / 3, 1 / 2, 1 / 6, 0]))
+
+
+def local_weights(window: LocalWindow, query: Tensor, odds: list[float]) -> Tensor:
+    """The weights of a sentence without padding whose tokens have these unnormalised probabilities."""
+    mask = torch.ones(1, len(odds), dtype=torch.bool)
+    scores = tensor(odds).log().expand(-1, query.shape[1], -1)
+    inside, reweight = window(query, torch.arange(query.shape[1]), *source_positions(mask))
+    return attend(scores, torch.zeros(1, len(odds), 1, dtype=torch.float64), mask.unsqueeze(1) & inside, reweight)[1]
+
+
+def test_local_m_by_hand() -> None:
+    # Odds 1 to 5, D = 1. p_t = 0, 1, 2, ... and the window of t = 2 is {1, 2, 3} with odds 2, 3, 4 of 9. A target of
+    # seven words on a source of five: p_t stops at 4, the last token, with the window {3, 4}.
+    weights = local_weights(LocalWindow(2, 1, predictive=False), torch.zeros(1, 7, 2), [1, 2, 3, 4, 5])
+    assert_equal(
+        weights,
+        tensor(
+            [1 / 3, 2 / 3, 0, 0, 0],
+            [1 / 6, 2 / 6, 3 / 6, 0, 0],
+            [0, 2 / 9, 3 / 9, 4 / 9, 0],
+            [0, 0, 3 / 12, 4 / 12, 5 / 12],
+            [0, 0, 0, 4 / 9, 5 / 9],
+            [0, 0, 0, 4 / 9, 5 / 9],
+            [0, 0, 0, 4 / 9, 5 / 9],
+        ),
+    )
+
+
+def test_local_p_by_hand() -> None:
+    # W_p h_t = ln 2, tanh is 3/5, times v_p = (5/3) ln 3 gives ln 3, whose sigmoid is 3 / (3 + 1); S = 6, so
+    # p_t = 4.5. D = 4: the window [0.5, 8.5] leaves out token 0. The softmax over odds 1, 1, 2, 2, 4 is 1/10, ..., and
+    # the Gaussian has sigma = 2, exp(-(s - 4.5)^2 / 8). The weights keep their sum below 1.
+    window = LocalWindow(1, 4, predictive=True)
+    set_weight(window.query_proj, [[1]])
+    set_weight(window.position_proj, [[5 / 3 * LN3]])
+    weights = local_weights(window, tensor([LN2]), [7, 1, 1, 2, 2, 4])
+    expected = [
+        0.0,
+        0.1 * math.exp(-12.25 / 8),
+        0.1 * math.exp(-6.25 / 8),
+        0.2 * math.exp(-2.25 / 8),
+        0.2 * math.exp(-0.25 / 8),
+        0.4 * math.exp(-0.25 / 8),
+    ]
+    assert_equal(weights, tensor(expected))
+    assert weights.sum() < 1
+
+
+def test_attend_by_hand() -> None:
+    # Odds 1 and 3 on the values (4, 0) and (8, 4), the third token masked: (1/4)(4, 0) + (3/4)(8, 4) = (7, 3)
+    scores = tensor([0, LN3, 50])
+    context, weights = attend(scores, tensor([4, 0], [8, 4], [100, 100]), torch.tensor([[[True, True, False]]]))
+    assert_equal(weights, tensor([1 / 4, 3 / 4, 0]))
+    assert_equal(context, tensor([7, 3]))
+
+
+# Properties of the weights
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    target=st.integers(1, 4),
+    source=st.integers(1, 9),
+    seed=st.integers(0, 2**31),
+    scale=st.sampled_from([0.0, 1.0, 100.0, 1e30]),
+    dtype=st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]),
+)
+def test_weights_are_a_distribution_on_the_mask(
+    target: int, source: int, seed: int, scale: float, dtype: torch.dtype
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(2, target, source, generator=generator, dtype=torch.float64) * scale
+    scores = scores.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max).to(dtype).requires_grad_()
+    mask = torch.rand(2, target, source, generator=generator) < 0.6
+    weights = masked_softmax(scores, mask)
+    assert weights.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert not weights.isnan().any()
+    assert not weights[~mask].any()
+    torch.testing.assert_close(weights.sum(dim=-1), mask.any(dim=-1).to(weights.dtype))
+    weights.square().sum().backward()
+    assert scores.grad.isfinite().all()
+    assert not scores.grad[~mask].any()
+
+
+def test_a_masked_score_does_not_matter() -> None:
+    scores = random(2, 3, 4, seed=1).detach()
+    mask = torch.tensor([True, True, False, True])
+    expected = masked_softmax(scores, mask)
+    for value in (0.0, 1e300, -1e300, math.inf, -math.inf, math.nan):
+        changed = scores.clone()
+        changed[..., 2] = value
+        assert torch.equal(masked_softmax(changed, mask), expected)
+
+
+def test_a_score_of_minus_infinity_counts_as_masked() -> None:
+    scores = random(BATCH, TARGET, SOURCE, seed=1)
+    closed = torch.zeros(SOURCE, dtype=torch.bool)
+    closed[[0, 1, 2, 4]] = True  # with it the second row of MASK has tokens, and a score for none of them
+    mask = MASK.unsqueeze(1)
+    actual = masked_softmax(scores.masked_fill(closed, -math.inf), mask)
+    assert_equal_with_gradients([actual], [masked_softmax(scores, mask & ~closed)], {"scores": scores})
+    assert not actual[1].any()
+
+
+def test_minus_infinity_everywhere_gives_zeros() -> None:
+    scores = torch.full((1, 2, 3), -math.inf)
+    weights = masked_softmax(scores, torch.ones(1, 1, 3, dtype=torch.bool))
+    assert torch.equal(weights, torch.zeros(1, 2, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_of_half_precision_scores_are_float32(dtype: torch.dtype) -> None:
+    """The softmax is not made in half precision: it equals the one of the same numbers in float32, to the bit."""
+    scores, value = random(2, 3, 50, seed=1).detach().to(dtype), random(2, 50, 4, seed=2).detach().to(dtype)
+    context, weights = attend(scores, value)
+    assert weights.dtype == torch.float32
+    assert torch.equal(weights, scores.float().softmax(dim=-1))
+    assert context.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.uint8])
+def test_a_mask_that_is_not_bool_is_refused(dtype: torch.dtype) -> None:
+    scores = torch.zeros(1, 2, 3)
+    with pytest.raises(TypeError, match=f"bool.*{dtype}"):
+        masked_softmax(scores, torch.ones(1, 1, 3, dtype=dtype))
+    with pytest.raises(TypeError, match="bool"):
+        attend(scores, torch.zeros(1, 3, 4), torch.ones(1, 1, 3, dtype=dtype))
+
+
+@pytest.mark.parametrize("name", ["dot", "general", "additive", "location"])
+@pytest.mark.parametrize("window", ["global", "monotonic", "predictive"])
+def test_a_fully_masked_row_has_zero_weights_and_zero_gradients(name: str, window: str) -> None:
+    """The last row of MASK: the others are attended, and that one leaves no NaN in anything they share."""
+    module, _ = score_and_loop(name)
+    query, key = random(BATCH, TARGET, QUERY, seed=1), random(BATCH, SOURCE, QUERY if name == "dot" else KEY, seed=2)
+    positions, length = source_positions(MASK)
+    mask, reweight = MASK.unsqueeze(1), None
+    local = randomize(LocalWindow(QUERY, 2, window == "predictive"), seed=4)
+    if window != "global":
+        inside, reweight = local(query, torch.arange(TARGET), positions, length)
+        mask = mask & inside
+    context, weights = attend(module(query, module.project_key(key, positions)), key, mask, reweight)
+    assert not weights[~MASK.unsqueeze(1).expand_as(weights)].any()
+    assert not context[-1].any()
+    if window != "predictive":
+        assert_equal(weights[:-1].sum(dim=-1), torch.ones(BATCH - 1, TARGET, dtype=torch.float64))
+    context.square().sum().backward()
+    for name_, parameter in [*module.named_parameters(), *local.named_parameters()]:
+        assert parameter.grad is None or parameter.grad.isfinite().all(), name_
+    assert not query.grad[-1].any()
+    assert not key.grad[-1].any()
+
+
+# Relations between the mechanisms
+
+
+def test_scaled_dot_product_is_torchs() -> None:
+    lead = (2, 3)
+    query, key = random(*lead, TARGET, WIDTH, seed=1), random(*lead, SOURCE, WIDTH, seed=2)
+    value = random(*lead, SOURCE, VALUE, seed=3)
+    mask = MASK[:2].view(2, 1, 1, SOURCE)  # torch gives NaN for a row that is fully masked
+    context, _ = attend(dot_score(query, key, WIDTH**-0.5), value, mask)
+    expected = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    assert_equal_with_gradients([context], [expected], {"query": query, "key": key, "value": value})
+
+
+@pytest.mark.parametrize("step", [0, 3])
+def test_a_monotonic_window_as_wide_as_the_sentence_is_global(step: int) -> None:
+    query, source = torch.zeros(BATCH, TARGET, QUERY), source_positions(MASK)
+    inside, reweight = LocalWindow(QUERY, SOURCE - 1, predictive=False)(
+        query, torch.arange(step, step + query.shape[1]), *source
+    )
+    assert reweight is None
+    assert inside[MASK.unsqueeze(1).expand_as(inside)].all()
+    if step == 0:  # p_0 = 0, and one less does not reach the last token of the sentence without padding
+        inside, _ = LocalWindow(QUERY, SOURCE - 2, predictive=False)(
+            query, torch.arange(step, step + query.shape[1]), *source
+        )
+        assert inside[0, 0].tolist() == [True] * (SOURCE - 1) + [False]
+
+
+@pytest.mark.parametrize("window_size", [1, 3])
+@pytest.mark.parametrize("predictive", [False, True], ids=["monotonic", "predictive"])
+@pytest.mark.parametrize(
+    "mask",
+    [[0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0], [1, 0, 1, 1, 0, 0, 1], [0, 1, 0, 1, 1, 1, 0]],
+    ids=["left", "right", "inside", "everywhere"],
+)
+def test_padding_does_not_move_a_local_window(mask: list[int], predictive: bool, window_size: int) -> None:
+    window = randomize(LocalWindow(QUERY, window_size, predictive), seed=4)
+    query = random(1, 6, QUERY, seed=1).detach()
+    scores = random(1, 6, 4, seed=2).detach()
+    real = torch.tensor([mask], dtype=torch.bool)
+
+    def weights_on(places: Tensor, scores: Tensor) -> Tensor:
+        inside, reweight = window(query, torch.arange(query.shape[1]), *source_positions(places))
+        value = torch.zeros(1, places.shape[1], 1, dtype=torch.float64)
+        return attend(scores, value, places.unsqueeze(1) & inside, reweight)[1]
+
+    padded_scores = torch.full((1, 6, len(mask)), 3.0, dtype=torch.float64)
+    padded_scores[:, :, real[0]] = scores
+    padded = weights_on(real, padded_scores)
+    assert_equal(padded[:, :, real[0]], weights_on(torch.ones(1, 4, dtype=torch.bool), scores))
+    assert not padded[:, :, ~real[0]].any()
+
+
+def test_the_location_score_ignores_tokens_past_its_table() -> None:
+    module = randomize(LocationScore(QUERY, LOCATIONS), seed=5)
+    query = random(BATCH, TARGET, QUERY, seed=1)
+    positions, _ = source_positions(MASK)
+    scores = module(query, module.project_key(random(BATCH, SOURCE, KEY, seed=2), positions))
+    weights = masked_softmax(scores, MASK.unsqueeze(1))
+    assert not weights[0, :, LOCATIONS:].any()
+    # What is left is the softmax of W_a h_t over the table, as for a sentence that ends where the table does.
+    assert_equal(weights[0, :, :LOCATIONS], (query[0] @ module.position_key.T).softmax(dim=-1))
+    # A source shorter than the table uses the top part of W_a.
+    assert_equal(weights[1, :, :3], (query[1] @ module.position_key[:3].T).softmax(dim=-1))
+
+
+def test_the_location_score_does_not_look_at_the_source() -> None:
+    module = randomize(LocationScore(QUERY, LOCATIONS), seed=5)
+    query, positions = random(BATCH, TARGET, QUERY, seed=1), source_positions(MASK)[0]
+    one, other = (module(query, module.project_key(random(BATCH, SOURCE, KEY, seed=s), positions)) for s in (2, 3))
+    assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("kernel", [dot_score, lambda q, k: additive_score(q, k, torch.ones(4))])
+def test_a_score_of_lower_precision_stays_there(kernel: Callable[[Tensor, Tensor], Tensor]) -> None:
+    query, key = torch.ones(1, 2, 4, dtype=torch.bfloat16), torch.ones(1, 3, 4, dtype=torch.bfloat16)
+    assert kernel(query, key).dtype == torch.bfloat16
+
+
+# attend's options
+
+
+def test_no_dropout_changes_nothing_and_draws_nothing() -> None:
+    scores, value = random(2, TARGET, SOURCE, seed=1), random(2, SOURCE, VALUE, seed=2)
+    before = torch.get_rng_state()
+    context, weights = attend(scores, value, dropout=0.0)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(context, weights @ value)
+
+
+def test_dropout_acts_on_the_sum_and_not_on_the_returned_weights() -> None:
+    scores = random(2, 40, 50, seed=1).detach()
+    value = torch.eye(50, dtype=torch.float64).expand(2, -1, -1)  # makes the context the weights that were used
+    plain = attend(scores, value)[1]
+    torch.manual_seed(0)
+    used, weights = attend(scores, value, dropout=0.25)
+    assert torch.equal(weights, plain)
+    kept = used != 0
+    assert_equal(used[kept], plain[kept] / 0.75)
+    # 4000 draws: the standard deviation of the rate is 0.007
+    assert abs((~kept).double().mean() - 0.25) < 0.03
+
+
+def test_reweight_multiplies_the_weights_and_nothing_is_normalised_again() -> None:
+    scores, value = random(2, TARGET, SOURCE, seed=1), random(2, SOURCE, VALUE, seed=2)
+    mask = torch.ones(2, 1, SOURCE, dtype=torch.bool)
+    context, weights = attend(scores, value, mask)
+    half_context, half = attend(scores, value, mask, reweight=torch.full((1, 1, 1), 0.5))
+    assert_equal(half, weights / 2)
+    assert_equal(half_context, context / 2)
+    assert_equal(half.sum(dim=-1), torch.full((2, TARGET), 0.5, dtype=torch.float64))
+
+
+def test_the_weights_of_a_predictive_window_sum_to_less_than_one() -> None:
+    window = randomize(LocalWindow(QUERY, 3, predictive=True), seed=4)
+    mask, reweight = window(
+        random(1, TARGET, QUERY, seed=1), torch.arange(TARGET), *source_positions(torch.ones(1, 9, dtype=torch.bool))
+    )
+    scores = random(1, TARGET, 9, seed=2)
+    sums = attend(scores, torch.zeros(1, 9, 1, dtype=torch.float64), mask, reweight)[1].sum(dim=-1)
+    assert (sums < 1).all()
+    assert (sums > 0).all()
+
+
+@pytest.mark.parametrize("window_size", [0, -1])
+def test_a_window_of_no_width_is_refused(window_size: int) -> None:
+    with pytest.raises(ValueError, match=f"at least 1.*{window_size}"):
+        LocalWindow(4, window_size, predictive=False)
+
+
+def test_a_dot_score_of_two_widths_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"3 and 4.*general"):
+        DotScore(3, 4)
+
+
+def test_parameters_are_the_papers_and_no_more() -> None:
+    """No biases, nothing for the dot score and local-m: what the equations name is all there is."""
+
+    def shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
+
+    assert shapes(DotScore(3, 3)) == {}
+    assert shapes(GeneralScore(3, 4)) == {"key_proj.weight": (3, 4)}
+    assert shapes(AdditiveScore(3, 4, 6)) == {
+        "query_proj.weight": (6, 3),
+        "key_proj.weight": (6, 4),
+        "score_vector": (6,),
+    }
+    assert shapes(LocationScore(3, 5)) == {"position_key": (5, 3)}
+    assert shapes(LocalWindow(3, 2, predictive=False)) == {}
+    assert shapes(LocalWindow(3, 2, predictive=True)) == {
+        "query_proj.weight": (3, 3),
+        "position_proj.weight": (1, 3),
+    }

@@ -1,0 +1,278 @@
+"""``search()``: the sequences that Transformers' own loops return, of every model, mode and option."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    LogitsProcessor,
+    LogitsProcessorList,
+    MinLengthLogitsProcessor,
+    PreTrainedModel,
+    StoppingCriteriaList,
+)
+from transformers.modeling_outputs import BaseModelOutput
+
+from attnzoo import search
+from attnzoo.decoding import BLOCK, _best
+from tests.recurrent.test_generation import AfterTokens, OnlyThese
+from tests.recurrent.tiny import BOS, EOS, PAD, SIZES, VARIANTS, padded_batch, random_words, tiny_model
+
+LENGTHS = [5, 3, 1, 7]
+OPTIONS: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "sampling": {"do_sample": True, "temperature": 0.8, "top_k": 5, "num_return_sequences": 3},
+    "beams": {"num_beams": 4},
+    "beams-n-best": {"num_beams": 4, "num_return_sequences": 4},
+    "beams-early": {"num_beams": 4, "early_stopping": True, "num_return_sequences": 2},
+    "beams-never": {"num_beams": 3, "early_stopping": "never", "length_penalty": 2.0, "num_return_sequences": 3},
+    "beams-short": {"num_beams": 3, "length_penalty": -1.0, "num_return_sequences": 3},
+    "beams-no-penalty": {"num_beams": 5, "length_penalty": 0.0, "num_return_sequences": 5},
+    "at-least": {"num_beams": 3, "min_new_tokens": 5},
+    "greedy-at-least": {"min_length": 4},
+    "several-ends": {"num_beams": 3, "eos_token_id": [EOS, 5, 6], "num_return_sequences": 3},
+    "no-end": {"num_beams": 3, "eos_token_id": None},
+    "no-repetition": {"num_beams": 3, "no_repeat_ngram_size": 1, "repetition_penalty": 1.5},
+    "suppressed": {"num_beams": 2, "suppress_tokens": [4, 5], "min_new_tokens": 2},
+    "no-cache": {"num_beams": 2, "use_cache": False},
+    "cache-of-the-config": {"use_cache": None, "min_new_tokens": 8},
+    "forced-end": {"num_beams": 3, "forced_eos_token_id": EOS, "suppress_tokens": [7]},
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_gradients():
+    with torch.no_grad():
+        yield
+
+
+def both(model: PreTrainedModel, **options: Any) -> tuple[Any, Any]:
+    """What generate() returns by itself, and with search()."""
+    results = []
+    for extra in ({}, {"custom_generate": search}):
+        torch.manual_seed(11)
+        results.append(model.generate(**({"max_new_tokens": 9} | options), **extra))
+    return results[0], results[1]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_search_returns_what_generate_returns(variant: str, options: str) -> None:
+    for seed in range(3):
+        model = tiny_model(variant, seed=seed, std=1.0)
+        source, mask = padded_batch(LENGTHS, "left", seed=seed)
+        expected, found = both(model, input_ids=source, attention_mask=mask, **OPTIONS[options])
+        assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("options", ["beams-n-best", "beams-early", "beams-never", "several-ends"])
+@pytest.mark.parametrize("vocab_size", [BLOCK * 20, BLOCK * 20 + 7])
+def test_a_large_vocabulary_is_searched_in_blocks(vocab_size: int, options: str) -> None:
+    model = tiny_model("luong-lstm-general-feeding", std=1.0, vocab_size=vocab_size)
+    source = random_words(20, 6, vocab_size=vocab_size)  # more rows than are called few
+    expected, found = both(model, input_ids=source, return_dict_in_generate=True, **OPTIONS[options])
+    assert found.sequences.tolist() == expected.sequences.tolist()
+    assert len(set(found.sequences.flatten().tolist())) > 10  # they are not all one word
+
+
+@pytest.mark.parametrize("width", [0.0, 1.0, 30.0])
+@pytest.mark.parametrize("vocabulary", [7, BLOCK * 8, BLOCK * 9 + 1])
+def test_the_best_are_those_of_a_full_sort(vocabulary: int, width: float) -> None:
+    log_probs, before = torch.randn(5, 4, vocabulary), width * torch.randn(5, 4)
+    values, beam, token = _best(log_probs, before, 8)
+    expected = (log_probs + before.unsqueeze(2)).flatten(1).sort(descending=True)
+    torch.testing.assert_close(values, expected.values[:, :8], rtol=0, atol=0)
+    assert torch.equal(beam * vocabulary + token, expected.indices[:, :8])
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_forbidden_words_are_not_among_the_best(beams: int) -> None:
+    """Whole blocks of -inf, and fewer words that are allowed than beams."""
+    vocab_size = BLOCK * 20
+    model = tiny_model("luong-lstm-dot", vocab_size=vocab_size)
+    processors = LogitsProcessorList([OnlyThese([4, 7 + BLOCK, EOS])])
+    expected, found = both(model, input_ids=random_words(3, 5), num_beams=beams, logits_processor=processors)
+    assert found.tolist() == expected.tolist()
+    assert set(found.flatten().tolist()) <= {0, BOS, EOS, 4, 7 + BLOCK}
+
+
+def test_scores_of_beams_come_with_them() -> None:
+    model = tiny_model("luong-lstm-general-feeding", std=1.0)
+    options: dict[str, Any] = {"num_beams": 4, "num_return_sequences": 4, "return_dict_in_generate": True}
+    source = random_words(4, 5)
+    torch.manual_seed(11)
+    expected = model.generate(source, max_new_tokens=9, output_scores=True, **options)
+    found = model.generate(source, max_new_tokens=9, custom_generate=search, **options)
+    assert torch.equal(found.sequences, expected.sequences)
+    torch.testing.assert_close(found.sequences_scores, expected.sequences_scores)
+    assert torch.equal(
+        model.generate(source, custom_generate=search, return_dict_in_generate=True).sequences, model.generate(source)
+    )
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_prompt_is_continued(beams: int) -> None:
+    model = tiny_model("luong-lstm-general-predictive-feeding", std=1.0)
+    prompt = torch.cat([torch.full((4, 1), BOS), random_words(4, 3, seed=1)], dim=1)
+    options: dict[str, Any] = {"decoder_input_ids": prompt, "num_beams": beams, "min_new_tokens": 2}
+    for mask in ({}, {"decoder_attention_mask": torch.ones_like(prompt)}):
+        expected, found = both(model, input_ids=random_words(4, 6), **options, **mask)
+        assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_under_autocast(beams: int) -> None:
+    model = tiny_model("luong-lstm-general-feeding", std=1.0, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = model.generate(random_words(4, 6), num_beams=beams, max_new_tokens=5, custom_generate=search)
+    assert len(found) == 4
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_stopping_criteria_are_obeyed(beams: int) -> None:
+    criteria = StoppingCriteriaList([AfterTokens(3)])
+    model = tiny_model("luong-gru-concat")
+    expected, found = both(model, input_ids=random_words(2, 5), num_beams=beams, stopping_criteria=criteria)
+    assert found.tolist() == expected.tolist()
+    assert found.shape[1] <= 4
+
+
+def test_the_output_layer_may_be_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with a hook is called, and not read."""
+    model = tiny_model("luong-gru-concat")
+    source = random_words(2, 5)
+    before = model.generate(source, custom_generate=search, max_new_tokens=9)
+    handle = model.lm_head.register_forward_hook(lambda layer, inputs, output: -output)
+    expected, found = both(model, input_ids=source)
+    handle.remove()
+    assert found.tolist() == expected.tolist() != before.tolist()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_lower_precisions(variant: str, dtype: torch.dtype) -> None:
+    model = tiny_model(variant, dtype=dtype)
+    source, mask = padded_batch(LENGTHS)
+    for beams in (1, 3):
+        options: dict[str, Any] = {"attention_mask": mask, "num_beams": beams, "max_new_tokens": 9}
+        found = model.generate(source, custom_generate=search, **options)
+        expected = model.generate(source, **options)
+        if dtype == torch.float32:
+            assert found.tolist() == expected.tolist()
+        else:  # where two beams are equal but for rounding, either may win
+            same = sum(a[:4] == b[:4] for a, b in zip(found.tolist(), expected.tolist(), strict=True))
+            assert same >= len(source) - 1
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "mode beam_sample": {"do_sample": True, "num_beams": 3},
+    "output_scores": {"output_scores": True, "return_dict_in_generate": True},
+    "output_attentions": {"output_attentions": True, "return_dict_in_generate": True},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_it_has_not_is_refused(name: str) -> None:
+    model = tiny_model("luong-gru-concat")
+    with pytest.raises(ValueError, match=name):
+        model.generate(random_words(2, 4), custom_generate=search, **REFUSED[name])
+
+
+def test_a_cache_to_go_on_from_is_refused() -> None:
+    model = tiny_model("luong-gru-concat")
+    source = random_words(2, 4)
+    cache = model(source, decoder_input_ids=torch.full((2, 1), BOS), use_cache=True).past_key_values
+    with pytest.raises(ValueError, match="past_key_values"):
+        model.generate(source, custom_generate=search, past_key_values=cache)
+
+
+def test_a_place_that_nothing_took_keeps_its_prompt() -> None:
+    options: dict[str, Any] = {"num_beams": 2, "num_return_sequences": 2, "max_new_tokens": 1}
+    for end in ({"forced_eos_token_id": EOS}, {"eos_token_id": None}):
+        expected, found = both(tiny_model("luong-gru-concat"), input_ids=random_words(3, 5), **options, **end)
+        assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("end", [[EOS, 50], 50, -1])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_ends_outside_the_vocabulary(beams: int, end: Any) -> None:
+    options: dict[str, Any] = {"num_beams": beams, "eos_token_id": end, "min_new_tokens": 3, "pad_token_id": PAD}
+    for seed in range(3):
+        model = tiny_model("luong-gru-concat", seed=seed, std=1.0)
+        expected, found = both(model, input_ids=random_words(3, 5), **options)
+        assert found.tolist() == expected.tolist()
+
+
+def test_nothing_but_the_last_word_is_allowed() -> None:
+    """Forbidden words and the filling of the last block are all -inf; what is chosen are words."""
+    log_probs = torch.full((1, 3, BLOCK * 10 + 3), -torch.inf)
+    log_probs[:, :, -1] = 0.0
+    _, beam, token = _best(log_probs, torch.zeros(1, 3), 6)
+    assert int(token.max()) < log_probs.shape[2]
+    assert set(beam[0, :3].tolist()) == {0, 1, 2}
+    assert token[0, :3].tolist() == [log_probs.shape[2] - 1] * 3
+
+
+class Overwrite(LogitsProcessor):
+    """Every word alike."""
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        assert scores.view(-1).shape[0] == scores.numel()
+        return torch.zeros_like(scores)
+
+
+def test_processors_are_obeyed_in_their_order() -> None:
+    processors = LogitsProcessorList([Overwrite(), MinLengthLogitsProcessor(5, EOS)])
+    expected, found = both(tiny_model("luong-gru-concat"), input_ids=random_words(1, 4), logits_processor=processors)
+    assert found.tolist() == expected.tolist()
+
+
+def test_a_matrix_is_not_taken_for_another_output_layer() -> None:
+    model = tiny_model("luong-gru-concat", std=1.0)
+    layer = torch.nn.Linear(SIZES["readout_size"], SIZES["vocab_size"], dtype=torch.float64)
+    torch.nn.init.normal_(layer.bias, std=5.0)
+    model.set_output_embeddings(layer)
+    source = random_words(3, 5)
+    expected, found = both(model, input_ids=source)
+    assert found.tolist() == expected.tolist()
+    labels = random_words(3, 4, seed=2)
+    assert torch.equal(model(source, labels=labels, skip_logits=True).loss, model(source, labels=labels).loss)
+    model.lm_head.forward = lambda values: -torch.nn.functional.linear(values, layer.weight)
+    expected, found = both(model, input_ids=source)
+    assert found.tolist() == expected.tolist()
+
+
+def test_what_forward_refuses_is_refused() -> None:
+    model = tiny_model("luong-gru-concat")
+    source = random_words(4, 7)
+    prompt = torch.cat([torch.full((4, 1), BOS), random_words(4, 2)], dim=1)
+    padded = torch.ones_like(prompt)
+    padded[0, 0] = 0
+    encoder_outputs = model.get_encoder()(source)
+    wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
+        (ValueError, "padding before a token", {"decoder_input_ids": prompt, "decoder_attention_mask": padded}),
+        (
+            ValueError,
+            "attention_mask must be",
+            {"attention_mask": torch.ones(4, 1), "encoder_outputs": encoder_outputs},
+        ),
+        (TypeError, "skip_logits", {"skip_logits": True}),
+        (TypeError, "what get_encoder", {"encoder_outputs": BaseModelOutput(encoder_outputs.last_hidden_state)}),
+    ]
+    for error, message, options in wrong:
+        with pytest.raises(error, match=message):
+            model.generate(source, custom_generate=search, max_new_tokens=3, **options)
+    with model.model.decoder.register_forward_hook(lambda *_: None), pytest.raises(ValueError, match="hooks"):
+        model.generate(source, custom_generate=search)
+
+
+def test_other_models_are_refused() -> None:
+    sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "vocab_size": 20}
+    model = BartForConditionalGeneration(BartConfig(**sizes, **heads))
+    source: Tensor = random_words(2, 4)
+    with pytest.raises(TypeError, match="got BartForConditionalGeneration"):
+        model.generate(source, custom_generate=search)

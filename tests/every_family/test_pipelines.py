@@ -1,0 +1,305 @@
+"""Pipelines: what they give is what the model and ``generate()`` give, in batches as one by one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import GenerationConfig, pipeline
+from transformers.pipelines.pt_utils import KeyDataset
+
+import attnzoo
+from attnzoo.alignment import align
+from attnzoo.viewer.pictures import plot_alignments
+from tests.families import TOKENIZER, make_model
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "model_cards" / "attentional-rnn-g2p-cmudict"
+WORDS = ["attention", "zoo", "caterpillar"]
+
+
+@pytest.fixture(scope="module")
+def pronounce() -> Any:
+    return pipeline("grapheme-to-phoneme", model=str(FOLDER), device="cpu")
+
+
+def test_the_best_targets_are_those_of_generate(pronounce: Any) -> None:
+    inputs = pronounce.tokenizer(WORDS, padding=True, return_tensors="pt")
+    ids = pronounce.model.generate(**inputs, num_beams=5, num_return_sequences=3)
+    texts = pronounce.tokenizer.batch_decode(ids, skip_special_tokens=True)
+    found = pronounce([word.title() for word in WORDS], n_best=3)
+    for targets, expected in zip(found, (texts[:3], texts[3:6], texts[6:]), strict=True):
+        assert {target["pronunciation"] for target in targets} == set(expected)
+    assert found[0] == pronounce("attention", n_best=3)
+    only = [target["pronunciation"] for (target,) in pronounce(WORDS)]
+    assert only == [targets[0]["pronunciation"] for targets in found]
+
+
+def test_a_score_is_the_log_probability_of_the_target(pronounce: Any) -> None:
+    targets = pronounce("attention", n_best=4)
+    pairs = align(
+        pronounce.model, pronounce.tokenizer, ["attention"] * 4, [target["pronunciation"] for target in targets]
+    )
+    scores = torch.tensor([target["score"] for target in targets])
+    torch.testing.assert_close(scores, torch.tensor([pair.score for pair in pairs]), rtol=1e-4, atol=1e-5)
+    assert scores[0] == scores.max()
+    assert scores.exp().sum() < 1
+
+
+def test_batches_change_nothing(pronounce: Any) -> None:
+    for one, many in zip(
+        pronounce(WORDS, n_best=2, alignments=True),
+        pronounce(WORDS, n_best=2, alignments=True, batch_size=3),
+        strict=True,
+    ):
+        for a, b in zip(one, many, strict=True):
+            assert a["pronunciation"] == b["pronunciation"]
+            assert a["source_tokens"] == b["source_tokens"]
+            assert a["target_tokens"] == b["target_tokens"]
+            torch.testing.assert_close(torch.tensor(a["alignment"]), torch.tensor(b["alignment"]), rtol=1e-3, atol=1e-5)
+            assert a["score"] == pytest.approx(b["score"], rel=1e-4)
+
+
+def test_an_alignment_has_a_row_for_every_target_token(pronounce: Any) -> None:
+    for (target,) in pronounce(WORDS, alignments=True, batch_size=2):
+        weights = torch.tensor(target["alignment"])
+        assert weights.shape == (len(target["target_tokens"]), len(target["source_tokens"]))
+        torch.testing.assert_close(weights.sum(dim=1), torch.ones(len(weights)), rtol=1e-4, atol=1e-4)
+        assert " ".join(target["target_tokens"][:-1]) == target["pronunciation"]
+        assert target["target_tokens"][-1] == target["source_tokens"][-1] == "</s>"
+        figure = plot_alignments([target["alignment"]], [target["source_tokens"]], [target["target_tokens"]])
+        torch.testing.assert_close(torch.tensor(figure.axes[0].images[0].get_array()), weights)
+
+
+def test_options_of_generate_come_through(pronounce: Any) -> None:
+    assert len(pronounce("attention", max_new_tokens=2)[0]["pronunciation"].split()) == 2
+    greedy = pronounce("attention", num_beams=1)
+    inputs = pronounce.tokenizer("attention", return_tensors="pt")
+    ids = pronounce.model.generate(**inputs, num_beams=1)
+    assert greedy[0]["pronunciation"] == pronounce.tokenizer.decode(ids[0], skip_special_tokens=True)
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "message"),
+    [
+        ("  ", {}, "'  ' is an empty word"),
+        ("zoo", {"errors": "ignore"}, "errors must be 'raise' or 'skip', got 'ignore'"),
+        (3, {}, "a source must be a text, got 3"),
+        (["zoo", None], {}, "a source must be a text, got None"),
+        ("zoo", {"n_best": 0}, "n_best must be a whole number from 1, got 0"),
+        ("zoo", {"n_best": "3"}, "n_best must be a whole number from 1, got '3'"),
+        ("zoo", {"n_best": 1.5}, "n_best must be a whole number from 1, got 1.5"),
+        ("zoo", {"n_best": True}, "n_best must be a whole number from 1, got True"),
+        ("zoo", {"num_beams": "3"}, "num_beams must be a whole number from 1, got '3'"),
+        ("zoo", {"num_beams": 0}, "num_beams must be a whole number from 1, got 0"),
+        ("zoo", {"num_beams": 2, "n_best": 3}, "num_beams=2 has no n_best=3 targets; leave num_beams out or raise it"),
+        ("zoo", {"num_beams": 2, "n_best": 3, "do_sample": True}, "num_beams=2 has no n_best=3 targets"),
+        ("zoo", {"generation_config": GenerationConfig(num_beams=1), "n_best": 2}, "num_beams=1 has no n_best=2"),
+        ("zoo", {"generation_config": {"num_beams": 1}}, "must be a GenerationConfig, got {'num_beams': 1}"),
+        (
+            "zoo",
+            {"generation_config": GenerationConfig(num_beams=2, num_return_sequences=2)},
+            "num_return_sequences=2: n_best is",
+        ),
+        ("zoo", {"num_return_sequences": 3}, "does not take num_return_sequences=3: n_best is how many targets"),
+        ("zoo", {"return_dict_in_generate": True}, "does not take return_dict_in_generate=True: .*model.generate()"),
+        ("zoo", {"output_scores": True}, "does not take output_scores=True: .*model.generate()"),
+        ("zoo", {"output_attentions": True}, "does not take output_attentions=True: .*alignments=True"),
+        ("zoo", {"stop_strings": ["AH"]}, "does not take stop_strings=.*: a target stops at its end token"),
+        ("zoo", {"stopping_criteria": [len]}, "does not take stopping_criteria=.*: a target stops at its end token"),
+        ("zoo", {"decoder_start_token_id": 9}, "decoder_start_token_id=9 is not the model's .1."),
+        ("zoo", {"cache_implementation": "paged"}, "cache_implementation='paged' is for models without a source"),
+        ("zoo", {"num_beam": 3}, "does not know num_beam=3; it takes n_best, alignments"),
+        ("zoo", {"labels": [3]}, "does not know labels=.3."),
+        ("zoo", {"alignments": "no"}, "alignments must be True or False, got 'no'"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(pronounce: Any, source: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        pronounce(source, **options)
+
+
+def test_what_cannot_be_done_is_refused_where_the_pipeline_is_made(pronounce: Any) -> None:
+    parts = {"tokenizer": pronounce.tokenizer, "device": "cpu"}
+    with pytest.raises(ValueError, match="does not take num_return_sequences=3"):
+        pipeline("grapheme-to-phoneme", model=pronounce.model, num_return_sequences=3, **parts)
+    with pytest.raises(ValueError, match="machine-translation needs a model for conditional generation, got SelfAtt"):
+        pipeline("machine-translation", model=make_model("self-attentive"), **parts)
+    with pytest.raises(ValueError, match="needs a model for conditional generation, got SmallTransformerForCausalLM"):
+        pipeline("machine-translation", model=make_model("transformer-causal"), **parts)
+
+
+def test_words_come_in_every_way(pronounce: Any) -> None:
+    expected = pronounce(WORDS, batch_size=2)
+    dataset = Dataset.from_dict({"word": WORDS})
+    assert pronounce(tuple(WORDS), batch_size=2) == expected
+    assert pronounce(dataset["word"], batch_size=2) == expected
+    assert list(pronounce(KeyDataset(dataset, "word"), batch_size=2)) == expected
+    assert list(pronounce((word for word in WORDS), batch_size=2)) == expected
+    assert pronounce(["attention\n", " ZOO", "Caterpillar "], batch_size=2) == expected  # lines of a file
+    assert pronounce([]) == pronounce(()) == []
+
+
+MIXED = ["zoo", "rock-n-roll", "Café", "42", "", "attention", None]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 7])
+def test_a_word_that_cannot_be_read_does_not_lose_the_others(batch_size: int, pronounce: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"'rock-n-roll' has .*: '-'; .* \(errors='skip' skips such sources and goes on"
+    ):
+        pronounce(MIXED, batch_size=batch_size)
+    options: dict[str, Any] = {"n_best": 2, "alignments": True, "errors": "skip", "batch_size": batch_size}
+    found = pronounce(MIXED, **options)
+    assert list(pronounce((word for word in MIXED), **options)) == found
+    refused = {word: targets[0] for word, targets in zip(MIXED, found, strict=True) if "error" in targets[0]}
+    errors = [target.pop("error") for target in refused.values()]
+    assert list(refused) == ["rock-n-roll", "42", "", None]
+    for error, start in zip(
+        errors, ("'rock-n-roll' has", "'42' has", "'' is an empty word", "a source must"), strict=True
+    ):
+        assert error.startswith(start)
+    assert all(target == {"pronunciation": None, "score": None} for target in refused.values())
+    for number, word in ((0, "zoo"), (2, "cafe"), (5, "attention")):
+        for target, other in zip(found[number], pronounce(word, n_best=2), strict=True):
+            assert target["pronunciation"] == other["pronunciation"]
+            assert target["score"] == pytest.approx(other["score"], rel=1e-4)
+    assert pronounce("42", errors="skip")[0]["pronunciation"] is None
+
+
+def test_the_best_target_comes_first(pronounce: Any) -> None:
+    """The beam search has a length penalty, so that its own order is another one in a third of the lists."""
+    words = ["alignment", "avalanche", "electricity", "castle", "bureau", "caterpillar", "colonel", "dinosaur", "queue"]
+    for targets in pronounce(words, n_best=5, batch_size=9):
+        scores = [target["score"] for target in targets]
+        assert scores == sorted(scores, reverse=True)
+
+
+@pytest.fixture(scope="module")
+def translate() -> Any:
+    """By a Transformer, whose attention has several layers and heads; it says the words from their end."""
+    model = make_model("transformer-encoder-decoder")
+    model.generation_config.max_new_tokens = 8
+    return pipeline("machine-translation", model=model, tokenizer=TOKENIZER, device="cpu")
+
+
+def test_a_transformer_translates_with_scores_and_alignments(translate: Any) -> None:
+    sources = ["abc", "d", "efabcdefgh"]
+    batched = translate(sources, n_best=3, num_beams=4, alignments=True, batch_size=2)
+    for source, targets in zip(sources, batched, strict=True):
+        inputs = TOKENIZER(source, return_tensors="pt", return_token_type_ids=False)
+        ids = translate.model.generate(**inputs, num_beams=4, num_return_sequences=3)
+        texts = TOKENIZER.batch_decode(ids, skip_special_tokens=True)
+        assert [target["translation_text"] for target in targets] == texts
+        for target, row in zip(targets, ids, strict=True):
+            ends = (row[1:] == TOKENIZER.eos_token_id).nonzero().flatten().tolist()
+            row = row[: ends[0] + 2] if ends else row  # without what fills up the batch
+            with torch.no_grad():
+                outputs = translate.model(**inputs, decoder_input_ids=row[None, :-1], output_attentions=True)
+            chosen = outputs.logits[0].log_softmax(dim=-1).gather(1, row[1:, None])
+            assert target["score"] == pytest.approx(chosen.sum().item(), rel=1e-4)
+            mean_of_heads = outputs.cross_attentions[-1][0].mean(dim=0)
+            torch.testing.assert_close(torch.tensor(target["alignment"]), mean_of_heads, rtol=1e-4, atol=1e-5)
+            assert target["source_tokens"] == [*source, "</s>"]
+            assert target["target_tokens"] == TOKENIZER.convert_ids_to_tokens(row[1:])
+
+
+def test_translation_takes_texts_as_they_are(pronounce: Any) -> None:
+    translate = pipeline("machine-translation", model=pronounce.model, tokenizer=pronounce.tokenizer, device="cpu")
+    assert translate("zoo")[0]["translation_text"] == pronounce("zoo")[0]["pronunciation"]
+
+
+@pytest.mark.parametrize("task", ["grapheme-to-phoneme", "machine-translation"])
+def test_samples_are_those_of_generate(task: str, pronounce: Any, translate: Any) -> None:
+    pipe, source = (pronounce, "phlinkerton") if task == "grapheme-to-phoneme" else (translate, "abc")
+    inputs = pipe.tokenizer(source, return_tensors="pt", return_token_type_ids=False)
+    sampling = {"do_sample": True, "num_beams": 1, "top_k": 0}
+    torch.manual_seed(0)
+    ids = pipe.model.generate(**inputs, **sampling, num_return_sequences=4)
+    torch.manual_seed(0)
+    found = [target[pipe.target_key] for target in pipe(source, n_best=4, **sampling)]
+    assert sorted(found) == sorted(pipe.tokenizer.batch_decode(ids, skip_special_tokens=True))
+    assert len(set(found)) > 1
+
+
+@pytest.mark.parametrize("where", ["made", "called"])
+@pytest.mark.parametrize("as_config", [False, True], ids=["options", "config"])
+def test_a_generation_config_is_heeded_wherever_it_is_given(where: str, as_config: bool, translate: Any) -> None:
+    fields = {"num_beams": 2, "max_new_tokens": 3}
+    given: dict[str, Any] = {"generation_config": GenerationConfig(**fields)} if as_config else fields
+    made, called = (given, {}) if where == "made" else ({}, given)
+    parts = {"model": translate.model, "tokenizer": TOKENIZER, "device": "cpu"}
+    pipe = pipeline("machine-translation", **parts, **made)
+    inputs = TOKENIZER("efabc", return_tensors="pt", return_token_type_ids=False)
+    ids = translate.model.generate(**inputs, **fields, num_return_sequences=2)
+    texts = [target["translation_text"] for target in pipe("efabc", n_best=2, **called)]
+    assert texts == TOKENIZER.batch_decode(ids, skip_special_tokens=True)
+    with pytest.raises(ValueError, match="num_beams=2 has no n_best=3 targets"):
+        pipe("efabc", n_best=3, **called)
+
+
+def test_what_is_told_at_a_call_adds_to_what_was_told_before(translate: Any) -> None:
+    searches = []
+
+    def search(*args: Any, **kwargs: Any) -> Any:
+        searches.append(kwargs["generation_config"].num_beams)
+        return attnzoo.search(*args, **kwargs)
+
+    parts = {"model": translate.model, "tokenizer": TOKENIZER, "device": "cpu"}
+    pipe = pipeline("machine-translation", custom_generate=search, n_best=2, **parts)
+    assert [len(pipe("abc", num_beams=3)), len(pipe("abc", n_best=4))] == [2, 4]
+    assert searches == [3, 4]
+
+
+def test_search_finds_the_same_time_after_time(translate: Any) -> None:
+    """The attentions that a pipeline asks a Transformer for leave hooks on it, which search() may pass by."""
+    expected = translate("efabc", num_beams=4, n_best=4)
+    for _ in range(2):
+        found = translate("efabc", num_beams=4, n_best=4, custom_generate=attnzoo.search)
+        assert [target["translation_text"] for target in found] == [target["translation_text"] for target in expected]
+
+
+END = TOKENIZER.eos_token_id
+
+
+@pytest.mark.parametrize("where", ["model", "made", "called", "config"])
+@pytest.mark.parametrize("extra", [[], [END], "letters"], ids=["none", "one", "several"])
+def test_a_target_ends_at_the_first_end_in_force(where: str, extra: Any, translate: Any) -> None:
+    """Of samples of unequal lengths; some of the letters end a target, too, and some may come after another end."""
+    ends = [END, *range(5, 15)] if extra == "letters" else (extra or None)
+    model = make_model("transformer-encoder-decoder", std=0.2)
+    model.generation_config.max_new_tokens = 8
+    model.generation_config.eos_token_id = ends if where == "model" else 30  # a letter
+    options = {"eos_token_id": ends, "do_sample": True, "num_beams": 1}
+    made: dict[str, Any] = options if where == "made" else {}
+    called = {"called": options, "config": {"generation_config": GenerationConfig(**options)}}.get(where, {})
+    if where == "model":
+        called = {"do_sample": True, "num_beams": 1}
+    pipe = pipeline("machine-translation", model=model, tokenizer=TOKENIZER, device="cpu", **made)
+    inputs = TOKENIZER("efabc", return_tensors="pt", return_token_type_ids=False)
+    if where == "config" and ends is None:
+        ends = [30]  # a config that says nothing leaves the model's
+    torch.manual_seed(0)
+    ids = model.generate(**inputs, **({**made, **called} or {}), num_return_sequences=20)
+    torch.manual_seed(0)
+    found = pipe("efabc", n_best=20, alignments=True, **called)
+    expected, lengths = [], set()
+    for row in ids[:, 1:]:
+        first = next((place for place, token in enumerate(row.tolist()) if token in (ends or [])), len(row) - 1)
+        row = row[: first + 1]
+        lengths.add(len(row))
+        with torch.no_grad():
+            log_probabilities = model(**inputs, labels=row[None]).logits[0].log_softmax(dim=-1)
+        score = log_probabilities.gather(1, row[:, None]).sum().item()
+        text = TOKENIZER.decode(row, skip_special_tokens=True)
+        expected.append((TOKENIZER.convert_ids_to_tokens(row), text, pytest.approx(score, rel=1e-4)))
+    results = [(target["target_tokens"], target["translation_text"], target["score"]) for target in found]
+    for result, other in zip(sorted(results), sorted(expected, key=lambda entry: entry[:2]), strict=True):
+        assert result == other
+    assert len(lengths) > 1 or ends is None
+
+
+def test_what_a_translator_does_not_know_is_named(translate: Any) -> None:
+    with pytest.warns(UserWarning, match=r"'aÄb\?' has what this model does not know: 'Ä', '\?'"):
+        translate("aÄb?")

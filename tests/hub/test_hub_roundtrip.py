@@ -1,0 +1,414 @@
+"""Saving and loading: the files, another process, missing weights, tied and resized embeddings, the config."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel
+
+from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, AttentionalRNNModel
+from tests.recurrent.tiny import BOS, SIZES, VARIANTS, padded_batch, random_words, tied, tiny_config, tiny_model
+
+EVERY_LAYER = {"encoder_layers": 2, "decoder_layers": 2, "decoder_hidden_size": 8}
+NEW_VOCAB_SIZE = SIZES["vocab_size"] + 4
+
+# What a user does who installed the package: import it, and ask the Auto classes.
+LOAD_ELSEWHERE = """
+import sys
+from pathlib import Path
+from safetensors.torch import load_file, save_file
+import torch, attnzoo
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+root = Path(sys.argv[1])
+inputs = load_file(root / "inputs.safetensors")
+for folder in sorted(path for path in root.iterdir() if path.is_dir()):
+    assert type(AutoConfig.from_pretrained(folder)) is attnzoo.AttentionalRNNConfig
+    head, base = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoModel.from_pretrained(folder)
+    assert type(head) is attnzoo.AttentionalRNNForConditionalGeneration
+    assert type(base) is attnzoo.AttentionalRNNModel
+    assert not head.training and not base.training
+    saved = load_file(folder / "model.safetensors")
+    assert all(torch.equal(head.state_dict()[name], tensor) for name, tensor in saved.items())
+    assert {parameter.dtype for model in (head, base) for parameter in model.parameters()} == {torch.float32}
+    for parameter in [*head.parameters(), *base.parameters()]:
+        parameter.data = parameter.data.clone()  # see aligned
+    with torch.no_grad():
+        outputs = {"logits": head(**inputs).logits, "readout": base(**inputs).last_hidden_state}
+    outputs["generated"] = head.generate(
+        inputs["input_ids"], attention_mask=inputs["attention_mask"], num_beams=3, max_new_tokens=6
+    )
+    save_file({name: tensor.contiguous() for name, tensor in outputs.items()}, root / f"{folder.name}.safetensors")
+"""
+
+
+def aligned(model: PreTrainedModel) -> PreTrainedModel:
+    """The model with weights where torch would put them. Those of a file lie where they stand in it, and BLAS takes
+    another kernel for them, whose last bit may differ."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.clone()
+    return model
+
+
+def inputs() -> dict[str, Tensor]:
+    source, mask = padded_batch([5, 3, 1, 7], "left")
+    return {"input_ids": source, "attention_mask": mask, "decoder_input_ids": random_words(4, 5, seed=1)}
+
+
+def saved_models() -> dict[str, AttentionalRNNForConditionalGeneration]:
+    models = {variant: tiny_model(variant, dtype=torch.float32) for variant in VARIANTS}
+    return models | {"tied": tiny_model("luong-lstm-dot", dtype=torch.float32, **tied("luong-lstm-dot"))}
+
+
+@pytest.fixture(scope="module")
+def loaded_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with every variant saved by this process, and its outputs in another one."""
+    root = tmp_path_factory.mktemp("saved")
+    save_file(inputs(), root / "inputs.safetensors")
+    for name, model in saved_models().items():
+        model.save_pretrained(root / name)
+    subprocess.run(
+        [sys.executable, "-c", LOAD_ELSEWHERE, str(root)],
+        check=True,
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+    )
+    return root
+
+
+# Weights --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, "tied"])
+def test_another_process_computes_the_same(name: str, loaded_elsewhere: Path) -> None:
+    outputs = load_file(loaded_elsewhere / f"{name}.safetensors")
+    model = saved_models()[name]
+    with torch.no_grad():
+        expected = model(**inputs()).logits
+        readout = model.base_model(**inputs()).last_hidden_state
+    source, mask = inputs()["input_ids"], inputs()["attention_mask"]
+    generated = model.generate(source, attention_mask=mask, num_beams=3, max_new_tokens=6)
+    assert torch.equal(outputs["logits"], expected)
+    assert torch.equal(outputs["readout"], readout)
+    assert torch.equal(outputs["generated"], generated)
+
+
+def test_shards_load_like_one_file(tmp_path: Path) -> None:
+    model = tiny_model("bahdanau-lstm-additive-2-layers", dtype=torch.float32)
+    model.save_pretrained(tmp_path, max_shard_size="4KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    assert torch.equal(aligned(loaded)(**inputs()).logits, model(**inputs()).logits)
+
+
+def test_half_precision_files_load_as_the_config_says(tmp_path: Path) -> None:
+    model = tiny_model("luong-lstm-general-feeding", dtype=torch.float16)
+    model.save_pretrained(tmp_path)
+    assert AutoModelForSeq2SeqLM.from_pretrained(tmp_path).dtype == torch.float16
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"dtype": "float32"}))
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    assert {parameter.dtype for parameter in loaded.parameters()} == {torch.float32}
+    assert torch.equal(aligned(loaded)(**inputs()).logits, model.float()(**inputs()).logits)
+    assert AutoModelForSeq2SeqLM.from_pretrained(tmp_path, dtype=torch.bfloat16).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("is_tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_base_loads_into_head_and_head_into_base(variant: str, is_tied: bool, tmp_path: Path) -> None:
+    head = tiny_model(variant, dtype=torch.float32, **(tied(variant) if is_tied else {}))
+    head.save_pretrained(tmp_path / "head")
+    base, info = AutoModel.from_pretrained(tmp_path / "head", output_loading_info=True)
+    assert set(info["missing_keys"]) == set()
+    assert set(info["unexpected_keys"]) == (set() if is_tied else {"lm_head.weight"})
+    assert torch.equal(aligned(base)(**inputs()).last_hidden_state, head.base_model(**inputs()).last_hidden_state)
+
+    base.save_pretrained(tmp_path / "base")
+    again, info = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "base", output_loading_info=True)
+    assert set(info["missing_keys"]) == (set() if is_tied else {"lm_head.weight"})
+    assert set(info["unexpected_keys"]) == set()
+    if not is_tied:
+        again.lm_head.weight = head.lm_head.weight
+    assert torch.equal(aligned(again)(**inputs()).logits, head(**inputs()).logits)
+    assert all(torch.equal(tensor, head.state_dict()[name]) for name, tensor in again.state_dict().items())
+
+
+def check_initialised(name: str, tensor: Tensor, config: AttentionalRNNConfig, scale: float | None = None) -> None:
+    """A fresh weight: as the paper of the wiring has it."""
+    assert tensor.isfinite().all(), name
+    leaf = name.rsplit(".", 1)[-1]
+    if config.forget_gate_bias is not None and leaf.startswith("bias_"):  # an LSTM's; torch adds the two
+        start, forget, *others = tensor.chunk(4)
+        assert (forget == (config.forget_gate_bias if leaf == "bias_ih_l0" else 0)).all(), name
+        tensor = torch.cat([start, *others])
+    if config.wiring in ("sutskever", "luong"):  # U(-0.08, 0.08) or U(-0.1, 0.1), all of it
+        scale = scale or {"sutskever": 0.08, "luong": 0.1}[config.wiring]
+        assert tensor.abs().max() <= scale, name
+        assert tensor.std() > scale / 5, name
+    elif leaf.startswith("bias"):
+        assert (tensor == 0).all(), name
+    elif leaf.startswith("weight_h"):  # recurrent: orthogonal, gate by gate
+        for gate in tensor.split(tensor.shape[1]):
+            torch.testing.assert_close(gate @ gate.mT, torch.eye(len(gate)), rtol=1e-4, atol=1e-5)
+    elif name.endswith("score_vector"):  # v_a
+        assert (tensor == 0).all(), name
+    else:  # N(0, 0.01^2), but a tenth for W_a and U_a
+        std = scale or 0.01
+        if config.score == "additive" and name.endswith(("score.query_proj.weight", "score.key_proj.weight")):
+            std /= 10
+        assert tensor.abs().max() < 5 * std, name
+        assert std / 3 < tensor.std() < 3 * std, name
+
+
+@pytest.fixture
+def uninitialised_memory_is_nan():
+    """Make torch.empty give NaN, so that a weight nobody initialises cannot pass by chance."""
+    torch.use_deterministic_algorithms(True)
+    assert torch.empty(3).isnan().all()
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("uninitialised_memory_is_nan")
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_weight_that_a_checkpoint_lacks_is_initialised(variant: str, tmp_path: Path) -> None:
+    model = tiny_model(variant, dtype=torch.float32, **EVERY_LAYER)
+    model.save_pretrained(tmp_path)
+    saved = load_file(tmp_path / "model.safetensors")
+    assert set(saved) == {name for name, _ in model.named_parameters()}
+    for missing in [{name} for name in saved] + [set(saved)]:
+        kept = {name: tensor for name, tensor in saved.items() if name not in missing}
+        save_file(kept, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        loaded, info = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, output_loading_info=True)
+        assert set(info["missing_keys"]) == missing
+        for name, tensor in loaded.state_dict().items():
+            if name in missing:
+                check_initialised(name, tensor, model.config)
+            else:
+                assert torch.equal(tensor, saved[name]), name
+
+
+@pytest.mark.usefixtures("uninitialised_memory_is_nan")
+@pytest.mark.parametrize("scale", [None, 0.5])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_new_model_is_initialised_as_its_paper_has_it(variant: str, scale: float | None) -> None:
+    torch.manual_seed(0)
+    config = tiny_config(variant, initializer_range=scale, **EVERY_LAYER)
+    for name, tensor in AttentionalRNNForConditionalGeneration(config).state_dict().items():
+        check_initialised(name, tensor, config, scale)
+
+
+def test_a_forget_gate_bias_does_not_touch_the_weights_of_a_checkpoint(tmp_path: Path) -> None:
+    model = tiny_model("luong-lstm-dot", dtype=torch.float32, forget_gate_bias=1.0)
+    model.save_pretrained(tmp_path)
+    for change in ({}, {"forget_gate_bias": 3.0}):
+        loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, **change)
+        assert loaded.config.forget_gate_bias == change.get("forget_gate_bias", 1.0)
+        assert all(torch.equal(tensor, model.state_dict()[name]) for name, tensor in loaded.state_dict().items())
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_initialisation_is_reproducible_by_seed(variant: str) -> None:
+    weights = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        weights.append(AttentionalRNNForConditionalGeneration(tiny_config(variant)).state_dict())
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    # Biases and v_a may be zero whatever the seed.
+    assert all(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0] if weights[0][name].any())
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_models_are_built_on_the_meta_device(variant: str) -> None:
+    with torch.device("meta"):
+        model = AttentionalRNNForConditionalGeneration(tiny_config(variant, **EVERY_LAYER))
+    assert {tensor.device.type for tensor in model.state_dict().values()} == {"meta"}
+    assert [*model.buffers()] == []  # a buffer would have to be made again after loading
+
+
+# Tied and resized embeddings ------------------------------------------------------------------------------------------
+
+
+def vocabulary_matrices(model: AttentionalRNNForConditionalGeneration) -> list[Tensor]:
+    """Source embedding, target embedding and output projection."""
+    base = model.base_model
+    return [base.encoder.embed_tokens.weight, base.decoder.embed_tokens.weight, model.lm_head.weight]
+
+
+def num_storages(model: AttentionalRNNForConditionalGeneration) -> int:
+    return len({matrix.data_ptr() for matrix in vocabulary_matrices(model)})
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_tied_matrices_are_one_after_init_save_load_and_resize(variant: str, tmp_path: Path) -> None:
+    model = AttentionalRNNForConditionalGeneration(tiny_config(variant, **tied(variant)))
+    assert num_storages(model) == 1
+    model.save_pretrained(tmp_path)
+    saved = load_file(tmp_path / "model.safetensors")
+    assert sum("embed_tokens" in name or "lm_head" in name for name in saved) == 1
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
+    assert num_storages(loaded) == 1
+    assert torch.equal(aligned(loaded)(**inputs()).logits, model.eval()(**inputs()).logits)
+    loaded.resize_token_embeddings(NEW_VOCAB_SIZE)
+    assert num_storages(loaded) == 1
+
+
+def test_untied_matrices_are_three() -> None:
+    assert num_storages(AttentionalRNNForConditionalGeneration(tiny_config("luong-lstm-dot"))) == 3
+
+
+@pytest.mark.parametrize("is_tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_resized_vocabulary_keeps_the_old_logits_and_takes_new_ids(variant: str, is_tied: bool, tmp_path: Path) -> None:
+    old_size = SIZES["vocab_size"]
+    model = tiny_model(variant, dtype=torch.float32, **(tied(variant) if is_tied else {}))
+    with torch.no_grad():
+        expected = model(**inputs()).logits
+        model.resize_token_embeddings(NEW_VOCAB_SIZE)
+        logits = model(**inputs()).logits
+    assert [len(matrix) for matrix in vocabulary_matrices(model)] == [NEW_VOCAB_SIZE] * 3
+    assert model.config.vocab_size == NEW_VOCAB_SIZE
+    torch.testing.assert_close(logits[..., :old_size], expected, rtol=1e-5, atol=1e-5)
+    assert logits.shape[-1] == NEW_VOCAB_SIZE
+    assert logits.isfinite().all()
+
+    new_words = torch.arange(old_size, NEW_VOCAB_SIZE).unsqueeze(0)
+    loss = model(input_ids=new_words, labels=new_words.flip(1)).loss
+    assert loss.isfinite()
+    loss.backward()
+    assert all(matrix.grad is not None for matrix in vocabulary_matrices(model))
+    only_new = list(range(old_size))
+    generated = model.generate(new_words, num_beams=2, max_new_tokens=4, suppress_tokens=only_new)
+    assert generated[0, 0] == BOS
+    assert (generated[:, 1:] >= old_size).all()
+
+    model.save_pretrained(tmp_path)
+    loaded, info = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"]
+    assert torch.equal(aligned(loaded)(**inputs()).logits, model(**inputs()).logits)
+
+
+def test_vocabulary_can_shrink_and_be_padded() -> None:
+    model = tiny_model("luong-lstm-dot")
+    expected = model(**inputs()).logits
+    model.resize_token_embeddings(NEW_VOCAB_SIZE, pad_to_multiple_of=8)
+    assert [len(matrix) for matrix in vocabulary_matrices(model)] == [24] * 3
+    model.resize_token_embeddings(SIZES["vocab_size"])
+    torch.testing.assert_close(model(**inputs()).logits, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_frozen_embeddings_stay_frozen_when_resized() -> None:
+    model = tiny_model("luong-lstm-dot")
+    for matrix in vocabulary_matrices(model):
+        matrix.requires_grad_(False)
+    model.resize_token_embeddings(NEW_VOCAB_SIZE)
+    assert [matrix.requires_grad for matrix in vocabulary_matrices(model)] == [False] * 3
+
+
+@pytest.mark.parametrize("model_class", [AttentionalRNNModel, AttentionalRNNForConditionalGeneration])
+def test_parts_are_found_under_the_usual_names(model_class: type) -> None:
+    model = model_class(tiny_config("luong-lstm-dot"))
+    base = model.base_model
+    assert model.get_encoder() is base.encoder
+    assert model.get_decoder() is base.decoder
+    assert model.get_input_embeddings() is base.encoder.embed_tokens
+    assert model.get_encoder().get_input_embeddings() is base.encoder.embed_tokens
+    assert model.get_decoder().get_input_embeddings() is base.decoder.embed_tokens
+    assert model.get_output_embeddings() is getattr(model, "lm_head", None)
+    embedding = nn.Embedding(SIZES["vocab_size"], SIZES["embedding_size"])
+    model.set_input_embeddings(embedding)
+    assert base.encoder.embed_tokens is embedding
+
+
+# The config -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_config_round_trip(variant: str, tmp_path: Path) -> None:
+    config = tiny_config(variant, dropout=0.25, eos_token_id=[2, 5])
+    config.save_pretrained(tmp_path)
+    for loaded in (
+        AttentionalRNNConfig.from_pretrained(tmp_path),
+        AutoConfig.from_pretrained(tmp_path),
+        AttentionalRNNConfig.from_dict(config.to_dict()),
+        AttentionalRNNConfig(**json.loads(config.to_json_string(use_diff=False))),
+    ):
+        assert type(loaded) is AttentionalRNNConfig
+        assert fields(loaded) == fields(config)
+    assert AttentionalRNNConfig.from_pretrained(tmp_path, dropout=0.5).dropout == 0.5
+
+
+def fields(config: AttentionalRNNConfig) -> dict[str, Any]:
+    """What the config says about the model; where it was loaded from aside."""
+    return {name: value for name, value in config.to_dict().items() if name not in ("_name_or_path",)}
+
+
+def test_every_field_is_in_config_json(tmp_path: Path) -> None:
+    AttentionalRNNConfig().save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert set(AttentionalRNNConfig.__annotations__) <= set(saved)
+    assert saved["model_type"] == "attentional_rnn"
+
+
+@pytest.mark.parametrize(
+    ("wiring", "score", "readout_size", "initializer_range"),
+    [
+        ("cho", "none", 12, 0.01),
+        ("sutskever", "none", 25, 0.08),
+        ("bahdanau", "additive", 12, 0.01),
+        ("luong", "general", 25, 0.1),
+    ],
+)
+def test_none_is_the_wirings_own_and_is_saved_as_a_value(
+    wiring: str, score: str, readout_size: int, initializer_range: float, tmp_path: Path
+) -> None:
+    """Half of the decoder's width for maxout pairs, the whole of it for the others; given by either of its names."""
+    expected = score, readout_size, initializer_range
+    for name in ("decoder_hidden_size", "hidden_size"):
+        config = AttentionalRNNConfig(wiring=wiring, **{name: 25})
+        assert (config.score, config.readout_size, config.initializer_range) == expected
+    config.save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert (saved["score"], saved["readout_size"], saved["initializer_range"]) == expected
+    assert AttentionalRNNConfig(wiring=wiring, hidden_size=1).readout_size == 1  # half of one unit is still one
+
+
+def test_standard_names_read_and_write_the_papers_fields() -> None:
+    config = AttentionalRNNConfig(hidden_size=24, num_hidden_layers=3)
+    assert (config.decoder_hidden_size, config.decoder_layers) == (24, 3)
+    config.hidden_size, config.num_hidden_layers = 16, 2
+    assert (config.decoder_hidden_size, config.decoder_layers) == (16, 2)
+    assert (config.hidden_size, config.num_hidden_layers) == (16, 2)
+
+
+def test_config_json_holds_no_generation_parameters(tmp_path: Path) -> None:
+    model = tiny_model("luong-lstm-dot", dtype=torch.float32)
+    model.generation_config.update(num_beams=5, max_length=77, length_penalty=0.5)
+    model.save_pretrained(tmp_path)
+    shared = set(json.loads((tmp_path / "config.json").read_text())) & set(GenerationConfig().to_dict())
+    # These belong to both: the model, too, knows its special tokens and whether it caches.
+    shared -= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "use_cache"}
+    assert shared <= {"transformers_version", "output_attentions", "output_hidden_states"}
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path).generation_config
+    assert (loaded.num_beams, loaded.max_length, loaded.length_penalty) == (5, 77, 0.5)
+
+
+def test_import_registers_with_the_auto_classes() -> None:
+    config = AutoConfig.for_model("attentional_rnn", **SIZES)
+    assert type(config) is AttentionalRNNConfig
+    assert type(AutoModel.from_config(config)) is AttentionalRNNModel
+    assert type(AutoModelForSeq2SeqLM.from_config(config)) is AttentionalRNNForConditionalGeneration
+
+
+def test_text_config_of_either_side() -> None:
+    config = tiny_config("luong-gru-concat", encoder_layers=3, decoder_layers=2)
+    encoder, decoder = config.get_text_config(encoder=True), config.get_text_config(decoder=True)
+    assert (encoder.hidden_size, encoder.num_hidden_layers) == (SIZES["encoder_hidden_size"], 3)
+    assert (decoder.hidden_size, decoder.num_hidden_layers) == (6, 2)
+    assert encoder.vocab_size == decoder.vocab_size == config.get_text_config().vocab_size == SIZES["vocab_size"]

@@ -1,0 +1,175 @@
+"""The command `attnzoo`, as a user types it."""
+
+import io
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+import torch
+
+from attnzoo import SelfAttentiveConfig, model_path
+from attnzoo.alignment import alignment_error_rate, from_pharaoh
+from attnzoo.cli import COMMANDS, label_of, main
+from attnzoo.shipped_models import PRONUNCIATION, SENTIMENT, SHIPPED, TRANSLATION
+from tests.regular_language import spell_out
+
+ROOT = Path(__file__).parents[2]
+
+
+def output_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    main(list(arguments))
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_shows_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([command, "--help"])
+    assert not stopped.value.code
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"usage: attnzoo {command}" in printed
+    assert f"example: attnzoo {command} " in printed
+
+
+def test_the_command_alone_lists_all_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = "\n".join(output_of(capsys))
+    assert all(f"\n  {command} " in printed for command in COMMANDS)
+    with pytest.raises(SystemExit):
+        main(["pronunce", "zoo"])
+    assert "no command 'pronunce'; did you mean 'pronounce'?" in capsys.readouterr().err
+
+
+def test_the_command_is_installed() -> None:
+    (command,) = entry_points(group="console_scripts", name="attnzoo")
+    assert command.load() is main
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in [name for name in sys.modules if name.startswith("attnzoo.training")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "accelerate", None)
+    with pytest.raises(SystemExit, match=r"needs the package 'accelerate'.*pip install 'attnzoo\[train\]'"):
+        main(["train", "demo"])
+
+
+def test_pronounce(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By the model that comes with the package: words given, or one in every line of the standard input."""
+    assert output_of(capsys, "pronounce", "cat", "Zebra") == ["cat\tK AE T", "Zebra\tZ IY B R AH"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("cat\n\nZebra \n"))
+    assert output_of(capsys, "pronounce", "--num-beams", "1") == ["cat\tK AE T", "Zebra\tZ IY B R AH"]
+    rows = [line.split("\t") for line in output_of(capsys, "pronounce", "read", "--n-best", "2")]
+    assert [word for word, _, _ in rows] == ["read"] * 2
+    assert 0 > float(rows[0][2]) > float(rows[1][2])
+    picture = tmp_path / "new" / "cat.png"
+    output_of(capsys, "pronounce", "cat", "--plot", str(picture))
+    assert picture.stat().st_size > 1000
+    for model, said in {"nowhere": "neither a folder nor", str(tmp_path): "is not a checkpoint folder"}.items():
+        with pytest.raises(SystemExit, match=said):
+            main(["pronounce", "cat", "--model", model])
+
+
+def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["pronounce", "cat", "42", "Dog"])
+    assert stopped.value.code == 1
+    printed = capsys.readouterr()
+    assert printed.out == "cat\tK AE T\nDog\tD AO G\n"
+    assert "'42' has characters that this model does not know" in printed.err
+
+
+def test_translate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines of the output are those of the input, an empty one too."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\ufeffA man is reading a book.\r\n\nA man is reading a book."))
+    expected = "Ein Mann liest ein Buch."
+    assert output_of(capsys, "translate") == [expected, "", expected]
+    main(["translate", "A 寿司."])
+    assert "warning: 'A 寿司.' has what this model does not know: '寿司'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "model", "message"),
+    [
+        ("pronounce", TRANSLATION, "is not a model of pronunciation; use attnzoo translate"),
+        ("translate", PRONUNCIATION, "is a model of pronunciation; use attnzoo pronounce"),
+        ("classify", "small-transformer-sotu-masked", r"is not a classifier: it has no weights classifier\.bias"),
+    ],
+)
+def test_a_model_of_another_task_is_refused(command: str, model: str, message: str) -> None:
+    """It would answer, and nobody would see that it is no answer."""
+    with pytest.raises(SystemExit, match=message):
+        main([command, "hello", "--model", model])
+
+
+def test_classify_prints_labels_and_shows_the_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "pages" / "a.html"
+    first, second = output_of(capsys, "classify", "A moving film.", "A <b>bad</b> film.", "--html", str(page))
+    assert first.startswith("positive ")
+    assert second.startswith("negative ")
+    assert second.endswith("\tA <b>bad</b> film.")
+    assert "bad</span>" in page.read_text()
+    assert "http" not in page.read_text()
+    with pytest.raises(SystemExit, match=r"reads one sentence, without a tab, got 'a\\tb'"):
+        main(["classify", "a\tb"])
+
+
+def test_a_label_is_what_the_kind_of_problem_asks_for() -> None:
+    """Logits of ln 4 and -ln 4: as one of two labels 16 to 1, as labels of their own 4 to 1 and 1 to 4."""
+    logits = torch.tensor([1.3863, -1.3863])
+    for problem_type, said in {
+        "single_label_classification": "calm 94 %",
+        "multi_label_classification": "calm 80 %, loud 20 %",
+        "regression": "calm 1.386, loud -1.386",
+        None: "calm 94 %",
+    }.items():
+        config = SelfAttentiveConfig(id2label={0: "calm", 1: "loud"}, problem_type=problem_type)
+        assert label_of(logits, config) == said
+    assert label_of(logits[:1], SelfAttentiveConfig(id2label={0: "stars"})) == "stars 1.386"
+
+
+def test_align_prints_links_scores_and_the_error_rate(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["tetha", "kheno"]
+    for name, lines in {
+        "words": words,
+        "phonemes": [spell_out(word) for word in words],
+        "gold": ["0-0 1-1 2-2 3p2 4-3", "0-0 1p0 2-1 3-2 4-3"],
+    }.items():
+        (tmp_path / name).write_text("\n".join(lines))
+    command = ["align", *(str(tmp_path / name) for name in ("words", "phonemes")), "--model", str(run / "best")]
+    main([*command, "--scores", "--gold", str(tmp_path / "gold")])
+    output = capsys.readouterr()
+    rows = [line.split("\t") for line in output.out.splitlines()]
+    assert len(rows) == 2
+    assert all(float(score) < 0 for score, _ in rows)
+    links = [from_pharaoh(line)[0] for _, line in rows]
+    gold = [from_pharaoh(line) for line in (tmp_path / "gold").read_text().splitlines()]
+    expected = alignment_error_rate(links, *zip(*gold, strict=True))
+    assert f"AER {100 * expected:.2f} %" in output.err
+    # a word is what white space separates
+    assert all(line.startswith("0-0") for line in output_of(capsys, *command, "--words"))
+    main([*command, "--shift", "paper"])
+    (tmp_path / "words").write_text("tetha\nna\u00efve\n")
+    with pytest.raises(SystemExit, match="source 1, 'na\u00efve', cannot be tokenized"):
+        main(command)
+    (tmp_path / "gold").write_text("0-0")
+    with pytest.raises(SystemExit, match="has 1 lines"):
+        main([*command, "--gold", str(tmp_path / "gold")])
+
+
+def test_shipped_models_are_the_folders_of_model_cards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert sorted(SHIPPED) == sorted(path.name for path in (ROOT / "model_cards").iterdir() if path.is_dir())
+    assert model_path(SENTIMENT) == str(ROOT / "model_cards" / SENTIMENT)
+    with pytest.raises(ValueError, match="no model named 'bert'"):
+        model_path("bert")
+    # Installed without its checkout, the package names what is missing.
+    monkeypatch.setattr("attnzoo.shipped_models.__file__", str(tmp_path / "attnzoo" / "shipped_models.py"))
+    with pytest.raises(FileNotFoundError, match="pip install attnzoo-models"):
+        model_path(SENTIMENT)
+
+
+def test_importing_the_package_loads_no_training_code() -> None:
+    script = "import sys, attnzoo, attnzoo.cli; sys.exit(any(m.startswith('attnzoo.training') for m in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0

@@ -1,0 +1,75 @@
+"""What is imported is declared: an install from ``pyproject.toml`` alone has every library, today and after a library
+that brings another one along has dropped it.
+"""
+
+import ast
+import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def normalized(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def declared(*extras: str) -> set[str]:
+    """The distributions of an install with these extras."""
+    lines = list(PROJECT["dependencies"])
+    for extra in extras:
+        lines += PROJECT["optional-dependencies"][extra]
+    names = {normalized(re.split(r"[\[\s<>=!~;]", line, maxsplit=1)[0]) for line in lines}
+    own = [name for line in lines if line.startswith("attnzoo[") for name in re.findall(r"[\w-]+", line)[1:]]
+    return names | (declared(*own) if own else set())
+
+
+def imported(files: list[Path]) -> dict[str, str]:
+    """The libraries that files import, each with a file that does."""
+    found = {}
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                modules = [node.module or ""]
+            else:
+                continue
+            found |= {module.split(".")[0]: path.name for module in modules}
+    return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | {"attnzoo"}}
+
+
+@pytest.mark.parametrize(
+    ("folder", "extras"),
+    [
+        ("attnzoo", ["plots"]),
+        ("training", ["train", "tensorboard"]),
+    ],
+)
+def test_every_library_that_is_imported_is_declared(folder: str, extras: list[str]) -> None:
+    distributions = packages_distributions()
+    known = declared(*extras)
+    libraries = imported(sorted((ROOT / folder).rglob("*.py")))
+    assert libraries
+    undeclared = [
+        f"{name} ({path})"
+        for name, path in libraries.items()
+        if not {normalized(distribution) for distribution in distributions.get(name, [name])} & known
+    ]
+    assert not undeclared
+
+
+def test_ci_may_read_alone_and_runs_what_was_looked_at() -> None:
+    (path,) = (ROOT / ".github" / "workflows").iterdir()
+    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert workflow["permissions"] == {"contents": "read"}
+    for job in workflow["jobs"].values():
+        for step in job["steps"]:
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step.get("uses", "a/a@" + 40 * "0")), step

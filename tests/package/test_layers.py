@@ -1,0 +1,114 @@
+"""The rules that hold the house up: who may import whom, and what the Hub's code upload can follow."""
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = sorted((ROOT / "attnzoo").rglob("*.py"))
+FLAT = {path.stem: path for path in (ROOT / "attnzoo").glob("*.py")}
+ROOMS = sorted(path.parent.name for path in (ROOT / "attnzoo").glob("*/__init__.py"))
+TRAVELLING = {"torch", "transformers", "huggingface_hub", "safetensors"}  # what a user of the Hub's copy has
+LIBRARIES = TRAVELLING | {"matplotlib"}
+PROGRAMS = {"cli", "sample_outputs"}  # run by themselves: to them the package is a library
+
+
+def imports(path: Path) -> list[tuple[int, str]]:
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(0, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append((node.level, node.module or ""))
+    return found
+
+
+def travelling() -> set[str]:
+    """The files that go along with a model: all that models and pipelines reach by imports."""
+    found: set[str] = set()
+    waiting = [name for name in FLAT if name.startswith("modeling_")] + ["pipelines"]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += [module for level, module in imports(FLAT[name]) if level]
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(travelling()))
+def test_the_code_that_travels_is_flat(name: str) -> None:
+    for level, module in imports(FLAT[name]):
+        if level == 0:
+            assert module.split(".")[0] in sys.stdlib_module_names | TRAVELLING, f"{name} imports {module}"
+        else:
+            assert level == 1, f"{name}: the Hub upload follows only 'from .sibling import Name'"
+            assert module, f"{name}: 'from . import' loses the file"
+            assert "." not in module, f"{name}: {module} is in a subfolder"
+            are_models = name.startswith("modeling_") and module.startswith("modeling_")
+            assert not are_models, f"{name} imports {module}: models never import each other"
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=lambda path: path.stem)
+def test_the_package_needs_neither_training_nor_its_libraries(path: Path) -> None:
+    own = {"attnzoo"} if path.stem in PROGRAMS else set()
+    for level, module in imports(path):
+        if level == 0:
+            assert module.split(".")[0] in sys.stdlib_module_names | LIBRARIES | own, f"{path.name} imports {module}"
+        assert not {"training", "configs"} & {*module.split(".")}, f"{path.name} imports {module}"
+
+
+def test_the_package_has_no_circle_of_imports() -> None:
+    """Among the flat files and the rooms, where a room counts as one."""
+    needs: dict[str, set[str]] = {}
+    for path in PACKAGE:
+        parts = path.relative_to(ROOT / "attnzoo").parts
+        name = parts[0].removesuffix(".py")
+        if name != "__init__":
+            siblings = {module.split(".")[0] for level, module in imports(path) if level == len(parts)}
+            needs.setdefault(name, set()).update(siblings)
+    while free := {name for name, needed in needs.items() if not needed & needs.keys()}:
+        needs = {name: needed for name, needed in needs.items() if name not in free}
+    assert not needs
+
+
+@pytest.mark.parametrize("package", ["attnzoo", *(f"attnzoo.{room}" for room in ROOMS)])
+def test_no_module_bears_the_name_of_a_public_function(package: str) -> None:
+    parent = importlib.import_module(package)
+    functions = {name for name, value in vars(parent).items() if inspect.isroutine(value)}
+    assert not functions & {module.name for module in pkgutil.iter_modules(parent.__path__)}
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=lambda path: path.stem)
+def test_package_loads_no_pickle(path: Path) -> None:
+    """Which ``test_package_is_flat_and_layered`` refuses to import; torch and numpy load them, too."""
+    calls = [ast.unparse(node.func) for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    assert not {"torch.load", "numpy.load", "np.load"} & set(calls)
+
+
+@pytest.mark.parametrize("name", ["attention", "loss"])
+def test_the_equations_know_torch_alone(name: str) -> None:
+    modules = {module.split(".")[0] for _, module in imports(FLAT[name])}
+    assert modules <= {"torch", "math", "typing"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "training").rglob("*.py")), ids=lambda path: path.stem)
+def test_training_uses_only_what_the_package_shows(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "attnzoo":
+            assert not any(alias.name.startswith("_") for alias in node.names)
+
+
+def test_no_module_is_loaded_under_two_names() -> None:
+    """training/ is ``attnzoo.training``, in the checkout too: a second copy would have classes and state of its own."""
+    for path in sorted(ROOT.glob("**/*.py")):
+        if path.relative_to(ROOT).parts[0].startswith((".", "build", "runs")):
+            continue
+        names = [module.split(".")[0] for level, module in imports(path) if level == 0]
+        assert not {"training", "configs"} & {*names}, f"{path} imports training/ by another name than attnzoo.training"
+    assert not [name for name in sys.modules if name.split(".")[0] in ("training", "configs")]

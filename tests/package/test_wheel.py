@@ -1,0 +1,108 @@
+"""The wheels, installed in an empty environment away from the checkout: what a user has."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+from setup import long_description
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_description_has_no_relative_link() -> None:
+    """A package index shows the README by itself: links into the repository need its address, or are left out."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    relative = re.compile(r"\]\((?!https?://|#)")
+    assert relative.search(readme)
+    for repository in ("", "https://example.org/owner/attnzoo"):
+        assert not relative.search(long_description(readme, repository))
+    text = "a ![pic](docs/a.png)\n[file](x/y.py), [site](https://z.org), [below](#here)"
+    assert long_description(text, "") == "a file, [site](https://z.org), [below](#here)"
+    assert long_description(text, "https://h/o/r") == (
+        "a ![pic](https://h/o/r/raw/main/docs/a.png)\n[file](https://h/o/r/blob/main/x/y.py), "
+        "[site](https://z.org), [below](#here)"
+    )
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Both wheels, built from a clean copy of what git tracks."""
+    folder = tmp_path_factory.mktemp("wheels")
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    for name in filter(None, tracked.decode().split("\0")):
+        if (ROOT / name).is_file():
+            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / "source" / name)
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder / "dist")]
+    subprocess.run([*build, str(folder / "source"), str(folder / "source" / "model_cards")], check=True)
+    attnzoo, models = sorted((folder / "dist").glob("*.whl"))
+    return {"attnzoo": attnzoo, "attnzoo-models": models}
+
+
+@pytest.fixture(scope="module")
+def environment(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty environment with the wheel and what ``[train]`` asks for, in the versions of constraints.txt."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    install = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    install += ["--constraint", str(ROOT / "constraints.txt")]
+    subprocess.run([*install, f"{wheels['attnzoo']}[train]"], check=True)
+    return folder
+
+
+def run(environment: Path, cwd: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    cwd.mkdir(exist_ok=True)
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"HF_HUB_OFFLINE": "1"}
+    program, *arguments = command
+    command = (str(environment / "bin" / program), *arguments)
+    return subprocess.run(command, cwd=cwd, env=variables, capture_output=True, text=True)
+
+
+@pytest.mark.wheel
+def test_the_wheel_holds_the_package_and_its_metadata(wheels: dict[str, Path]) -> None:
+    with zipfile.ZipFile(wheels["attnzoo"]) as wheel:
+        names = wheel.namelist()
+        metadata = Parser().parsestr(wheel.read(next(n for n in names if n.endswith("METADATA"))).decode())
+    for path in sorted([*ROOT.glob("training/**/*.py"), *ROOT.glob("configs/**/*.yaml")]):
+        assert f"attnzoo/{path.relative_to(ROOT).as_posix()}" in names
+    assert not [name for name in names if not name.startswith(("attnzoo/", "attnzoo-"))]
+    assert metadata["Author"]
+    assert "](docs/" not in metadata.get_payload()
+    with zipfile.ZipFile(wheels["attnzoo-models"]) as wheel:
+        weights = [name for name in wheel.namelist() if name.endswith("model.safetensors")]
+    assert len(weights) == len(list(ROOT.glob("model_cards/*/config.json"))) - 1
+    for name, limit in {"attnzoo": 9e6, "attnzoo-models": 30e6}.items():
+        assert wheels[name].stat().st_size < limit
+
+
+@pytest.mark.wheel
+def test_from_an_empty_environment_to_a_model_of_ones_own(
+    environment: Path, wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    said = run(environment, tmp_path, "attnzoo", "pronounce", "philosophy")
+    assert said.stdout == "philosophy\tF AH L AA S AH F IY\n", said.stderr
+    trained = run(environment, tmp_path, "attnzoo", "train", "demo", "--set", "training.max_minutes=0.2")
+    assert trained.returncode == 0, trained.stderr
+    assert json.loads((tmp_path / "runs" / "demo" / "run.json").read_text())["versions"]["attnzoo"]
+    evaluated = run(environment, tmp_path, "attnzoo", "evaluate", "runs/demo/best")
+    assert re.search(r"PER \d+\.\d\d %", evaluated.stdout), evaluated.stderr
+    own = run(environment, tmp_path, "attnzoo", "pronounce", "cat", "--model", "runs/demo/best")
+    assert own.stdout.startswith("cat\t"), own.stderr
+
+    # A model that is not there is named with the package that has it.
+    absent = run(environment, tmp_path, "attnzoo", "translate", "A dog.")
+    assert absent.returncode == 1
+    assert "small-transformer-multi30k-en-de" in absent.stderr
+    assert "pip install attnzoo-models" in absent.stderr
+    pip = "-m", "pip", "install", "--quiet", "--no-deps", str(wheels["attnzoo-models"])
+    assert run(environment, tmp_path, "python", *pip).returncode == 0
+    assert run(environment, tmp_path, "attnzoo", "translate", "A dog runs.").stdout.startswith("Ein Hund")
+    assert run(environment, tmp_path, "attnzoo", "classify", "A moving film.").stdout.startswith("positive")

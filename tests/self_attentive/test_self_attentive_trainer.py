@@ -1,0 +1,191 @@
+"""What a user of ``Trainer`` does with a Hugging Face classifier, done with the self-attentive one."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from torch import Tensor, nn
+from transformers import (
+    AutoModelForSequenceClassification,
+    DataCollatorWithPadding,
+    EvalPrediction,
+    Trainer,
+    TrainingArguments,
+)
+
+from attnzoo import SelfAttentiveForSequenceClassification
+from tests.families import weights
+from tests.self_attentive.test_self_attentive_contract import make, word_tokenizer
+
+# Of very unequal lengths and penalties, so that a mean of means is not the mean.
+TEXTS = [
+    "a film to love",
+    "hate",
+    "a film to love and forget and hate",
+    "love and love",
+    "a film",
+    "forget a film and forget to hate a film",
+    "to hate",
+]
+PAIRS = TEXTS[::-1]
+SINGLE = [2, 0, 1, 2, 1, 0, 0]
+MULTI = [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+MULTI.append([0.0, 1.0, 1.0])
+REAL = [0.5, -1.0, 2.0, 0.0, 1.0, -0.5, 3.0]
+TASKS: dict[str, tuple[dict[str, Any], list[Any]]] = {
+    "single": ({}, SINGLE),
+    "multi": ({}, MULTI),
+    "regression": ({"num_labels": 1}, REAL),
+    "several-values": ({"problem_type": "regression"}, MULTI),
+    "pair": ({"sentence_pair": True}, SINGLE),
+    "penalty-summed": ({"penalty_reduction": "sum"}, SINGLE),
+}
+
+
+def encoded(labels: list[Any], is_pair: bool) -> list[dict[str, Any]]:
+    columns = word_tokenizer()(TEXTS, PAIRS if is_pair else None)
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [row | {"labels": label} for row, label in zip(rows, labels, strict=True)]
+
+
+def model_for(task: str, **fields: Any) -> SelfAttentiveForSequenceClassification:
+    return make(classifier_dropout=0.0, **(TASKS[task][0] | fields))
+
+
+def make_trainer(
+    model: nn.Module, folder: Path, labels: list[Any] = SINGLE, parts: dict[str, Any] | None = None, **settings: Any
+) -> Trainer:
+    """A trainer of one step of plain gradient descent on all rows; ``parts`` are the Trainer's own arguments."""
+    quiet = {"report_to": [], "disable_tqdm": True, "save_strategy": "no", "logging_strategy": "no", "use_cpu": True}
+    step = {"max_steps": 1, "learning_rate": 0.1, "optim": "sgd", "lr_scheduler_type": "constant", "max_grad_norm": 0}
+    batches = {"per_device_train_batch_size": len(labels), "per_device_eval_batch_size": len(labels)}
+    rows = encoded(labels, model.config.sentence_pair)
+    tokenizer = word_tokenizer()
+    return Trainer(
+        model=model,
+        args=TrainingArguments(output_dir=str(folder), **(quiet | step | batches | settings)),
+        train_dataset=rows,
+        eval_dataset=rows,
+        data_collator=DataCollatorWithPadding(tokenizer),
+        processing_class=tokenizer,
+        **(parts or {}),
+    )
+
+
+def assert_near(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    for name, tensor in actual.items():
+        torch.testing.assert_close(tensor, expected[name], rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_accumulated_gradients_are_those_of_one_large_batch(task: str, tmp_path: Path) -> None:
+    """Batches of 3, 3 and 1 rows: each row counts alike, in the task's loss and in the penalty."""
+    labels = TASKS[task][1]
+    results = []
+    for settings in ({}, {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 3}):
+        model = model_for(task)
+        before = weights(model)
+        trainer = make_trainer(model, tmp_path, labels, **settings)
+        loss = trainer.train().training_loss
+        results.append((loss, weights(model)))
+        assert any(not torch.equal(tensor, before[name]) for name, tensor in results[-1][1].items())
+    assert results[0][0] == pytest.approx(results[1][0], rel=1e-5)
+    assert_near(results[0][1], results[1][1])
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_step_is_that_of_the_loss(task: str, tmp_path: Path) -> None:
+    labels = TASKS[task][1]
+    model, expected = model_for(task), model_for(task).train()
+    trainer = make_trainer(model, tmp_path, labels)
+    loss = trainer.train().training_loss
+    inputs = trainer.data_collator(encoded(labels, model.config.sentence_pair))
+    outputs = expected(**inputs)
+    assert loss == pytest.approx(outputs.loss.item(), rel=1e-5)
+    outputs.loss.backward()
+    with torch.no_grad():
+        for parameter in expected.parameters():
+            parameter -= 0.1 * parameter.grad
+    assert_near(weights(model), weights(expected))
+
+
+# Losses that the Trainer takes out of the model's hands ---------------------------------------------------------------
+
+
+def own_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int) -> Tensor:
+    """As the classifier's documentation has it."""
+    task = nn.functional.cross_entropy(outputs.logits, labels, reduction="sum", label_smoothing=0.1)
+    return (task + outputs.penalty.sum()) / num_items_in_batch
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"settings": {"label_smoothing_factor": 0.1}}, {"parts": {"compute_loss_func": own_loss}}],
+    ids=["smoothed by the Trainer", "a loss of one's own"],
+)
+def test_a_penalty_that_would_be_lost_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
+    trainer = make_trainer(model_for("single"), tmp_path, parts=options.get("parts"), **options.get("settings", {}))
+    with pytest.raises(
+        ValueError, match=r"label_smoothing_factor .*penalty_coefficient=1\.0\) would be lost"
+    ) as caught:
+        trainer.train()
+    assert "compute_loss_func that adds outputs.penalty" in str(caught.value)
+
+
+def test_label_smoothing_without_a_penalty_is_the_trainers_own(tmp_path: Path) -> None:
+    model, expected = model_for("single", penalty_coefficient=0.0), model_for("single", penalty_coefficient=0.0)
+    trainer = make_trainer(model, tmp_path, label_smoothing_factor=0.1)
+    loss = trainer.train().training_loss
+    inputs = trainer.data_collator(encoded(SINGLE, False))
+    assert loss == pytest.approx(expected(**inputs, smoothing=0.1).loss.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("settings", [{}, {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 3}])
+def test_a_loss_of_ones_own_has_smoothing_and_penalty(settings: dict[str, Any], tmp_path: Path) -> None:
+    model, expected = model_for("single", penalty_coefficient=0.0), model_for("single").train()
+    trainer = make_trainer(model, tmp_path, parts={"compute_loss_func": own_loss}, **settings)
+    loss = trainer.train().training_loss
+    outputs = expected(**trainer.data_collator(encoded(SINGLE, False)), smoothing=0.1)
+    assert loss == pytest.approx(outputs.loss.item(), rel=1e-5)
+    outputs.loss.backward()
+    with torch.no_grad():
+        for parameter in expected.parameters():
+            parameter -= 0.1 * parameter.grad
+    assert_near(weights(model), weights(expected))
+
+
+# Whole trainings ------------------------------------------------------------------------------------------------------
+
+
+def accuracy(prediction: EvalPrediction) -> dict[str, float]:
+    assert isinstance(prediction.predictions, np.ndarray)  # the logits alone, no penalties beside them
+    return {"accuracy": float((prediction.predictions.argmax(axis=-1) == prediction.label_ids).mean())}
+
+
+def test_it_is_trained_saved_and_fine_tuned_on_other_labels(tmp_path: Path) -> None:
+    """A text column stays in the table: the Trainer takes out what forward() has no argument for."""
+    labels = {0: "bad", 1: "fair", 2: "good"}
+    tokenizer = word_tokenizer()
+    table = Dataset.from_dict({"text": TEXTS, "label": SINGLE}).map(lambda row: tokenizer(row["text"]))
+    settings = {"max_steps": 60, "optim": "adamw_torch", "learning_rate": 1e-2}
+    first = make(classifier_dropout=0.1, id2label=labels)
+    trainer = make_trainer(first, tmp_path, parts={"compute_metrics": accuracy}, **settings)
+    trainer.train_dataset = trainer.eval_dataset = table
+    trainer.train()
+    result = trainer.evaluate()
+    assert result["eval_accuracy"] == 1
+    trainer.save_model(str(tmp_path / "saved"))
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
+    assert loaded.config.id2label == labels
+    other = AutoModelForSequenceClassification.from_pretrained(
+        tmp_path / "saved", num_labels=2, ignore_mismatched_sizes=True
+    )
+    assert other.config.num_labels == 2
+    again = make_trainer(other, tmp_path, [1, 0, 0, 1, 1, 0, 0], parts={"compute_metrics": accuracy}, **settings)
+    again.train()
+    assert again.evaluate()["eval_accuracy"] == 1
+    predictions = again.predict(again.eval_dataset).predictions
+    assert predictions.shape == (7, 2)

@@ -1,0 +1,34 @@
+"""``attnzoo.training.train`` with its weights sharded by FSDP over CPU processes.
+
+Accelerate shards on accelerators alone; torch can do so on CPUs, and here Accelerate is told that it may.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from accelerate.state import AcceleratorState, PartialState
+from accelerate.utils import DistributedType
+from attnzoo.training import train
+from attnzoo.training.loop.training_state import TrainingState
+from torch.distributed.tensor import DTensor
+
+initialise = AcceleratorState.__init__
+save = TrainingState.save
+
+
+def initialise_sharded(self: AcceleratorState, *args: Any, fsdp_plugin: Any = None, **kwargs: Any) -> None:
+    initialise(self, *args, fsdp_plugin=fsdp_plugin, **kwargs)
+    if fsdp_plugin is not None:  # as AcceleratorState does where there are GPUs
+        self.distributed_type = PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+        self.fsdp_plugin = fsdp_plugin
+
+
+def save_sharded(self: TrainingState, output: Path, keep: int) -> None:
+    assert all(isinstance(parameter, DTensor) for parameter in self.model.parameters())
+    save(self, output, keep)
+
+
+if __name__ == "__main__":
+    TrainingState.save = save_sharded  # type: ignore[method-assign]
+    AcceleratorState.__init__ = initialise_sharded  # type: ignore[method-assign]
+    train.main()

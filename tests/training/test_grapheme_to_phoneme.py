@@ -1,0 +1,342 @@
+"""Words to phonemes: the tokenizer of both, the data of any language, and what is learned from it."""
+
+# ruff: noqa: RUF001  (letters that look like Latin ones)
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attnzoo.training import evaluate
+from attnzoo.training.recipe import load_recipe
+from attnzoo.training.tasks import make_task
+from attnzoo.training.tasks.grapheme_to_phoneme import (
+    Data,
+    GraphemeToPhoneme,
+    letter_phoneme_tokenizer,
+    word_normalizer,
+)
+from attnzoo.training.train import train
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
+
+from attnzoo.phonemes import bracketed, token_names
+from attnzoo.pipelines import readable_word
+from tests.regular_language import SMALL
+from tests.training.languages import words_of
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "model_cards" / "attentional-rnn-g2p-cmudict"
+ENGLISH = AutoTokenizer.from_pretrained(FOLDER)
+PHONEMES = ["B", "K", "AE", "T", "t͡ʃ", "t", "t͡ʃʰ", "aː", "a", "ˈa", "a˥", "A1", "A2", "n̩", "'", "ɪ", "."]
+
+
+def write_words(path: Path, words: dict[str, str]) -> Path:
+    path.write_text("word\tpronunciation\n" + "".join(f"{w}\t{p}\n" for w, p in words.items()), encoding="utf-8")
+    return path
+
+
+# The tokenizer --------------------------------------------------------------------------------------------------------
+
+
+def is_phoneme(identity: int) -> bool:
+    return ENGLISH.convert_ids_to_tokens(identity).startswith("⟦")
+
+
+def test_the_shipped_tokenizer_is_made_of_its_own_letters_and_phonemes(tmp_path: Path) -> None:
+    """And its ids are those of the weights: letters in order, then phonemes."""
+    tokens = sorted(ENGLISH.get_vocab(), key=ENGLISH.get_vocab().__getitem__)
+    assert tokens[:3] == ["<pad>", "<s>", "</s>"]
+    assert (tokens[3], tokens[4], tokens[29], tokens[30], tokens[68]) == ("'", "a", "z", "⟦AA⟧", "⟦ZH⟧")
+    letters = [token for token in tokens[3:] if len(token) == 1]
+    phonemes = [token[1:-1] for token in tokens[3:] if len(token) > 1]
+    made = letter_phoneme_tokenizer(letters, phonemes, word_normalizer("strip_accents"))
+    made.save_pretrained(tmp_path)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert json.loads((tmp_path / name).read_text()) == json.loads((FOLDER / name).read_text())
+
+
+@pytest.mark.parametrize("text", ["Dog", "Bob", "B", "AE", "DOG'S", " zoo\n", "K", "İ"])
+def test_capitals_are_letters(text: str) -> None:
+    ids = ENGLISH(text)["input_ids"]
+    assert not any(map(is_phoneme, ids))
+    assert ids == ENGLISH(text.strip().lower().replace("\u0307", ""))["input_ids"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.text(
+        st.one_of(st.sampled_from("BDdog '’é<>/s[]"), st.characters(exclude_characters="⟦⟧", exclude_categories=["Cs"]))
+    )
+)
+def test_no_text_without_the_brackets_is_a_phoneme_or_a_special_token(text: str) -> None:
+    known = set(ENGLISH.backend_tokenizer.normalizer.normalize_str(text)) <= ENGLISH.get_vocab().keys()
+    if known:
+        *ids, end = ENGLISH(text)["input_ids"]
+        assert end == ENGLISH.eos_token_id
+        assert all(3 <= identity < 30 for identity in ids)
+    else:
+        with pytest.raises(Exception, match="UNK"):
+            ENGLISH(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("café", "cafe"), ("Naïve", "naive"), ("cafe\u0301", "cafe"), ("don’t", "don't"), ("DONʼT", "don't")],
+)
+def test_typing_that_means_known_letters_is_read_as_them(text: str, word: str) -> None:
+    assert ENGLISH(text)["input_ids"] == ENGLISH(word)["input_ids"]
+    assert readable_word(text, ENGLISH) == word
+
+
+@pytest.mark.parametrize(
+    ("text", "characters", "advice"),
+    [
+        ("rock-n-roll", "'-'", "leave them out, or write"),
+        ("42", "'2' '4'", "write numbers and abbreviations as words"),
+        ("U.S.A.", "'.'", "write numbers and abbreviations as words"),
+        ("hello world", "' '", "split a phrase into its words"),
+        ("straße", "'ß'", "leave them out"),
+        ("Αθήνα", "'α' 'η' 'θ' 'ν'", "leave them out"),
+        ("⟦B⟧", "'⟦' '⟧'", "leave them out"),
+        ("</s>", "'/' '<' '>'", "leave them out"),
+    ],
+)
+def test_any_other_character_is_named_with_advice(text: str, characters: str, advice: str) -> None:
+    with pytest.raises(ValueError, match="has characters that this model does not know") as error:
+        readable_word(text, ENGLISH)
+    assert f"{text!r} has characters that this model does not know: {characters}; " in str(error.value)
+    assert advice in str(error.value)
+    if "⟦" not in text:
+        with pytest.raises(Exception, match="UNK"):  # the tokenizer itself has no unknown token to hide behind
+            ENGLISH(text)
+
+
+@pytest.mark.parametrize("pronunciation", ["K AE T", "t͡ʃ aː", "a˥ ˈa", "t t͡ʃʰ t͡ʃ", "A1 A2 n̩", "' .", "B"])
+def test_phonemes_of_any_form_go_in_and_come_out_as_they_are(pronunciation: str, tmp_path: Path) -> None:
+    """Also where one is the beginning of another, and through files, without code of this package."""
+    made = letter_phoneme_tokenizer("abt'", PHONEMES, word_normalizer("nfc"))
+    made.save_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    for spaced in (bracketed(pronunciation), " ".join(map(bracketed, pronunciation.split()))):
+        labels = tokenizer("tab", text_target=spaced)["labels"]
+        assert token_names(tokenizer, labels) == [*pronunciation.split(), "</s>"]
+        assert tokenizer.batch_decode([[1, *labels, 0, 0]], skip_special_tokens=True) == [pronunciation]
+    with pytest.raises(Exception, match="UNK"):
+        tokenizer(text_target=bracketed("t͡ʃ x"))
+
+
+def test_truncation_works_and_cuts_no_word_of_the_data(tmp_path: Path) -> None:
+    assert len(ENGLISH("a" * 300, truncation=True)["input_ids"]) == ENGLISH.model_max_length == 128
+    words = words_of("greek")
+    long = max(words, key=len) * 20
+    table = write_words(tmp_path / "words.tsv", words | {long: "a " * 150, long[:-2]: "a " * 150, long[2:]: "a " * 150})
+    task = GraphemeToPhoneme(str(table))
+    for rows in task.training_examples(task.make_tokenizer()).iter(1000):
+        assert max(map(len, rows["labels"])) <= task.make_tokenizer().model_max_length
+
+
+# The data -------------------------------------------------------------------------------------------------------------
+
+
+def test_words_are_split_so_that_all_pronunciations_of_one_stay_together() -> None:
+    task = GraphemeToPhoneme("cmudict")
+    # The sizes published with this filter and split of cmudict 1.1.3.
+    assert {name: len(split) for name, split in task.splits.items()} == {
+        "train": 109775,
+        "validation": 2549,
+        "test": 12561,
+    }
+    row = next(row for row in task.splits["test"] if row["word"] == "theater")
+    assert row["pronunciations"] == ["TH IY AH T ER"]
+    fresh = AutoTokenizer.from_pretrained(FOLDER)  # one that was used knows the padding that it was asked for
+    assert task.make_tokenizer().backend_tokenizer.to_str() == fresh.backend_tokenizer.to_str()
+    assert task.example == "attention"
+
+
+def test_the_dictionary_with_stress(dictionary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [line.lower().split(maxsplit=1) for line in dictionary.read_text().splitlines()[1:]]
+    entries = [(word, sounds.upper().replace("AA", "AA1").split()) for word, sounds in lines]
+    monkeypatch.setattr("cmudict.entries", lambda: [*entries, ("b-17", ["B"])])
+    for stress, vowel in ((None, "AA"), ("drop", "AA"), ("keep", "AA1")):
+        task = GraphemeToPhoneme(Data(path="cmudict", stress=stress))
+        assert bracketed(vowel) in task.make_tokenizer().get_vocab()
+        assert ("no stress" in task.limits) == ("Stress is not" in task.metric_note) == (vowel == "AA")
+        assert (task.published is None) == (vowel == "AA1")  # figures without stress
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+def test_words_with_letters_of_their_own_are_for_training(streaming: bool, tmp_path: Path, capsys: Any) -> None:
+    """The hash cuts the data blindly: of a script of many letters it would leave words that no model can read."""
+    syllables = [chr(0xAC00 + 37 * number) for number in range(300)]
+    words = [a + b for a, b in itertools.pairwise(syllables)]
+    path = tmp_path / "korean.tsv"
+    path.write_text("word\tpronunciation\n" + "".join(f"{word}\tk a\n" for word in [*words, *syllables[::3]]))
+    task = GraphemeToPhoneme(Data(path=str(path), streaming=streaming))
+    training = {row["word"] for row in task.splits["train"]}
+    held_out = [word for split in ("validation", "test") for word in task.splits[split]["word"]]
+    assert set("".join(held_out)) <= set("".join(training))
+    assert len(training) + len(held_out) == len(words) + 100
+    assert not training & {*held_out}
+    assert "are used for training instead" in capsys.readouterr().err
+
+
+def test_a_word_list_needs_no_header(tmp_path: Path, capsys: Any) -> None:
+    """Its first line is a row if its symbols are those of the other rows; a header's are not."""
+    rows = "".join(f"{word}\t{' '.join(word)}\n" for word in map("".join, itertools.product("abcd", repeat=4)))
+    path = tmp_path / "words.tsv"
+    sizes = []
+    for header in ("", "word\tpronunciation\n"):
+        path.write_text(header + rows)
+        task = GraphemeToPhoneme(Data(path=str(path)))
+        sizes.append({split: len(words) for split, words in task.splits.items()})
+        assert ("has no header" in capsys.readouterr().err) == (not header)
+    assert sizes[0] == sizes[1]
+    assert sum(sizes[0].values()) == 4**4
+    path.write_text("spelling\tsounds\n" + rows)
+    with pytest.raises(ValueError, match=r"no column 'word'; set task\.data\.word_column"):
+        GraphemeToPhoneme(Data(path=str(path)))
+
+
+def test_phonemes_that_the_model_cannot_write_are_said(run: Path, tmp_path: Path, capsys: Any) -> None:
+    """A file with stress, for a model without: every vowel would count as an error, and nobody would know why."""
+    (tmp_path / "test.tsv").write_text("word\tpronunciation\n" + "tana\tT AA1 N AA0\n" * 3)
+    arguments = [str(run / "best"), f"--set=task.data.path={tmp_path / 'test.tsv'}"]
+    evaluate.main(arguments)
+    said = capsys.readouterr().err
+    assert "the model knows 2 phonemes of the references not at all" in said
+    assert "--set task.data.stress=drop" in said
+    evaluate.main([*arguments, "--set=task.data.stress=drop"])
+    assert "not at all" not in capsys.readouterr().err
+
+
+def test_dictionary_files(tmp_path: Path) -> None:
+    path = tmp_path / "short.dict"
+    path.write_text("hello HH AH0 L OW1\nhello(2) HH EH0 L OW1 # rarer\n")
+    with pytest.raises(ValueError, match=r"has no words for the (train|validation|test) split, of 1 words"):
+        GraphemeToPhoneme(str(path))
+    path.write_text("hello HH AH0 L OW1\nworld\n")
+    with pytest.raises(ValueError, match="line 2: 'world' has a word but no phonemes"):
+        GraphemeToPhoneme(str(path))
+    path.write_bytes("café K AH F EY\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"short\.dict is not UTF-8"):
+        GraphemeToPhoneme(str(path))
+    with pytest.raises(FileNotFoundError, match="neither 'cmudict' nor a file"):
+        GraphemeToPhoneme(str(tmp_path / "gone.dict"))
+
+
+def test_a_file_of_another_program_is_the_same_data(tmp_path: Path) -> None:
+    """With a byte order mark, CRLF, blanks around, and tabs."""
+    lines = [f"{word}\t{sounds}" for word, sounds in words_of("hindi").items()]
+    tasks = []
+    for name, text in {
+        "plain.txt": "\n".join(lines),
+        "odd.txt": "\ufeff" + "".join(f" {line.upper()} \t\r\n" for line in lines).lower(),
+    }.items():
+        (tmp_path / name).write_bytes(text.encode())
+        tasks.append(GraphemeToPhoneme(str(tmp_path / name)))
+    one, other = tasks
+    assert {split: list(rows) for split, rows in one.splits.items()} == {s: list(r) for s, r in other.splits.items()}
+    assert one.make_tokenizer().get_vocab() == other.make_tokenizer().get_vocab()
+
+
+def test_the_word_on_the_card_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "narrow.dict"
+    path.write_text("".join(f"{'b' * n}{'u' * m} B UW\n" for n in range(1, 15) for m in range(1, 15)))
+    task = GraphemeToPhoneme(str(path))
+    readable_word(task.example, task.make_tokenizer())
+
+
+def test_a_letter_that_is_only_in_held_out_words_is_named_before_training(tmp_path: Path) -> None:
+    """Where the data has splits of its own; others are cut so that it does not happen."""
+    words = list(words_of("greek").items())
+    for split, of_split in (("train", words[20:]), ("validation", words[:10]), ("test", [("colonel", "k a")])):
+        write_words(tmp_path / f"{split}.tsv", dict(of_split))
+    with pytest.raises(ValueError, match="'colonel' of the test split has letters that no training word has: c"):
+        GraphemeToPhoneme(str(tmp_path))
+
+
+def test_phonemes_that_are_not_separated_are_refused(tmp_path: Path) -> None:
+    words = {word: sounds.replace(" ", "") for word, sounds in words_of("greek").items()}
+    with pytest.raises(ValueError, match="no pronunciation has a space, such as"):
+        GraphemeToPhoneme(str(write_words(tmp_path / "words.tsv", words)))
+
+
+def test_the_brackets_are_refused_in_data(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="'⟦k⟧ a' has one of ⟦ ⟧, which mark phonemes"):
+        GraphemeToPhoneme(str(write_words(tmp_path / "words.tsv", words_of("greek") | {"κα": "⟦k⟧ a"})))
+
+
+def test_tones_are_kept(tmp_path: Path) -> None:
+    words = {}
+    for word, sounds in words_of("icelandic").items():
+        words |= {word + "1": f"{sounds} A1", word + "2": f"{sounds} A2", word + "3": f"{sounds} A3"}
+    task = GraphemeToPhoneme(str(write_words(tmp_path / "words.tsv", words)))
+    listed = {row["word"]: row["pronunciations"] for rows in task.splits.values() for row in rows}
+    assert listed == {word: [sounds] for word, sounds in words.items()}
+    assert {bracketed("A1"), bracketed("A2"), bracketed("A3")} <= task.make_tokenizer().get_vocab().keys()
+
+
+def letters_of(words: dict[str, str], path: Path, **options: Any) -> set[str]:
+    task = GraphemeToPhoneme(Data(path=str(write_words(path, words)), **options))
+    return {token for token in task.make_tokenizer().get_vocab() if len(token) == 1}
+
+
+def test_accents_are_kept_where_training_words_have_them(tmp_path: Path) -> None:
+    icelandic, greek = words_of("icelandic"), words_of("greek")
+    assert set("áéíóúöþæ") <= letters_of(icelandic, tmp_path / "a.tsv")
+    stripped = letters_of(icelandic, tmp_path / "a.tsv", normalization="strip_accents")
+    assert set("áéíóúö").isdisjoint(stripped)
+    assert set("aoþæ") <= stripped
+    assert {"ά", "α"} <= letters_of(greek, tmp_path / "a.tsv")
+    assert "\u0301" in letters_of(greek, tmp_path / "a.tsv", normalization="nfd")
+    tokenizer = GraphemeToPhoneme(str(write_words(tmp_path / "a.tsv", icelandic))).make_tokenizer()
+    assert readable_word("KÁ", tokenizer) == readable_word("ka\u0301", tokenizer) == "ká"
+    with pytest.raises(ValueError, match="does not know: 'ñ'"):
+        readable_word("nñ", tokenizer)
+
+
+def test_capitals_of_other_scripts(tmp_path: Path) -> None:
+    words = words_of("greek") | {f"{word}ς": f"{sounds} s" for word, sounds in words_of("greek").items()}
+    task = GraphemeToPhoneme(str(write_words(tmp_path / "a.tsv", words)))
+    assert readable_word("ΣΆΡΑΣ", task.make_tokenizer()) == "σάρας"
+    cased = {word.upper() if n % 2 else word: sounds for n, (word, sounds) in enumerate(words_of("icelandic").items())}
+    assert {"Á", "á", "Þ", "þ"} <= letters_of(cased, tmp_path / "b.tsv", lower_case=False)
+    assert "Á" not in letters_of(cased, tmp_path / "b.tsv")
+
+
+def test_hangul_is_taken_apart_where_asked(tmp_path: Path, capsys: Any) -> None:
+    """Of 300 syllables some are in one word alone; of the 21 parts none."""
+    table = write_words(tmp_path / "words.tsv", words_of("korean", 250))
+    GraphemeToPhoneme(str(table))
+    assert "letters that no training word had" in capsys.readouterr().err
+    tokenizer = GraphemeToPhoneme(Data(path=str(table), normalization="nfd")).make_tokenizer()
+    assert "letters that no training word had" not in capsys.readouterr().err
+    assert readable_word("\uac15", tokenizer) == "\u1100\u1161\u11bc"
+    assert len([token for token in tokenizer.get_vocab() if len(token) == 1]) == 20
+
+
+# What is learned ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("language", ["greek", "hindi", "icelandic", "korean"])
+def test_the_same_recipe_learns_another_script(language: str, tmp_path: Path) -> None:
+    words = words_of(language)
+    table = write_words(tmp_path / "words.tsv", words)
+    overrides = [*SMALL, f"task.data.path={table}", "training.max_steps=160", "training.evaluations=1"]
+    overrides += ["training.batch_tokens=400", "training.learning_rate=2e-2"]
+    if language == "korean":
+        overrides.append("task.data.normalization=nfd")
+    recipe = load_recipe(ROOT / "configs" / "demo.yaml", overrides)
+    task = make_task(recipe)
+    train(recipe, task, tmp_path / "run")
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "run" / "best")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run" / "best")
+    predictions = task.predict(model, tokenizer, "test")
+    assert task.score("test", predictions)["per"] < 10
+    assert {s for p in predictions for s in p.split()} <= {s for p in words.values() for s in p.split()}
+    tested = task.splits["test"]["word"][:5]
+    pronounce = pipeline("grapheme-to-phoneme", model=model, tokenizer=tokenizer, device="cpu", num_beams=1)
+    assert [targets[0]["pronunciation"] for targets in pronounce(tested)] == predictions[:5]

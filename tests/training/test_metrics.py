@@ -1,0 +1,121 @@
+"""The metrics, on numbers worked out by hand."""
+
+from pathlib import Path
+
+import evaluate
+import numpy as np
+import pytest
+from attnzoo.training.tasks.confusion import draw_confusion_matrix
+from attnzoo.training.tasks.metrics import (
+    Accuracy,
+    MacroF1,
+    Matthews,
+    PhonemeErrorRate,
+    WordErrorRate,
+    confusion_matrix,
+    edit_distance,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+words = st.lists(st.sampled_from("abc"), max_size=6)
+
+
+def test_edit_distance_by_hand() -> None:
+    assert edit_distance("kitten", "sitting") == 3  # k -> s, e -> i, + g
+    assert edit_distance("", "abc") == 3
+    assert edit_distance("abc", "abc") == 0
+
+
+@given(words, words, words)
+@settings(max_examples=100, deadline=None, derandomize=True)
+def test_edit_distance_is_a_metric(a: list[str], b: list[str], c: list[str]) -> None:
+    assert edit_distance(a, b) == edit_distance(b, a)
+    assert (edit_distance(a, b) == 0) == (a == b)
+    assert edit_distance(a, c) <= edit_distance(a, b) + edit_distance(b, c)
+
+
+def test_per_counts_against_the_nearest_pronunciation() -> None:
+    # Word 1: one substitution from a pronunciation of 4, two from the other. Word 2: right. 1 error in 4 + 2 phonemes.
+    scores = PhonemeErrorRate().compute(
+        predictions=["T AH M EY", "HH AY"], references=[["T AH M EH", "T OW M AA"], ["HH AY"]]
+    )
+    assert scores == {"per": pytest.approx(100 / 6)}
+
+
+def test_of_two_equally_near_pronunciations_the_longer_counts() -> None:
+    # "A B" is one deletion from "A" and one insertion from "A B C".
+    assert PhonemeErrorRate().compute(predictions=["A B"], references=[["A", "A B C"]]) == {
+        "per": pytest.approx(100 / 3)
+    }
+
+
+def test_wer_accepts_any_listed_pronunciation() -> None:
+    scores = WordErrorRate().compute(
+        predictions=["IY DH ER", "AY DH ER", "EY DH ER", ""], references=[["IY DH ER", "AY DH ER"]] * 4
+    )
+    assert scores == {"wer": 50.0}
+
+
+def test_a_word_without_a_pronunciation_is_an_error() -> None:
+    for metric in (PhonemeErrorRate(), WordErrorRate()):
+        with pytest.raises(ValueError, match=r"references\[1\] has no pronunciation"):
+            metric.compute(predictions=["A", "B"], references=[["A"], []])
+        with pytest.raises(ValueError, match="there are no references"):
+            metric.compute(predictions=[], references=[])
+
+
+def test_accuracy_and_macro_f1_by_hand() -> None:
+    predictions, references = [0, 0, 1, 1, 2], [0, 1, 1, 1, 0]
+    assert Accuracy().compute(predictions=predictions, references=references) == {"accuracy": 60.0}
+    # F1 of label 0: 2 * 1 / (2 + 2), of 1: 2 * 2 / (2 + 3), of 2: 0.
+    assert MacroF1().compute(predictions=predictions, references=references) == {
+        "macro_f1": pytest.approx(100 * (0.5 + 0.8 + 0) / 3)
+    }
+
+
+def test_matthews_of_two_labels_is_the_classical_formula() -> None:
+    predictions, references = [1] * 6 + [0] * 4, [1, 1, 1, 1, 0, 0, 0, 0, 0, 1]
+    tp, fp, tn, fn = 4, 2, 3, 1
+    expected = (tp * tn - fp * fn) / ((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)) ** 0.5
+    score = Matthews().compute(predictions=predictions, references=references)
+    assert score == {"matthews": pytest.approx(100 * expected)}
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12))
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_matthews_is_the_correlation_of_indicators(pairs: list[tuple[int, int]]) -> None:
+    predictions, references = map(list, zip(*pairs, strict=True))
+    one_hot = np.eye(4)
+    x, y = (one_hot[labels] - one_hot[labels].mean(axis=0) for labels in (predictions, references))
+    scale = np.sqrt((x * x).sum() * (y * y).sum())
+    expected = 100 * (x * y).sum() / scale if scale else 0.0
+    score = Matthews().compute(predictions=predictions, references=references)["matthews"]
+    assert score == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("metric", [Accuracy(), MacroF1(), Matthews()], ids=lambda metric: type(metric).__name__)
+def test_a_negative_label_is_no_label(metric: evaluate.Metric) -> None:
+    """-1 is what the Hub's test splits without labels have, -100 what a loss leaves out."""
+    with pytest.raises(ValueError, match=r"references\[1\] is -1, which is no label's number"):
+        metric.compute(predictions=[0, 1, 1], references=[0, -1, 1])
+    with pytest.raises(ValueError, match=r"predictions\[2\] is -100, which is no label's number"):
+        metric.compute(predictions=[0, 1, -100], references=[0, 1, 1])
+
+
+@pytest.mark.parametrize("metric", [Accuracy(), MacroF1(), Matthews()], ids=lambda metric: type(metric).__name__)
+def test_nothing_has_no_score(metric: evaluate.Metric) -> None:
+    with pytest.raises(ValueError, match="there are 0 predictions and 0 references"):
+        metric.compute(predictions=[], references=[])
+
+
+def test_a_confusion_matrix_needs_a_prediction_for_every_reference() -> None:
+    with pytest.raises(ValueError, match="there are 1 predictions and 3 references"):
+        confusion_matrix([0], [0, 1, 1])
+
+
+def test_the_confusion_matrix_counts_and_is_drawn(tmp_path: Path) -> None:
+    matrix = confusion_matrix([0, 0, 1], [0, 1, 1], num_labels=3)
+    assert matrix.tolist() == [[1, 0, 0], [1, 1, 0], [0, 0, 0]]
+    draw_confusion_matrix(matrix, ["good", "b$a$d", "neither"], tmp_path / "confusion.png")
+    assert (tmp_path / "confusion.png").read_bytes().startswith(b"\x89PNG")

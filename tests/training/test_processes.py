@@ -1,0 +1,128 @@
+"""Two processes train as one does with the same batches, and lose or repeat no part of the work."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from attnzoo.training.loop.checkpoint import checkpoints
+from safetensors.torch import load_file
+
+from tests.regular_language import SMALL
+
+ROOT = Path(__file__).parents[2]
+STEPS = 50
+
+
+def train(dictionary: Path, output: Path, processes: int, *more: str, sharded: bool = False) -> None:
+    """A training on CPU, whose optimiser steps have two batches in all."""
+    sets = [
+        *(*SMALL, f"task.data.path={dictionary}", f"training.max_steps={STEPS}", "training.log_every=1"),
+        *(f"training.accumulation_steps={2 // processes}", "training.evaluations=2", "training.ema_decay=0.9"),
+        *("training.checkpoint_every=20", "training.keep_checkpoints=9"),
+    ]
+    launcher = ["-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"] if processes == 2 else []
+    module = "tests.training.sharded_training" if sharded else "attnzoo.training.train"
+    command = [sys.executable, *launcher, "-m", module, str(ROOT / "configs" / "demo.yaml")]
+    command += ["--output", str(output), *(f"--set={item}" for item in sets), *more]
+    environment = os.environ | {"ACCELERATE_USE_CPU": "1", "OMP_NUM_THREADS": "1"}
+    if sharded:  # what `accelerate launch` makes of the file
+        settings = yaml.safe_load((ROOT / "configs" / "accelerate" / "fsdp.yaml").read_text())["fsdp_config"]
+        environment |= {"ACCELERATE_USE_FSDP": "true", "FSDP_CPU_RAM_EFFICIENT_LOADING": "true"} | {
+            name.upper(): str(settings[name]) for name in settings
+        }
+    finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert finished.returncode == 0, finished.stderr[-3000:]
+
+
+def rows_of(output: Path, kind: str) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    return [row for row in rows if kind in row]
+
+
+@pytest.fixture(scope="module")
+def one(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("one")
+    train(dictionary, output, 1)
+    return output
+
+
+@pytest.fixture(scope="module")
+def two(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("two")
+    train(dictionary, output, 2)
+    return output
+
+
+def test_two_processes_give_the_loss_curve_of_one(one: Path, two: Path) -> None:
+    losses = [[row["loss"] for row in rows_of(output, "loss")] for output in (one, two)]
+    assert len(losses[0]) == STEPS
+    assert losses[0][-1] < losses[0][0] - 1  # there is a curve
+    torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-5, atol=1e-5)
+
+
+def test_both_evaluate_every_example_once(one: Path, two: Path) -> None:
+    for alone, shared in zip(rows_of(one, "validation"), rows_of(two, "validation"), strict=True):
+        assert shared["validation"]["examples"] == alone["validation"]["examples"]
+        # A weight that differs in its last digits may change a word or two, no more.
+        assert shared["validation"]["per"] == pytest.approx(alone["validation"]["per"], abs=3)
+
+
+def test_they_write_one_run(one: Path, two: Path) -> None:
+    names = [sorted(str(path.relative_to(output)) for path in output.rglob("*")) for output in (one, two)]
+    assert names[0] == names[1]
+    first, second = json.loads((checkpoints(two)[-1] / "state.json").read_text())["processes"]
+    assert first["random"]["torch"] != second["random"]["torch"]  # each has random numbers of its own
+    assert json.loads((two / "run.json").read_text())["processes"] == 2
+    first, second = (load_file(output / "last" / "model.safetensors") for output in (one, two))
+    for name, weight in first.items():
+        torch.testing.assert_close(second[name], weight, rtol=1e-3, atol=1e-3)
+
+
+def test_two_processes_resume(dictionary: Path, two: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    shutil.copytree(two, output)
+    (output / "run.json").unlink()
+    for folder in checkpoints(output)[2:]:
+        folder.rename(folder.with_name(f".{folder.name}"))  # as if it had been killed after the second
+    (checkpoints(output)[-1] / "state.json").write_text("{}")  # and this had been damaged since
+    train(dictionary, output, 2, "--resume")
+    assert (output / "last" / "model.safetensors").read_bytes() == (two / "last" / "model.safetensors").read_bytes()
+    assert [row["loss"] for row in rows_of(output, "loss")] == [row["loss"] for row in rows_of(two, "loss")]
+
+
+def test_sharded_weights_give_the_same_curve_and_whole_checkpoints_and_resume(
+    dictionary: Path, one: Path, two: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "run"
+    train(dictionary, output, 2, sharded=True)
+    losses = [[row["loss"] for row in rows_of(folder, "loss")] for folder in (one, output)]
+    torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-5, atol=1e-5)
+    expected, weights = (load_file(folder / "last" / "model.safetensors") for folder in (two, output))
+    assert weights.keys() == expected.keys()
+    for name, weight in expected.items():
+        torch.testing.assert_close(weights[name], weight, rtol=1e-3, atol=1e-3)
+    (output / "run.json").unlink()
+    checkpoints(output)[-1].rename(output / "end")  # as if it had been killed after the one before
+    train(dictionary, output, 2, "--resume", sharded=True)
+    resumed = load_file(output / "last" / "model.safetensors")
+    for name, weight in weights.items():
+        assert torch.equal(resumed[name], weight), name
+
+
+def test_sharded_weights_accumulate_gradients_and_need_no_moving_average(dictionary: Path, tmp_path: Path) -> None:
+    more = "--set=training.max_steps=8", "--set=training.accumulation_steps=2", "--set=training.ema_decay=0"
+    outputs = tmp_path / "whole", tmp_path / "sharded"
+    for output in outputs:
+        train(dictionary, output, 2, *more, sharded=output.name == "sharded")
+    losses = [[row["loss"] for row in rows_of(output, "loss")] for output in outputs]
+    torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-5, atol=1e-5)
+    expected, weights = (load_file(output / "last" / "model.safetensors") for output in outputs)
+    for name, weight in expected.items():
+        torch.testing.assert_close(weights[name], weight, rtol=1e-4, atol=1e-4)

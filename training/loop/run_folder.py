@@ -1,0 +1,141 @@
+"""The output folder of a run: nothing in it is lost by mistake, and it says how the run was made and how it went.
+
+What is in it is listed in ``train.py``; ``checkpoint.py`` writes its folders.
+"""
+
+import dataclasses
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+import attnzoo
+
+from ..recipe import Recipe, load_recipe, save_recipe
+from .checkpoint import checkpoints, newest_sound_checkpoint, recover, require_room, rotate, write_whole
+
+
+def prepare_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) -> Path | None:
+    """Prepare the output folder and return the checkpoint to resume from, if any. Only ``overwrite`` deletes a run.
+
+    Raises:
+        ValueError: there is a run and neither argument says what to do with it; or there is none to resume, it is
+            of another recipe, or all its checkpoints are damaged.
+        OSError: the folder cannot be written.
+    """
+    require_room(output, 0)
+    for name in ("best", "last"):
+        recover(output / name)
+    rotate(output, keep=sys.maxsize)
+    is_finished = (output / "run.json").is_file()
+    if resume:
+        if is_finished:
+            raise ValueError(f"{output} holds a finished run; there is nothing to resume")
+        if checkpoints(output) and (changed := differences(load_recipe(output / "recipe.yaml"), recipe)):
+            raise ValueError(f"{output} was started with another recipe, which differs in {', '.join(changed)}")
+        return newest_sound_checkpoint(output)
+    if not overwrite and (is_finished or checkpoints(output)):
+        state, remedy = ("a finished run", "") if is_finished else ("a run that can go on", "--resume goes on, ")
+        raise ValueError(f"{output} holds {state}; {remedy}--overwrite discards it, or choose another --output")
+    for name in ("checkpoints", "evaluated", "best", "last"):
+        shutil.rmtree(output / name, ignore_errors=True)
+    (output / "run.json").unlink(missing_ok=True)
+    save_recipe(recipe, output / "recipe.yaml")
+    return None
+
+
+def differences(one: Recipe, other: Recipe) -> list[str]:
+    """The dotted names of the values in which two recipes differ; the figures that one expects change no training."""
+
+    def flat(tree: Any, name: str) -> dict[str, Any]:
+        if not isinstance(tree, dict):
+            return {name: tree}
+        return {k: v for key, value in tree.items() for k, v in flat(value, f"{name}.{key}".lstrip(".")).items()}
+
+    first, second = (flat(dataclasses.asdict(dataclasses.replace(recipe, expected={})), "") for recipe in (one, other))
+    return sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
+
+
+def start_log(path: Path, steps: int) -> None:
+    """Cut the log to its first ``steps`` steps, since a resumed run repeats the later ones."""
+    text = path.read_text(encoding="utf-8", errors="replace") if steps and path.is_file() else ""
+    kept = []
+    *lines, _ = text.split("\n")  # a kill may have cut the last line
+    for number, line in enumerate(lines, start=1):
+        try:
+            if json.loads(line)["step"] <= steps:
+                kept.append(f"{line}\n")
+        except (ValueError, TypeError, KeyError, RecursionError):
+            print(f"{path}: line {number} is not a valid log line and is removed", file=sys.stderr)
+    write_whole(path, "".join(kept))
+
+
+def write_row(path: Path, row: dict[str, Any]) -> None:
+    """Append a line to the log and close it, so that the line survives a kill.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    try:
+        with path.open("a", encoding="utf-8") as log:
+            log.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise OSError(f"could not write {path}: {error}") from error
+
+
+def read_run(folder: Path) -> dict[str, Any]:
+    """What ``run.json`` in ``folder`` holds.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or does not hold what a training writes.
+    """
+    path = folder / "run.json"
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}); delete it and resume the training") from error
+    if not isinstance(run, dict):
+        raise ValueError(f"{path} is damaged: it holds {type(run).__name__}, not the figures of a run")
+    return run
+
+
+def describe_run(seed: int, precision: str, num_processes: int) -> dict[str, Any]:
+    """What ``run.json`` has of where and how a run was made."""
+    return {
+        "seed": seed,
+        "git_commit": _git_commit(),
+        "versions": {
+            "python": platform.python_version(),
+            "attnzoo": attnzoo.__version__,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        },
+        "precision": precision,
+        "processes": num_processes,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _git_commit() -> str | None:
+    """The commit of this code's checkout, "-dirty" after it if files differ from it; None where the code is installed.
+
+    A virtual environment may lie inside a repository of the user, whose commit is not the commit of this code.
+    """
+    root = Path(__file__).resolve().parents[2]
+
+    def git(*arguments: str) -> str:
+        command = ["git", *arguments]
+        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")).resolve() != root:
+            return None
+        return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    except (OSError, subprocess.CalledProcessError):
+        return None

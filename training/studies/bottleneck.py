@@ -1,0 +1,121 @@
+"""Does a fixed vector forget long words? The error by word length.
+
+``python -m attnzoo.training.studies.bottleneck``
+
+Trains the recipe ``configs/bottleneck.yaml`` with each of five models and three seeds, all else equal and the
+parameters equal within 2 %, in a folder each; models that are there already are not trained again, and one that was cut
+short goes on. Then all of them read the test split: a table and a figure of PER by word length, the mean of the seeds
+with the lowest and the highest.
+
+Papers: Cho et al. (2014, "On the Properties of Neural Machine Translation", section 4.2) and Bahdanau et al. (2014,
+section 5.2.2) saw the fixed vector fall off with length; Sutskever et al. (2014, sections 3.3 and 3.7) did not, with
+the source reversed.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+from matplotlib.figure import Figure
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from ..loop.stopping import exit_on_user_error
+from ..recipe import load_recipe
+from ..tasks import make_task
+from ..tasks.metrics import PhonemeErrorRate, WordErrorRate
+from .study import SEEDS, mean_and_range, refuse_overrides, study_parser, trained
+
+# The encoder reads one way but in Bahdanau's model; the widths make up for what the parts of a model cost.
+SUTSKEVER = ["wiring=sutskever", "score=none", "cell=lstm", "encoder_hidden_size=296", "decoder_hidden_size=296"]
+LUONG = ["wiring=luong", "score=general", "cell=lstm", "bidirectional=false"]
+MODELS = {
+    "fixed vector": [*SUTSKEVER, "bidirectional=false"],
+    "fixed vector, reversed source": [*SUTSKEVER, "bidirectional=false", "reverse_source=true"],
+    "Bahdanau": [
+        *("wiring=bahdanau", "score=additive", "cell=cho_gru", "attention_size=128"),
+        *("encoder_hidden_size=136", "decoder_hidden_size=256"),
+    ],
+    "Luong, global": [*LUONG, "encoder_hidden_size=256", "decoder_hidden_size=256"],
+    "Luong, local-p": [
+        *(*LUONG, "window=predictive", "window_size=5"),
+        *("encoder_hidden_size=246", "decoder_hidden_size=246"),
+    ],
+}
+LENGTHS = (2, 5, 7, 9, 11, 13, 100)  # a group of words has at least one of them and less than the next, in letters
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = study_parser("bottleneck", __doc__.split("\n")[0], recipe="bottleneck")
+    parser.add_argument("--plot", type=Path, default=Path("docs/bottleneck.png"), metavar="FILE")
+    options = parser.parse_args(arguments)
+    with exit_on_user_error():
+        run(options.recipe, options.models, options.plot, options.set)
+
+
+def run(recipe_path: str, models: Path, plot: Path, overrides: list[str]) -> None:
+    """Train what is missing, evaluate all, print the table and draw the figure.
+
+    Raises:
+        ValueError: a model that is there was trained from another recipe, or what the study sets is overridden.
+    """
+    refuse_overrides(overrides, ("model.", "training.seed="), "the study has models and seeds of its own")
+    task = make_task(load_recipe(recipe_path, overrides))
+    words, references = (task.splits["test"][column][:] for column in ("word", "pronunciations"))
+    groups = [
+        (f"{low} to {high - 1}" if high < LENGTHS[-1] else f"{low} and more", rows)
+        for low, high in pairwise(LENGTHS)
+        if (rows := [row for row, word in enumerate(words) if low <= len(word) < high])
+    ]
+    groups.append(("all", list(range(len(words)))))
+    per, wer = PhonemeErrorRate(), WordErrorRate()
+    errors: dict[str, list[list[float]]] = {}  # of a model, for every seed: the PER of every group, the WER of all
+    parameters: dict[str, int] = {}
+    variants = {name: [f"model.{field}" for field in fields] for name, fields in MODELS.items()}
+    for name, folder, _ in trained(recipe_path, task, overrides, variants, models, SEEDS):
+        model = AutoModelForSeq2SeqLM.from_pretrained(folder / "best").to(PartialState().device)
+        parameters[name] = sum(parameter.numel() for parameter in model.parameters())
+        predictions = task.predict(model, AutoTokenizer.from_pretrained(folder / "best"), "test")
+        scores: list[float] = []
+        for _, rows in groups:
+            chosen: Any = {"predictions": [predictions[r] for r in rows], "references": [references[r] for r in rows]}
+            scores.append(per.compute(**chosen)["per"])
+        errors.setdefault(name, []).append(
+            [*scores, wer.compute(predictions=predictions, references=references)["wer"]]
+        )
+    print(f"\ntest PER in % by letters of the word (mean of {len(SEEDS)} seeds, lowest to highest), and WER of all:\n")
+    print(f"| | parameters |{''.join(f' {name} |' for name, _ in groups)} WER, all |")
+    print("|---" * (3 + len(groups)) + "|")
+    print(f"| words | |{''.join(f' {len(rows):,} |' for _, rows in groups)} |")
+    for name, of_seeds in errors.items():
+        cells = [mean_and_range(values) for values in zip(*of_seeds, strict=True)]
+        print(f"| {name} | {parameters[name]:,} | {' | '.join(cells)} |")
+    plot.parent.mkdir(parents=True, exist_ok=True)
+    draw({name: [row[: len(groups) - 1] for row in rows] for name, rows in errors.items()}, groups[:-1], plot)
+    print(f"\nthe same as a figure: {plot}")
+
+
+def draw(errors: dict[str, list[list[float]]], groups: list[tuple[str, list[int]]], path: Path) -> None:
+    """A line for every model through the means of its seeds, with bars from the lowest to the highest."""
+    figure = Figure(figsize=(7.5, 4.5), layout="constrained")
+    axis = figure.subplots()
+    for index, (name, of_seeds) in enumerate(errors.items()):
+        of_groups = list(zip(*of_seeds, strict=True))
+        means = [sum(values) / len(values) for values in of_groups]
+        below = [mean - min(values) for mean, values in zip(means, of_groups, strict=True)]
+        above = [max(values) - mean for mean, values in zip(means, of_groups, strict=True)]
+        places = [place + 0.06 * (index - len(errors) / 2) for place in range(len(groups))]  # side by side
+        style = "--" if name.startswith("fixed") else "-"
+        axis.errorbar(places, means, yerr=[below, above], label=name, marker="o", linestyle=style, capsize=2)
+    axis.set_xticks(range(len(groups)), [f"{name}\n{len(rows):,} words" for name, rows in groups])
+    axis.set_xlabel("letters in the word")
+    axis.set_ylabel("PER on the test split, %")
+    axis.set_ylim(bottom=0)
+    axis.grid(axis="y", alpha=0.3)
+    axis.legend()
+    figure.savefig(path, dpi=150)
+
+
+if __name__ == "__main__":
+    main()

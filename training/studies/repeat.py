@@ -1,0 +1,63 @@
+"""How much is chance?
+
+``python -m attnzoo.training.studies.repeat self_attentive_sst2`` trains a recipe with three seeds.
+
+Models that are there already are not trained again, and one that was cut short goes on. Then a table of the recipe's
+metrics on the validation and the test split: of every seed, and the mean with the lowest and the highest.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..evaluate import evaluate
+from ..loop.stopping import exit_on_user_error
+from ..recipe import load_recipe
+from ..tasks import make_task
+from .study import SEEDS, mean_and_range, refuse_overrides, trained
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m attnzoo.training.studies.repeat", description=__doc__.split("\n")[0]
+    )
+    parser.add_argument("recipe", help="a YAML file, or the name of a shipped recipe")
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--models", type=Path, default=Path("runs"), help="where the models are kept")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
+    options = parser.parse_args(arguments)
+    with exit_on_user_error():
+        task = make_task(load_recipe(options.recipe, options.set))
+        repeat(options.recipe, task, options.seeds, options.models, options.set)
+
+
+def repeat(recipe_path: str, task: Any, seeds: Sequence[int], models: Path, overrides: list[str]) -> None:
+    """Train what is missing, evaluate all, print the table.
+
+    Raises:
+        ValueError: a model that is there was trained from another recipe, or a seed is overridden.
+    """
+    refuse_overrides(overrides, ("training.seed=",), "the seeds are those of --seeds")
+    rows: dict[str, list[list[float]]] = {"validation": [], "test": []}  # for every seed the metrics
+    minutes = []
+    for _, folder, result in trained(recipe_path, task, overrides, {Path(recipe_path).stem: []}, models, seeds):
+        test = evaluate(folder / "best", task, "test")
+        for split, scores in (("validation", result["validation"]), ("test", test)):
+            rows[split].append([scores[name] for name in task.metric_names])
+        minutes.append(result["total_minutes"])
+    columns = [f"{name}{task.units.get(key, '')}" for key, name in task.metric_names.items()]
+    print(f"\n{task.name}:\n")
+    print(f"| split | seed | {' | '.join(columns)} |")
+    print("|---" * (2 + len(task.metric_names)) + "|")
+    for split, of_seeds in rows.items():
+        for seed, values in zip(seeds, of_seeds, strict=True):
+            print(f"| {split} | {seed} | {' | '.join(f'{value:.2f}' for value in values)} |")
+        cells = [mean_and_range(values) for values in zip(*of_seeds, strict=True)]
+        print(f"| {split} | mean (lowest to highest) | {' | '.join(cells)} |")
+    print(f"\n{mean_and_range(minutes, digits=1)} minutes of training")
+
+
+if __name__ == "__main__":
+    main()

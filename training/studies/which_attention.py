@@ -1,0 +1,100 @@
+"""Which attention?
+
+``python -m attnzoo.training.studies.which_attention`` draws every score and window of Luong et al. on one word.
+
+Trains the recipe ``configs/which_attention.yaml`` once for each score and window, all else equal, in a folder each;
+models that are there already are not trained again, and one that was cut short goes on. Then each of them reads the
+same word and its listed pronunciation: one picture for every model in one figure, and a table of their error rates.
+"""
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from attnzoo.alignment import forced_decode
+from attnzoo.phonemes import bracketed, token_names
+from attnzoo.pipelines import readable_word
+from attnzoo.viewer.pictures import plot_alignments
+
+from ..loop.stopping import exit_on_user_error
+from ..recipe import load_recipe
+from ..tasks import make_task
+from .study import refuse_overrides, study_parser, trained
+
+SCORES = ("additive", "dot", "general", "location")  # concat is the additive score
+WINDOWS = {"global": "global", "monotonic": "local-m", "predictive": "local-p"}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = study_parser("which_attention", __doc__.split("\n")[0], recipe="which_attention")
+    parser.add_argument("--word", default="philosopher", help="a word of the dictionary (default: %(default)s)")
+    parser.add_argument("--plot", type=Path, default=Path("docs/which_attention.png"), metavar="FILE")
+    options = parser.parse_args(arguments)
+    with exit_on_user_error():
+        run(options.recipe, options.word.lower(), options.models, options.plot, options.set)
+
+
+def run(recipe_path: str, word: str, models: Path, plot: Path, overrides: list[str]) -> None:
+    """Train what is missing, draw ``word``, print the table.
+
+    Raises:
+        ValueError: ``word`` is not in the dictionary, or a model that is there was trained from another recipe.
+    """
+    refuse_overrides(overrides, ("model.score=", "model.window="), "the study takes every score and window")
+    recipe = load_recipe(recipe_path, overrides)
+    task = make_task(recipe)
+    pronunciation = _listed_pronunciation(task, word)
+    readable_word(word, task.make_tokenizer())
+    variants = {
+        f"{score}, {name}": [f"model.score={score}", f"model.window={window}"]
+        for score, (window, name) in product(SCORES, WINDOWS.items())
+    }
+    seeds = [recipe.training.seed]
+    results = {
+        name: (folder, result)
+        for name, folder, result in trained(recipe_path, task, overrides, variants, models, seeds)
+    }
+    draw({name: folder for name, (folder, _) in results.items()}, word, pronunciation, plot)
+    steps = next(result["total_steps"] for _, result in results.values())
+    print(f"\nvalidation PER / WER in % after {steps} steps:\n")
+    print("|".join(["", " score ", *(f" {name} " for name in WINDOWS.values()), ""]))
+    print("|---" * (1 + len(WINDOWS)) + "|")
+    for score in SCORES:
+        cells = (results[f"{score}, {name}"][1]["validation"] for name in WINDOWS.values())
+        print("|".join(["", f" {score} ", *(f" {cell['per']:.2f} / {cell['wer']:.2f} " for cell in cells), ""]))
+    print(f"\n{word} read by each of them: {plot}")
+
+
+def draw(models: dict[str, Path], word: str, pronunciation: str, path: Path) -> None:
+    """A row of pictures for every score, a column for every window: letters along the top, phonemes down the side.
+
+    Every model reads the same pronunciation, so that the rows mean the same in all of them: what the model looked at
+    to predict the phoneme named there.
+    """
+    weights, letters, phonemes = [], [], []
+    for folder in models.values():
+        tokenizer = AutoTokenizer.from_pretrained(folder / "best")
+        model = AutoModelForSeq2SeqLM.from_pretrained(folder / "best").to(PartialState().device)
+        pair = tokenizer([word], text_target=[bracketed(pronunciation)], return_tensors="pt").to(model.device)
+        alignments = forced_decode(model, pair["input_ids"], pair["labels"]).alignments
+        assert alignments is not None  # every model here has attention
+        weights.append(alignments[0])
+        letters.append(token_names(tokenizer, pair["input_ids"][0]))
+        phonemes.append(token_names(tokenizer, pair["labels"][0]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    plot_alignments(weights, letters, phonemes, path, titles=list(models), columns=len(WINDOWS))
+
+
+def _listed_pronunciation(task: Any, word: str) -> str:
+    for rows in task.splits.values():
+        for row in rows.filter(lambda listed: listed == word, input_columns="word"):
+            return row["pronunciations"][0]
+    raise ValueError(f"{word!r} is not in the dictionary; choose a word whose pronunciation is listed")
+
+
+if __name__ == "__main__":
+    main()
