@@ -17,7 +17,7 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput
 
 from attnzoo import search
-from attnzoo.decoding import BLOCK, _best
+from attnzoo.decoding.token_search import BLOCK, _best
 from tests.recurrent.test_generation import AfterTokens, OnlyThese
 from tests.recurrent.tiny import BOS, EOS, PAD, SIZES, VARIANTS, padded_batch, random_words, tiny_model
 
