@@ -12,9 +12,9 @@ import re
 import shlex
 import sys
 import traceback
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NamedTuple
 
 # What most snippets import from elsewhere.
 PRELOADED = [
@@ -29,8 +29,7 @@ PRELOADED = [
 FENCED = re.compile(r"^```(\w*)\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", flags=re.DOTALL | re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """A fenced block of a page.
 
     Attributes:
@@ -54,21 +53,13 @@ def blocks(page: str) -> list[Block]:
     return [Block(language, code, output or None) for language, code, output in FENCED.findall(page)]
 
 
-def commands(console: str) -> list[tuple[list[str], str]]:
-    """The commands of a block ``console``, in words, each with the output that is shown below it."""
-    shown = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", console, flags=re.MULTILINE)
-    return [(shlex.split(command), output) for command, output in shown]
-
-
 def run_commands(console: str, folder: Path) -> list[tuple[str, str]]:
     """What each command ``attnzoo`` of a block ``console`` prints, and what the block shows; one process runs all."""
-    shown = commands(console)
-    code = ["from attnzoo.cli import main"]
-    for (program, *arguments), _ in shown:
-        assert program == "attnzoo"
-        code += [f"main({arguments!r})", "print(end='\\0')"]
-    printed = run_alone("\n".join(code), folder).split("\0")[:-1]
-    return [(output, expected) for output, (_, expected) in zip(printed, shown, strict=True)]
+    shown = re.findall(r"^\$ attnzoo (.*)\n((?:(?!\$ ).*\n)*)", console, flags=re.MULTILINE)
+    assert len(shown) == len(re.findall(r"^\$ ", console, flags=re.MULTILINE)) > 0
+    calls = [f"main({shlex.split(arguments)}); print(end='\\0')" for arguments, _ in shown]
+    printed = run_alone("\n".join(["from attnzoo.cli import main", *calls]), folder).split("\0")[:-1]
+    return list(zip(printed, (output for _, output in shown), strict=True))
 
 
 def run_alone(code: str, folder: Path) -> str:
