@@ -16,16 +16,16 @@ from typing import Any
 
 from accelerate import PartialState
 from datasets import IterableDataset
-from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
-from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
 from .card import describe
 from .loop.checkpoint import require_model
+from .loop.stopping import exit_on_user_error
 from .recipe import checkpoint_recipe
 from .tasks import make_task
+from .tasks.base import Task
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -40,15 +40,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--num-beams", type=int, help="default: what the folder's generation config says, or else 1")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
     options = parser.parse_args(arguments)
-    logging.disable_progress_bar()
-    try:
+    with exit_on_user_error():
         require_model(options.folder)
         task = task_for(options.folder, options.set, options.split)
         started = time.perf_counter()
         scores = evaluate(options.folder, task, options.split, options.num_beams)
         seconds = time.perf_counter() - started
-    except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
-        sys.exit(f"error: {error}")
     how = f"{options.split} split, {scores['examples']} examples"
     if "num_beams" in scores:
         how += f", beam {scores['num_beams']}"
@@ -56,7 +53,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{seconds:.0f} seconds")
 
 
-def task_for(folder: Path, overrides: list[str], split: str) -> Any:
+def task_for(folder: Path, overrides: list[str], split: str) -> Task:
     """The task of a checkpoint folder, with the data of its training or with other data that ``overrides`` name.
 
     Data with the file name of the training data counts as the training data, even in another folder.
@@ -83,7 +80,7 @@ def task_for(folder: Path, overrides: list[str], split: str) -> Any:
     return task
 
 
-def evaluate(folder: Path, task: Any, split: str, num_beams: int | None = None) -> dict[str, float]:
+def evaluate(folder: Path, task: Task, split: str, num_beams: int | None = None) -> dict[str, float]:
     """The scores of the model in ``folder`` on a split of its task, and under "num_beams" how one that generates did.
 
     Raises:
@@ -97,7 +94,7 @@ def evaluate(folder: Path, task: Any, split: str, num_beams: int | None = None) 
     return task.score(split, task.predict(model, tokenizer, split, **decoding)) | decoding
 
 
-def decoding_of(task: Any, model: PreTrainedModel, num_beams: int | None) -> dict[str, int]:
+def decoding_of(task: Task, model: PreTrainedModel, num_beams: int | None) -> dict[str, Any]:
     """How to decode, as arguments for ``predict`` and ``draw`` of a task: nothing where none is generated.
 
     Raises:

@@ -7,7 +7,7 @@ import importlib.resources
 import math
 import re
 import reprlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from transformers import PreTrainedConfig
 
 from attnzoo import AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig
 
+from .data.known import find_known
 from .data.sources import is_hub_id
 from .tasks import TASKS
 
@@ -27,20 +28,25 @@ CONFIGS: dict[str, type[PreTrainedConfig]] = {
     config_class.model_type: config_class
     for config_class in (AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig)
 }
-FROM_DATA = {
-    "vocab_size",
-    "pad_token_id",
-    "bos_token_id",
-    "eos_token_id",
-    "decoder_start_token_id",
-    "num_labels",
-    "id2label",
-    "label2id",
-}
-
-
+FROM_DATA = {"vocab_size", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"}
+FROM_DATA |= {"num_labels", "id2label", "label2id"}
 MAX_BYTES = 100_000  # of a recipe; the zoo's have about 2,000
 BUDGETS = ("training.max_steps", "training.max_minutes")
+# Of the section training: which keys must be in a range, in words and as a test.
+COUNTS = ["batch_tokens", "accumulation_steps", "evaluations", "num_beams", "log_every", "patience"]
+COUNTS += ["checkpoint_every", "keep_checkpoints"]
+RANGES: dict[str, tuple[Callable[[float], bool], list[str]]] = {
+    "be above 0": (
+        lambda value: 0 < value < math.inf,
+        ["max_steps", "max_minutes", "learning_rate", "max_grad_norm", "halve_every_epochs"],
+    ),
+    "be at least 1": (lambda value: value >= 1, COUNTS),
+    "not be negative": (
+        lambda value: 0 <= value < math.inf,
+        ["seed", "warmup_steps", "weight_decay", "halve_after_epochs", "keep_evaluated"],
+    ),
+    "be at least 0 and below 1": (lambda value: 0 <= value < 1, ["label_smoothing", "ema_decay"]),
+}
 
 
 class _Loader(yaml.SafeLoader):
@@ -73,7 +79,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _POWER_OF_TEN, list("-+
 
 @strict
 @dataclass(kw_only=True)
-class Task:
+class TaskSection:
     """What is learned.
 
     Attributes:
@@ -155,43 +161,10 @@ class Training:
                 f"give either training.max_steps or training.max_minutes, got {self.max_steps} and {self.max_minutes}"
                 f"; for example --set training.{example}"
             )
-        positive = (
-            "max_steps",
-            "max_minutes",
-            "learning_rate",
-            "max_grad_norm",
-            "halve_every_epochs",
-        )
-        counts = (
-            *(
-                "batch_tokens",
-                "accumulation_steps",
-                "evaluations",
-                "num_beams",
-                "log_every",
-            ),
-            *("patience", "checkpoint_every", "keep_checkpoints"),
-        )
-        for name in positive:
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"training.{name} must be above 0, got {value}")
-        for name in counts:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"training.{name} must be at least 1, got {value}")
-        for name in (
-            "seed",
-            "warmup_steps",
-            "weight_decay",
-            "halve_after_epochs",
-            "keep_evaluated",
-        ):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"training.{name} must not be negative, got {getattr(self, name)}")
-        for name in ("label_smoothing", "ema_decay"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"training.{name} must be at least 0 and below 1, got {getattr(self, name)}")
+        for rule, (holds, names) in RANGES.items():
+            for name in names:
+                if (value := getattr(self, name)) is not None and not holds(value):
+                    raise ValueError(f"training.{name} must {rule}, got {value}")
 
 
 @strict
@@ -208,7 +181,7 @@ class Recipe:
     """
 
     model: dict[str, Any]
-    task: Task
+    task: TaskSection
     training: Training
     expected: dict[str, Any] = field(default_factory=dict)
 
@@ -254,10 +227,7 @@ def load_recipe(path: str | Path, overrides: list[str] | None = None) -> Recipe:
 
 def save_recipe(recipe: Recipe, path: Path) -> None:
     """Write the recipe with every default filled in."""
-    path.write_text(
-        yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False, allow_unicode=True),
-        encoding="utf-8",
-    )
+    path.write_text(yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
 def checkpoint_recipe(folder: Path, overrides: list[str] | None = None) -> Recipe:
@@ -287,8 +257,12 @@ def without_machine_paths(recipe: Recipe) -> Recipe:
 
 def hub_id(recipe: Recipe) -> str | None:
     """The id on the Hub of the recipe's data: where it is read from, or what the task knows of a copy of it."""
-    path, known = recipe.task.data.path, TASKS[recipe.task.name].hub_ids
-    return path if is_hub_id(path) else known.get(path) or known.get(Path(path).name)
+    path = recipe.task.data.path
+    if is_hub_id(path):
+        return path
+    known = find_known(path, TASKS[recipe.task.name].known_data)
+    of_original = known.hub_id if known is not None else None
+    return of_original if of_original is not None and Path(path).name == Path(of_original).name else None
 
 
 def _parse(tree: dict[str, Any]) -> Recipe:
@@ -306,7 +280,7 @@ def _parse(tree: dict[str, Any]) -> Recipe:
     own_keys = {"model_type", "paper"} if hasattr(CONFIGS[model_type], "from_paper") else {"model_type"}
     _check_keys(model, own_keys | _fields(CONFIGS[model_type]), "model")
     task = tree["task"]
-    _check_keys(task, _fields(Task), "task", required=_fields(Task))
+    _check_keys(task, _fields(TaskSection), "task", required=_fields(TaskSection))
     if not isinstance(task["data"], dict):
         raise ValueError(f"task.data must be a mapping with 'path', got {task['data']!r}")
     if task["name"] not in TASKS:
@@ -316,7 +290,7 @@ def _parse(tree: dict[str, Any]) -> Recipe:
     _check_keys(tree["training"], _fields(Training), "training")
     recipe = Recipe(
         model=model,
-        task=Task(name=task["name"], data=data_class(**task["data"])),
+        task=TaskSection(name=task["name"], data=data_class(**task["data"])),
         training=Training(**tree["training"]),
         expected=tree.get("expected") or {},
     )

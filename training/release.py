@@ -9,19 +9,18 @@ the card again when its words have changed and the run is gone.
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoTokenizer
-from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
-from .card import describe, read_figures, read_mapping, write_card
+from .card import describe, read_figures, write_card
 from .evaluate import decoding_of, evaluate
 from .loop.checkpoint import replacing, require_model
+from .loop.run_folder import read_mapping
+from .loop.stopping import exit_on_user_error
 from .recipe import load_recipe, save_recipe, without_machine_paths
 from .tasks import TASKS, make_task
 
@@ -38,16 +37,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--num-beams", type=int, help="beams to decode with (default: what the task has)")
     parser.add_argument("--note", help="what a reader of the card has to know of the run, if its figures do not say it")
     options = parser.parse_args(arguments)
-    logging.disable_progress_bar()
-    try:
+    with exit_on_user_error():
         release(options.run, options.folder, options.num_beams, options.note)
-    except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
-        sys.exit(f"error: {error}")
 
 
-# What a release writes: a folder with something else in it is somebody's, and not replaced.
-OWN = {"README.md", "config.json", "generation_config.json", "model.safetensors", "recipe.yaml", "run.json"}
-OWN |= {"tokenizer.json", "tokenizer_config.json", *(name for task in TASKS.values() for name in task.pictures)}
+# What a release writes beside pictures. A folder that holds anything else is not replaced: it may be the user's.
+FILES = {"README.md", "config.json", "generation_config.json", "model.safetensors", "recipe.yaml", "run.json"}
+FILES |= {"tokenizer.json", "tokenizer_config.json"}
 
 
 def release(run: Path, folder: Path, num_beams: int | None = None, note: str | None = None) -> None:
@@ -61,7 +57,8 @@ def release(run: Path, folder: Path, num_beams: int | None = None, note: str | N
     """
     if run.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"{folder} is a part of the run; choose a folder outside it")
-    if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= OWN):
+    own = FILES.union(name for task in TASKS.values() for name in task.card.pictures)
+    if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= own):
         raise ValueError(f"{folder} holds something else than a release; choose a new folder")
     if folder.resolve() == Path.cwd():
         raise ValueError(f"{folder} is the working directory, which a release would replace; choose a new folder")
@@ -95,7 +92,8 @@ def release(run: Path, folder: Path, num_beams: int | None = None, note: str | N
         tokenizer.save_pretrained(new)
         save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
         test = evaluate(new, task, "test")  # of what a user will load
-        task.draw(task.auto_class.from_pretrained(new), tokenizer, new, **decoding)
+        if task.card.pictures:
+            task.draw(task.auto_class.from_pretrained(new), tokenizer, new, **decoding)
         figures |= {"test": test} | ({"note": note} if note else {})
         (new / "run.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
         write_card(new, folder, recipe, task, figures)

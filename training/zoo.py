@@ -6,10 +6,11 @@ trains them again.
 
 import argparse
 import re
-import sys
 from pathlib import Path
 
 from huggingface_hub import ModelCard
+
+from .loop.stopping import exit_on_user_error
 
 START, END = "<!-- written by python -m attnzoo.training.zoo -->", "<!-- end of the zoo -->"
 COLUMNS = ["model", "paper", "task", "parameters", "MB", "test", "by"]
@@ -23,10 +24,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--cards", type=Path, default=Path("model_cards"), help="(default: %(default)s)")
     parser.add_argument("--readme", type=Path, default=Path("README.md"), help="(default: %(default)s)")
     options = parser.parse_args(arguments)
-    try:
+    with exit_on_user_error():
         write_index(options.cards, options.readme)
-    except (OSError, ValueError) as error:  # what the user can put right, without a traceback
-        sys.exit(f"error: {error}")
 
 
 def write_index(cards: Path, readme: Path) -> None:

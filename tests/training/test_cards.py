@@ -201,14 +201,37 @@ def test_each_fault_of_a_card_is_found(name: str, was: str, becomes: str, fault:
     assert any(fault in said for said in faults(card.replace(was, becomes, 1)))
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_a_cards_snippet_runs_by_itself(folder: Path) -> None:
-    """As a reader copies it: into a process that has imported nothing."""
-    (snippet,) = re.findall(r"```python\n(.*?)```", read(folder), flags=re.DOTALL)
-    command = [sys.executable, "-c", snippet]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+# Runs each snippet in a fork of a process that has imported Transformers and not attnzoo.
+RUN_SNIPPETS = """
+import json, os, sys, traceback
+import accelerate
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
+for folder, snippet in json.load(sys.stdin).items():
+    process = os.fork()
+    if not process:
+        print(f"#{folder}", flush=True)
+        try:
+            exec(snippet, {})
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        sys.stdout.flush()
+        os._exit(0)
+    if os.waitpid(process, 0)[1]:
+        sys.exit(f"the snippet of {folder} failed")
+"""
+
+
+def test_a_cards_snippet_runs_by_itself() -> None:
+    """As a reader copies it: into a process that has not imported attnzoo."""
+    snippets = {folder.name: re.findall(r"```python\n(.*?)```", read(folder), flags=re.DOTALL) for folder in FOLDERS}
+    given = json.dumps({name: snippet for name, (snippet,) in snippets.items()})
+    command = [sys.executable, "-c", RUN_SNIPPETS]
+    ended = subprocess.run(command, input=given, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-3000:]
-    assert ended.stdout.strip()
+    printed = {part.partition("\n")[0]: part.partition("\n")[2] for part in ended.stdout.split("#")[1:]}
+    assert printed.keys() == snippets.keys()
+    assert all(text.strip() for text in printed.values())
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

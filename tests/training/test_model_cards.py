@@ -45,10 +45,7 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the recipes of the shipped models look for their data: as little of it as a card needs, in its form."""
     monkeypatch.chdir(tmp_path)
     captions = [{"en": "A man in an orange hat starring at something.", "de": "Ein Mann mit einem orangefarbenen Hut."}]
-    reviews = [
-        {"text": "no movement , no yuks , not much of anything .", "label": 0},
-        {"text": "moving .", "label": 1},
-    ]
+    reviews = [{"text": "no movement , no yuks , not much of anything .", "label": 0}, {"text": "moving .", "label": 1}]
     for place, rows in (("bentrevett/multi30k", captions), ("SetFit/sst2", reviews)):
         Path(place).mkdir(parents=True)
         for split in ("train", "validation", "test"):

@@ -16,8 +16,7 @@ from attnzoo.training.data.labels import known_numbers
 from attnzoo.training.data.splits import split_of
 from attnzoo.training.recipe import load_recipe
 from attnzoo.training.studies import repeat
-from attnzoo.training.tasks.sentence_classification import Data, SentenceClassification
-from attnzoo.training.train import main
+from attnzoo.training.tasks.sentence_classification import ClassificationData, SentenceClassification
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -28,7 +27,8 @@ from transformers import (
     pipeline,
 )
 
-ROOT = Path(__file__).parents[2]
+from tests.training.runs import ROOT, train_recipe
+
 SHIPPED = ROOT / "model_cards" / "self-attentive-sst2"
 SMALL = [
     "model.embedding_size=12",
@@ -54,11 +54,6 @@ SMALL = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def no_cache_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-
-
 def sentences(number: int = 400) -> pd.DataFrame:
     """Praise and blame of a film, told by one word, of which "not" is the opposite; all different."""
     random = np.random.default_rng(0)
@@ -82,14 +77,16 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 COLUMNS = {"text_column": "review", "label_column": "verdict"}
 
 
+def task_of(path: Path, **keys: Any) -> SentenceClassification:
+    """The task of reviews, or of what the keys say."""
+    return SentenceClassification(ClassificationData(**{"path": str(path), **COLUMNS, **keys}))
+
+
 @pytest.fixture(scope="module")
 def classifier(table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished training on the reviews; not to be changed."""
-    output = tmp_path_factory.mktemp("classifier")
     sets = [*SMALL, f"task.data.path={table}", *(f"task.data.{key}={value}" for key, value in COLUMNS.items())]
-    recipe = str(ROOT / "configs" / "self_attentive_sst2.yaml")
-    main([recipe, "--output", str(output), *(f"--set={item}" for item in sets)])
-    return output
+    return train_recipe("self_attentive_sst2", tmp_path_factory.mktemp("classifier"), sets)
 
 
 def test_it_learns_labels_that_are_words(classifier: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,13 +121,13 @@ def test_a_classifier_is_released_with_its_confusion_matrix(classifier: Path, ta
     release.main([str(classifier), str(folder)])
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     assert {weight.dtype for weight in model.parameters()} == {torch.float32}
-    task = SentenceClassification(Data(path=str(table), **COLUMNS))
+    task = task_of(table)
     accuracy = evaluate.evaluate(folder, task, "test")["accuracy"]
     card = (folder / "README.md").read_text()
     assert f"| test | {len(task.splits['test'])} | {accuracy:.2f} |" in card
     assert "decoding" not in card
     assert "](confusion.png)" in card
-    for name in task.pictures:
+    for name in task.card.pictures:
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
     for path in folder.iterdir():
         assert str(table.parent).encode() not in path.read_bytes()
@@ -202,8 +199,8 @@ def test_lines_that_begin_with_a_label(
         (tmp_path / name / "c.txt").write_text("\n".join(lines[200:]))
     else:
         (tmp_path / name).write_text("\n\n".join(lines))
-    task = SentenceClassification(Data(path=str(tmp_path / name), **keys))
-    expected = SentenceClassification(Data(path=str(table), **COLUMNS))
+    task = SentenceClassification(ClassificationData(path=str(tmp_path / name), **keys))
+    expected = task_of(table)
     assert task.labels == [prefix.removeprefix("__label__") + label for label in expected.labels]
     for split, rows in task.splits.items():
         assert rows[:] == expected.splits[split][:]
@@ -217,7 +214,7 @@ def test_lines_that_begin_with_a_label(
         ("__label__a __label__b x\n", {}, "row 1 has two labels"),
         ("a x\nb y\n", {}, r"a\.txt is not of a known kind: .* set task\.data\.label_first=true; .*separator"),
         ("", {"label_first": True}, r"a\.txt is empty"),
-        ("__label__a x\n", {"streaming": True}, "is read whole: remove subset and streaming"),
+        ("__label__a x\n", {"streaming": True}, "is read whole: leave out subset and streaming"),
         ("__label__a x\n", {"columns": ["a"]}, r"task\.data\.columns is for tables of text"),
         ("__label__a x\n", {"text_pair_column": "b"}, r"leave out task\.data\.text_pair_column"),
     ],
@@ -225,19 +222,19 @@ def test_lines_that_begin_with_a_label(
 def test_lines_that_are_no_label_and_sentence(text: str, keys: dict[str, Any], message: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(text)
     with pytest.raises(ValueError, match=message):
-        SentenceClassification(Data(path=str(tmp_path / "a.txt"), **keys))
+        SentenceClassification(ClassificationData(path=str(tmp_path / "a.txt"), **keys))
 
 
 def test_lines_without_a_sentence_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.txt").write_text("__label__lost\n" + "".join(f"__label__{line}\n" for line in LINES.splitlines()))
-    task = SentenceClassification(Data(path=str(tmp_path / "a.txt"), skip_bad_rows=True))
+    task = SentenceClassification(ClassificationData(path=str(tmp_path / "a.txt"), skip_bad_rows=True))
     assert task.labels == ["blame", "praise"]
     assert "skipped 1 of 401 rows; the first is row 1: '__label__lost' is not a label" in capsys.readouterr().err
 
 
 def test_a_vocabulary_holds_all_characters_or_is_refused(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def size(**keys: Any) -> int:
-        return len(SentenceClassification(Data(path=str(table), **COLUMNS, **keys)).make_tokenizer())
+        return len(task_of(table, **keys).make_tokenizer())
 
     with pytest.raises(ValueError, match=r"vocabulary_size is 10, and the characters .* are (\d+) tokens") as error:
         size(tokens="subwords", vocabulary_size=10)
@@ -256,7 +253,7 @@ def test_normal_forms_of_the_text(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "a.csv", index=False)
     expected = {None: "\uac00\u00e9", "nfc": "\uac00\u00e9", "nfd": "\u1100\u1161e\u0301", "strip_accents": "\uac00e"}
     for normalization, word in expected.items():
-        data = Data(path=str(tmp_path / "a.csv"), **COLUMNS, normalization=normalization)
+        data = ClassificationData(path=str(tmp_path / "a.csv"), **COLUMNS, normalization=normalization)
         assert word in SentenceClassification(data).make_tokenizer().get_vocab()
 
 
@@ -273,7 +270,7 @@ def test_every_kind_of_label_gives_numbers_and_names(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "words.tsv", index=False, sep="\t")
 
     def task(name: str, **more: Any) -> SentenceClassification:
-        return SentenceClassification(Data(path=str(tmp_path / name), **COLUMNS, **more))
+        return task_of(tmp_path / name, **more)
 
     tasks = {
         task("named"): ["thumbs down", "thumbs up"],
@@ -296,7 +293,7 @@ def test_spaces_around_a_label_are_no_part_of_it(tmp_path: Path) -> None:
     frame = sentences()
     frame["verdict"] = [f" {verdict} " if row % 2 else verdict for row, verdict in enumerate(frame["verdict"])]
     frame.to_csv(tmp_path / "spaces.csv", index=False)
-    task = SentenceClassification(Data(path=str(tmp_path / "spaces.csv"), **COLUMNS))
+    task = task_of(tmp_path / "spaces.csv")
     assert task.labels == ["blame", "praise"]
     assert set(task.splits["test"]["labels"]) == {0, 1}
 
@@ -314,7 +311,7 @@ def test_names_that_the_numbers_contradict(tmp_path: Path, names: list[str], fir
     numbers = (frame["verdict"] == "praise").astype(int) + first
     frame.assign(verdict=numbers).to_csv(tmp_path / "numbers.csv", index=False)
     with pytest.raises(ValueError, match=message):
-        SentenceClassification(Data(path=str(tmp_path / "numbers.csv"), **COLUMNS, label_names=names))
+        task_of(tmp_path / "numbers.csv", label_names=names)
 
 
 def test_names_in_another_order_than_those_of_the_data(tmp_path: Path) -> None:
@@ -323,7 +320,7 @@ def test_names_in_another_order_than_those_of_the_data(tmp_path: Path) -> None:
     named.cast_column("verdict", datasets.ClassLabel(names=["no", "yes"])).save_to_disk(tmp_path / "named")
 
     def labels(names: list[str]) -> list[str]:
-        return SentenceClassification(Data(path=str(tmp_path / "named"), **COLUMNS, label_names=names)).labels
+        return task_of(tmp_path / "named", label_names=names).labels
 
     assert labels(["no", "yes"]) == ["no", "yes"]
     assert labels(["bad", "good"]) == ["bad", "good"]
@@ -337,32 +334,32 @@ def test_names_in_another_order_than_those_of_the_data(tmp_path: Path) -> None:
 def test_one_label_alone_is_refused_with_names_too(tmp_path: Path, label_names: list[str] | None) -> None:
     sentences().assign(verdict=0).to_csv(tmp_path / "one.csv", index=False)
     with pytest.raises(ValueError, match="there is no label but '0'; two or more are expected"):
-        SentenceClassification(Data(path=str(tmp_path / "one.csv"), **COLUMNS, label_names=label_names))
+        task_of(tmp_path / "one.csv", label_names=label_names)
 
 
 def test_what_stands_in_two_splits_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frame = sentences()
     for split, part in (("train", frame[:200]), ("validation", frame[195:300]), ("test", frame[290:])):
         part.to_csv(tmp_path / f"{split}.csv", index=False)
-    SentenceClassification(Data(path=str(tmp_path), **COLUMNS))
+    task_of(tmp_path)
     said = capsys.readouterr().err
     assert "5 of the 105 different examples of the validation split are in the train split too" in said
     assert "10 of the 110 different examples of the test split are in the validation split too" in said
     assert "of the test split are in the train split" not in said
     frame[290:].assign(review=frame["review"].str.upper() + " ").to_csv(tmp_path / "train.csv", index=False)
-    SentenceClassification(Data(path=str(tmp_path), **COLUMNS))
+    task_of(tmp_path)
     said = capsys.readouterr().err
     assert "110 of the 110 different examples of the test split are in the train split too, ignoring" in said
 
 
 def test_splits_are_by_a_hash_of_the_sentence(table: Path) -> None:
-    task = SentenceClassification(Data(path=str(table), **COLUMNS))
+    task = task_of(table)
     assert sum(len(rows) for rows in task.splits.values()) == 400
     for split, rows in task.splits.items():
         for text in rows["text"]:
             hundredth = int.from_bytes(hashlib.sha1(text.encode()).digest(), "big") % 100
             assert split == ("test" if hundredth < 10 else "validation" if hundredth < 20 else "train")
-    assert task.split_note == "validation and test cut out of train by a hash of the sentence"
+    assert task.card.split_note == "validation and test cut out of train by a hash of the text"
 
 
 @pytest.mark.parametrize("names", [["all"], ["train", "test"], ["train", "validation", "test"]])
@@ -370,7 +367,7 @@ def test_a_stream_gives_the_same_examples(tmp_path: Path, names: list[str]) -> N
     frame = sentences()
     for place, name in enumerate(names):
         frame[place :: len(names)].to_csv(tmp_path / f"{name}.csv", index=False)
-    held, streamed = (SentenceClassification(Data(path=str(tmp_path), **COLUMNS, streaming=s)) for s in (False, True))
+    held, streamed = (task_of(tmp_path, streaming=s) for s in (False, True))
     tokenizer = held.make_tokenizer()
     assert streamed.make_tokenizer().get_vocab() == tokenizer.get_vocab()
     assert list(streamed.training_examples(tokenizer)) == list(held.training_examples(tokenizer))
@@ -398,7 +395,7 @@ def test_a_stream_gives_the_same_examples(tmp_path: Path, names: list[str]) -> N
 )
 def test_a_wrong_name_is_said_with_those_there_are(table: Path, change: dict[str, Any], message: str) -> None:
     with pytest.raises((ValueError, FileNotFoundError), match=message):
-        SentenceClassification(Data(**{"path": str(table), **COLUMNS, **change}))
+        SentenceClassification(ClassificationData(**{"path": str(table), **COLUMNS, **change}))
 
 
 @pytest.mark.parametrize(
@@ -415,20 +412,20 @@ def test_a_wrong_name_is_said_with_those_there_are(table: Path, change: dict[str
 def test_rows_that_cannot_be_learned_from(tmp_path: Path, rows: list[tuple[Any, Any]], message: str) -> None:
     pd.DataFrame(rows, columns=["review", "verdict"]).to_json(tmp_path / "a.jsonl", orient="records", lines=True)
     with pytest.raises(ValueError, match=message):
-        SentenceClassification(Data(path=str(tmp_path / "a.jsonl"), **COLUMNS, label_names=["no", "yes"]))
+        task_of(tmp_path / "a.jsonl", label_names=["no", "yes"])
 
 
 def test_labels_that_leave_nothing_to_learn(tmp_path: Path) -> None:
     frame = sentences()
     frame.assign(verdict="praise").to_csv(tmp_path / "one.csv", index=False)
     with pytest.raises(ValueError, match="there is no label but 'praise'"):
-        SentenceClassification(Data(path=str(tmp_path / "one.csv"), **COLUMNS))
+        task_of(tmp_path / "one.csv")
     frame.assign(verdict=-1).to_parquet(tmp_path / "none.parquet")
     with pytest.raises(ValueError, match="there is a row with the label -1, which means none"):
-        SentenceClassification(Data(path=str(tmp_path / "none.parquet"), **COLUMNS))
+        task_of(tmp_path / "none.parquet")
     frame.drop_duplicates("verdict").to_csv(tmp_path / "few.csv", index=False)
-    with pytest.raises(ValueError, match=r"few\.csv has no sentences for the \w+ split"):
-        SentenceClassification(Data(path=str(tmp_path / "few.csv"), **COLUMNS))
+    with pytest.raises(ValueError, match=r"few\.csv has no examples for the \w+ split"):
+        task_of(tmp_path / "few.csv")
 
 
 def test_a_label_of_a_held_out_split_that_training_does_not_have(tmp_path: Path) -> None:
@@ -438,7 +435,7 @@ def test_a_label_of_a_held_out_split_that_training_does_not_have(tmp_path: Path)
         part = part.assign(verdict="mixed") if split == "test" else part
         part.to_csv(tmp_path / "data" / f"{split}.csv", index=False)
     with pytest.raises(ValueError, match=r"test split: the label 'mixed' is none of blame, praise"):
-        SentenceClassification(Data(path=str(tmp_path / "data"), **COLUMNS))
+        task_of(tmp_path / "data")
 
 
 @pytest.mark.parametrize(
@@ -455,11 +452,11 @@ def test_a_label_of_a_held_out_split_that_training_does_not_have(tmp_path: Path)
 )
 def test_keys_that_do_not_go_together(change: dict[str, Any], message: str) -> None:
     with pytest.raises(Exception, match=message):
-        Data(path="x/y", **change)
+        ClassificationData(path="x/y", **change)
 
 
 def test_words_are_those_of_the_treebank(table: Path) -> None:
-    tokenizer = SentenceClassification(Data(path=str(table), **COLUMNS)).make_tokenizer()
+    tokenizer = task_of(table).make_tokenizer()
 
     def words(text: str) -> list[str]:
         return [text[start:end] for start, end in tokenizer(text, return_offsets_mapping=True)["offset_mapping"][:-1]]
@@ -484,7 +481,7 @@ def test_rare_words_and_subwords(table: Path, tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "a.csv", index=False)
 
     def vocabulary(**more: Any) -> PreTrainedTokenizerFast:
-        task = SentenceClassification(Data(path=str(tmp_path / "a.csv"), **COLUMNS, **more))
+        task = task_of(tmp_path / "a.csv", **more)
         task.make_tokenizer().save_pretrained(tmp_path / "tokenizer")
         return AutoTokenizer.from_pretrained(tmp_path / "tokenizer")  # plain files, without code of their own
 
@@ -507,7 +504,7 @@ def test_rare_words_and_subwords(table: Path, tmp_path: Path) -> None:
 
 
 def test_words_are_dropped_in_training_alone(table: Path) -> None:
-    task = SentenceClassification(Data(path=str(table), **COLUMNS, word_dropout=0.5))
+    task = task_of(table, word_dropout=0.5)
     tokenizer = task.make_tokenizer()
     rows = list(task.training_examples(tokenizer))
     torch.manual_seed(0)
@@ -524,7 +521,7 @@ def test_words_are_dropped_in_training_alone(table: Path) -> None:
 def test_word_vectors_start_the_embeddings(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "glove.txt").write_text("unseen 1 2 3\ngood 4 5 6\nbad 7 8 9\n")
     vectors = {"word_vectors": str(tmp_path / "glove.txt"), "added_words": 2, "tune_word_vectors": False}
-    task = SentenceClassification(Data(path=str(table), **COLUMNS, **vectors))
+    task = task_of(table, **vectors)
     tokenizer = task.make_tokenizer()
     assert "unseen" in tokenizer.get_vocab()
     recipe = load_recipe(ROOT / "configs" / "self_attentive_sst2.yaml", [*SMALL, "model.embedding_size=3"])
@@ -552,9 +549,8 @@ def test_pairs_are_told_apart_and_learned(tmp_path: Path) -> None:
     pd.DataFrame(rows, columns=["a", "b", "same"]).to_csv(tmp_path / "pairs.csv", index=False)
     columns = ["task.data.text_column=a", "task.data.text_pair_column=b", "task.data.label_column=same"]
     sets = [*SMALL, f"task.data.path={tmp_path / 'pairs.csv'}", *columns]
-    recipe, output = str(ROOT / "configs" / "self_attentive_sick.yaml"), tmp_path / "run"
     sets += ["model.gate_size=8", "training.max_steps=120"]
-    main([recipe, "--output", str(output), *(f"--set={item}" for item in sets)])
+    output = train_recipe("self_attentive_sick", tmp_path / "run", sets)
     assert json.loads((output / "run.json").read_text())["validation"]["accuracy"] > 95
     tokenizer = AutoTokenizer.from_pretrained(output / "best")
     encoded = tokenizer("car red", "it blue")
@@ -565,7 +561,7 @@ def test_pairs_are_told_apart_and_learned(tmp_path: Path) -> None:
     assert 'classify({"text": "car ' in card
     single = [*sets, "model.sentence_pair=false", "model.gate_size=null"]
     with pytest.raises(SystemExit, match=r"model\.sentence_pair=false and task\.data\.text_pair_column=b"):
-        main([recipe, "--output", str(tmp_path / "other"), *(f"--set={item}" for item in single)])
+        train_recipe("self_attentive_sick", tmp_path / "other", single)
 
 
 def test_a_table_inside_a_wheel(tmp_path: Path) -> None:
@@ -581,7 +577,7 @@ def test_a_table_inside_a_wheel(tmp_path: Path) -> None:
 
     def task(**more: Any) -> SentenceClassification:
         keys = {"path": str(path), "member": "data/reviews.tab", "mask_urls": True, **COLUMNS}
-        return SentenceClassification(Data(**keys | more))
+        return SentenceClassification(ClassificationData(**keys | more))
 
     assert sum(len(rows) for rows in task().splits.values()) == 400
     half = task(only={"Kind": "1"})
@@ -614,7 +610,7 @@ def test_a_recipe_is_repeated_with_several_seeds(
     arguments += [f"--set={item}" for item in sets]
     repeat.main(arguments)
     printed = capsys.readouterr().out
-    task = SentenceClassification(Data(path=str(table), **COLUMNS))
+    task = task_of(table)
     folders = sorted(tmp_path.glob("self-attentive-sst2-*"))
     low, high = sorted(evaluate.evaluate(folder / "best", task, "test")["accuracy"] for folder in folders)
     assert f"| test | mean (lowest to highest) | {(low + high) / 2:.2f} ({low:.2f} to {high:.2f}) |" in printed

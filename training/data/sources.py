@@ -312,6 +312,13 @@ def refuse_table_keys(source: Source, reason: str) -> None:
             raise SourceError(f"task.data.{key} is for tables of text, such as csv, and {source.path} {reason}")
 
 
+def refuse_row_keys(source: Source, reason: str) -> None:
+    """Raise a SourceError if the source sets a key that only rows can have; ``reason`` says what it is."""
+    refuse_table_keys(source, reason)
+    if source.subset is not None or source.streaming:
+        raise SourceError(f"{source.path} {reason} and is read whole: leave out subset and streaming in task.data")
+
+
 def _text_options(builder: datasets.DatasetBuilder, source: Source, columns: dict[str, str]) -> dict[str, Any]:
     """Options for the csv reader. Files that are empty, in another encoding or ambiguous raise an error."""
     config = builder.config
@@ -339,10 +346,7 @@ def _text_options(builder: datasets.DatasetBuilder, source: Source, columns: dic
     if not local:  # on the Hub, where the header comes with the data
         return {"keep_default_na": False, "converters": dict.fromkeys(columns, str)}
     quoting = _quoting(local, source, config.sep)
-    options: dict[str, Any] = {
-        "quoting": csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE,
-        "encoding": source.encoding,
-    }
+    options: dict[str, Any] = {"quoting": csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE, "encoding": source.encoding}
     if source.columns is not None:
         options |= {"names": source.columns, "header": None}
     for file in local:

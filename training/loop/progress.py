@@ -37,10 +37,7 @@ class Clock:
         if self.settings.max_steps is not None:
             return min(1.0, self.steps / self.settings.max_steps)
         assert self.settings.max_minutes is not None  # the recipe is checked
-        progress = torch.tensor(
-            min(1.0, self.minutes() / self.settings.max_minutes),
-            device=accelerator.device,
-        )
+        progress = torch.tensor(min(1.0, self.minutes() / self.settings.max_minutes), device=accelerator.device)
         return broadcast(progress).item()
 
     def seconds_since_log(self) -> float:
@@ -138,11 +135,7 @@ class Batches:
         there, here = state["batches_per_epoch"], self.order.batches_per_epoch
         if there != here:
             raise ValueError(f"the data has changed: an epoch had {there} batches, and has {here} now")
-        self.epoch, self.position, self._iterator = (
-            state["epoch"],
-            state["position"],
-            None,
-        )
+        self.epoch, self.position, self._iterator = (state["epoch"], state["position"], None)
 
 
 class Best:

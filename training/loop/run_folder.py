@@ -89,20 +89,32 @@ def write_row(path: Path, row: dict[str, Any]) -> None:
         raise OSError(f"could not write {path}: {error}") from error
 
 
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The content of a JSON file that holds names and values.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is damaged.
+    """
+    try:
+        mapping = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(mapping, dict):
+        raise ValueError(f"{path} is damaged: it is not a mapping of names to values")
+    return mapping
+
+
 def read_run(folder: Path) -> dict[str, Any]:
     """What ``run.json`` in ``folder`` holds.
 
     Raises:
         OSError, ValueError: it cannot be read, or does not hold what a training writes.
     """
-    path = folder / "run.json"
     try:
-        run = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged ({error}); delete it and resume the training") from error
-    if not isinstance(run, dict):
-        raise ValueError(f"{path} is damaged: it holds {type(run).__name__}, not the figures of a run")
-    return run
+        return read_mapping(folder / "run.json")
+    except ValueError as error:
+        raise ValueError(f"{error}; delete it and resume the training") from error
 
 
 def describe_run(seed: int, precision: str, num_processes: int) -> dict[str, Any]:

@@ -137,11 +137,7 @@ def _copy(values: dict[str, Tensor], parameters: dict[str, nn.Parameter], folder
 
 def _random_states(device: torch.device) -> dict[str, Any]:
     """The states of every random number generator of this process."""
-    states = {
-        "python": random.getstate(),
-        "numpy": np.random.get_state(legacy=False),
-        "torch": torch.get_rng_state(),
-    }
+    states = {"python": random.getstate(), "numpy": np.random.get_state(legacy=False), "torch": torch.get_rng_state()}
     if device.type != "cpu":
         states[device.type] = torch.get_device_module(device).get_rng_state()
     return states

@@ -11,19 +11,18 @@ verse.
 
 import argparse
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from attnzoo.alignment import align, alignment_error_rate
 
 from ..data.verses import Verse, read_verses
 from ..loop.checkpoint import require_model
+from ..loop.stopping import exit_on_user_error
 from ..recipe import checkpoint_recipe
 
 SHIFTS = (0, 1)
@@ -37,15 +36,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, help="a checkpoint folder trained on the verses, such as runs/x/best")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
     options = parser.parse_args(arguments)
-    logging.disable_progress_bar()
-    try:
+    with exit_on_user_error():
         require_model(options.folder)
         verses = read_verses(Path(checkpoint_recipe(options.folder, options.set).task.data.path))
         model = AutoModelForSeq2SeqLM.from_pretrained(options.folder).to(PartialState().device)
         tokenizer = AutoTokenizer.from_pretrained(options.folder)
         measure(model, tokenizer, verses)
-    except (OSError, ValueError) as error:  # what the user can put right, said without a traceback
-        sys.exit(f"error: {error}")
 
 
 def measure(model: Any, tokenizer: Any, verses: list[Verse]) -> float:

@@ -24,7 +24,7 @@ from ..loop.stopping import exit_on_user_error
 from ..recipe import load_recipe
 from ..tasks import make_task
 from ..tasks.metrics import PhonemeErrorRate, WordErrorRate
-from .study import SEEDS, mean_and_range, refuse_overrides, study_parser, trained
+from .study import SEEDS, mean_and_range, print_table, refuse_overrides, study_parser, trained
 
 # The encoder reads one way but in Bahdanau's model; the widths make up for what the parts of a model cost.
 SUTSKEVER = ["wiring=sutskever", "score=none", "cell=lstm", "encoder_hidden_size=296", "decoder_hidden_size=296"]
@@ -85,12 +85,14 @@ def run(recipe_path: str, models: Path, plot: Path, overrides: list[str]) -> Non
             [*scores, wer.compute(predictions=predictions, references=references)["wer"]]
         )
     print(f"\ntest PER in % by letters of the word (mean of {len(SEEDS)} seeds, lowest to highest), and WER of all:\n")
-    print(f"| | parameters |{''.join(f' {name} |' for name, _ in groups)} WER, all |")
-    print("|---" * (3 + len(groups)) + "|")
-    print(f"| words | |{''.join(f' {len(rows):,} |' for _, rows in groups)} |")
-    for name, of_seeds in errors.items():
-        cells = [mean_and_range(values) for values in zip(*of_seeds, strict=True)]
-        print(f"| {name} | {parameters[name]:,} | {' | '.join(cells)} |")
+    print_table(
+        ["", "parameters", *(name for name, _ in groups), "WER, all"],
+        ["words", "", *(f"{len(rows):,}" for _, rows in groups)],
+        *(
+            [name, f"{parameters[name]:,}", *map(mean_and_range, zip(*of_seeds, strict=True))]
+            for name, of_seeds in errors.items()
+        ),
+    )
     plot.parent.mkdir(parents=True, exist_ok=True)
     draw({name: [row[: len(groups) - 1] for row in rows] for name, rows in errors.items()}, groups[:-1], plot)
     print(f"\nthe same as a figure: {plot}")

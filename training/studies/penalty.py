@@ -24,7 +24,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from ..loop.stopping import exit_on_user_error
 from ..recipe import load_recipe
 from ..tasks import make_task
-from .study import SEEDS, mean_and_range, refuse_overrides, study_parser, trained
+from .study import SEEDS, mean_and_range, print_table, refuse_overrides, study_parser, trained
 
 COEFFICIENTS = (1.0, 0.0)
 
@@ -64,11 +64,11 @@ def run(recipe_path: str, seeds: Sequence[int], models: Path, overrides: list[st
         scores = task.score("test", task.predict(model, tokenizer, "test"))
         figures[name].append((scores["accuracy"], mean_overlap(model, tokenizer, task)))
     print(f"\n{task.name}, test split, mean of {len(seeds)} seeds (lowest to highest):\n")
-    print("| | accuracy % | overlap of two hops |")
-    print("|---|---|---|")
+    rows = []
     for name, of_seeds in figures.items():
         accuracies, overlaps = zip(*of_seeds, strict=True)
-        print(f"| {name} | {mean_and_range(accuracies)} | {mean_and_range(overlaps, digits=3)} |")
+        rows.append([name, mean_and_range(accuracies), mean_and_range(overlaps, digits=3)])
+    print_table(["", "accuracy %", "overlap of two hops"], *rows)
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from ..evaluate import evaluate
 from ..loop.stopping import exit_on_user_error
 from ..recipe import load_recipe
 from ..tasks import make_task
-from .study import SEEDS, mean_and_range, refuse_overrides, trained
+from .study import SEEDS, mean_and_range, print_table, refuse_overrides, trained
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -49,13 +49,12 @@ def repeat(recipe_path: str, task: Any, seeds: Sequence[int], models: Path, over
         minutes.append(result["total_minutes"])
     columns = [f"{name}{task.units.get(key, '')}" for key, name in task.metric_names.items()]
     print(f"\n{task.name}:\n")
-    print(f"| split | seed | {' | '.join(columns)} |")
-    print("|---" * (2 + len(task.metric_names)) + "|")
+    table: list[list[object]] = [["split", "seed", *columns]]
     for split, of_seeds in rows.items():
         for seed, values in zip(seeds, of_seeds, strict=True):
-            print(f"| {split} | {seed} | {' | '.join(f'{value:.2f}' for value in values)} |")
-        cells = [mean_and_range(values) for values in zip(*of_seeds, strict=True)]
-        print(f"| {split} | mean (lowest to highest) | {' | '.join(cells)} |")
+            table.append([split, seed, *(f"{value:.2f}" for value in values)])
+        table.append([split, "mean (lowest to highest)", *map(mean_and_range, zip(*of_seeds, strict=True))])
+    print_table(*table)
     print(f"\n{mean_and_range(minutes, digits=1)} minutes of training")
 
 

@@ -22,7 +22,7 @@ from attnzoo.viewer.pictures import plot_alignments
 from ..loop.stopping import exit_on_user_error
 from ..recipe import load_recipe
 from ..tasks import make_task
-from .study import refuse_overrides, study_parser, trained
+from .study import print_table, refuse_overrides, study_parser, trained
 
 SCORES = ("additive", "dot", "general", "location")  # concat is the additive score
 WINDOWS = {"global": "global", "monotonic": "local-m", "predictive": "local-p"}
@@ -61,11 +61,11 @@ def run(recipe_path: str, word: str, models: Path, plot: Path, overrides: list[s
     draw({name: folder for name, (folder, _) in results.items()}, word, pronunciation, plot)
     steps = next(result["total_steps"] for _, result in results.values())
     print(f"\nvalidation PER / WER in % after {steps} steps:\n")
-    print("|".join(["", " score ", *(f" {name} " for name in WINDOWS.values()), ""]))
-    print("|---" * (1 + len(WINDOWS)) + "|")
+    rows: list[list[str]] = [["score", *WINDOWS.values()]]
     for score in SCORES:
         cells = (results[f"{score}, {name}"][1]["validation"] for name in WINDOWS.values())
-        print("|".join(["", f" {score} ", *(f" {cell['per']:.2f} / {cell['wer']:.2f} " for cell in cells), ""]))
+        rows.append([score, *(f"{cell['per']:.2f} / {cell['wer']:.2f}" for cell in cells)])
+    print_table(*rows)
     print(f"\n{word} read by each of them: {plot}")
 
 

