@@ -1,8 +1,7 @@
-"""Model cards, filled from what a run measured, never by hand.
+"""Model cards. A program fills them with the figures of a run; they are never edited by hand.
 
-Training and release write them. ``attnzoo card model_cards/NAME`` writes the card of a released folder
-again, from the figures in its ``run.json``, when words here or in a task have changed; it needs the data, of which a
-card has an example, and not the run.
+Training and release write them. ``attnzoo card model_cards/NAME`` writes the card of a released folder again from its
+``run.json``, when words here or in a task have changed. It needs the data, for the card's example, but not the run.
 """
 
 import argparse
@@ -44,68 +43,14 @@ PAPERS = {
     "Transformers for Language Understanding*",
 }
 
-# What the Hub, with the evaluate library, calls the metrics that it knows under another name.
+# The names that the Hub and the evaluate library have for our metrics, where they differ.
 HUB_METRICS = {"bleu": "sacrebleu", "macro_f1": "f1", "masked_accuracy": "accuracy", "matthews": "matthews_correlation"}
 
 # The figures that run.json must have, and their types.
 FIGURES: dict[str, Any] = {name: int for name in ("steps", "seed", "processes", "threads")}
 FIGURES |= {"minutes": float | int, "precision": str, "validation": dict}
 
-TEMPLATE = """---
-{{ card_data }}
----
-
-# {{ title }}
-
-{{ architecture }}.
-
-## Use
-
-```python
-{{ snippet }}
-```
-
-{{ words.usage }}
-{% for name, caption in pictures %}
-![{{ caption }}]({{ name }})
-{% endfor %}
-## Results
-
-| {{ columns | join(" | ") }} |
-|{{ "---|" * columns | length }}
-{% for row in results -%}
-| {{ row | join(" | ") }} |
-{% endfor %}
-{{ words.metric_note }} The validation figure is the best of the run's evaluations, and chose these weights.
-{%- if is_released %} The test figure is of the weights in this folder, rounded to half precision, by
-{{ evaluation }}.
-{%- endif %}
-{%- if is_released and words.published %}
-
-### Beside published results
-
-{{ words.published }}
-{%- endif %}
-
-## Training
-
-Data: {{ data }}
-{%- if dataset %} ([`{{ dataset }}`](https://huggingface.co/datasets/{{ dataset }})){% endif %}
-{{- ", " ~ words.split_note }}. {{ "{:,}".format(run.steps) }} steps in {{ "%.1f" % run.minutes }} minutes
-({{ run.processes }} {{ "process" if run.processes == 1 else "processes" }} of {{ run.threads }}
-{{- " thread" if run.threads == 1 else " threads" }}, precision {{ run.precision }}), seed {{ run.seed }}, commit
-{{ run.git_commit }}. {{ parameters }} million parameters.
-{%- if run.note %} {{ run.note }}{% endif %} `recipe.yaml` in this folder is the whole recipe:
-
-```
-pip install 'attnzoo[train]'
-attnzoo train recipe.yaml
-```
-
-## Limits
-
-{{ words.limits }}
-"""
+TEMPLATE = Path(__file__).with_name("card.md")  # in Jinja
 
 
 def describe(task: Task, scores: dict[str, float]) -> str:
@@ -141,10 +86,10 @@ def read_figures(folder: Path) -> dict[str, Any]:
 
 
 def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dict[str, Any]) -> None:
-    """Write ``README.md`` into a checkpoint that is being written, from its config, recipe and the run's figures.
+    """Write ``README.md`` into a checkpoint that is being written, from its config, its recipe and the run's figures.
 
-    ``folder`` is where the checkpoint will stand, as the card's snippet has it. A card with figures of the test split
-    (under "test" in ``run``) gives these to the Hub, and has the published ones beside them. A "note" there is said.
+    The card's snippet loads ``folder``, where the checkpoint will be. If ``run`` has the figures of the test split
+    under "test", the metadata have these, and the card shows the published figures. A "note" in ``run`` is shown too.
     """
     config = AutoConfig.from_pretrained(written)
     words, name = task.card, one_line(task.name)
@@ -183,7 +128,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
     )
     card = ModelCard.from_template(
         data,
-        template_str=TEMPLATE,
+        template_path=str(TEMPLATE),
         title=escaped(title),
         architecture=ARCHITECTURES[config.model_type](config),
         evaluation=code(f"attnzoo evaluate {shlex.quote(shown)}"),

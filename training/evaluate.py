@@ -1,9 +1,9 @@
 """Evaluate a checkpoint folder: ``attnzoo evaluate runs/demo/best``.
 
-On the test split unless told otherwise; a model that generates does so with the beams that the folder's
-``generation_config.json`` asks for. Choices between models are made with ``--split validation``.
+The default is the test split; use ``--split validation`` to choose between models. A model that generates uses the
+number of beams in the folder's ``generation_config.json``.
 
-With ``--set task.data.path=my_test.csv`` it evaluates on other data: its split of that name, or all rows if it has no
+With ``--set task.data.path=my_test.csv`` it evaluates other data: the split of that name, or all rows if there are no
 splits. If the path is the training data, in this or another folder, it evaluates the split that was held out.
 """
 
@@ -54,9 +54,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def task_for(folder: Path, overrides: list[str], split: str) -> Task:
-    """The task of a checkpoint folder, with the data of its training or with other data that ``overrides`` name.
+    """The task of a checkpoint folder, with its training data or with the data in ``overrides``.
 
-    Data with the file name of the training data counts as the training data, even in another folder.
+    A file with the name of the training data counts as the training data, even in another folder.
 
     Raises:
         OSError, ValueError: as for ``checkpoint_recipe`` and ``make_task``.
@@ -81,12 +81,12 @@ def task_for(folder: Path, overrides: list[str], split: str) -> Task:
 
 
 def evaluate(folder: Path, task: Task, split: str, num_beams: int | None = None) -> dict[str, float]:
-    """The scores of the model in ``folder`` on a split of its task, and under "num_beams" how one that generates did.
+    """The scores of the model in ``folder`` on a split of its task; "num_beams" is added if the model generates.
 
     Raises:
         OSError: ``folder`` holds no model.
-        ValueError: there is no such split, no beam, or beams for a model that does not generate; or the model is not
-            of the task's labels.
+        ValueError: there is no such split or no beam, ``num_beams`` is given for a model that does not generate, or the
+            labels of the model are not those of the task.
     """
     model = task.auto_class.from_pretrained(folder).to(PartialState().device)
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -95,7 +95,7 @@ def evaluate(folder: Path, task: Task, split: str, num_beams: int | None = None)
 
 
 def decoding_of(task: Task, model: PreTrainedModel, num_beams: int | None) -> dict[str, Any]:
-    """How to decode, as arguments for ``predict`` and ``draw`` of a task: nothing where none is generated.
+    """The arguments for ``predict`` and ``draw`` of a task: "num_beams", or nothing if the task does not generate.
 
     Raises:
         ValueError: beams for a task whose predictions are not generated.

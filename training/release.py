@@ -1,10 +1,10 @@
 """Make a finished run small and complete: ``attnzoo release runs/g2p_luong_global model_cards/NAME``.
 
-The folder becomes the best model of the run with its weights in half precision (they load as float32: the config says
-so), decoded with beams by default if it generates, evaluated on the test split as it will be loaded, and described by a
-card with these figures, beside published ones where there are, and with the task's pictures. Of an absolute path to
-the data its id on the Hub is left, or its last part. ``run.json`` has all the figures: with it ``attnzoo card`` writes
-the card again when its words have changed and the run is gone.
+The folder holds the best model of the run, with its weights in half precision; they load as float32. A model that
+generates decodes with beams by default. The model is evaluated on the test split as a user will load it. The card has
+these figures, published figures if there are any, and the task's pictures. An absolute path to the data is shortened to
+its id on the Hub or its last part. ``run.json`` has all figures, so ``attnzoo card`` can write the card again after the
+run is gone.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("run", type=Path, help="the output folder of a training, such as runs/demo")
     parser.add_argument("folder", type=Path, help="what to write, such as model_cards/NAME; it is replaced")
     parser.add_argument("--num-beams", type=int, help="beams to decode with (default: what the task has)")
-    parser.add_argument("--note", help="what a reader of the card has to know of the run, if its figures do not say it")
+    parser.add_argument("--note", help="what a reader of the card has to know about the run, beside its figures")
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         release(options.run, options.folder, options.num_beams, options.note)
@@ -52,14 +52,14 @@ def release(run: Path, folder: Path, num_beams: int | None = None, note: str | N
     Raises:
         FileNotFoundError: ``run`` holds no finished training.
         OSError, ValueError: a file of the run is damaged.
-        ValueError: no beam, or beams for a model that does not generate; a weight is too large for half precision, or
-            ``folder`` holds what is not a release, or is the working directory.
+        ValueError: there is no beam, or beams are given for a model that does not generate; a weight is too large for
+            half precision; ``folder`` holds something other than a release, or is the working directory.
     """
     if run.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"{folder} is a part of the run; choose a folder outside it")
     own = FILES.union(name for task in TASKS.values() for name in task.card.pictures)
     if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= own):
-        raise ValueError(f"{folder} holds something else than a release; choose a new folder")
+        raise ValueError(f"{folder} holds something other than a release; choose a new folder")
     if folder.resolve() == Path.cwd():
         raise ValueError(f"{folder} is the working directory, which a release would replace; choose a new folder")
     for name in ("run.json", "best"):
@@ -71,8 +71,8 @@ def release(run: Path, folder: Path, num_beams: int | None = None, note: str | N
     figures = read_figures(run)
     recipe = load_recipe(run / "recipe.yaml")
     task = make_task(recipe)
-    needed = {"tokenizer_config.json", *(["generation_config.json"] if task.num_beams is not None else [])}
-    for name in sorted(needed.union(path.name for path in (run / "best").glob("*.json"))):
+    required = {"tokenizer_config.json", *(["generation_config.json"] if task.num_beams is not None else [])}
+    for name in sorted(required.union(path.name for path in (run / "best").glob("*.json"))):
         read_mapping(run / "best" / name)  # Transformers ignores a damaged file, and would decode differently
     model = task.auto_class.from_pretrained(run / "best")
     tokenizer = AutoTokenizer.from_pretrained(run / "best")

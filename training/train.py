@@ -1,18 +1,19 @@
 """Train a recipe: ``attnzoo train demo --output runs/demo --set training.max_minutes=1``.
 
-One loop, from top to bottom: recipe, task, model, optimiser; then batches until the steps or minutes are used up,
-with an evaluation now and then; tokens per second are target tokens, of which a label is one. In the output folder:
+One loop, from top to bottom: recipe, task, model, optimiser; then batches, with evaluations, until the steps or minutes
+are used up. Tokens per second are target tokens; a label counts as one. The output folder has:
 
-- ``best/`` and ``last/``: complete Hub repositories (weights, config, tokenizer, recipe, and ``best/`` with its
-  card), loaded by the Auto classes; ``best`` is the one that did best on the validation split
-- ``checkpoints/``: what ``--resume`` goes on from after a kill, to the same weights bit for bit (in fp32, on as many
-  processes and threads); Ctrl-C and SIGTERM write one before they stop
-- ``log.jsonl``: a line for every ``log_every`` steps and every evaluation
-- ``recipe.yaml``, ``run.json``: the recipe with all defaults, and the paths to the data as they were given, of which
-  ``best/`` and ``last/`` have no absolute one; seed, git commit, versions, minutes, results
+- ``best/`` and ``last/``: complete Hub repositories with weights, config, tokenizer and recipe. The Auto classes load
+  them. ``best`` had the best score on the validation split; it also has a card.
+- ``checkpoints/``: ``--resume`` continues from the newest. The resumed training gives the same weights, bit for bit, in
+  fp32 on the same number of processes and threads. Ctrl-C and SIGTERM write a checkpoint before they stop.
+- ``log.jsonl``: a line for every ``log_every`` steps and for every evaluation.
+- ``recipe.yaml``: the recipe with all defaults and the paths to the data as given. The copies in ``best/`` and
+  ``last/`` have no absolute paths.
+- ``run.json``: seed, git commit, versions, minutes and results.
 
-On several processes (``accelerate launch`` on GPUs, ``torchrun`` on CPUs) each takes its part of the batches and of the
-evaluation; the loss is averaged over the target tokens of all.
+On several processes (``accelerate launch`` on GPUs, ``torchrun`` on CPUs) each process takes its part of the batches
+and of the evaluation. The loss is averaged over the target tokens of all processes.
 """
 
 import argparse
@@ -41,7 +42,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from .card import describe, write_card
 from .loop.average import MovingAverage
 from .loop.batching import LengthBatchSampler, LengthBatchStream, length_of
-from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_whole
+from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_atomically
 from .loop.progress import Batches, Best, Clock, SinceLog, advance, progress_bar
 from .loop.run_folder import describe_run, differences, prepare_output, read_run, start_log, write_row
 from .loop.schedule import learning_rate, make_optimizer
@@ -84,10 +85,10 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     """Train ``recipe`` and return what ``run.json`` holds.
 
     Raises:
-        FloatingPointError: the training diverges; what it diverged to is not saved.
-        ValueError: an example is longer than a batch; ``output`` holds a run and neither ``resume`` nor
-            ``overwrite`` says what to do with it; what is to be resumed is of another recipe, model, data or number of
-            processes, or none of its checkpoints is sound.
+        FloatingPointError: the training diverges. The weights it diverged to are not saved.
+        ValueError: an example is longer than a batch; ``output`` holds a run, and neither ``resume`` nor ``overwrite``
+            is given; the run to resume has another recipe, model, data or number of processes, or no undamaged
+            checkpoint.
         OSError: ``output`` cannot be written, or has too little room.
         StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """
@@ -111,7 +112,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
     task.prepare(model, tokenizer)
     if accelerator.process_index:
-        set_seed(settings.seed, device_specific=True)  # or all of them would drop out the same units
+        set_seed(settings.seed, device_specific=True)  # otherwise all processes drop the same units
     examples = task.training_examples(tokenizer)
     collate = task.collator(tokenizer, model)
     batches_per_step = accelerator.num_processes * settings.accumulation_steps
@@ -155,7 +156,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         start_log(log, clock.steps)
     with signals_to_stop() as received:
         bar = progress_bar(settings, is_shown=accelerator.is_main_process)
-        # A run may have been killed after its last evaluation, before it said that it was finished.
+        # A run may have been killed after its last evaluation, before it wrote run.json.
         progress = 1.0 if best.is_out_of_patience(settings.patience) else clock.progress(accelerator)
         while progress < 1:
             # One optimiser step: the loss is averaged over the target tokens of all its batches, on all processes.
@@ -238,14 +239,14 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
 
     run |= best.figures | {"total_steps": clock.steps, "total_minutes": clock.minutes()}
     if accelerator.is_main_process:
-        write_whole(output / "run.json", json.dumps(run, indent=2) + "\n")
+        write_atomically(output / "run.json", json.dumps(run, indent=2) + "\n")
         print(f"best: validation {describe(task, run['validation'])} after {run['steps']} steps, in {output / 'best'}")
     accelerator.end_training()
     return run
 
 
 def train_once(recipe: Recipe, task: Task, output: Path) -> dict[str, Any]:
-    """Train unless ``output`` holds a finished run of this recipe; one that was cut short goes on. Return ``run.json``.
+    """Train, or resume an interrupted run, unless ``output`` holds a finished run of this recipe. Return ``run.json``.
 
     Raises:
         ValueError: what is in ``output`` is of another recipe.
@@ -274,7 +275,7 @@ def _room_needed(task: Task, config: PreTrainedConfig, settings: Training, is_av
 def _evaluate(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: Task, settings: Training, accelerator: Accelerator
 ) -> dict[str, float]:
-    """Scores on the validation split; every process predicts its part of it, and none predicts another's."""
+    """Scores on the validation split. Each process predicts its own part of the rows."""
     rows = list(range(len(task.splits["validation"])))
     with accelerator.split_between_processes(rows) as mine:
         predictions = task.predict(model, tokenizer, "validation", settings.num_beams, rows=mine)

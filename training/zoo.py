@@ -65,40 +65,26 @@ def with_index(readme: str, table: str) -> str:
 
 def _row(folder: Path) -> list[str]:
     card = ModelCard.load(folder / "README.md")
-    results = card.data.eval_results
-    if not results:
-        raise ValueError(f"the card of {folder} has no results; write it with attnzoo.training.release")
+    results = card.data.eval_results or []
+    links = re.findall(r"\[[^\]]+ \(\d{4}\)\]\(https://[^)]+\)", card.text.split("## Use")[0])
+    parameters = re.findall(r"([\d.]+ million) parameters", card.text)
+    commands = re.findall(r"`(attnzoo evaluate [^`]+)`", card.text)
+    parts = {"results": results, "paper": links, "number of parameters": parameters}
+    for name, found in (parts | {"command that made its figures": commands}).items():
+        if not found:
+            raise ValueError(f"the card of {folder} has no {name}; write it with attnzoo.training.release")
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    first = results[0]
+    figures = ((str(result.metric_name), result.metric_value) for result in results)
     return [
         f"[`{folder.name}`]({folder.as_posix()})",
-        _papers(card, folder),
-        f"{str(first.task_type).replace('-', ' ')}, {first.dataset_name}",
-        _of(card, r"([\d.]+ million) parameters", folder, "no number of parameters"),
+        ", ".join(links),
+        f"{str(results[0].task_type).replace('-', ' ')}, {results[0].dataset_name}",
+        parameters[0],
         f"{weights / 1e6:.1f}",
-        ", ".join(
-            # "PER %" heads a column, and "PER 5.42 %" is said in a line
-            f"{name.removesuffix(' %')} {result.metric_value:.2f}{' %' if name.endswith(' %') else ''}"
-            for result, name in ((result, str(result.metric_name)) for result in results)
-        ),
-        f"`{_of(card, r'`(attnzoo evaluate [^`]+)`', folder, 'no command that made its figures')}`",
+        # "PER %" heads a column of a card, and the index has "PER 5.42 %"
+        ", ".join(f"{name.removesuffix(' %')} {value:.2f}{' %' * name.endswith(' %')}" for name, value in figures),
+        f"`{commands[0]}`",
     ]
-
-
-def _papers(card: ModelCard, folder: Path) -> str:
-    """Those that the architecture follows, which the card has above its snippet."""
-    papers = re.findall(r"\[[^\]]+ \(\d{4}\)\]\(https://[^)]+\)", card.text.split("## Use")[0])
-    if not papers:
-        raise ValueError(f"the card of {folder} has no paper; write it with attnzoo.training.release")
-    return ", ".join(papers)
-
-
-def _of(card: ModelCard, pattern: str, folder: Path, lack: str) -> str:
-    """What the card has there; the group of the pattern, if it has one."""
-    found = re.search(pattern, card.text)
-    if found is None:
-        raise ValueError(f"the card of {folder} has {lack}; write it with attnzoo.training.release")
-    return found[found.lastindex or 0]
 
 
 if __name__ == "__main__":

@@ -28,6 +28,13 @@ G2P, RNN_MULTI30K, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED = SHIPPED = [
         *("small-transformer-sotu-causal", "small-transformer-sotu-masked"),
     )
 ]
+FIGURES = {  # of the README's tables: what a row begins with, and the columns of the card that it has
+    G2P: ("[`g2p_luong_global`]", ["PER %", "WER %"]),
+    RNN_MULTI30K: (f"[`{RNN_MULTI30K.name}`]", ["BLEU", "chrF"]),
+    TRANSFORMER_MULTI30K: (f"[`{TRANSFORMER_MULTI30K.name}`]", ["BLEU", "chrF"]),
+    CAUSAL: (f"[`{CAUSAL.name}`]", ["perplexity per word", "bits per byte"]),
+    MASKED: (f"[`{MASKED.name}`]", ["accuracy of masked tokens %", "nats per masked token"]),
+}
 SIZES = {"hidden_size": 100, "attention_hidden_size": 50, "num_hops": 4, "classifier_size": 200}
 
 
@@ -146,18 +153,12 @@ def test_the_readme_has_the_figures_of_the_classifier() -> None:
     assert figure == splits["test"]["accuracy %"]
 
 
-def test_the_readme_has_the_figures_of_the_pronunciation_model() -> None:
-    splits = table(ModelCard.load(G2P / "README.md").text)
-    row = next(line for line in SECTIONS.splitlines() if line.startswith("| [`g2p_luong_global`]"))
-    test, validation = ([splits[split][f"{name} %"] for name in ("PER", "WER")] for split in ("test", "validation"))
-    assert [cell.strip() for cell in row.split("|")[2:5]] == [*test, " / ".join(validation)]
-
-
-def test_the_readme_has_the_figures_of_the_translators() -> None:
-    for folder in (RNN_MULTI30K, TRANSFORMER_MULTI30K):
-        test = table(ModelCard.load(folder / "README.md").text)["test"]
-        row = next(line for line in SECTIONS.splitlines() if line.startswith(f"| [`{folder.name}`]"))
-        assert [cell.strip() for cell in row.split("|")[2:4]] == [test["BLEU"], test["chrF"]]
+@pytest.mark.parametrize("folder", FIGURES, ids=lambda folder: folder.name)
+def test_the_readme_has_the_figures_of_the_cards(folder: Path) -> None:
+    test = table(ModelCard.load(folder / "README.md").text)["test"]
+    name, columns = FIGURES[folder]
+    row = next(line for line in SECTIONS.splitlines() if line.startswith(f"| {name}"))
+    assert [cell.strip() for cell in row.split("|")[2:4]] == [test[column] for column in columns]
 
 
 @pytest.mark.parametrize("folder", [RNN_MULTI30K, TRANSFORMER_MULTI30K], ids=lambda folder: folder.name)
@@ -167,14 +168,6 @@ def test_a_translators_card_has_the_licence_of_its_data_and_how_bleu_was_compute
     assert card.data.language == ["en", "de"]
     assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in card.text
     assert (folder / "model.safetensors").stat().st_size < 10e6
-
-
-def test_the_readme_has_the_figures_of_the_language_models() -> None:
-    for folder in (CAUSAL, MASKED):
-        test = table(ModelCard.load(folder / "README.md").text)["test"]
-        row = next(line for line in SECTIONS.splitlines() if line.startswith(f"| [`{folder.name}`]"))
-        figures = [cell for column, cell in test.items() if column not in ("split", "examples")]
-        assert [cell.strip() for cell in row.split("|")[2:4]] == figures
 
 
 @pytest.mark.parametrize("attention_pattern", ["encoder_decoder", "bidirectional", "causal"])

@@ -109,7 +109,7 @@ def test_a_release_replaces_nothing_but_a_release(
     (tmp_path / "theirs" / "thesis.txt").write_text("years of work")
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(SystemExit, match=r"is a part of the run|holds something else than a release"):
+    with pytest.raises(SystemExit, match=r"is a part of the run|holds something other than a release"):
         release.main(["run", place])
     assert sorted(tmp_path.rglob("*")) == before
 

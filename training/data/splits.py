@@ -1,4 +1,4 @@
-"""A task's splits: taken out of the training rows where the data has none, checked, and some of their rows chosen."""
+"""The splits of a task: missing ones are taken out of the training rows, and all are checked."""
 
 import hashlib
 import sys
@@ -56,28 +56,30 @@ def complete_splits(
 
 
 def cut_note(taken: list[str], called: str) -> str:
-    """What a card says of splits that were taken out of the training rows."""
+    """What a card says about splits that were taken out of the training rows."""
     return f"{' and '.join(taken)} cut out of train by a hash of the {called}"
 
 
 def split_of(text: str, validation: int = 10) -> str:
-    """The split of a text in data that has all three taken out of it: of its SHA-1 modulo 100 the first 10 are test,
-    the next ``validation`` validation, the others train.
+    """The split of a text if splits are made by a hash, the SHA-1 of the text modulo 100.
+
+    Below 10 it is test, in the next ``validation`` numbers validation, otherwise train.
     """
     bucket = int(hashlib.sha1(text.encode()).hexdigest(), 16) % 100
     return "test" if bucket < 10 else "validation" if bucket < 10 + validation else "train"
 
 
 def _refuse_empty(splits: dict[str, Rows], path: str, called: str) -> None:
-    """Raise a ValueError if a split has no rows; ``called`` is what they are. A stream is not read."""
+    """Raise a ValueError if a split has no rows. A stream is not read."""
     for split, rows in splits.items():
         if not isinstance(rows, datasets.IterableDataset) and not len(rows):
             raise ValueError(f"{path} has no {called} for the {split} split; give more of them, or a {split} split")
 
 
 def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, called: str) -> None:
-    """Report how many rows are in two splits at once, ignoring capitals and white space in these columns. The hash
-    that splits rows does not ignore these. ``called`` is what the rows are. A stream is not read.
+    """Report how many rows are in two splits, ignoring capitals and white space in these columns.
+
+    The hash that splits rows does not ignore them. A stream is not read.
     """
     sides: dict[str, set[tuple[str, ...]]] = {
         split: set(zip(*([_plain(text) for text in rows[column]] for column in columns), strict=True))
@@ -103,7 +105,7 @@ def first_row(splits: dict[str, Rows]) -> dict[str, Any]:
 
 
 def chosen_rows(splits: dict[str, Rows], split: str, numbers: list[int] | None) -> datasets.Dataset:
-    """The rows of a split that have these numbers, or all.
+    """The rows of a split with these numbers, or all rows.
 
     Raises:
         ValueError: there is no such split, or it is a stream.

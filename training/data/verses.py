@@ -1,5 +1,5 @@
-"""The verses of the PyPI package ``bible-alignments``: the Greek New Testament (SBLGNT), an English one (Berean
-Standard Bible), and which words of them were linked by hand. The wheel is opened, never installed.
+"""The verses of the PyPI package ``bible-alignments``: the New Testament in Greek (SBLGNT) and English (Berean Standard
+Bible), with the links between their words, made by hand. The wheel is opened as a zip and never installed.
 """
 
 import csv
@@ -25,13 +25,13 @@ GREEK, ENGLISH, LINKS = (
 
 
 class Verse(NamedTuple):
-    """A verse in both languages, its words in small letters and the Greek ones without accents; signs are no words.
+    """A verse in both languages. Words are in lower case, Greek words without accents; punctuation marks are left out.
 
     Attributes:
         name: book, chapter and verse, in two and three and three digits.
         source_words: the Greek words.
         target_words: the English words.
-        links: those made by hand, all of them sure.
+        links: the links made by hand; all count as sure.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Verse(NamedTuple):
 
     @property
     def is_for_development(self) -> bool:
-        """Whether choices may look at its links: a tenth of the verses, by the SHA-1 of the name."""
+        """Whether its links may be used to choose a head: a tenth of the verses, by the SHA-1 of the name."""
         return int(hashlib.sha1(self.name.encode()).hexdigest(), 16) % 10 == 0
 
 
@@ -49,8 +49,8 @@ def read_verses(path: Path) -> list[Verse]:
     """The verses that have words in both languages and links, in the order of the text.
 
     Raises:
-        FileNotFoundError: it is not there; the message has the command that downloads it.
-        ValueError: it is no whole wheel, or not of this package.
+        FileNotFoundError: there is no such file; the message has the command that downloads it.
+        ValueError: it is not a complete wheel, or not one of this package.
     """
     with open_wheel(path) as archive:
         for member in (GREEK, ENGLISH, LINKS):

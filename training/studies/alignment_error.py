@@ -53,9 +53,9 @@ def measure(model: Any, tokenizer: Any, verses: list[Verse]) -> float:
         error_rate = error_rate_of(model, tokenizer, development, **choice)
         if error_rate < lowest:
             best, lowest = choice, error_rate
-        print(f"development, {len(development):,} verses, {_said(choice)}: AER {100 * error_rate:.1f} %")
+        print(f"development, {len(development):,} verses, {_in_words(choice)}: AER {100 * error_rate:.1f} %")
     error_rate = error_rate_of(model, tokenizer, test, **best)
-    print(f"test, {len(test):,} verses, {_said(best)}: AER {100 * error_rate:.1f} %")
+    print(f"test, {len(test):,} verses, {_in_words(best)}: AER {100 * error_rate:.1f} %")
     return error_rate
 
 
@@ -74,7 +74,7 @@ def error_rate_of(model: Any, tokenizer: Any, verses: list[Verse], **choice: Any
     return alignment_error_rate([pair.links for pair in pairs], [verse.links for verse in verses])
 
 
-def _said(choice: dict[str, Any]) -> str:
+def _in_words(choice: dict[str, Any]) -> str:
     head = "mean of the heads" if choice["head"] is None else f"head {choice['head']}"
     return f"layer {choice['layer']}, {head}, shift {choice['shift']}"
 

