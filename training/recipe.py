@@ -1,4 +1,4 @@
-"""Recipes: one YAML file says everything about a training run, ``--set section.key=value`` changes a part of it."""
+"""Recipes: one YAML file describes a training run, and ``--set section.key=value`` changes a part of it."""
 
 import contextlib
 import dataclasses
@@ -52,7 +52,7 @@ RANGES: dict[str, tuple[Callable[[float], bool], list[str]]] = {
 class _Loader(yaml.SafeLoader):
     """YAML in which 1e-3 is a number (YAML 1.1 reads it as a string) and a repeated key is an error.
 
-    Aliases are an error too: with them a few lines can expand beyond any memory.
+    Aliases are an error too: with them, a few lines can expand to more than the memory holds.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
@@ -99,12 +99,11 @@ class Training:
     Attributes:
         seed: of initialisation, data order and dropout.
         max_steps: optimiser steps to take; exactly one of it and ``max_minutes``.
-        max_minutes: minutes to train, evaluations not counted; the learning rate decays over them, so that a
-            slower machine takes fewer steps but ends as well decayed. A run that shall be repeated exactly gives
-            ``max_steps``.
+        max_minutes: minutes to train, without evaluations. The learning rate decays over them, so that a slower
+            machine takes fewer steps but also ends with a decayed rate. Use ``max_steps`` for a run that others can
+            repeat exactly.
         batch_tokens: the most tokens in a batch, counted as rows times the longest side.
-        accumulation_steps: batches per optimiser step and process; their loss is averaged over all their target
-            tokens.
+        accumulation_steps: batches per optimiser step and process. Their loss is averaged over all their target tokens.
         optimizer: "adamw", or the papers' "adam", "adadelta" and "sgd" (see ``training/loop/schedule.py``).
         learning_rate: the highest; reached after ``warmup_steps``.
         warmup_steps: optimiser steps from 0 to the highest learning rate.
@@ -114,12 +113,12 @@ class Training:
         weight_decay: the optimiser's.
         max_grad_norm: gradients are clipped to this norm.
         label_smoothing: probability given to all words alike in the training loss.
-        ema_decay: decay of the moving average of the weights, which is what is evaluated and saved; 0 for none.
-            It grows to this value as (1 + steps) / (10 + steps), so that the start is forgotten.
-        precision: "fp32", "bf16", or "auto": bf16 where the processor multiplies in it, fp32 elsewhere.
-        evaluations: how often to evaluate on the validation split, evenly spread, the last time at the end.
+        ema_decay: decay of the moving average of the weights, which is evaluated and saved; 0 for no average. It grows
+            to this value as (1 + steps) / (10 + steps), so that the average forgets the first weights.
+        precision: "fp32", "bf16", or "auto": bf16 if the processor multiplies in it, otherwise fp32.
+        evaluations: how often to evaluate on the validation split, at even intervals, the last time at the end.
         num_beams: beam width of these evaluations.
-        patience: stop after so many evaluations in a row without a better one; None never does.
+        patience: stop after this number of evaluations in a row without an improvement; None never stops early.
         keep_evaluated: how many of the latest evaluated weights to keep in ``evaluated/``, for
             ``python -m attnzoo.training.loop.average``.
         checkpoint_every: optimiser steps from one checkpoint to the next.
@@ -173,8 +172,8 @@ class Recipe:
     """A whole recipe.
 
     Attributes:
-        model: ``model_type`` and the fields of its config class; what the data and its tokenizer know is left out.
-            With ``paper`` the fields that are not named are that paper's (``from_paper`` of the config class).
+        model: ``model_type`` and fields of its config class, without those that come from the data or its tokenizer.
+            With ``paper``, all other fields are those of the paper (``from_paper`` of the config class).
         task: what is learned.
         training: how.
         expected: the figures that this recipe reached, for the reader; not used by the program.
@@ -186,7 +185,7 @@ class Recipe:
     expected: dict[str, Any] = field(default_factory=dict)
 
     def model_config(self, **from_data: Any) -> PreTrainedConfig:
-        """The model's config, with what only the data and its tokenizer know."""
+        """The model's config, completed with fields that come from the data and its tokenizer."""
         fields = {name: value for name, value in self.model.items() if name not in ("model_type", "paper")}
         config_class: Any = CONFIGS[self.model["model_type"]]
         if "paper" in self.model:
@@ -231,7 +230,7 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
 
 
 def checkpoint_recipe(folder: Path, overrides: list[str] | None = None) -> Recipe:
-    """The recipe of a checkpoint folder; inside its run the run's, which has the whole path to the data.
+    """The recipe of a checkpoint folder; in the folder of a run the run's recipe, with the whole path to the data.
 
     Raises:
         FileNotFoundError, ValueError: as for :func:`load_recipe`.
@@ -245,7 +244,7 @@ def checkpoint_recipe(folder: Path, overrides: list[str] | None = None) -> Recip
 
 
 def without_machine_paths(recipe: Recipe) -> Recipe:
-    """The recipe for others: of an absolute path the data's id on the Hub, or its last part."""
+    """The recipe to publish: an absolute path becomes the data's id on the Hub, or its last part."""
     values = dataclasses.asdict(recipe.task.data)
     paths = {name: Path(value) for name, value in values.items() if isinstance(value, str)}
     shortened = {name: path.name for name, path in paths.items() if path.is_absolute()}
@@ -256,7 +255,7 @@ def without_machine_paths(recipe: Recipe) -> Recipe:
 
 
 def hub_id(recipe: Recipe) -> str | None:
-    """The id on the Hub of the recipe's data: where it is read from, or what the task knows of a copy of it."""
+    """The id on the Hub of the recipe's data: its path, or the id of known data of which this is a copy."""
     path = recipe.task.data.path
     if is_hub_id(path):
         return path
@@ -299,7 +298,7 @@ def _parse(tree: dict[str, Any]) -> Recipe:
 
 
 def _check_model(recipe: Recipe) -> None:
-    """Make the model for the task, without weights: one that is not for it says so itself."""
+    """Make the model for the task, without weights. A model that is not for the task raises an error."""
     config = recipe.model_config()
     try:
         with torch.device("meta"):

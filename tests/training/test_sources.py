@@ -158,8 +158,8 @@ def test_every_file_of_a_folder_is_read_once(
     [
         (["a.csv", "c.csv", "b.jsonl"], "rows has files of several kinds: a.csv, b.jsonl; keep one kind"),
         (["a.csv", "b.tsv"], "rows has files of several kinds: a.csv, b.tsv"),
-        (["train.csv", "more.csv"], "it is not clear of which split these files are: more.csv; where one name has the"),
-        (["train.csv", "train/test.csv"], "it is not clear of which split these files are: train/test.csv;"),
+        (["train.csv", "more.csv"], "it is not clear to which split these files belong: more.csv; where one name"),
+        (["train.csv", "train/test.csv"], "it is not clear to which split these files belong: train/test.csv;"),
         (["b.txt", "c.txt"], "rows has no files that end in .csv, .tsv"),
     ],
 )

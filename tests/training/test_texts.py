@@ -93,7 +93,7 @@ def test_a_folder_of_texts_has_the_splits_that_its_names_say(tmp_path: Path) -> 
     }
     for path in (tmp_path / "corpus").glob("train*"):
         path.unlink()
-    with pytest.raises(ValueError, match="has no text for the train split, only for test and validation"):
+    with pytest.raises(ValueError, match="has no file for the train split, only for test and validation"):
         CausalLanguageModeling(TextData(path=str(tmp_path / "corpus")))
 
 
@@ -158,5 +158,5 @@ def test_a_folders_own_name_and_hidden_files_say_nothing_of_splits(tmp_path: Pat
         split: [f"The {split} split is these ten words and no more."] for split in ("train", "validation", "test")
     }
     (folder / "notes.txt").write_text("Of which split?")
-    with pytest.raises(ValueError, match=r"not clear of which split these files are: notes\.txt"):
+    with pytest.raises(ValueError, match=r"not clear to which split these files belong: notes\.txt"):
         CausalLanguageModeling(TextData(path=str(folder)))

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-import datasets
 from huggingface_hub.dataclasses import strict
 
 from .labels import FASTTEXT, read_label_lines
@@ -19,6 +18,7 @@ from .sources import (
     read_rows,
     readable,
     refuse_row_keys,
+    rows_of_files,
     text_files,
 )
 from .text_files import open_unpacked
@@ -96,27 +96,22 @@ class ClassificationData(Source):
 def read_labelled(data: ClassificationData, columns: list[str], only: str | None) -> dict[str, Rows]:
     """The splits that the data has, with the columns and "label"."""
     names = [*columns, "label"]
-    splits: dict[str, Any] = {}
     if data.member is not None:
         refuse_row_keys(data, "is a table of Orange")
         rows = read_table(Path(data.path), data.member, data.only)
         called = {getattr(data, f"{name}_column"): name for name in names}
         return as_only({"train": checked(rows, called, ["label"], data.member, data.skip_bad_rows)}, only)
-    if files := _label_files(data):
-        refuse_row_keys(data, "has a label on every line")
-        if len(columns) > 1:
-            raise ValueError(
-                f"{data.path} has a label and one sentence on every line: leave out task.data.text_pair_column"
-            )
-        for file, split in files.items():
-            for name, values in read_label_lines(file, data.encoding, data.skip_bad_rows).items():
-                splits.setdefault(split, {}).setdefault(name, []).extend(values)
-    else:
+    files = _label_files(data)
+    if not files:
         return read_rows(data, names, labels=["label"], only=only)
-    splits = as_only(splits, only)
-    if "train" not in splits and only not in splits:
-        raise SourceError(f"{data.path} has no file for the train split, only for {' and '.join(splits)}")
-    return {split: datasets.Dataset.from_dict(rows) for split, rows in splits.items()}
+    refuse_row_keys(data, "has a label on every line")
+    if len(columns) > 1:
+        raise ValueError(f"{data.path} has one sentence on every line: leave out task.data.text_pair_column")
+    splits: dict[str, dict[str, list[str]]] = {}
+    for file, split in files.items():
+        for name, values in read_label_lines(file, data.encoding, data.skip_bad_rows).items():
+            splits.setdefault(split, {}).setdefault(name, []).extend(values)
+    return rows_of_files(data.path, splits, only)
 
 
 def _label_files(data: ClassificationData) -> dict[Path, str]:

@@ -144,6 +144,18 @@ def as_only(splits: dict[str, Any], only: str | None) -> dict[str, Any]:
     return {only: splits["train"]} if only is not None and splits.keys() == {"train"} else splits
 
 
+def rows_of_files(path: str, splits: dict[str, dict[str, list[str]]], only: str | None) -> dict[str, Rows]:
+    """The columns that files hold, as rows.
+
+    Raises:
+        SourceError: no file is of the training split, nor of the split ``only``.
+    """
+    splits = as_only(splits, only)
+    if "train" not in splits and only not in splits:
+        raise SourceError(f"{path} has no file for the train split, only for {' and '.join(splits)}")
+    return {split: datasets.Dataset.from_dict(columns) for split, columns in splits.items()}
+
+
 @contextlib.contextmanager
 def readable(path: str) -> Iterator[None]:
     """Turn what the readers raise on an unsound file into a SourceError that names ``path``."""
@@ -164,10 +176,10 @@ def readable(path: str) -> Iterator[None]:
             raise SourceError(
                 f"{path} is not UTF-8 ({short(cause)}); convert it, from latin-1 perhaps: iconv -f latin1"
             ) from error
-        said = short(cause).strip() or type(cause).__name__
-        if "corresponds to no data" in said or "No columns to parse" in said:  # of the libraries, on an empty file
-            said = "it has no rows"
-        raise SourceError(f"{path} cannot be read: {said}") from error
+        reason = short(cause).strip() or type(cause).__name__
+        if "corresponds to no data" in reason or "No columns to parse" in reason:  # messages for an empty file
+            reason = "it has no rows"
+        raise SourceError(f"{path} cannot be read: {reason}") from error
 
 
 def _reader(path: str, separator: str = "") -> tuple[str, dict[str, Any]] | None:
@@ -283,7 +295,7 @@ def with_splits(folder: Path, names: list[Path]) -> dict[Path, str]:
         return {folder.resolve() / name: "train" for name in names}
     if odd := [str(name) for name, of_name in splits.items() if len(of_name) != 1]:
         raise SourceError(
-            f"{folder}: it is not clear of which split these files are: {short(', '.join(odd))}; where one name has "
+            f"{folder}: it is not clear to which split these files belong: {short(', '.join(odd))}; where one name has "
             "the word train, validation or test in it, every name must have one of them"
         )
     return {folder.resolve() / name: of_name[0] for name, of_name in splits.items()}
@@ -468,7 +480,7 @@ def report_skipped(bad: dict[int, str], number: int, where: str) -> None:
     if not bad:
         return
     first = min(bad)
-    said = f"{where}: skipped {len(bad):,} of {number:,} rows; the first is row {first + 1}: {bad[first]}"
+    report = f"{where}: skipped {len(bad):,} of {number:,} rows; the first is row {first + 1}: {bad[first]}"
     if len(bad) == number:
-        raise SourceError(f"{said}; no rows are left")
-    print(said, file=sys.stderr)
+        raise SourceError(f"{report}; no rows are left")
+    print(report, file=sys.stderr)

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import datasets
 from huggingface_hub.dataclasses import strict
 from tokenizers import pre_tokenizers
 
-from .sources import Rows, Source, SourceError, as_only, readable, refuse_row_keys
+from .sources import Rows, Source, SourceError, readable, refuse_row_keys, rows_of_files
 from .text_files import lines
 
 
@@ -50,7 +49,7 @@ def read_texts(data: TextData, files: dict[Path, str], only: str | None) -> dict
     """The splits of files of text, with the column "text"."""
     path = data.path
     refuse_row_keys(data, "is plain text")
-    found: dict[str, list[str]] = {}
+    splits: dict[str, dict[str, list[str]]] = {}
     for file, split in files.items():
         if not file.is_file():
             raise FileNotFoundError(f"there is no file {file}")
@@ -59,13 +58,11 @@ def read_texts(data: TextData, files: dict[Path, str], only: str | None) -> dict
         parts = re.split(r"\n" if data.texts == "lines" else r"\n\s*\n", text)
         if not text.strip():
             raise SourceError(f"{file} is empty; remove it, or put text into it")
-        found.setdefault(split, []).extend(part.strip() for part in parts if part.strip())
-    found = as_only(found, only)
-    if "train" not in found and only not in found:
-        raise SourceError(f"{path} has no text for the train split, only for {' and '.join(found)}")
-    if only is None and (number := sum(map(len, found.values()))) < 3:
+        splits.setdefault(split, {"text": []})["text"].extend(part.strip() for part in parts if part.strip())
+    rows = rows_of_files(path, splits, only)
+    if only is None and (number := sum(len(of_split["text"]) for of_split in splits.values())) < 3:
         raise SourceError(
             f"{path} holds {number} text{'s' * (number > 1)}, but each of train, validation and test needs one: put "
             "empty lines between texts, or set task.data.texts=lines if every line is a text"
         )
-    return {split: datasets.Dataset.from_dict({"text": texts}) for split, texts in found.items()}
+    return rows

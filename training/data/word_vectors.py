@@ -52,7 +52,8 @@ def fill_embeddings(embeddings: Tensor, vocabulary: dict[str, int], path: str) -
 
     The rows of the other words are drawn from a normal distribution around 0 with the standard deviation of the
     vectors, so that all have the same scale (as in Kim, 2014, "Convolutional Neural Networks for Sentence
-    Classification", section 4.3, with a uniform distribution). If ``embeddings`` are wider, their last columns do not change.
+    Classification", section 4.3, with a uniform distribution). If ``embeddings`` are wider, their last columns do not
+    change.
 
     Shape:
         - embeddings: (V, at least D); ``vocabulary`` has a row number for each word

@@ -2,10 +2,10 @@
 
 ``python -m attnzoo.training.studies.bottleneck``
 
-Trains the recipe ``configs/bottleneck.yaml`` with each of five models and three seeds, all else equal and the
-parameters equal within 2 %, in a folder each; models that are there already are not trained again, and one that was cut
-short goes on. Then all of them read the test split: a table and a figure of PER by word length, the mean of the seeds
-with the lowest and the highest.
+It trains the recipe ``configs/bottleneck.yaml`` with each of five models and three seeds. The models have the same
+number of parameters within 2 %. Finished models are not trained again; an interrupted training is resumed. Then it
+prints a table and draws a figure of the PER on the test split by word length: the mean of the seeds, with the lowest
+and the highest.
 
 Papers: Cho et al. (2014, "On the Properties of Neural Machine Translation", section 4.2) and Bahdanau et al. (2014,
 section 5.2.2) saw the fixed vector fall off with length; Sutskever et al. (2014, sections 3.3 and 3.7) did not, with
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(recipe_path: str, models: Path, plot: Path, overrides: list[str]) -> None:
-    """Train what is missing, evaluate all, print the table and draw the figure.
+    """Train the models that are missing, evaluate all, print the table and draw the figure.
 
     Raises:
         ValueError: a model that is there was trained from another recipe, or what the study sets is overridden.

@@ -1,10 +1,10 @@
-r"""What does the penalty do?
+r"""The effect of the penalty on accuracy and on the overlap of hops.
 
-``python -m attnzoo.training.studies.penalty`` trains with and without it, and measures how hops overlap.
+``python -m attnzoo.training.studies.penalty`` trains with and without the penalty, and measures both.
 
-Trains the recipe ``configs/penalty.yaml`` with a penalty coefficient of 1 and of 0, three seeds each unless ``--seeds``
-says others, all else equal; models that are there already are not trained again, and one that was cut short goes on.
-Then all read the test split: a table of accuracy and of the overlap of two hops, the mean over the test sentences of
+It trains the recipe ``configs/penalty.yaml`` with a penalty coefficient of 1 and of 0, with three seeds or those of
+``--seeds``. Finished models are not trained again; an interrupted training is resumed. Then it prints a table of the
+accuracy on the test split and of the overlap of two hops, the mean over the test sentences of
 
 .. math:: \frac{1}{r (r - 1)} \sum_{i \neq j} (A A^\top)_{ij}
 
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(recipe_path: str, seeds: Sequence[int], models: Path, overrides: list[str]) -> None:
-    """Train what is missing, evaluate all, print the table.
+    """Train the models that are missing, evaluate all, and print the table.
 
     Raises:
         ValueError: a model that is there was trained from another recipe, what the study sets is overridden, or there

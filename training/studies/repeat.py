@@ -1,9 +1,9 @@
-"""How much is chance?
+"""The spread of a recipe's scores over several seeds.
 
 ``python -m attnzoo.training.studies.repeat self_attentive_sst2`` trains a recipe with three seeds.
 
-Models that are there already are not trained again, and one that was cut short goes on. Then a table of the recipe's
-metrics on the validation and the test split: of every seed, and the mean with the lowest and the highest.
+Finished models are not trained again; an interrupted training is resumed. Then it prints a table of the metrics on the
+validation and test splits: for every seed, and the mean with the lowest and the highest.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def repeat(recipe_path: str, task: Any, seeds: Sequence[int], models: Path, overrides: list[str]) -> None:
-    """Train what is missing, evaluate all, print the table.
+    """Train the models that are missing, evaluate all, and print the table.
 
     Raises:
         ValueError: a model that is there was trained from another recipe, or a seed is overridden.

@@ -2,9 +2,9 @@
 
 ``python -m attnzoo.training.studies.which_attention`` draws every score and window of Luong et al. on one word.
 
-Trains the recipe ``configs/which_attention.yaml`` once for each score and window, all else equal, in a folder each;
-models that are there already are not trained again, and one that was cut short goes on. Then each of them reads the
-same word and its listed pronunciation: one picture for every model in one figure, and a table of their error rates.
+It trains the recipe ``configs/which_attention.yaml`` once for each score and window. Finished models are not trained
+again; an interrupted training is resumed. Then each model reads the same word and its listed pronunciation. The figure
+has a picture for every model, and a table has their error rates.
 """
 
 from itertools import product
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(recipe_path: str, word: str, models: Path, plot: Path, overrides: list[str]) -> None:
-    """Train what is missing, draw ``word``, print the table.
+    """Train the models that are missing, draw ``word``, and print the table.
 
     Raises:
         ValueError: ``word`` is not in the dictionary, or a model that is there was trained from another recipe.

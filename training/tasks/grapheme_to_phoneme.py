@@ -216,9 +216,9 @@ class GraphemeToPhoneme(SequenceToSequence):
             )
 
     def _move_unseen_letters(self, found: _Words) -> None:
-        """Move words with letters of no training word into the training split, from splits that are cut by a hash.
+        """Move held-out words with letters of no training word to the training split, if a hash made the splits.
 
-        Of a script with many letters, such as Hangul's syllables, a cut by a hash leaves some in one word alone.
+        A script with many letters, such as the syllables of Hangul, has letters that only one word has.
         """
         for split in {"validation", "test"} - self._given:
             for word in [word for word in found.splits[split] if not found.letters.issuperset(word)]:
