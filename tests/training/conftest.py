@@ -4,6 +4,7 @@ from pathlib import Path
 
 import datasets
 import pytest
+from attnzoo.training.loop import checkpoint
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
 from tests.training.reviews import sentences
@@ -12,6 +13,12 @@ from tests.training.reviews import sentences
 @pytest.fixture(autouse=True)
 def no_cache_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+@pytest.fixture(autouse=True)
+def no_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill of a process loses nothing that is written, so that no test here can tell; a slow disk takes minutes."""
+    monkeypatch.setattr(checkpoint, "_sync_entry", lambda path: None)
 
 
 @pytest.fixture(scope="session")
