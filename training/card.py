@@ -1,8 +1,7 @@
-"""Model cards, filled from what a run measured, never by hand.
+"""Model cards. A program fills them with the figures of a run; they are never edited by hand.
 
-Training and release write them. ``attnzoo card model_cards/NAME`` writes the card of a released folder
-again, from the figures in its ``run.json``, when words here or in a task have changed; it needs the data, of which a
-card has an example, and not the run.
+Training and release write them. ``attnzoo card model_cards/NAME`` writes the card of a released folder again from its
+``run.json``, when words here or in a task have changed. It needs the data, for the card's example, but not the run.
 """
 
 import argparse
@@ -10,21 +9,22 @@ import json
 import math
 import re
 import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
-from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
+from .loop.run_folder import read_mapping
+from .loop.stopping import exit_on_user_error
 from .markdown import code, escaped, one_line
 from .recipe import Recipe, hub_id, load_recipe
 from .tasks import make_task
+from .tasks.base import Task
 
 PAPERS = {
     "cho": "[Cho et al. (2014)](https://arxiv.org/abs/1406.1078), *Learning Phrase Representations using RNN "
@@ -43,70 +43,17 @@ PAPERS = {
     "Transformers for Language Understanding*",
 }
 
-# What the Hub, with the evaluate library, calls the metrics that it knows under another name.
+# The names that the Hub and the evaluate library have for our metrics, where they differ.
 HUB_METRICS = {"bleu": "sacrebleu", "macro_f1": "f1", "masked_accuracy": "accuracy", "matthews": "matthews_correlation"}
 
 # The figures that run.json must have, and their types.
 FIGURES: dict[str, Any] = {name: int for name in ("steps", "seed", "processes", "threads")}
 FIGURES |= {"minutes": float | int, "precision": str, "validation": dict}
 
-TEMPLATE = """---
-{{ card_data }}
----
-
-# {{ title }}
-
-{{ architecture }}.
-
-## Use
-
-```python
-{{ snippet }}
-```
-
-{{ usage }}
-{% for name, caption in pictures %}
-![{{ caption }}]({{ name }})
-{% endfor %}
-## Results
-
-| {{ columns | join(" | ") }} |
-|{{ "---|" * columns | length }}
-{% for row in results -%}
-| {{ row | join(" | ") }} |
-{% endfor %}
-{{ metric_note }} The validation figure is the best of the run's evaluations, and chose these weights.
-{%- if is_released %} The test figure is of the weights in this folder, rounded to half precision, by
-{{ evaluation }}.
-{%- endif %}
-{%- if published %}
-
-### Beside published results
-
-{{ published }}
-{%- endif %}
-
-## Training
-
-Data: {{ data }}
-{%- if dataset %} ([`{{ dataset }}`](https://huggingface.co/datasets/{{ dataset }})){% endif %}
-{{- ", " ~ split_note }}. {{ steps }} steps in {{ minutes }} minutes
-({{ processes }} of {{ threads }}, precision {{ precision }}), seed {{ seed }}, commit
-{{ git_commit }}. {{ parameters }} million parameters.
-{%- if note %} {{ note }}{% endif %} `recipe.yaml` in this folder is the whole recipe:
-
-```
-pip install 'attnzoo[train]'
-attnzoo train recipe.yaml
-```
-
-## Limits
-
-{{ limits }}
-"""
+TEMPLATE = Path(__file__).with_name("card.md")  # in Jinja
 
 
-def describe(task: Any, scores: dict[str, float]) -> str:
+def describe(task: Task, scores: dict[str, float]) -> str:
     """The task's metrics in one line."""
     return ", ".join(f"{name} {scores[key]:.2f}{task.units.get(key, '')}" for key, name in task.metric_names.items())
 
@@ -119,28 +66,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="where the data is")
     options = parser.parse_args(arguments)
-    try:
-        path = options.folder / "recipe.yaml"
+    with exit_on_user_error():
+        path, figures = options.folder / "recipe.yaml", read_figures(options.folder)
         task = make_task(load_recipe(path, options.set))
-        write_card(options.folder, options.folder, load_recipe(path), task, read_figures(options.folder))
-    except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
-        sys.exit(f"error: {error}")
-
-
-def read_mapping(path: Path) -> dict[str, Any]:
-    """What a JSON file holds.
-
-    Raises:
-        FileNotFoundError: there is none.
-        ValueError: it is damaged.
-    """
-    try:
-        mapping = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    if not isinstance(mapping, dict):
-        raise ValueError(f"{path} is damaged: it is not a mapping of names to values")
-    return mapping
+        write_card(options.folder, options.folder, load_recipe(path), task, figures)
 
 
 def read_figures(folder: Path) -> dict[str, Any]:
@@ -156,38 +85,37 @@ def read_figures(folder: Path) -> dict[str, Any]:
     return run
 
 
-def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict[str, Any]) -> None:
-    """Write ``README.md`` into a checkpoint that is being written, from its config, recipe and the run's figures.
+def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dict[str, Any]) -> None:
+    """Write ``README.md`` into a checkpoint that is being written, from its config, its recipe and the run's figures.
 
-    ``folder`` is where the checkpoint will stand, as the card's snippet has it. A card with figures of the test split
-    (under "test" in ``run``) gives these to the Hub, and has the published ones beside them. A "note" there is said.
+    The card's snippet loads ``folder``, where the checkpoint will be. If ``run`` has the figures of the test split
+    under "test", the metadata have these, and the card shows the published figures. A "note" in ``run`` is shown too.
     """
     config = AutoConfig.from_pretrained(written)
-    generates = task.num_beams is not None
+    words, name = task.card, one_line(task.name)
+    is_released, generates = "test" in run, task.num_beams is not None
     scores = {"validation": run["validation"] | ({"num_beams": recipe.training.num_beams} if generates else {})}
-    if "test" in run:
+    if is_released:
         scores["test"] = run["test"]
-    name = one_line(task.name)
-    is_released = "test" in run
     title = one_line(folder.resolve().name) if is_released else f"{config.model_type.replace('_', '-')} {name}"
     reported = "test" if is_released else "validation"
     leads_out = folder.is_absolute() or folder == Path() or ".." in folder.parts
     shown = folder.resolve().name if leads_out else folder.as_posix()  # a card shows no path of this machine
-    columns = {key: f"{name}{task.units.get(key, '')}" for key, name in task.metric_names.items()}
+    columns = {key: f"{column}{task.units.get(key, '')}" for key, column in task.metric_names.items()}
     metrics = {key: HUB_METRICS.get(key, key) for key in columns}
-    dataset = hub_id(recipe)
+    dataset, license_fields = hub_id(recipe), dict[str, Any](words.license)
     data = ModelCardData(
-        language=task.language,
+        language=words.language,
         datasets=[dataset] if dataset else None,
-        **task.license,
+        **license_fields,
         library_name="transformers",
-        pipeline_tag=task.pipeline_tag,
-        tags=["attnzoo", "attention", *task.tags],
+        pipeline_tag=words.pipeline_tag,
+        tags=["attnzoo", "attention", *words.tags],
         metrics=list(metrics.values()),
         model_name=title,
         eval_results=[
             EvalResult(
-                task_type=task.pipeline_tag or task.tags[0],
+                task_type=words.pipeline_tag or words.tags[0],
                 dataset_type=dataset or _slug(Path(recipe.task.data.path).name),
                 dataset_name=name,
                 dataset_split=reported,
@@ -200,17 +128,14 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
     )
     card = ModelCard.from_template(
         data,
-        template_str=TEMPLATE,
+        template_path=str(TEMPLATE),
         title=escaped(title),
         architecture=ARCHITECTURES[config.model_type](config),
         evaluation=code(f"attnzoo evaluate {shlex.quote(shown)}"),
-        snippet=task.snippet.format(
-            folder=json.dumps(shown, ensure_ascii=False)[1:-1], example=json.dumps(task.example, ensure_ascii=False)
+        snippet=words.snippet.format(
+            folder=json.dumps(shown, ensure_ascii=False)[1:-1], example=json.dumps(words.example, ensure_ascii=False)
         ),
-        usage=task.usage,
-        metric_note=task.metric_note,
-        split_note=task.split_note,
-        limits=task.limits,
+        words=words,
         columns=["split", "examples", *columns.values()] + (["decoding"] if generates else []),
         results=[
             [split, row["examples"], *(f"{row[key]:.2f}" for key in columns)]
@@ -218,25 +143,13 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Any, run: dict
             for split, row in scores.items()
         ],
         is_released=is_released,
-        published=task.published if is_released else None,
-        pictures=[(name, caption) for name, caption in task.pictures.items() if (written / name).is_file()],
+        pictures=[(name, caption) for name, caption in words.pictures.items() if (written / name).is_file()],
         data=escaped(name),
         dataset=dataset,
-        note=run.get("note"),
-        steps=f"{run['steps']:,}",
-        minutes=f"{run['minutes']:.1f}",
+        run=run,
         parameters=f"{_parameters(written) / 1e6:.1f}",
-        processes=_counted(run["processes"], "process", "processes"),
-        threads=_counted(run["threads"], "thread", "threads"),
-        precision=run["precision"],
-        seed=run["seed"],
-        git_commit=run["git_commit"],
     )
     card.save(written / "README.md")
-
-
-def _counted(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
 
 
 def _slug(name: str) -> str:

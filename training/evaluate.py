@@ -1,9 +1,9 @@
 """Evaluate a checkpoint folder: ``attnzoo evaluate runs/demo/best``.
 
-On the test split unless told otherwise; a model that generates does so with the beams that the folder's
-``generation_config.json`` asks for. Choices between models are made with ``--split validation``.
+The default is the test split; use ``--split validation`` to choose between models. A model that generates uses the
+number of beams in the folder's ``generation_config.json``.
 
-With ``--set task.data.path=my_test.csv`` it evaluates on other data: its split of that name, or all rows if it has no
+With ``--set task.data.path=my_test.csv`` it evaluates other data: the split of that name, or all rows if there are no
 splits. If the path is the training data, in this or another folder, it evaluates the split that was held out.
 """
 
@@ -16,16 +16,16 @@ from typing import Any
 
 from accelerate import PartialState
 from datasets import IterableDataset
-from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
-from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
 from .card import describe
 from .loop.checkpoint import require_model
+from .loop.stopping import exit_on_user_error
 from .recipe import checkpoint_recipe
 from .tasks import make_task
+from .tasks.base import Task
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -40,15 +40,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--num-beams", type=int, help="default: what the folder's generation config says, or else 1")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
     options = parser.parse_args(arguments)
-    logging.disable_progress_bar()
-    try:
+    with exit_on_user_error():
         require_model(options.folder)
         task = task_for(options.folder, options.set, options.split)
         started = time.perf_counter()
         scores = evaluate(options.folder, task, options.split, options.num_beams)
         seconds = time.perf_counter() - started
-    except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
-        sys.exit(f"error: {error}")
     how = f"{options.split} split, {scores['examples']} examples"
     if "num_beams" in scores:
         how += f", beam {scores['num_beams']}"
@@ -56,10 +53,10 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{seconds:.0f} seconds")
 
 
-def task_for(folder: Path, overrides: list[str], split: str) -> Any:
-    """The task of a checkpoint folder, with the data of its training or with other data that ``overrides`` name.
+def task_for(folder: Path, overrides: list[str], split: str) -> Task:
+    """The task of a checkpoint folder, with its training data or with the data in ``overrides``.
 
-    Data with the file name of the training data counts as the training data, even in another folder.
+    A file with the name of the training data counts as the training data, even in another folder.
 
     Raises:
         OSError, ValueError: as for ``checkpoint_recipe`` and ``make_task``.
@@ -83,13 +80,13 @@ def task_for(folder: Path, overrides: list[str], split: str) -> Any:
     return task
 
 
-def evaluate(folder: Path, task: Any, split: str, num_beams: int | None = None) -> dict[str, float]:
-    """The scores of the model in ``folder`` on a split of its task, and under "num_beams" how one that generates did.
+def evaluate(folder: Path, task: Task, split: str, num_beams: int | None = None) -> dict[str, float]:
+    """The scores of the model in ``folder`` on a split of its task; "num_beams" is added if the model generates.
 
     Raises:
         OSError: ``folder`` holds no model.
-        ValueError: there is no such split, no beam, or beams for a model that does not generate; or the model is not
-            of the task's labels.
+        ValueError: there is no such split or no beam, ``num_beams`` is given for a model that does not generate, or the
+            labels of the model are not those of the task.
     """
     model = task.auto_class.from_pretrained(folder).to(PartialState().device)
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -97,8 +94,8 @@ def evaluate(folder: Path, task: Any, split: str, num_beams: int | None = None) 
     return task.score(split, task.predict(model, tokenizer, split, **decoding)) | decoding
 
 
-def decoding_of(task: Any, model: PreTrainedModel, num_beams: int | None) -> dict[str, int]:
-    """How to decode, as arguments for ``predict`` and ``draw`` of a task: nothing where none is generated.
+def decoding_of(task: Task, model: PreTrainedModel, num_beams: int | None) -> dict[str, Any]:
+    """The arguments for ``predict`` and ``draw`` of a task: "num_beams", or nothing if the task does not generate.
 
     Raises:
         ValueError: beams for a task whose predictions are not generated.

@@ -11,13 +11,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from huggingface_hub.errors import StrictDataclassError
 from huggingface_hub.utils import disable_progress_bars
-from transformers.utils import logging
 
 from attnzoo.hub import push
 from attnzoo.hub.folder_contents import contents, printable
 from attnzoo.hub.model_code import code_files
+
+from .loop.stopping import exit_on_user_error
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -39,8 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--message", default="Upload model", help="the commit's (default: %(default)s)")
     options = parser.parse_args(arguments)
     disable_progress_bars()
-    logging.disable_progress_bar()
-    try:
+    with exit_on_user_error():
         _announce(options.folder, options.repo_id, options.also, options.code)
         commit = push(
             options.folder,
@@ -52,8 +51,6 @@ def main(arguments: list[str] | None = None) -> None:
             also=options.also,
             message=options.message,
         )
-    except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
-        sys.exit(f"error: {error}")
     if commit.commit_description:
         print(commit.commit_description)
     print(f"{commit.pr_url or commit.commit_url}: bytes and logits as in {options.folder}")

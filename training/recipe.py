@@ -1,4 +1,4 @@
-"""Recipes: one YAML file says everything about a training run, ``--set section.key=value`` changes a part of it."""
+"""Recipes: one YAML file describes a training run, and ``--set section.key=value`` changes a part of it."""
 
 import contextlib
 import dataclasses
@@ -7,7 +7,7 @@ import importlib.resources
 import math
 import re
 import reprlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from transformers import PreTrainedConfig
 
 from attnzoo import AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig
 
+from .data.known import find_known
 from .data.sources import is_hub_id
 from .tasks import TASKS
 
@@ -27,26 +28,31 @@ CONFIGS: dict[str, type[PreTrainedConfig]] = {
     config_class.model_type: config_class
     for config_class in (AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig)
 }
-FROM_DATA = {
-    "vocab_size",
-    "pad_token_id",
-    "bos_token_id",
-    "eos_token_id",
-    "decoder_start_token_id",
-    "num_labels",
-    "id2label",
-    "label2id",
-}
-
-
+FROM_DATA = {"vocab_size", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"}
+FROM_DATA |= {"num_labels", "id2label", "label2id"}
 MAX_BYTES = 100_000  # of a recipe; the zoo's have about 2,000
 BUDGETS = ("training.max_steps", "training.max_minutes")
+# Of the section training: which keys must be in a range, in words and as a test.
+COUNTS = ["batch_tokens", "accumulation_steps", "evaluations", "num_beams", "log_every", "patience"]
+COUNTS += ["checkpoint_every", "keep_checkpoints"]
+RANGES: dict[str, tuple[Callable[[float], bool], list[str]]] = {
+    "be above 0": (
+        lambda value: 0 < value < math.inf,
+        ["max_steps", "max_minutes", "learning_rate", "max_grad_norm", "halve_every_epochs"],
+    ),
+    "be at least 1": (lambda value: value >= 1, COUNTS),
+    "not be negative": (
+        lambda value: 0 <= value < math.inf,
+        ["seed", "warmup_steps", "weight_decay", "halve_after_epochs", "keep_evaluated"],
+    ),
+    "be at least 0 and below 1": (lambda value: 0 <= value < 1, ["label_smoothing", "ema_decay"]),
+}
 
 
 class _Loader(yaml.SafeLoader):
     """YAML in which 1e-3 is a number (YAML 1.1 reads it as a string) and a repeated key is an error.
 
-    Aliases are an error too: with them a few lines can expand beyond any memory.
+    Aliases are an error too: with them, a few lines can expand to more than the memory holds.
     """
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
@@ -73,7 +79,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _POWER_OF_TEN, list("-+
 
 @strict
 @dataclass(kw_only=True)
-class Task:
+class TaskSection:
     """What is learned.
 
     Attributes:
@@ -93,12 +99,11 @@ class Training:
     Attributes:
         seed: of initialisation, data order and dropout.
         max_steps: optimiser steps to take; exactly one of it and ``max_minutes``.
-        max_minutes: minutes to train, evaluations not counted; the learning rate decays over them, so that a
-            slower machine takes fewer steps but ends as well decayed. A run that shall be repeated exactly gives
-            ``max_steps``.
+        max_minutes: minutes to train, without evaluations. The learning rate decays over them, so that a slower
+            machine takes fewer steps but also ends with a decayed rate. Use ``max_steps`` for a run that others can
+            repeat exactly.
         batch_tokens: the most tokens in a batch, counted as rows times the longest side.
-        accumulation_steps: batches per optimiser step and process; their loss is averaged over all their target
-            tokens.
+        accumulation_steps: batches per optimiser step and process. Their loss is averaged over all their target tokens.
         optimizer: "adamw", or the papers' "adam", "adadelta" and "sgd" (see ``training/loop/schedule.py``).
         learning_rate: the highest; reached after ``warmup_steps``.
         warmup_steps: optimiser steps from 0 to the highest learning rate.
@@ -108,12 +113,12 @@ class Training:
         weight_decay: the optimiser's.
         max_grad_norm: gradients are clipped to this norm.
         label_smoothing: probability given to all words alike in the training loss.
-        ema_decay: decay of the moving average of the weights, which is what is evaluated and saved; 0 for none.
-            It grows to this value as (1 + steps) / (10 + steps), so that the start is forgotten.
-        precision: "fp32", "bf16", or "auto": bf16 where the processor multiplies in it, fp32 elsewhere.
-        evaluations: how often to evaluate on the validation split, evenly spread, the last time at the end.
+        ema_decay: decay of the moving average of the weights, which is evaluated and saved; 0 for no average. It grows
+            to this value as (1 + steps) / (10 + steps), so that the average forgets the first weights.
+        precision: "fp32", "bf16", or "auto": bf16 if the processor multiplies in it, otherwise fp32.
+        evaluations: how often to evaluate on the validation split, at even intervals, the last time at the end.
         num_beams: beam width of these evaluations.
-        patience: stop after so many evaluations in a row without a better one; None never does.
+        patience: stop after this number of evaluations in a row without an improvement; None never stops early.
         keep_evaluated: how many of the latest evaluated weights to keep in ``evaluated/``, for
             ``python -m attnzoo.training.loop.average``.
         checkpoint_every: optimiser steps from one checkpoint to the next.
@@ -155,43 +160,10 @@ class Training:
                 f"give either training.max_steps or training.max_minutes, got {self.max_steps} and {self.max_minutes}"
                 f"; for example --set training.{example}"
             )
-        positive = (
-            "max_steps",
-            "max_minutes",
-            "learning_rate",
-            "max_grad_norm",
-            "halve_every_epochs",
-        )
-        counts = (
-            *(
-                "batch_tokens",
-                "accumulation_steps",
-                "evaluations",
-                "num_beams",
-                "log_every",
-            ),
-            *("patience", "checkpoint_every", "keep_checkpoints"),
-        )
-        for name in positive:
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"training.{name} must be above 0, got {value}")
-        for name in counts:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"training.{name} must be at least 1, got {value}")
-        for name in (
-            "seed",
-            "warmup_steps",
-            "weight_decay",
-            "halve_after_epochs",
-            "keep_evaluated",
-        ):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"training.{name} must not be negative, got {getattr(self, name)}")
-        for name in ("label_smoothing", "ema_decay"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"training.{name} must be at least 0 and below 1, got {getattr(self, name)}")
+        for rule, (holds, names) in RANGES.items():
+            for name in names:
+                if (value := getattr(self, name)) is not None and not holds(value):
+                    raise ValueError(f"training.{name} must {rule}, got {value}")
 
 
 @strict
@@ -200,20 +172,20 @@ class Recipe:
     """A whole recipe.
 
     Attributes:
-        model: ``model_type`` and the fields of its config class; what the data and its tokenizer know is left out.
-            With ``paper`` the fields that are not named are that paper's (``from_paper`` of the config class).
+        model: ``model_type`` and fields of its config class, without those that come from the data or its tokenizer.
+            With ``paper``, all other fields are those of the paper (``from_paper`` of the config class).
         task: what is learned.
         training: how.
         expected: the figures that this recipe reached, for the reader; not used by the program.
     """
 
     model: dict[str, Any]
-    task: Task
+    task: TaskSection
     training: Training
     expected: dict[str, Any] = field(default_factory=dict)
 
     def model_config(self, **from_data: Any) -> PreTrainedConfig:
-        """The model's config, with what only the data and its tokenizer know."""
+        """The model's config, completed with fields that come from the data and its tokenizer."""
         fields = {name: value for name, value in self.model.items() if name not in ("model_type", "paper")}
         config_class: Any = CONFIGS[self.model["model_type"]]
         if "paper" in self.model:
@@ -254,14 +226,11 @@ def load_recipe(path: str | Path, overrides: list[str] | None = None) -> Recipe:
 
 def save_recipe(recipe: Recipe, path: Path) -> None:
     """Write the recipe with every default filled in."""
-    path.write_text(
-        yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False, allow_unicode=True),
-        encoding="utf-8",
-    )
+    path.write_text(yaml.safe_dump(dataclasses.asdict(recipe), sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
 def checkpoint_recipe(folder: Path, overrides: list[str] | None = None) -> Recipe:
-    """The recipe of a checkpoint folder; inside its run the run's, which has the whole path to the data.
+    """The recipe of a checkpoint folder; in the folder of a run the run's recipe, with the whole path to the data.
 
     Raises:
         FileNotFoundError, ValueError: as for :func:`load_recipe`.
@@ -275,7 +244,7 @@ def checkpoint_recipe(folder: Path, overrides: list[str] | None = None) -> Recip
 
 
 def without_machine_paths(recipe: Recipe) -> Recipe:
-    """The recipe for others: of an absolute path the data's id on the Hub, or its last part."""
+    """The recipe to publish: an absolute path becomes the data's id on the Hub, or its last part."""
     values = dataclasses.asdict(recipe.task.data)
     paths = {name: Path(value) for name, value in values.items() if isinstance(value, str)}
     shortened = {name: path.name for name, path in paths.items() if path.is_absolute()}
@@ -286,9 +255,13 @@ def without_machine_paths(recipe: Recipe) -> Recipe:
 
 
 def hub_id(recipe: Recipe) -> str | None:
-    """The id on the Hub of the recipe's data: where it is read from, or what the task knows of a copy of it."""
-    path, known = recipe.task.data.path, TASKS[recipe.task.name].hub_ids
-    return path if is_hub_id(path) else known.get(path) or known.get(Path(path).name)
+    """The id on the Hub of the recipe's data: its path, or the id of known data of which this is a copy."""
+    path = recipe.task.data.path
+    if is_hub_id(path):
+        return path
+    known = find_known(path, TASKS[recipe.task.name].known_data)
+    of_original = known.hub_id if known is not None else None
+    return of_original if of_original is not None and Path(path).name == Path(of_original).name else None
 
 
 def _parse(tree: dict[str, Any]) -> Recipe:
@@ -306,7 +279,7 @@ def _parse(tree: dict[str, Any]) -> Recipe:
     own_keys = {"model_type", "paper"} if hasattr(CONFIGS[model_type], "from_paper") else {"model_type"}
     _check_keys(model, own_keys | _fields(CONFIGS[model_type]), "model")
     task = tree["task"]
-    _check_keys(task, _fields(Task), "task", required=_fields(Task))
+    _check_keys(task, _fields(TaskSection), "task", required=_fields(TaskSection))
     if not isinstance(task["data"], dict):
         raise ValueError(f"task.data must be a mapping with 'path', got {task['data']!r}")
     if task["name"] not in TASKS:
@@ -316,7 +289,7 @@ def _parse(tree: dict[str, Any]) -> Recipe:
     _check_keys(tree["training"], _fields(Training), "training")
     recipe = Recipe(
         model=model,
-        task=Task(name=task["name"], data=data_class(**task["data"])),
+        task=TaskSection(name=task["name"], data=data_class(**task["data"])),
         training=Training(**tree["training"]),
         expected=tree.get("expected") or {},
     )
@@ -325,7 +298,7 @@ def _parse(tree: dict[str, Any]) -> Recipe:
 
 
 def _check_model(recipe: Recipe) -> None:
-    """Make the model for the task, without weights: one that is not for it says so itself."""
+    """Make the model for the task, without weights. A model that is not for the task raises an error."""
     config = recipe.model_config()
     try:
         with torch.device("meta"):

@@ -1,27 +1,26 @@
 """Make a finished run small and complete: ``attnzoo release runs/g2p_luong_global model_cards/NAME``.
 
-The folder becomes the best model of the run with its weights in half precision (they load as float32: the config says
-so), decoded with beams by default if it generates, evaluated on the test split as it will be loaded, and described by a
-card with these figures, beside published ones where there are, and with the task's pictures. Of an absolute path to
-the data its id on the Hub is left, or its last part. ``run.json`` has all the figures: with it ``attnzoo card`` writes
-the card again when its words have changed and the run is gone.
+The folder holds the best model of the run, with its weights in half precision; they load as float32. A model that
+generates decodes with beams by default. The model is evaluated on the test split as a user will load it. The card has
+these figures, published figures if there are any, and the task's pictures. An absolute path to the data is shortened to
+its id on the Hub or its last part. ``run.json`` has all figures, so ``attnzoo card`` can write the card again after the
+run is gone.
 """
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoTokenizer
-from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
-from .card import describe, read_figures, read_mapping, write_card
+from .card import describe, read_figures, write_card
 from .evaluate import decoding_of, evaluate
 from .loop.checkpoint import replacing, require_model
+from .loop.run_folder import read_mapping
+from .loop.stopping import exit_on_user_error
 from .recipe import load_recipe, save_recipe, without_machine_paths
 from .tasks import TASKS, make_task
 
@@ -36,18 +35,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("run", type=Path, help="the output folder of a training, such as runs/demo")
     parser.add_argument("folder", type=Path, help="what to write, such as model_cards/NAME; it is replaced")
     parser.add_argument("--num-beams", type=int, help="beams to decode with (default: what the task has)")
-    parser.add_argument("--note", help="what a reader of the card has to know of the run, if its figures do not say it")
+    parser.add_argument("--note", help="what a reader of the card has to know about the run, beside its figures")
     options = parser.parse_args(arguments)
-    logging.disable_progress_bar()
-    try:
+    with exit_on_user_error():
         release(options.run, options.folder, options.num_beams, options.note)
-    except (OSError, ValueError, StrictDataclassError) as error:  # what the user can put right, without a traceback
-        sys.exit(f"error: {error}")
 
 
-# What a release writes: a folder with something else in it is somebody's, and not replaced.
-OWN = {"README.md", "config.json", "generation_config.json", "model.safetensors", "recipe.yaml", "run.json"}
-OWN |= {"tokenizer.json", "tokenizer_config.json", *(name for task in TASKS.values() for name in task.pictures)}
+# What a release writes beside pictures. A folder that holds anything else is not replaced: it may be the user's.
+FILES = {"README.md", "config.json", "generation_config.json", "model.safetensors", "recipe.yaml", "run.json"}
+FILES |= {"tokenizer.json", "tokenizer_config.json"}
 
 
 def release(run: Path, folder: Path, num_beams: int | None = None, note: str | None = None) -> None:
@@ -56,13 +52,14 @@ def release(run: Path, folder: Path, num_beams: int | None = None, note: str | N
     Raises:
         FileNotFoundError: ``run`` holds no finished training.
         OSError, ValueError: a file of the run is damaged.
-        ValueError: no beam, or beams for a model that does not generate; a weight is too large for half precision, or
-            ``folder`` holds what is not a release, or is the working directory.
+        ValueError: there is no beam, or beams are given for a model that does not generate; a weight is too large for
+            half precision; ``folder`` holds something other than a release, or is the working directory.
     """
     if run.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"{folder} is a part of the run; choose a folder outside it")
-    if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= OWN):
-        raise ValueError(f"{folder} holds something else than a release; choose a new folder")
+    own = FILES.union(name for task in TASKS.values() for name in task.card.pictures)
+    if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= own):
+        raise ValueError(f"{folder} holds something other than a release; choose a new folder")
     if folder.resolve() == Path.cwd():
         raise ValueError(f"{folder} is the working directory, which a release would replace; choose a new folder")
     for name in ("run.json", "best"):
@@ -74,8 +71,8 @@ def release(run: Path, folder: Path, num_beams: int | None = None, note: str | N
     figures = read_figures(run)
     recipe = load_recipe(run / "recipe.yaml")
     task = make_task(recipe)
-    needed = {"tokenizer_config.json", *(["generation_config.json"] if task.num_beams is not None else [])}
-    for name in sorted(needed.union(path.name for path in (run / "best").glob("*.json"))):
+    required = {"tokenizer_config.json", *(["generation_config.json"] if task.num_beams is not None else [])}
+    for name in sorted(required.union(path.name for path in (run / "best").glob("*.json"))):
         read_mapping(run / "best" / name)  # Transformers ignores a damaged file, and would decode differently
     model = task.auto_class.from_pretrained(run / "best")
     tokenizer = AutoTokenizer.from_pretrained(run / "best")
@@ -95,7 +92,8 @@ def release(run: Path, folder: Path, num_beams: int | None = None, note: str | N
         tokenizer.save_pretrained(new)
         save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
         test = evaluate(new, task, "test")  # of what a user will load
-        task.draw(task.auto_class.from_pretrained(new), tokenizer, new, **decoding)
+        if task.card.pictures:
+            task.draw(task.auto_class.from_pretrained(new), tokenizer, new, **decoding)
         figures |= {"test": test} | ({"note": note} if note else {})
         (new / "run.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
         write_card(new, folder, recipe, task, figures)

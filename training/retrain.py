@@ -1,9 +1,9 @@
 """Train every model of the zoo again: ``python -m attnzoo.training.retrain`` or ``make zoo``. It takes hours.
 
-First the data of every recipe is looked for, and all that is missing is named at once. Then the models are trained,
-each from the ``recipe.yaml`` in its folder. When all are trained they are released into their folders, with their
-cards, and the README's index is written. After an interruption the same command goes on: what is trained or released
-is not done again, and a training that was cut short is resumed.
+First it looks for the data of every recipe, and lists all that is missing. Then it trains each model from the
+``recipe.yaml`` in its folder. Last it releases all models into their folders, with their cards, and writes the README's
+index. After an interruption the same command continues: it skips finished trainings and releases, and resumes an
+interrupted training.
 """
 
 import argparse
@@ -34,10 +34,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def retrain(cards: Path, runs: Path) -> None:
-    """Train what is not trained, release what is not released.
+    """Train the models that are not trained yet, then release those that are not released yet.
 
     Raises:
-        FileNotFoundError: data is missing; the message has all that is. Nothing has been trained then.
+        FileNotFoundError: data is missing; the message lists all of it. Nothing has been trained.
         ValueError: what is in ``runs`` is of another recipe.
         StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """
@@ -49,13 +49,13 @@ def retrain(cards: Path, runs: Path) -> None:
     for folder, recipe in recipes.items():
         AcceleratorState._reset_state()  # Accelerate has one precision for a process, and the recipes have several
         train_once(recipe, make_task(recipe), runs / folder.name)
-    for folder in folders:  # after all of them: from then on git describes a working tree that was changed
+    for folder in folders:  # after all trainings: a release changes the working tree, and run.json names its state
         if not is_released(runs / folder.name, folder):
             release(runs / folder.name, folder)
 
 
 def missing_data(recipe: Recipe) -> list[str]:
-    """What of a recipe's data is not there, each with what to do."""
+    """The data of a recipe that is missing, each with what to do."""
     missing = []
     try:
         make_task(recipe)
@@ -73,7 +73,7 @@ def missing_data(recipe: Recipe) -> list[str]:
 
 
 def is_released(run: Path, folder: Path) -> bool:
-    """Whether the folder has this run's figures, to which a release adds those of the test split."""
+    """Whether the folder has this run's figures; a release adds those of the test split."""
     if not (folder / "run.json").is_file():
         return False
     return read_run(run).items() <= read_run(folder).items()

@@ -1,22 +1,24 @@
 """Train a recipe: ``attnzoo train demo --output runs/demo --set training.max_minutes=1``.
 
-One loop, from top to bottom: recipe, task, model, optimiser; then batches until the steps or minutes are used up,
-with an evaluation now and then; tokens per second are target tokens, of which a label is one. In the output folder:
+One loop, from top to bottom: recipe, task, model, optimiser; then batches, with evaluations, until the steps or minutes
+are used up. Tokens per second are target tokens; a label counts as one. The output folder has:
 
-- ``best/`` and ``last/``: complete Hub repositories (weights, config, tokenizer, recipe, and ``best/`` with its
-  card), loaded by the Auto classes; ``best`` is the one that did best on the validation split
-- ``checkpoints/``: what ``--resume`` goes on from after a kill, to the same weights bit for bit (in fp32, on as many
-  processes and threads); Ctrl-C and SIGTERM write one before they stop
-- ``log.jsonl``: a line for every ``log_every`` steps and every evaluation
-- ``recipe.yaml``, ``run.json``: the recipe with all defaults, and the paths to the data as they were given, of which
-  ``best/`` and ``last/`` have no absolute one; seed, git commit, versions, minutes, results
+- ``best/`` and ``last/``: complete Hub repositories with weights, config, tokenizer and recipe. The Auto classes load
+  them. ``best`` had the best score on the validation split; it also has a card.
+- ``checkpoints/``: ``--resume`` continues from the newest. The resumed training gives the same weights, bit for bit, in
+  fp32 on the same number of processes and threads. Ctrl-C and SIGTERM write a checkpoint before they stop.
+- ``log.jsonl``: a line for every ``log_every`` steps and for every evaluation.
+- ``recipe.yaml``: the recipe with all defaults and the paths to the data as given. The copies in ``best/`` and
+  ``last/`` have no absolute paths.
+- ``run.json``: seed, git commit, versions, minutes and results.
 
-On several processes (``accelerate launch`` on GPUs, ``torchrun`` on CPUs) each takes its part of the batches and of the
-evaluation; the loss is averaged over the target tokens of all.
+On several processes (``accelerate launch`` on GPUs, ``torchrun`` on CPUs) each process takes its part of the batches
+and of the evaluation. The loss is averaged over the target tokens of all processes.
 """
 
 import argparse
 import contextlib
+import functools
 import json
 import math
 import signal
@@ -40,7 +42,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from .card import describe, write_card
 from .loop.average import MovingAverage
 from .loop.batching import LengthBatchSampler, LengthBatchStream, length_of
-from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_whole
+from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_atomically
 from .loop.progress import Batches, Best, Clock, SinceLog, advance, progress_bar
 from .loop.run_folder import describe_run, differences, prepare_output, read_run, start_log, write_row
 from .loop.schedule import learning_rate, make_optimizer
@@ -48,6 +50,7 @@ from .loop.stopping import StoppedError, exit_on_user_error, signals_to_stop
 from .loop.training_state import TrainingState
 from .recipe import Recipe, Training, load_recipe, save_recipe, shipped_recipes, without_machine_paths
 from .tasks import make_task
+from .tasks.base import Task
 
 LONGEST = 512  # tokens a tokenizer truncates to, on request, if the model has no limit of its own
 
@@ -60,11 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
         epilog="example: attnzoo train demo --output runs/demo --set training.max_minutes=1",
     )
     parser.add_argument("recipe", help=f"a YAML file, or the name of a shipped recipe: {', '.join(shipped_recipes())}")
-    parser.add_argument(
-        "--output",
-        type=Path,
-        help="folder for the results (default: runs/<name of the recipe>)",
-    )
+    parser.add_argument("--output", type=Path, help="folder for the results (default: runs/<name of the recipe>)")
     parser.add_argument(
         "--set",
         action="append",
@@ -73,16 +72,8 @@ def main(arguments: list[str] | None = None) -> None:
         help="change the recipe, for example training.max_steps=100 or task.data.path=words.tsv; may be repeated",
     )
     existing = parser.add_mutually_exclusive_group()
-    existing.add_argument(
-        "--resume",
-        action="store_true",
-        help="go on from the last checkpoint in the output folder",
-    )
-    existing.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="discard the run that is in the output folder",
-    )
+    existing.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the output folder")
+    existing.add_argument("--overwrite", action="store_true", help="discard the run that is in the output folder")
     options = parser.parse_args(arguments)
     output = options.output or Path("runs") / Path(options.recipe).stem
     with exit_on_user_error("--resume goes on from there"):
@@ -90,31 +81,22 @@ def main(arguments: list[str] | None = None) -> None:
         train(recipe, make_task(recipe), output, resume=options.resume, overwrite=options.overwrite)
 
 
-def train(
-    recipe: Recipe,
-    task: Any,
-    output: Path,
-    resume: bool = False,
-    overwrite: bool = False,
-) -> dict[str, Any]:
+def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwrite: bool = False) -> dict[str, Any]:
     """Train ``recipe`` and return what ``run.json`` holds.
 
     Raises:
-        FloatingPointError: the training diverges; what it diverged to is not saved.
-        ValueError: an example is longer than a batch; ``output`` holds a run and neither ``resume`` nor
-            ``overwrite`` says what to do with it; what is to be resumed is of another recipe, model, data or number of
-            processes, or none of its checkpoints is sound.
+        FloatingPointError: the training diverges. The weights it diverged to are not saved.
+        ValueError: an example is longer than a batch; ``output`` holds a run, and neither ``resume`` nor ``overwrite``
+            is given; the run to resume has another recipe, model, data or number of processes, or no undamaged
+            checkpoint.
         OSError: ``output`` cannot be written, or has too little room.
         StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """
     settings = recipe.training
     if settings.tracker == "tensorboard" and not is_tensorboard_available():
         raise ValueError("training.tracker=tensorboard needs a package that is missing: pip install tensorboard")
-    accelerator = Accelerator(
-        mixed_precision=_mixed_precision(settings),
-        log_with=settings.tracker,
-        project_dir=output,
-    )
+    precision = _mixed_precision(settings)
+    accelerator = Accelerator(mixed_precision=precision, log_with=settings.tracker, project_dir=output)
     checkpoint = prepare_output(output, recipe, resume, overwrite) if accelerator.is_main_process else None
     [checkpoint] = broadcast_object_list([checkpoint])
     set_seed(settings.seed)
@@ -130,7 +112,7 @@ def train(
     tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
     task.prepare(model, tokenizer)
     if accelerator.process_index:
-        set_seed(settings.seed, device_specific=True)  # or all of them would drop out the same units
+        set_seed(settings.seed, device_specific=True)  # otherwise all processes drop the same units
     examples = task.training_examples(tokenizer)
     collate = task.collator(tokenizer, model)
     batches_per_step = accelerator.num_processes * settings.accumulation_steps
@@ -174,7 +156,7 @@ def train(
         start_log(log, clock.steps)
     with signals_to_stop() as received:
         bar = progress_bar(settings, is_shown=accelerator.is_main_process)
-        # A run may have been killed after its last evaluation, before it said that it was finished.
+        # A run may have been killed after its last evaluation, before it wrote run.json.
         progress = 1.0 if best.is_out_of_patience(settings.patience) else clock.progress(accelerator)
         while progress < 1:
             # One optimiser step: the loss is averaged over the target tokens of all its batches, on all processes.
@@ -215,10 +197,7 @@ def train(
                     raise _diverged(f"the loss is {row['loss']}", clock)
                 if accelerator.is_main_process:
                     write_row(log, row)
-                accelerator.log(
-                    {name: row[name] for name in row if name != "step"},
-                    step=clock.steps,
-                )
+                accelerator.log({name: row[name] for name in row if name != "step"}, step=clock.steps)
                 bar.set_postfix_str(f"loss {row['loss']:.3f}, {row['tokens_per_second']:,.0f} tokens/s")
                 since_log.reset()
 
@@ -231,38 +210,20 @@ def train(
                     candidate: Any = unwrapped if averaged is None else averaged.model
                     if not all(parameter.isfinite().all() for parameter in candidate.parameters()):
                         raise _diverged("the weights are not finite", clock)
+                    save = functools.partial(_save, candidate, tokenizer, recipe)
                     if accelerator.is_main_process:  # first: an evaluation may fail
-                        _save(candidate, tokenizer, recipe, output / "last")
+                        save(output / "last")
                         if settings.keep_evaluated:
-                            _save(
-                                candidate,
-                                tokenizer,
-                                recipe,
-                                checkpoint_folder(output / "evaluated", clock.steps),
-                            )
+                            save(checkpoint_folder(output / "evaluated", clock.steps))
                             rotate(output / "evaluated", settings.keep_evaluated)
                     scores = _evaluate(candidate, tokenizer, task, settings, accelerator)
                     if accelerator.is_main_process:
                         write_row(log, {"step": clock.steps, "minutes": minutes, "validation": scores})
-                    accelerator.log(
-                        {f"validation_{name}": score for name, score in scores.items()},
-                        step=clock.steps,
-                    )
+                    accelerator.log({f"validation_{name}": value for name, value in scores.items()}, step=clock.steps)
                     bar.write(f"step {clock.steps}, {minutes:.1f} minutes: validation {describe(task, scores)}")
-                    figures = {
-                        "steps": clock.steps,
-                        "minutes": minutes,
-                        "validation": scores,
-                    }
+                    figures = {"steps": clock.steps, "minutes": minutes, "validation": scores}
                     if best.update(scores[task.metric], figures) and accelerator.is_main_process:
-                        _save(
-                            candidate,
-                            tokenizer,
-                            recipe,
-                            output / "best",
-                            task,
-                            run | figures,
-                        )
+                        save(output / "best", task, run | figures)
                     accelerator.wait_for_everyone()
                 if best.is_out_of_patience(settings.patience):
                     bar.write(f"no better evaluation in {best.evaluations_since}; stopping early")
@@ -278,14 +239,14 @@ def train(
 
     run |= best.figures | {"total_steps": clock.steps, "total_minutes": clock.minutes()}
     if accelerator.is_main_process:
-        write_whole(output / "run.json", json.dumps(run, indent=2) + "\n")
+        write_atomically(output / "run.json", json.dumps(run, indent=2) + "\n")
         print(f"best: validation {describe(task, run['validation'])} after {run['steps']} steps, in {output / 'best'}")
     accelerator.end_training()
     return run
 
 
-def train_once(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
-    """Train unless ``output`` holds a finished run of this recipe; one that was cut short goes on. Return ``run.json``.
+def train_once(recipe: Recipe, task: Task, output: Path) -> dict[str, Any]:
+    """Train, or resume an interrupted run, unless ``output`` holds a finished run of this recipe. Return ``run.json``.
 
     Raises:
         ValueError: what is in ``output`` is of another recipe.
@@ -301,7 +262,7 @@ def train_once(recipe: Recipe, task: Any, output: Path) -> dict[str, Any]:
     return read_run(output)
 
 
-def _room_needed(task: Any, config: PreTrainedConfig, settings: Training, is_averaged: bool) -> int:
+def _room_needed(task: Task, config: PreTrainedConfig, settings: Training, is_averaged: bool) -> int:
     """Bytes: the checkpoints with weights, two moments and a moving average, and the Hub repositories."""
     with torch.device("meta"):  # sizes only: the model may not fit in memory
         model = task.auto_class.from_config(config)
@@ -312,26 +273,17 @@ def _room_needed(task: Any, config: PreTrainedConfig, settings: Training, is_ave
 
 
 def _evaluate(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    task: Any,
-    settings: Training,
-    accelerator: Accelerator,
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, task: Task, settings: Training, accelerator: Accelerator
 ) -> dict[str, float]:
-    """Scores on the validation split; every process predicts its part of it, and none predicts another's."""
+    """Scores on the validation split. Each process predicts its own part of the rows."""
     rows = list(range(len(task.splits["validation"])))
     with accelerator.split_between_processes(rows) as mine:
-        decoding = {"num_beams": settings.num_beams} if task.num_beams is not None else {}
-        predictions = task.predict(model, tokenizer, "validation", rows=mine, **decoding)
+        predictions = task.predict(model, tokenizer, "validation", settings.num_beams, rows=mine)
     return task.score("validation", gather_object(predictions))
 
 
 def _loss(
-    model: nn.Module,
-    batch: dict[str, Tensor],
-    num_tokens: Tensor | int,
-    label_smoothing: float,
-    has_vocabulary: bool,
+    model: nn.Module, batch: dict[str, Tensor], num_tokens: Tensor | int, label_smoothing: float, has_vocabulary: bool
 ) -> Tensor:
     """The batch's share of a loss averaged over ``num_tokens`` target tokens."""
     options = {"skip_logits": True} if has_vocabulary else {}  # a classifier's logits are few
@@ -360,7 +312,7 @@ def _save(
     tokenizer: PreTrainedTokenizerBase,
     recipe: Recipe,
     folder: Path,
-    task: Any = None,
+    task: Task | None = None,
     run: dict[str, Any] | None = None,
 ) -> None:
     """Write a Hub repository, with a card where the run's figures are given."""
@@ -368,7 +320,7 @@ def _save(
         model.save_pretrained(new)
         tokenizer.save_pretrained(new)
         save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
-        if run is not None:
+        if run is not None and task is not None:
             write_card(new, folder, recipe, task, run)
 
 

@@ -6,10 +6,11 @@ trains them again.
 
 import argparse
 import re
-import sys
 from pathlib import Path
 
 from huggingface_hub import ModelCard
+
+from .loop.stopping import exit_on_user_error
 
 START, END = "<!-- written by python -m attnzoo.training.zoo -->", "<!-- end of the zoo -->"
 COLUMNS = ["model", "paper", "task", "parameters", "MB", "test", "by"]
@@ -23,10 +24,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--cards", type=Path, default=Path("model_cards"), help="(default: %(default)s)")
     parser.add_argument("--readme", type=Path, default=Path("README.md"), help="(default: %(default)s)")
     options = parser.parse_args(arguments)
-    try:
+    with exit_on_user_error():
         write_index(options.cards, options.readme)
-    except (OSError, ValueError) as error:  # what the user can put right, without a traceback
-        sys.exit(f"error: {error}")
 
 
 def write_index(cards: Path, readme: Path) -> None:
@@ -66,40 +65,26 @@ def with_index(readme: str, table: str) -> str:
 
 def _row(folder: Path) -> list[str]:
     card = ModelCard.load(folder / "README.md")
-    results = card.data.eval_results
-    if not results:
-        raise ValueError(f"the card of {folder} has no results; write it with attnzoo.training.release")
+    results = card.data.eval_results or []
+    links = re.findall(r"\[[^\]]+ \(\d{4}\)\]\(https://[^)]+\)", card.text.split("## Use")[0])
+    parameters = re.findall(r"([\d.]+ million) parameters", card.text)
+    commands = re.findall(r"`(attnzoo evaluate [^`]+)`", card.text)
+    parts = {"results": results, "paper": links, "number of parameters": parameters}
+    for name, found in (parts | {"command that made its figures": commands}).items():
+        if not found:
+            raise ValueError(f"the card of {folder} has no {name}; write it with attnzoo.training.release")
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    first = results[0]
+    figures = ((str(result.metric_name), result.metric_value) for result in results)
     return [
         f"[`{folder.name}`]({folder.as_posix()})",
-        _papers(card, folder),
-        f"{str(first.task_type).replace('-', ' ')}, {first.dataset_name}",
-        _of(card, r"([\d.]+ million) parameters", folder, "no number of parameters"),
+        ", ".join(links),
+        f"{str(results[0].task_type).replace('-', ' ')}, {results[0].dataset_name}",
+        parameters[0],
         f"{weights / 1e6:.1f}",
-        ", ".join(
-            # "PER %" heads a column, and "PER 5.42 %" is said in a line
-            f"{name.removesuffix(' %')} {result.metric_value:.2f}{' %' if name.endswith(' %') else ''}"
-            for result, name in ((result, str(result.metric_name)) for result in results)
-        ),
-        f"`{_of(card, r'`(attnzoo evaluate [^`]+)`', folder, 'no command that made its figures')}`",
+        # "PER %" heads a column of a card, and the index has "PER 5.42 %"
+        ", ".join(f"{name.removesuffix(' %')} {value:.2f}{' %' * name.endswith(' %')}" for name, value in figures),
+        f"`{commands[0]}`",
     ]
-
-
-def _papers(card: ModelCard, folder: Path) -> str:
-    """Those that the architecture follows, which the card has above its snippet."""
-    papers = re.findall(r"\[[^\]]+ \(\d{4}\)\]\(https://[^)]+\)", card.text.split("## Use")[0])
-    if not papers:
-        raise ValueError(f"the card of {folder} has no paper; write it with attnzoo.training.release")
-    return ", ".join(papers)
-
-
-def _of(card: ModelCard, pattern: str, folder: Path, lack: str) -> str:
-    """What the card has there; the group of the pattern, if it has one."""
-    found = re.search(pattern, card.text)
-    if found is None:
-        raise ValueError(f"the card of {folder} has {lack}; write it with attnzoo.training.release")
-    return found[found.lastindex or 0]
 
 
 if __name__ == "__main__":

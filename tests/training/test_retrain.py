@@ -21,7 +21,7 @@ G2P, CAUSAL = "attentional-rnn-g2p-cmudict", "small-transformer-sotu-causal"
 FEW = ["training.max_minutes=null", "training.max_steps=40", "training.evaluations=2", "training.log_every=1"]
 MORE = [
     "training.max_steps=400",
-    "training.checkpoint_every=10",
+    "training.checkpoint_every=100",
     "training.batch_tokens=100",
     "training.precision=bf16",
 ]
@@ -36,10 +36,7 @@ def zoo(tmp_path: Path, dictionary: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     shutil.copy(dictionary, tmp_path)
     (tmp_path / "texts.txt").write_text(TEXTS)
     texts = ["task.data.path=texts.txt", "task.data.block_size=16", "task.data.vocabulary_size=300"]
-    for name, sets in (
-        (G2P, [*SMALL, *FEW, "task.data.path=regular.dict"]),
-        (CAUSAL, [*TINY, *FEW, *MORE, *texts]),
-    ):
+    for name, sets in ((G2P, [*SMALL, *FEW, "task.data.path=regular.dict"]), (CAUSAL, [*TINY, *FEW, *MORE, *texts])):
         shutil.copytree(CARDS / name, tmp_path / "model_cards" / name)
         path = tmp_path / "model_cards" / name / "recipe.yaml"
         save_recipe(load_recipe(path, sets), path)

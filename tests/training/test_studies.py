@@ -11,8 +11,8 @@ from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from transformers import AutoModelForSeq2SeqLM
 
 from tests.regular_language import SMALL
-from tests.training.test_sentence_classification import SMALL as TINY
-from tests.training.test_sentence_classification import sentences
+from tests.training.reviews import SMALL as TINY
+from tests.training.reviews import sentences
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,8 +41,8 @@ def test_which_attention_trains_draws_and_tabulates(
         which_attention.main([*arguments, *sets, "--set=model.score=dot"])
 
 
-def test_the_models_of_the_bottleneck_are_of_one_size() -> None:
-    vocab_size = len(GraphemeToPhoneme("cmudict").make_tokenizer())
+def test_the_models_of_the_bottleneck_are_of_one_size(cmudict_task: GraphemeToPhoneme) -> None:
+    vocab_size = len(cmudict_task.make_tokenizer())
     sizes = []
     for fields in bottleneck.MODELS.values():
         recipe = load_recipe(ROOT / "configs" / "bottleneck.yaml", [f"model.{field}" for field in fields])
@@ -55,6 +55,8 @@ def test_bottleneck_trains_and_measures_the_error_by_length(
     dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bottleneck, "SEEDS", (1, 2))
+    small = ["embedding_size=8", "encoder_hidden_size=16", "decoder_hidden_size=16"]
+    monkeypatch.setattr(bottleneck, "MODELS", {name: [*fields, *small] for name, fields in bottleneck.MODELS.items()})
     recipe = str(ROOT / "configs" / "bottleneck.yaml")
     arguments = ["--recipe", recipe, "--models", str(tmp_path / "models"), "--plot", str(tmp_path / "b.png")]
     sets = [f"task.data.path={dictionary}", "training.max_steps=2", "training.batch_tokens=200"]

@@ -16,8 +16,7 @@ from attnzoo.training.loop.progress import Best
 from attnzoo.training.recipe import load_recipe
 from attnzoo.training.tasks import translation
 from attnzoo.training.tasks.metrics import BLEU, ChrF
-from attnzoo.training.tasks.translation import Data, Translation, translate
-from attnzoo.training.train import main
+from attnzoo.training.tasks.translation import Translation, TranslationData, translate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import (
@@ -28,7 +27,8 @@ from transformers import (
     Seq2SeqTrainingArguments,
 )
 
-ROOT = Path(__file__).parents[2]
+from tests.training.runs import ROOT, train_recipe
+
 RECIPES = {"rnn": "attentional_rnn_multi30k", "transformer": "small_transformer_multi30k"}
 SMALL = {
     "rnn": [
@@ -66,11 +66,6 @@ TRAINING = [
 WORDS = {"a": "ein", "red": "rot", "man": "Mann", "Köln": "Köln", "sees": "sieht", "dog": "Hund", "two": "zwei"}
 
 
-@pytest.fixture(autouse=True)
-def no_cache_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-
-
 def pairs(number: int = 400) -> list[dict[str, str]]:
     """Sentences of a language that has another's words in the same order; all different."""
     random = np.random.default_rng(0)
@@ -88,8 +83,10 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def data(path: Path, **fields: Any) -> Data:
-    return Data(**{"path": str(path), "source_column": "en", "target_column": "de", "vocabulary_size": 60} | fields)
+def data(path: Path, **fields: Any) -> TranslationData:
+    return TranslationData(
+        **{"path": str(path), "source_column": "en", "target_column": "de", "vocabulary_size": 60} | fields
+    )
 
 
 def write_lines(path: Path, rows: list[Any]) -> Path:
@@ -100,11 +97,8 @@ def write_lines(path: Path, rows: list[Any]) -> Path:
 @pytest.fixture(scope="module", params=list(RECIPES))
 def translator(request: pytest.FixtureRequest, table: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished training of either family; not to be changed."""
-    output = tmp_path_factory.mktemp(request.param)
     sets = [*TRAINING, *SMALL[request.param], f"task.data.path={table}"]
-    recipe = ROOT / "configs" / f"{RECIPES[request.param]}.yaml"
-    main([str(recipe), "--output", str(output), *(f"--set={item}" for item in sets)])
-    return output
+    return train_recipe(RECIPES[request.param], tmp_path_factory.mktemp(request.param), sets)
 
 
 def test_it_learns_to_translate_and_keeps_its_best_weights(
@@ -225,7 +219,7 @@ def test_a_vocabulary_smaller_than_the_characters_is_refused(table: Path) -> Non
 def test_a_file_for_the_test_split_alone_is_one_whole(table: Path) -> None:
     task = Translation(data(table), only="test")
     assert {split: len(rows) for split, rows in task.splits.items()} == {"test": 400}
-    assert task.split_note == "all rows of the test split"
+    assert task.card.split_note == "all rows of the test split"
 
 
 def test_syllables_are_taken_apart_and_put_together(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +265,7 @@ def test_signs_and_spaces_come_back_in_normal_form(tmp_path: Path) -> None:
         ([{"translation": {"en": "a", "de": "b"}}, {"translation": None}], r"row 2: column 'en' is empty"),
         ([{"translation": "a"}], r"no column 'en'; set task\.data\.source_column to one of: translation"),
         ([{"en": "a", "de": 3}], r"row 1: column 'de' has 3, which is not text; put it in quotation marks"),
-        ([{"en": "a", "de": "b"}], r"has no sentences for the"),
+        ([{"en": "a", "de": "b"}], r"has no pairs for the"),
     ],
 )
 def test_unsound_rows_are_refused(tmp_path: Path, rows: list[Any], message: str) -> None:
@@ -296,7 +290,7 @@ def test_an_unsound_file_is_refused(tmp_path: Path) -> None:
 def test_pairs_on_two_sides_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for split, rows in {"train": pairs(20), "validation": pairs(2), "test": pairs(30)[25:]}.items():
         write_lines(tmp_path / f"{split}.jsonl", rows)
-    assert Translation(data(tmp_path)).split_note == "in its own splits"
+    assert Translation(data(tmp_path)).card.split_note == "in its own splits"
     assert "2 of the 2 different pairs of the validation split are in the train split too" in capsys.readouterr().err
 
 
@@ -312,25 +306,27 @@ def test_a_mistake_in_the_recipe_is_named(override: str, message: str) -> None:
         load_recipe(ROOT / "configs" / "small_transformer_multi30k.yaml", [override])
 
 
-def test_a_model_that_does_not_translate_is_refused(table: Path, tmp_path: Path) -> None:
-    sets = [*TRAINING, *SMALL["transformer"], f"task.data.path={table}", "model.attention_pattern=causal"]
-    recipe = str(ROOT / "configs" / "small_transformer_multi30k.yaml")
-    with pytest.raises(
-        SystemExit, match=r"not for the task 'translation'.*attention_pattern='encoder_decoder', got 'ca"
-    ):
-        main([recipe, "--output", str(tmp_path / "run"), *(f"--set={item}" for item in sets)])
-
-
-def test_a_source_longer_than_the_learned_positions_is_refused(table: Path, tmp_path: Path) -> None:
-    sets = [*TRAINING, *SMALL["transformer"], f"task.data.path={table}"]
-    sets += ["model.position_embedding=learned", "model.max_position_embeddings=4"]
-    recipe = str(ROOT / "configs" / "small_transformer_multi30k.yaml")
-    with pytest.raises(SystemExit, match=r"sentence of \d+ tokens, more than the model's max_position_embeddings=4"):
-        main([recipe, "--output", str(tmp_path / "run"), *(f"--set={item}" for item in sets)])
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            ["model.attention_pattern=causal"],
+            r"not for the task 'translation'.*attention_pattern='encoder_decoder', got 'ca",
+        ),
+        (
+            ["model.position_embedding=learned", "model.max_position_embeddings=4"],
+            r"sentence of \d+ tokens, more than the model's max_position_embeddings=4",
+        ),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(table: Path, tmp_path: Path, fields: list[str], message: str) -> None:
+    sets = [*TRAINING, *SMALL["transformer"], f"task.data.path={table}", *fields]
+    with pytest.raises(SystemExit, match=message):
+        train_recipe("small_transformer_multi30k", tmp_path / "run", sets)
 
 
 def test_a_text_that_names_the_end_goes_on_after_it(table: Path) -> None:
-    task = Translation(Data(path=str(table), source_column="en", target_column="de", vocabulary_size=60))
+    task = Translation(TranslationData(path=str(table), source_column="en", target_column="de", vocabulary_size=60))
     tokenizer = task.make_tokenizer()
     ids = tokenizer("a man </s> sees")["input_ids"]
     assert ids.count(tokenizer.eos_token_id) == 1
@@ -341,8 +337,8 @@ def test_a_text_that_names_the_end_goes_on_after_it(table: Path) -> None:
 def test_a_cards_languages_are_codes(tmp_path: Path, columns: tuple[str, str]) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps({columns[0]: f"a {n}", columns[1]: f"b {n}"}) + "\n" for n in range(80)))
-    task = Translation(Data(path=str(path), source_column=columns[0], target_column=columns[1]))
-    assert task.language == (["en", "de"] if columns[0] == "en" else None)
+    task = Translation(TranslationData(path=str(path), source_column=columns[0], target_column=columns[1]))
+    assert task.card.language == (["en", "de"] if columns[0] == "en" else None)
 
 
 def test_bleu_by_hand() -> None:

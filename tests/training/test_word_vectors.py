@@ -17,70 +17,45 @@ VECTORS = np.arange(15, dtype=np.float32).reshape(5, 3) / 8  # exact in decimal
 VOCABULARY = {"<pad>": 0, "bad": 1, "film": 2, "dull": 3}
 
 
-def as_text() -> str:
-    return "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in zip(WORDS, VECTORS, strict=True))
+TEXT = "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in zip(WORDS, VECTORS, strict=True)).encode()
 
 
-def as_array() -> bytes:
+def written(write: Callable[[io.BytesIO], object]) -> bytes:
     stream = io.BytesIO()
-    np.save(stream, VECTORS)
+    write(stream)
     return stream.getvalue()
 
 
-def as_index() -> bytes:
+def zip_of(members: dict[str, bytes]) -> bytes:
     stream = io.BytesIO()
-    pd.DataFrame({"index": WORDS}).to_parquet(stream)
-    return stream.getvalue()
-
-
-def write_zip(path: Path, members: dict[str, bytes]) -> Path:
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(stream, "w") as archive:
         for name, content in members.items():
             archive.writestr(name, content)
-    return path
+    return stream.getvalue()
 
 
-def text(folder: Path) -> Path:
-    (folder / "glove.txt").write_text(as_text())
-    return folder / "glove.txt"
-
-
-def packed_text(folder: Path) -> Path:
-    (folder / "glove.txt.gz").write_bytes(gzip.compress(as_text().encode()))
-    return folder / "glove.txt.gz"
-
-
-def text_with_header(folder: Path) -> Path:
-    (folder / "words.vec").write_text("5 3\n" + as_text())
-    return folder / "words.vec"
-
-
-def array_and_parquet(folder: Path) -> Path:
-    (folder / "emb.npy").write_bytes(as_array())
-    (folder / "index.parquet").write_bytes(as_index())
-    return folder / "emb.npy"
-
-
-def array_and_lines(folder: Path) -> Path:
-    (folder / "emb.npy").write_bytes(as_array())
-    (folder / "emb_index.txt").write_text("\n".join(WORDS) + "\n")
-    return folder / "emb.npy"
-
-
-def wheel(folder: Path) -> Path:
-    members = {"p/data/emb.npy": as_array(), "p/data/my_index.parquet": as_index(), "p-1.dist-info/LICENSE.txt": b"x"}
-    return write_zip(folder / "p-1-py3-none-any.whl", members)
-
-
-def zipped_text(folder: Path) -> Path:
-    return write_zip(folder / "glove.zip", {"glove.txt": as_text().encode()})
+ARRAY = written(lambda stream: np.save(stream, VECTORS))
+INDEX = written(pd.DataFrame({"index": WORDS}).to_parquet)
+WHEEL = {"p/data/emb.npy": ARRAY, "p/data/my_index.parquet": INDEX, "p-1.dist-info/LICENSE.txt": b"x"}
 
 
 @pytest.mark.parametrize(
-    "write", [text, packed_text, text_with_header, array_and_parquet, array_and_lines, wheel, zipped_text]
+    "files",  # the first is read
+    [
+        {"glove.txt": TEXT},
+        {"glove.txt.gz": gzip.compress(TEXT)},
+        {"words.vec": b"5 3\n" + TEXT},
+        {"emb.npy": ARRAY, "index.parquet": INDEX},
+        {"emb.npy": ARRAY, "emb_index.txt": "\n".join([*WORDS, ""]).encode()},
+        {"p-1-py3-none-any.whl": zip_of(WHEEL)},
+        {"glove.zip": zip_of({"glove.txt": TEXT})},
+    ],
+    ids=lambda files: " and ".join(files),
 )
-def test_every_kind_of_file_gives_the_same_vectors(tmp_path: Path, write: Callable[[Path], Path]) -> None:
-    path = str(write(tmp_path))
+def test_every_kind_of_file_gives_the_same_vectors(tmp_path: Path, files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    path = str(tmp_path / next(iter(files)))
     assert first_words(path, 3) == WORDS[:3]
     embeddings = torch.zeros(4, 3, requires_grad=True)
     assert fill_embeddings(embeddings, VOCABULARY, path) == {"bad", "film"}
@@ -100,7 +75,8 @@ def test_words_without_a_vector_get_one_of_the_same_scale(tmp_path: Path) -> Non
 
 
 def test_wider_embeddings_keep_their_last_columns(tmp_path: Path) -> None:
-    path = text(tmp_path)
+    path = tmp_path / "glove.txt"
+    path.write_bytes(TEXT)
     embeddings = torch.arange(20.0).view(4, 5)
     fill_embeddings(embeddings, VOCABULARY, str(path))
     assert torch.equal(embeddings[1:3, :3], torch.tensor(VECTORS[[3, 1]]))
@@ -138,10 +114,10 @@ def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
     (tmp_path / "broken.zip").write_text("no zip")
     with pytest.raises(ValueError, match=r"broken\.zip is no zip"):
         first_words(str(tmp_path / "broken.zip"), 1)
-    several = write_zip(tmp_path / "several.zip", {"50d.txt": b"a 1", "100d.txt": b"a 1 2"})
+    (tmp_path / "several.zip").write_bytes(zip_of({"50d.txt": b"a 1", "100d.txt": b"a 1 2"}))
     with pytest.raises(ValueError, match=r"holds 2 files .* \(50d\.txt, 100d\.txt\)"):
-        first_words(str(several), 1)
-    (tmp_path / "emb.npy").write_bytes(as_array())
+        first_words(str(tmp_path / "several.zip"), 1)
+    (tmp_path / "emb.npy").write_bytes(ARRAY)
     with pytest.raises(ValueError, match="holds 0 files where one of word vectors is expected, with its index"):
         fill_embeddings(torch.zeros(1, 3), vocabulary, str(tmp_path / "emb.npy"))
     (tmp_path / "index.txt").write_text("film\n")
@@ -163,14 +139,15 @@ def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
     ],
 )
 def test_an_index_of_more_than_words_is_not_guessed_at(tmp_path: Path, table: pd.DataFrame, columns: str) -> None:
-    (tmp_path / "emb.npy").write_bytes(as_array())
+    (tmp_path / "emb.npy").write_bytes(ARRAY)
     table.to_parquet(tmp_path / "index.parquet")
     with pytest.raises(ValueError, match=rf"index\.parquet has the columns {columns}; an index has one, of text"):
         fill_embeddings(torch.zeros(4, 3), VOCABULARY, str(tmp_path / "emb.npy"))
 
 
-@pytest.mark.parametrize("content", [b"", as_array()[:-4], b"nothing"])
+@pytest.mark.parametrize("content", [b"", ARRAY[:-4], b"nothing"])
 def test_an_array_in_a_wheel_that_is_not_whole(tmp_path: Path, content: bytes) -> None:
-    path = write_zip(tmp_path / "p-1-py3-none-any.whl", {"p/emb.npy": content, "p/index.parquet": as_index()})
+    path = tmp_path / "p-1-py3-none-any.whl"
+    path.write_bytes(zip_of({"p/emb.npy": content, "p/index.parquet": INDEX}))
     with pytest.raises(ValueError, match=r"p-1-py3-none-any\.whl, p/emb\.npy cannot be read"):
         first_words(str(path), 1)

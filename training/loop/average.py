@@ -1,25 +1,23 @@
-"""Averages of weights: the moving one of a training, and that of several checkpoints.
+"""Averages of weights: the moving average of a training, and the mean of several checkpoints.
 
-``python -m attnzoo.training.loop.average runs/x/evaluated/checkpoints/* --output runs/mean`` averages as Vaswani et al.
-(2017,
-section 6.1) do with the last five checkpoints of a run. ``training.keep_evaluated`` keeps them.
+``python -m attnzoo.training.loop.average runs/x/evaluated/checkpoints/* --output runs/mean`` averages checkpoints, as
+Vaswani et al. (2017, section 6.1) do with the last five of a run. ``training.keep_evaluated`` keeps that many.
 """
 
 import argparse
 import copy
 import shutil
-import sys
 from pathlib import Path
 
 import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 from transformers import AutoConfig
-from transformers.utils import logging
 
 import attnzoo
 
 from .checkpoint import replacing
+from .stopping import exit_on_user_error
 
 
 class MovingAverage:
@@ -27,8 +25,8 @@ class MovingAverage:
 
     .. math:: \bar\theta_n = d_n \bar\theta_{n-1} + (1 - d_n) \theta_n, \qquad d_n = \min(d, (1 + n) / (10 + n))
 
-    and :math:`\bar\theta_0 = \theta_0`, the weights at the first update; with a decay :math:`d` of 0 it is a copy. The
-    weights it follows may be sharded over the processes: every one of them gathers them, so all must call ``update``.
+    and :math:`\bar\theta_0 = \theta_0`, the weights at the first update. With a decay :math:`d` of 0 it is a copy. If
+    the weights are sharded over processes, each process gathers them, so all must call ``update``.
     """
 
     def __init__(self, model: nn.Module, decay: float, device: torch.device) -> None:
@@ -52,23 +50,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folders", type=Path, nargs="+", help="checkpoint folders of one model")
     parser.add_argument("--output", type=Path, required=True, help="folder for the averaged checkpoint; must be new")
     options = parser.parse_args(arguments)
-    logging.disable_progress_bar()
-    try:
+    with exit_on_user_error():
         average(options.folders, options.output)
-    except (OSError, ValueError) as error:  # what the user can put right, said without a traceback
-        sys.exit(f"error: {error}")
     print(f"the average of {len(options.folders)} checkpoints: {options.output}")
 
 
 @torch.no_grad()
 def average(folders: list[Path], output: Path) -> None:
-    """Write a checkpoint whose weights are the mean of those of ``folders``, all else being the last one's.
+    """Write a checkpoint with the mean of the weights of ``folders``. Everything else is copied from the last folder.
 
-    Its card and pictures, which show what the last one was measured to do, are left out.
+    Card and pictures are left out: they describe the last folder's weights.
 
     Raises:
-        ValueError: ``output`` is there already, or the checkpoints are of different models, tokenizers or labels.
-        OSError: one of them cannot be read, or ``output`` not written.
+        ValueError: ``output`` exists, or the checkpoints have different models, tokenizers or labels.
+        OSError: a checkpoint cannot be read, or ``output`` cannot be written.
     """
     if output.exists():
         raise ValueError(f"{output} is there already; choose another --output")
@@ -82,7 +77,7 @@ def average(folders: list[Path], output: Path) -> None:
         if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in sums.items()}:
             raise ValueError(f"{folder} and {folders[-1]} are checkpoints of different models")
         if _tokenizer(folder) != _tokenizer(folders[-1]):
-            raise ValueError(f"{folder} and {folders[-1]} have different tokenizers: a row of embeddings is two words'")
+            raise ValueError(f"{folder} and {folders[-1]} have different tokenizers: their rows stand for other words")
         if model.config.id2label != mean.config.id2label:
             raise ValueError(
                 f"{folder} and {folders[-1]} have different labels: {model.config.id2label} and {mean.config.id2label}"
@@ -97,7 +92,7 @@ def average(folders: list[Path], output: Path) -> None:
 
 
 def _tokenizer(folder: Path) -> bytes | None:
-    """The file that says which row of the embeddings is which word's, where there is one."""
+    """The file that gives each row of the embeddings its word, if there is one."""
     path = folder / "tokenizer.json"
     return path.read_bytes() if path.is_file() else None
 

@@ -12,54 +12,61 @@ Example = dict[str, Any]
 
 
 def length_of(example: Example) -> tuple[int, int]:
-    """Tokens of the source and of the target; a label that is a number, or made of the source, is one."""
+    """The number of tokens of source and target. The target counts as one if it is a number or made by the collator."""
     labels = example.get("labels")
     return len(example["input_ids"]), len(labels) if isinstance(labels, list) else 1
 
 
-class LengthBatchSampler(Sampler[list[int]]):
+class LengthBatches:
+    """Batches of an epoch, in an order that the seed and the number of the epoch choose."""
+
+    batches_per_epoch: int | None = None  # if it is known
+
+    def __init__(self, batch_tokens: int, seed: int, multiple_of: int) -> None:
+        self.batch_tokens, self.seed, self.multiple_of = batch_tokens, seed, multiple_of
+        self.epoch = self.skipped = 0
+
+    def start_at(self, epoch: int, skipped: int = 0) -> None:
+        """Choose the order: epoch n has the same one in every run, and begins after the ``skipped`` first batches."""
+        self.epoch, self.skipped = epoch, skipped
+
+    def _random(self) -> np.random.Generator:
+        return np.random.default_rng((self.seed, self.epoch))
+
+
+class LengthBatchSampler(LengthBatches, Sampler[list[int]]):
     """Batches of row numbers, at most ``batch_tokens`` tokens each, in a new order every epoch.
 
-    Rows are sorted by source length, then target length, equals in random order; cut into batches; and the batches
-    shuffled. A longer source starts a new batch if the open one is at least half full, so that most batches have no
-    padding in the source and few are small. The tokens of a batch are its rows times its longest side.
+    Rows are sorted by source length, then by target length; rows of equal lengths come in random order. The sorted
+    rows are cut into batches, and the batches are shuffled. A longer source starts a new batch if the current one is at
+    least half full, so that most batches have no padding in the source and few are small. The tokens of a batch are its
+    number of rows times its longest side.
 
     Args:
         lengths: (source, target) length of every row
         batch_tokens: the most tokens in a batch
         seed: of the order, together with the number of the epoch
-        multiple_of: drop as many batches at the end of an epoch, others in each, as leave a multiple of this: with
-            processes times accumulation steps, no optimiser step is shared by two epochs and no process waits
+        multiple_of: drop batches at the end of an epoch so that a multiple of this is left. If it is the number of
+            processes times the accumulation steps, no optimiser step spans two epochs and no process waits.
 
     Raises:
         ValueError: there are no rows, too few for ``multiple_of`` batches, or a row is longer than ``batch_tokens``.
     """
 
-    def __init__(
-        self,
-        lengths: Sequence[tuple[int, int]],
-        batch_tokens: int,
-        seed: int,
-        multiple_of: int = 1,
-    ) -> None:
+    batches_per_epoch: int
+
+    def __init__(self, lengths: Sequence[tuple[int, int]], batch_tokens: int, seed: int, multiple_of: int = 1) -> None:
         if not len(lengths):
             raise ValueError("there are no examples to train on")
         self.lengths = np.asarray(lengths)
         if self.lengths.max() > batch_tokens:
             row = int(self.lengths.max(axis=1).argmax())
             raise _too_long(f"example {row}", self.lengths[row].max(), batch_tokens)
-        self.batch_tokens = batch_tokens
-        self.seed = seed
-        self.multiple_of = multiple_of
-        self.epoch = self.skipped = 0
+        super().__init__(batch_tokens, seed, multiple_of)
         num_batches = len(self._batches())  # the same in every epoch: it depends on the lengths alone
         self.batches_per_epoch = num_batches - num_batches % multiple_of
         if not self.batches_per_epoch:
             raise _too_few(len(self.lengths), num_batches, batch_tokens, multiple_of)
-
-    def start_at(self, epoch: int, skipped: int = 0) -> None:
-        """Choose the order: epoch n has the same one in every run, and begins after the ``skipped`` first batches."""
-        self.epoch, self.skipped = epoch, skipped
 
     def __len__(self) -> int:
         return self.batches_per_epoch - self.skipped
@@ -68,22 +75,22 @@ class LengthBatchSampler(Sampler[list[int]]):
         yield from self._batches()[self.skipped : self.batches_per_epoch]
 
     def _batches(self) -> list[list[int]]:
-        return _length_batches(self.lengths, self.batch_tokens, np.random.default_rng((self.seed, self.epoch)))
+        return _length_batches(self.lengths, self.batch_tokens, self._random())
 
 
-class LengthBatchStream:
-    """The same for examples that are not held: batches of examples, by length out of as many as are held at a time.
+class LengthBatchStream(LengthBatches):
+    """Batches of similar length from a stream, of which only a part is in memory at a time.
 
-    The stream is shuffled anew in every epoch, through a buffer of ``SHUFFLED`` examples; what comes out of it is
-    gathered to ``POOLED`` batches of tokens, and these are sorted, cut and shuffled as ``LengthBatchSampler`` does with
-    all rows. To begin after batches of an epoch, it reads the stream again up to there.
+    The stream is shuffled in every epoch through a buffer of ``SHUFFLED`` examples. The shuffled examples are collected
+    until they fill ``POOLED`` batches; these are sorted, cut and shuffled as ``LengthBatchSampler`` does with all rows.
+    To start in the middle of an epoch, the stream is read again from its beginning.
 
     Args:
         examples: ``input_ids`` and ``labels``
         batch_tokens: the most tokens in a batch
         seed: of the order, together with the number of the epoch
         multiple_of: as for ``LengthBatchSampler``
-        longest: the longest example, as a message shows it, and its tokens, where that is known; it is checked at once
+        longest: the longest example, as a message shows it, and its tokens, if it is known; it is checked at once
 
     Raises:
         ValueError: the longest example has more than ``batch_tokens`` tokens. Or while it is read: there are no
@@ -92,7 +99,6 @@ class LengthBatchStream:
 
     SHUFFLED = 10_000
     POOLED = 100
-    batches_per_epoch = None  # not known
 
     def __init__(
         self,
@@ -104,21 +110,14 @@ class LengthBatchStream:
     ) -> None:
         if longest is not None and longest[1] > batch_tokens:
             raise _too_long(f"the training example {longest[0]}", longest[1], batch_tokens)
+        super().__init__(batch_tokens, seed, multiple_of)
         self.examples = examples
-        self.batch_tokens = batch_tokens
-        self.seed = seed
-        self.multiple_of = multiple_of
-        self.epoch = self.skipped = 0
-
-    def start_at(self, epoch: int, skipped: int = 0) -> None:
-        """Choose the order: epoch n has the same one in every run, and begins after the ``skipped`` first batches."""
-        self.epoch, self.skipped = epoch, skipped
 
     def __iter__(self) -> Iterator[list[Example]]:
         return itertools.islice(self._whole_steps(), self.skipped, None)
 
     def _whole_steps(self) -> Iterator[list[Example]]:
-        """As many batches as make a multiple of ``multiple_of``."""
+        """The batches up to the last multiple of ``multiple_of``."""
         num_batches = num_examples = 0
         step: list[list[Example]] = []
         for batch in self._batches():
@@ -134,7 +133,7 @@ class LengthBatchStream:
             raise _too_few(num_examples, num_batches, self.batch_tokens, self.multiple_of)
 
     def _batches(self) -> Iterator[list[Example]]:
-        random = np.random.default_rng((self.seed, self.epoch))
+        random = self._random()
         pool: list[Example] = []
         lengths: list[tuple[int, int]] = []
         tokens = 0
@@ -155,7 +154,7 @@ class LengthBatchStream:
 def _length_batches(
     lengths: Sequence[tuple[int, int]] | np.ndarray, batch_tokens: int, random: np.random.Generator
 ) -> list[list[int]]:
-    """Row numbers in batches, as the docstring of ``LengthBatchSampler`` says."""
+    """Row numbers in batches; see ``LengthBatchSampler``."""
     lengths = np.asarray(lengths)
     order = np.lexsort((random.random(len(lengths)), lengths[:, 1], lengths[:, 0]))
     batches: list[list[int]] = []

@@ -1,11 +1,14 @@
-"""Folders that are written whole or not at all, and the checkpoints that a training goes on from.
+"""Checkpoints, and folders that are written completely or not at all.
 
-A checkpoint is written beside its place and renamed when all of it is on the disk, so that a kill at any moment, or a
-full disk, leaves the one before as it was. In the output folder of a run:
+A folder is written under another name, and renamed when all of it is on the disk. If the process is killed or the disk
+is full, the old folder is unchanged. The output folder of a run has:
 
 - ``checkpoints/step-00001000/``: what ``training_state.py`` writes, and ``manifest.json`` with the checksums of its
-  files; the newest few are kept
-- ``best/``, ``last/``: Hub repositories
+  files. Only the newest few stay.
+- ``best/``, ``last/``: Hub repositories.
+
+Accelerate's own rotation (``total_limit``) is not used: its checkpoints contain pickles, have no checksums, and
+are not written atomically.
 """
 
 import contextlib
@@ -24,14 +27,14 @@ REQUIRED = ("model.safetensors", "optimizer.safetensors", "state.json")
 
 @contextlib.contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """A new folder to write into; it takes the place of ``folder`` when the block ends without an error.
+    """A new folder to write into; it replaces ``folder`` when the block ends without an error.
 
-    A kill leaves the old folder or the new one: under its name, or beside it, where :func:`recover` finds it.
+    After a kill, ``folder`` is the old one or the new one, or :func:`recover` finds it under another name.
 
     Raises:
-        OSError: something could not be written; what stood at ``folder`` still stands.
+        OSError: something could not be written; ``folder`` is unchanged.
     """
-    new, old = aside(folder), _replaced(folder)
+    new, old = unfinished_path(folder), _replaced(folder)
     shutil.rmtree(new, ignore_errors=True)
     try:
         new.mkdir(parents=True)
@@ -51,13 +54,13 @@ def replacing(folder: Path) -> Iterator[Path]:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all.
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file completely or not at all.
 
     Raises:
         OSError: it could not be written; the old file at ``path`` is unchanged.
     """
-    new = aside(path)
+    new = unfinished_path(path)
     try:
         new.write_text(text, encoding="utf-8")
         _sync_entry(new)
@@ -68,8 +71,8 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def recover(folder: Path) -> None:
-    """Put back what a kill in the middle of :func:`replacing` left beside its place, and remove the rest."""
-    new, old = aside(folder), _replaced(folder)
+    """Restore the folder if :func:`replacing` was killed, and remove what it left."""
+    new, old = unfinished_path(folder), _replaced(folder)
     if old.exists() and not folder.exists():
         old.rename(folder)
     for rest in (new, old):
@@ -77,7 +80,7 @@ def recover(folder: Path) -> None:
 
 
 def require_model(folder: Path) -> None:
-    """Raise FileNotFoundError unless ``folder`` holds a model and a tokenizer: the Hub would be asked for them."""
+    """Raise FileNotFoundError unless ``folder`` holds a model and a tokenizer; Transformers would ask the Hub."""
     for name in ("config.json", "tokenizer.json"):
         if not (folder / name).is_file():
             remedy = f"give {folder / 'best'}" if (folder / "best").is_dir() else "`attnzoo train demo` makes one"
@@ -97,14 +100,14 @@ def checkpoints(output: Path) -> list[Path]:
     return sorted(complete, key=lambda path: int(path.name.removeprefix("step-")))
 
 
-def seal(folder: Path) -> None:
+def write_manifest(folder: Path) -> None:
     """Write the manifest of a checkpoint: a checksum of every file in it."""
     checksums = {path.name: _checksum(path) for path in sorted(folder.iterdir()) if path.name != MANIFEST}
     (folder / MANIFEST).write_text(json.dumps(checksums, indent=2) + "\n")
 
 
 def damage(folder: Path) -> str | None:
-    """The damage of a checkpoint in words, or None if all checksums match. Files are hashed, not parsed."""
+    """A description of the damage of a checkpoint, or None if all checksums match. Files are hashed, not parsed."""
     if any(folder.glob("*.pkl")) and not (folder / MANIFEST).exists():
         return "it is of an older version of attnzoo, which wrote pickles; these can run code and are not loaded"
     try:
@@ -128,7 +131,7 @@ def damage(folder: Path) -> str | None:
 
 
 def newest_sound_checkpoint(output: Path) -> Path:
-    """The newest undamaged checkpoint. Later, damaged ones are renamed to ``damaged-step-...``, with a message.
+    """The newest undamaged checkpoint. Newer ones, which are damaged, are renamed to ``damaged-step-...``.
 
     Raises:
         ValueError: there is no checkpoint, or all are damaged.
@@ -150,7 +153,7 @@ def newest_sound_checkpoint(output: Path) -> Path:
 
 
 def rotate(output: Path, keep: int) -> None:
-    """Remove all checkpoints but the newest ``keep``, and what was never finished."""
+    """Remove all but the newest ``keep`` checkpoints, and unfinished ones."""
     for path in checkpoints(output)[:-keep]:
         shutil.rmtree(path)
     for unfinished in (output / "checkpoints").glob(".*"):
@@ -158,10 +161,10 @@ def rotate(output: Path, keep: int) -> None:
 
 
 def require_room(folder: Path, num_bytes: int) -> None:
-    """Refuse a folder that cannot be written to, or whose disk has less room than ``num_bytes``.
+    """Check that a folder can be written to, and that its disk has room for ``num_bytes``.
 
     Raises:
-        OSError: saying which of the two, and what to do.
+        OSError: one of the two fails.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -178,8 +181,8 @@ def require_room(folder: Path, num_bytes: int) -> None:
         )
 
 
-def aside(folder: Path) -> Path:
-    """Where :func:`replacing` writes what shall become ``folder``."""
+def unfinished_path(folder: Path) -> Path:
+    """Where :func:`replacing` writes before it renames to ``folder``."""
     return folder.with_name(f".{folder.name}.new")
 
 

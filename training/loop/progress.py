@@ -1,5 +1,6 @@
-"""The progress of a training, saved in checkpoints: clock, place in the data, best evaluation, sums since the last
-line of the log; and the progress bar.
+"""The progress of a training, saved in checkpoints: clock, position in the data, best evaluation, sums for the log.
+
+Also the progress bar.
 """
 
 import contextlib
@@ -33,14 +34,11 @@ class Clock:
         return (time.perf_counter() - self._started) / 60
 
     def progress(self, accelerator: Accelerator) -> float:
-        """0 at the start, 1 at the end; the same on every process, or they would stop at different steps."""
+        """0 at the start, 1 at the end. It is the same on every process, so that all stop at the same step."""
         if self.settings.max_steps is not None:
             return min(1.0, self.steps / self.settings.max_steps)
         assert self.settings.max_minutes is not None  # the recipe is checked
-        progress = torch.tensor(
-            min(1.0, self.minutes() / self.settings.max_minutes),
-            device=accelerator.device,
-        )
+        progress = torch.tensor(min(1.0, self.minutes() / self.settings.max_minutes), device=accelerator.device)
         return broadcast(progress).item()
 
     def seconds_since_log(self) -> float:
@@ -87,12 +85,12 @@ class SinceLog:
 
 
 class Batches:
-    """The batches of one process without end, epoch after epoch, from any place in the data.
+    """An endless iterator over the batches of one process, epoch after epoch, from any position in the data.
 
     Args:
         order: the batches of an epoch, of all processes together
         load: makes the tensors of one of them
-        process, num_processes: which of them are this process's: it takes every ``num_processes``-th
+        process, num_processes: this process takes every ``num_processes``-th batch, from number ``process`` on
     """
 
     def __init__(
@@ -126,7 +124,7 @@ class Batches:
         return self._iterator
 
     def epochs(self) -> float:
-        """Epochs that are done, with the part of the running one where it is known how long that is."""
+        """Finished epochs, plus the finished part of the current one if its length is known."""
         if self.order.batches_per_epoch is None:
             return self.epoch
         return self.epoch + self.position * self.num_processes / self.order.batches_per_epoch
@@ -138,15 +136,11 @@ class Batches:
         there, here = state["batches_per_epoch"], self.order.batches_per_epoch
         if there != here:
             raise ValueError(f"the data has changed: an epoch had {there} batches, and has {here} now")
-        self.epoch, self.position, self._iterator = (
-            state["epoch"],
-            state["position"],
-            None,
-        )
+        self.epoch, self.position, self._iterator = (state["epoch"], state["position"], None)
 
 
 class Best:
-    """The best evaluation so far and what has happened since, and the run's figures that belong to it."""
+    """The best evaluation so far, the figures of the run at that time, and the number of evaluations since."""
 
     def __init__(self, greater_is_better: bool = False) -> None:
         self.greater_is_better = greater_is_better
@@ -156,7 +150,7 @@ class Best:
         self.figures: dict[str, Any] = {}
 
     def update(self, score: float, figures: dict[str, Any]) -> bool:
-        """Note an evaluation; whether it is the best one."""
+        """Record an evaluation; return whether it is the best so far."""
         self.evaluations_since += 1
         if score > self.score if self.greater_is_better else score < self.score:
             self.score, self.figures, self.evaluations_since = score, figures, 0
@@ -174,7 +168,7 @@ class Best:
 
 
 def progress_bar(settings: Training, is_shown: bool) -> tqdm:
-    """A bar that counts steps, or minutes where these are what the training has."""
+    """A bar that counts steps, or minutes if these limit the training."""
     count = "{n_fmt}/{total_fmt} steps" if settings.max_steps is not None else "{n:.1f}/{total:.1f} minutes"
     # A terminal sees the bar move; a log file gets a line now and then.
     return tqdm(
@@ -187,6 +181,6 @@ def progress_bar(settings: Training, is_shown: bool) -> tqdm:
 
 
 def advance(bar: tqdm, clock: Clock, progress: float) -> None:
-    """Move the bar to where the training is."""
+    """Move the bar to the progress of the training."""
     done = clock.steps if clock.settings.max_steps is not None else progress * float(bar.total or 0)
     bar.update(done - bar.n)

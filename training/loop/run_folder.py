@@ -1,6 +1,6 @@
-"""The output folder of a run: nothing in it is lost by mistake, and it says how the run was made and how it went.
+"""The output folder of a run: checks before a training starts, the log, and ``run.json``.
 
-What is in it is listed in ``train.py``; ``checkpoint.py`` writes its folders.
+``train.py`` lists what is in the folder; ``checkpoint.py`` writes its folders.
 """
 
 import dataclasses
@@ -18,15 +18,15 @@ import transformers
 import attnzoo
 
 from ..recipe import Recipe, load_recipe, save_recipe
-from .checkpoint import checkpoints, newest_sound_checkpoint, recover, require_room, rotate, write_whole
+from .checkpoint import checkpoints, newest_sound_checkpoint, recover, require_room, rotate, write_atomically
 
 
 def prepare_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) -> Path | None:
     """Prepare the output folder and return the checkpoint to resume from, if any. Only ``overwrite`` deletes a run.
 
     Raises:
-        ValueError: there is a run and neither argument says what to do with it; or there is none to resume, it is
-            of another recipe, or all its checkpoints are damaged.
+        ValueError: the folder holds a run, and neither argument is given; or there is no run to resume, it has another
+            recipe, or all its checkpoints are damaged.
         OSError: the folder cannot be written.
     """
     require_room(output, 0)
@@ -51,7 +51,7 @@ def prepare_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) 
 
 
 def differences(one: Recipe, other: Recipe) -> list[str]:
-    """The dotted names of the values in which two recipes differ; the figures that one expects change no training."""
+    """The dotted names of the values in which two recipes differ, except for the section "expected"."""
 
     def flat(tree: Any, name: str) -> dict[str, Any]:
         if not isinstance(tree, dict):
@@ -63,17 +63,17 @@ def differences(one: Recipe, other: Recipe) -> list[str]:
 
 
 def start_log(path: Path, steps: int) -> None:
-    """Cut the log to its first ``steps`` steps, since a resumed run repeats the later ones."""
+    """Cut the log to its first ``steps`` steps; a resumed run repeats the later ones."""
     text = path.read_text(encoding="utf-8", errors="replace") if steps and path.is_file() else ""
-    kept = []
+    remaining = []
     *lines, _ = text.split("\n")  # a kill may have cut the last line
     for number, line in enumerate(lines, start=1):
         try:
             if json.loads(line)["step"] <= steps:
-                kept.append(f"{line}\n")
+                remaining.append(f"{line}\n")
         except (ValueError, TypeError, KeyError, RecursionError):
             print(f"{path}: line {number} is not a valid log line and is removed", file=sys.stderr)
-    write_whole(path, "".join(kept))
+    write_atomically(path, "".join(remaining))
 
 
 def write_row(path: Path, row: dict[str, Any]) -> None:
@@ -89,24 +89,36 @@ def write_row(path: Path, row: dict[str, Any]) -> None:
         raise OSError(f"could not write {path}: {error}") from error
 
 
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The content of a JSON file that holds names and values.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is damaged.
+    """
+    try:
+        mapping = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(mapping, dict):
+        raise ValueError(f"{path} is damaged: it is not a mapping of names to values")
+    return mapping
+
+
 def read_run(folder: Path) -> dict[str, Any]:
     """What ``run.json`` in ``folder`` holds.
 
     Raises:
         OSError, ValueError: it cannot be read, or does not hold what a training writes.
     """
-    path = folder / "run.json"
     try:
-        run = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged ({error}); delete it and resume the training") from error
-    if not isinstance(run, dict):
-        raise ValueError(f"{path} is damaged: it holds {type(run).__name__}, not the figures of a run")
-    return run
+        return read_mapping(folder / "run.json")
+    except ValueError as error:
+        raise ValueError(f"{error}; delete it and resume the training") from error
 
 
 def describe_run(seed: int, precision: str, num_processes: int) -> dict[str, Any]:
-    """What ``run.json`` has of where and how a run was made."""
+    """What ``run.json`` says about how a run was made."""
     return {
         "seed": seed,
         "git_commit": _git_commit(),
@@ -123,9 +135,9 @@ def describe_run(seed: int, precision: str, num_processes: int) -> dict[str, Any
 
 
 def _git_commit() -> str | None:
-    """The commit of this code's checkout, "-dirty" after it if files differ from it; None where the code is installed.
+    """The commit of this code's checkout, with "-dirty" if files have changed; None if the code is installed.
 
-    A virtual environment may lie inside a repository of the user, whose commit is not the commit of this code.
+    A virtual environment may lie inside a repository of the user. The commit of that repository is not returned.
     """
     root = Path(__file__).resolve().parents[2]
 

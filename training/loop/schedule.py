@@ -22,14 +22,7 @@ def make_optimizer(parameters: Iterable[nn.Parameter], settings: Training) -> to
     if settings.optimizer == "sgd":
         return torch.optim.SGD(parameters, lr=rate, weight_decay=decay)
     if settings.optimizer == "adam":
-        return torch.optim.Adam(
-            parameters,
-            lr=rate,
-            betas=(0.9, 0.98),
-            eps=1e-9,
-            weight_decay=decay,
-            fused=True,
-        )
+        return torch.optim.Adam(parameters, lr=rate, betas=(0.9, 0.98), eps=1e-9, weight_decay=decay, fused=True)
     return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)
 
 

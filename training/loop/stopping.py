@@ -1,4 +1,4 @@
-"""How a training ends early: it saves its last step after Ctrl-C or SIGTERM, and reports errors of the user."""
+"""Early ends of a training: signals, after which it saves its last step, and errors that the user can correct."""
 
 import contextlib
 import signal
@@ -13,7 +13,7 @@ from transformers.utils import logging
 
 
 class StoppedError(Exception):
-    """The training was told to stop, by the signal of this number, and has saved what it needs to go on."""
+    """The training was stopped by the signal of this number, and has written a checkpoint."""
 
     def __init__(self, signum: int, step: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name} at step {step}")
@@ -27,7 +27,7 @@ def exit_on_user_error(go_on: str = "the same command goes on from there") -> It
     Raises:
         SystemExit: with status 1 after an error, and 128 plus the signal's number after a signal, as in a shell.
     """
-    logging.disable_progress_bar()  # Transformers' bars: one bar is enough
+    logging.disable_progress_bar()  # of Transformers, whose bars would mix with ours
     try:
         yield
     except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:
@@ -39,7 +39,7 @@ def exit_on_user_error(go_on: str = "the same command goes on from there") -> It
         print("stopped at once; what was saved before is kept", file=sys.stderr)
         sys.exit(128 + signal.SIGINT)
     except (MemoryError, RuntimeError) as error:
-        # The CPU allocator raises a plain RuntimeError.
+        # The CPU allocator raises a plain RuntimeError if memory runs out.
         if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "allocate memory" not in str(error):
             raise
         sys.exit(f"error: out of memory: lower training.batch_tokens or the sizes of the model ({error})")
@@ -47,7 +47,7 @@ def exit_on_user_error(go_on: str = "the same command goes on from there") -> It
 
 @contextlib.contextmanager
 def signals_to_stop() -> Iterator[list[int]]:
-    """A list of the signals to stop that have come; the second one stops at once."""
+    """A list of the signals received so far; the second one stops the process at once."""
     received: list[int] = []
 
     def note(signum: int, frame: Any) -> None:
@@ -55,7 +55,7 @@ def signals_to_stop() -> Iterator[list[int]]:
             raise KeyboardInterrupt
         received.append(signum)
 
-    if threading.current_thread() is not threading.main_thread():  # which alone may listen
+    if threading.current_thread() is not threading.main_thread():  # only the main thread can set handlers
         yield received
         return
     previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -1,10 +1,10 @@
-"""The state of a training, saved so that it continues as if it had not stopped. Loading it runs no code.
+"""The state of a training, saved so that the training can continue exactly. Loading it runs no code.
 
-There are no pickles: tensors are saved as safetensors, by the names of the parameters, everything else as JSON:
+There are no pickles. Tensors are saved as safetensors, by the names of the parameters; everything else as JSON:
 
-- ``model.safetensors``, ``optimizer.safetensors``, and ``average.safetensors`` where there is a moving average: whole,
-  however many processes share them in the training
-- ``state.json``: clock, place in the data, best evaluation, and for every process its random states and its sums for
+- ``model.safetensors``, ``optimizer.safetensors`` and, if there is a moving average, ``average.safetensors``: complete
+  tensors, also if several processes share them in the training
+- ``state.json``: clock, position in the data, best evaluation, and for each process its random states and its sums for
   the next line of the log
 
 ``checkpoint.py`` adds a manifest with their checksums.
@@ -25,13 +25,13 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from .average import MovingAverage
-from .checkpoint import checkpoint_folder, replacing, rotate, seal
+from .checkpoint import checkpoint_folder, replacing, rotate, write_manifest
 from .progress import Batches, Best, Clock, SinceLog
 
 
 @dataclass
 class TrainingState:
-    """All that a checkpoint holds; ``model`` is the model without Accelerate's wrapper."""
+    """Everything in a checkpoint. ``model`` is the model without Accelerate's wrapper."""
 
     accelerator: Accelerator
     model: nn.Module
@@ -64,7 +64,7 @@ class TrainingState:
                 for name, of_file in tensors.items():
                     save_file(of_file, new / f"{name}.safetensors")
                 (new / "state.json").write_text(json.dumps(state, default=lambda array: array.tolist()))
-                seal(new)
+                write_manifest(new)
             rotate(output, keep)
         self.accelerator.wait_for_everyone()
 
@@ -137,11 +137,7 @@ def _copy(values: dict[str, Tensor], parameters: dict[str, nn.Parameter], folder
 
 def _random_states(device: torch.device) -> dict[str, Any]:
     """The states of every random number generator of this process."""
-    states = {
-        "python": random.getstate(),
-        "numpy": np.random.get_state(legacy=False),
-        "torch": torch.get_rng_state(),
-    }
+    states = {"python": random.getstate(), "numpy": np.random.get_state(legacy=False), "torch": torch.get_rng_state()}
     if device.type != "cpu":
         states[device.type] = torch.get_device_module(device).get_rng_state()
     return states

@@ -11,19 +11,18 @@ verse.
 
 import argparse
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from attnzoo.alignment import align, alignment_error_rate
 
 from ..data.verses import Verse, read_verses
 from ..loop.checkpoint import require_model
+from ..loop.stopping import exit_on_user_error
 from ..recipe import checkpoint_recipe
 
 SHIFTS = (0, 1)
@@ -37,15 +36,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, help="a checkpoint folder trained on the verses, such as runs/x/best")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
     options = parser.parse_args(arguments)
-    logging.disable_progress_bar()
-    try:
+    with exit_on_user_error():
         require_model(options.folder)
         verses = read_verses(Path(checkpoint_recipe(options.folder, options.set).task.data.path))
         model = AutoModelForSeq2SeqLM.from_pretrained(options.folder).to(PartialState().device)
         tokenizer = AutoTokenizer.from_pretrained(options.folder)
         measure(model, tokenizer, verses)
-    except (OSError, ValueError) as error:  # what the user can put right, said without a traceback
-        sys.exit(f"error: {error}")
 
 
 def measure(model: Any, tokenizer: Any, verses: list[Verse]) -> float:
@@ -57,9 +53,9 @@ def measure(model: Any, tokenizer: Any, verses: list[Verse]) -> float:
         error_rate = error_rate_of(model, tokenizer, development, **choice)
         if error_rate < lowest:
             best, lowest = choice, error_rate
-        print(f"development, {len(development):,} verses, {_said(choice)}: AER {100 * error_rate:.1f} %")
+        print(f"development, {len(development):,} verses, {_in_words(choice)}: AER {100 * error_rate:.1f} %")
     error_rate = error_rate_of(model, tokenizer, test, **best)
-    print(f"test, {len(test):,} verses, {_said(best)}: AER {100 * error_rate:.1f} %")
+    print(f"test, {len(test):,} verses, {_in_words(best)}: AER {100 * error_rate:.1f} %")
     return error_rate
 
 
@@ -78,7 +74,7 @@ def error_rate_of(model: Any, tokenizer: Any, verses: list[Verse], **choice: Any
     return alignment_error_rate([pair.links for pair in pairs], [verse.links for verse in verses])
 
 
-def _said(choice: dict[str, Any]) -> str:
+def _in_words(choice: dict[str, Any]) -> str:
     head = "mean of the heads" if choice["head"] is None else f"head {choice['head']}"
     return f"layer {choice['layer']}, {head}, shift {choice['shift']}"
 

@@ -2,10 +2,10 @@
 
 ``python -m attnzoo.training.studies.bottleneck``
 
-Trains the recipe ``configs/bottleneck.yaml`` with each of five models and three seeds, all else equal and the
-parameters equal within 2 %, in a folder each; models that are there already are not trained again, and one that was cut
-short goes on. Then all of them read the test split: a table and a figure of PER by word length, the mean of the seeds
-with the lowest and the highest.
+It trains the recipe ``configs/bottleneck.yaml`` with each of five models and three seeds. The models have the same
+number of parameters within 2 %. Finished models are not trained again; an interrupted training is resumed. Then it
+prints a table and draws a figure of the PER on the test split by word length: the mean of the seeds, with the lowest
+and the highest.
 
 Papers: Cho et al. (2014, "On the Properties of Neural Machine Translation", section 4.2) and Bahdanau et al. (2014,
 section 5.2.2) saw the fixed vector fall off with length; Sutskever et al. (2014, sections 3.3 and 3.7) did not, with
@@ -24,7 +24,7 @@ from ..loop.stopping import exit_on_user_error
 from ..recipe import load_recipe
 from ..tasks import make_task
 from ..tasks.metrics import PhonemeErrorRate, WordErrorRate
-from .study import SEEDS, mean_and_range, refuse_overrides, study_parser, trained
+from .study import SEEDS, mean_and_range, print_table, refuse_overrides, study_parser, trained
 
 # The encoder reads one way but in Bahdanau's model; the widths make up for what the parts of a model cost.
 SUTSKEVER = ["wiring=sutskever", "score=none", "cell=lstm", "encoder_hidden_size=296", "decoder_hidden_size=296"]
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(recipe_path: str, models: Path, plot: Path, overrides: list[str]) -> None:
-    """Train what is missing, evaluate all, print the table and draw the figure.
+    """Train the models that are missing, evaluate all, print the table and draw the figure.
 
     Raises:
         ValueError: a model that is there was trained from another recipe, or what the study sets is overridden.
@@ -85,12 +85,14 @@ def run(recipe_path: str, models: Path, plot: Path, overrides: list[str]) -> Non
             [*scores, wer.compute(predictions=predictions, references=references)["wer"]]
         )
     print(f"\ntest PER in % by letters of the word (mean of {len(SEEDS)} seeds, lowest to highest), and WER of all:\n")
-    print(f"| | parameters |{''.join(f' {name} |' for name, _ in groups)} WER, all |")
-    print("|---" * (3 + len(groups)) + "|")
-    print(f"| words | |{''.join(f' {len(rows):,} |' for _, rows in groups)} |")
-    for name, of_seeds in errors.items():
-        cells = [mean_and_range(values) for values in zip(*of_seeds, strict=True)]
-        print(f"| {name} | {parameters[name]:,} | {' | '.join(cells)} |")
+    print_table(
+        ["", "parameters", *(name for name, _ in groups), "WER, all"],
+        ["words", "", *(f"{len(rows):,}" for _, rows in groups)],
+        *(
+            [name, f"{parameters[name]:,}", *map(mean_and_range, zip(*of_seeds, strict=True))]
+            for name, of_seeds in errors.items()
+        ),
+    )
     plot.parent.mkdir(parents=True, exist_ok=True)
     draw({name: [row[: len(groups) - 1] for row in rows] for name, rows in errors.items()}, groups[:-1], plot)
     print(f"\nthe same as a figure: {plot}")

@@ -8,18 +8,17 @@ two sentences show what the weights of this model are, not that it knows what "i
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from attnzoo.viewer.pictures import plot_alignments
 
 from ..loop.checkpoint import require_model
+from ..loop.stopping import exit_on_user_error
 
 PAIR = [f"The animal did not cross the street because it was too {word}." for word in ("tired", "wide")]
 
@@ -33,13 +32,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, help="a masked language model, such as runs/NAME/best")
     parser.add_argument("picture", type=Path, help="what to write, as PNG, PDF or SVG by its ending")
     options = parser.parse_args(arguments)
-    logging.disable_progress_bar()
-    try:
+    with exit_on_user_error():
         require_model(options.folder)
         model = AutoModelForMaskedLM.from_pretrained(options.folder)
         draw(model, AutoTokenizer.from_pretrained(options.folder), options.picture)
-    except (OSError, ValueError) as error:  # what the user can put right, without a traceback
-        sys.exit(f"error: {error}")
 
 
 def draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, picture: Path) -> None:

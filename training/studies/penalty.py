@@ -1,10 +1,10 @@
-r"""What does the penalty do?
+r"""The effect of the penalty on accuracy and on the overlap of hops.
 
-``python -m attnzoo.training.studies.penalty`` trains with and without it, and measures how hops overlap.
+``python -m attnzoo.training.studies.penalty`` trains with and without the penalty, and measures both.
 
-Trains the recipe ``configs/penalty.yaml`` with a penalty coefficient of 1 and of 0, three seeds each unless ``--seeds``
-says others, all else equal; models that are there already are not trained again, and one that was cut short goes on.
-Then all read the test split: a table of accuracy and of the overlap of two hops, the mean over the test sentences of
+It trains the recipe ``configs/penalty.yaml`` with a penalty coefficient of 1 and of 0, with three seeds or those of
+``--seeds``. Finished models are not trained again; an interrupted training is resumed. Then it prints a table of the
+accuracy on the test split and of the overlap of two hops, the mean over the test sentences of
 
 .. math:: \frac{1}{r (r - 1)} \sum_{i \neq j} (A A^\top)_{ij}
 
@@ -24,7 +24,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from ..loop.stopping import exit_on_user_error
 from ..recipe import load_recipe
 from ..tasks import make_task
-from .study import SEEDS, mean_and_range, refuse_overrides, study_parser, trained
+from .study import SEEDS, mean_and_range, print_table, refuse_overrides, study_parser, trained
 
 COEFFICIENTS = (1.0, 0.0)
 
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(recipe_path: str, seeds: Sequence[int], models: Path, overrides: list[str]) -> None:
-    """Train what is missing, evaluate all, print the table.
+    """Train the models that are missing, evaluate all, and print the table.
 
     Raises:
         ValueError: a model that is there was trained from another recipe, what the study sets is overridden, or there
@@ -64,11 +64,11 @@ def run(recipe_path: str, seeds: Sequence[int], models: Path, overrides: list[st
         scores = task.score("test", task.predict(model, tokenizer, "test"))
         figures[name].append((scores["accuracy"], mean_overlap(model, tokenizer, task)))
     print(f"\n{task.name}, test split, mean of {len(seeds)} seeds (lowest to highest):\n")
-    print("| | accuracy % | overlap of two hops |")
-    print("|---|---|---|")
+    rows = []
     for name, of_seeds in figures.items():
         accuracies, overlaps = zip(*of_seeds, strict=True)
-        print(f"| {name} | {mean_and_range(accuracies)} | {mean_and_range(overlaps, digits=3)} |")
+        rows.append([name, mean_and_range(accuracies), mean_and_range(overlaps, digits=3)])
+    print_table(["", "accuracy %", "overlap of two hops"], *rows)
 
 
 @torch.no_grad()

@@ -1,9 +1,9 @@
-"""How much is chance?
+"""The spread of a recipe's scores over several seeds.
 
 ``python -m attnzoo.training.studies.repeat self_attentive_sst2`` trains a recipe with three seeds.
 
-Models that are there already are not trained again, and one that was cut short goes on. Then a table of the recipe's
-metrics on the validation and the test split: of every seed, and the mean with the lowest and the highest.
+Finished models are not trained again; an interrupted training is resumed. Then it prints a table of the metrics on the
+validation and test splits: for every seed, and the mean with the lowest and the highest.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from ..evaluate import evaluate
 from ..loop.stopping import exit_on_user_error
 from ..recipe import load_recipe
 from ..tasks import make_task
-from .study import SEEDS, mean_and_range, refuse_overrides, trained
+from .study import SEEDS, mean_and_range, print_table, refuse_overrides, trained
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def repeat(recipe_path: str, task: Any, seeds: Sequence[int], models: Path, overrides: list[str]) -> None:
-    """Train what is missing, evaluate all, print the table.
+    """Train the models that are missing, evaluate all, and print the table.
 
     Raises:
         ValueError: a model that is there was trained from another recipe, or a seed is overridden.
@@ -49,13 +49,12 @@ def repeat(recipe_path: str, task: Any, seeds: Sequence[int], models: Path, over
         minutes.append(result["total_minutes"])
     columns = [f"{name}{task.units.get(key, '')}" for key, name in task.metric_names.items()]
     print(f"\n{task.name}:\n")
-    print(f"| split | seed | {' | '.join(columns)} |")
-    print("|---" * (2 + len(task.metric_names)) + "|")
+    table: list[list[object]] = [["split", "seed", *columns]]
     for split, of_seeds in rows.items():
         for seed, values in zip(seeds, of_seeds, strict=True):
-            print(f"| {split} | {seed} | {' | '.join(f'{value:.2f}' for value in values)} |")
-        cells = [mean_and_range(values) for values in zip(*of_seeds, strict=True)]
-        print(f"| {split} | mean (lowest to highest) | {' | '.join(cells)} |")
+            table.append([split, seed, *(f"{value:.2f}" for value in values)])
+        table.append([split, "mean (lowest to highest)", *map(mean_and_range, zip(*of_seeds, strict=True))])
+    print_table(*table)
     print(f"\n{mean_and_range(minutes, digits=1)} minutes of training")
 
 

@@ -1,4 +1,4 @@
-"""What the studies of the README share: variants of a recipe, trained with several seeds, and their figures."""
+"""What the studies share: variants of a recipe, trained with several seeds, and tables of their figures."""
 
 import argparse
 import re
@@ -14,7 +14,7 @@ SEEDS = (1, 2, 3)
 
 def study_parser(name: str, description: str, recipe: str) -> argparse.ArgumentParser:
     """The options of a study: its recipe, where the models are kept, and changes to the recipe."""
-    parser = argparse.ArgumentParser(prog=f"python -m attnzoo.training.{name}", description=description)
+    parser = argparse.ArgumentParser(prog=f"python -m attnzoo.training.studies.{name}", description=description)
     parser.add_argument("--recipe", default=recipe, help="default: %(default)s")
     parser.add_argument("--models", type=Path, default=Path("runs") / name, help="where the models are kept")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
@@ -48,6 +48,12 @@ def refuse_overrides(overrides: Sequence[str], own: tuple[str, ...], reason: str
     for override in overrides:
         if override.startswith(own):
             raise ValueError(f"--set {override}: {reason}")
+
+
+def print_table(*rows: Sequence[object]) -> None:
+    """Print rows of cells as Markdown; the first is the header."""
+    header, *others = ["|".join(f" {cell} " if cell != "" else " " for cell in row) for row in rows]
+    print(f"|{header}|", "|---" * len(rows[0]) + "|", *(f"|{row}|" for row in others), sep="\n")
 
 
 def mean_and_range(values: Sequence[float], digits: int = 2) -> str:

@@ -2,9 +2,9 @@
 
 ``python -m attnzoo.training.studies.which_attention`` draws every score and window of Luong et al. on one word.
 
-Trains the recipe ``configs/which_attention.yaml`` once for each score and window, all else equal, in a folder each;
-models that are there already are not trained again, and one that was cut short goes on. Then each of them reads the
-same word and its listed pronunciation: one picture for every model in one figure, and a table of their error rates.
+It trains the recipe ``configs/which_attention.yaml`` once for each score and window. Finished models are not trained
+again; an interrupted training is resumed. Then each model reads the same word and its listed pronunciation. The figure
+has a picture for every model, and a table has their error rates.
 """
 
 from itertools import product
@@ -22,7 +22,7 @@ from attnzoo.viewer.pictures import plot_alignments
 from ..loop.stopping import exit_on_user_error
 from ..recipe import load_recipe
 from ..tasks import make_task
-from .study import refuse_overrides, study_parser, trained
+from .study import print_table, refuse_overrides, study_parser, trained
 
 SCORES = ("additive", "dot", "general", "location")  # concat is the additive score
 WINDOWS = {"global": "global", "monotonic": "local-m", "predictive": "local-p"}
@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(recipe_path: str, word: str, models: Path, plot: Path, overrides: list[str]) -> None:
-    """Train what is missing, draw ``word``, print the table.
+    """Train the models that are missing, draw ``word``, and print the table.
 
     Raises:
         ValueError: ``word`` is not in the dictionary, or a model that is there was trained from another recipe.
@@ -61,11 +61,11 @@ def run(recipe_path: str, word: str, models: Path, plot: Path, overrides: list[s
     draw({name: folder for name, (folder, _) in results.items()}, word, pronunciation, plot)
     steps = next(result["total_steps"] for _, result in results.values())
     print(f"\nvalidation PER / WER in % after {steps} steps:\n")
-    print("|".join(["", " score ", *(f" {name} " for name in WINDOWS.values()), ""]))
-    print("|---" * (1 + len(WINDOWS)) + "|")
+    rows: list[list[str]] = [["score", *WINDOWS.values()]]
     for score in SCORES:
         cells = (results[f"{score}, {name}"][1]["validation"] for name in WINDOWS.values())
-        print("|".join(["", f" {score} ", *(f" {cell['per']:.2f} / {cell['wer']:.2f} " for cell in cells), ""]))
+        rows.append([score, *(f"{cell['per']:.2f} / {cell['wer']:.2f}" for cell in cells)])
+    print_table(*rows)
     print(f"\n{word} read by each of them: {plot}")
 
 

@@ -1,7 +1,8 @@
-"""The tasks, one file each: load, tokenize, collate, score."""
+"""The tasks, one file each. ``base.py`` is their protocol; to add a task, write a file and a line in ``TASKS``."""
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
+from .base import Task
 from .grapheme_to_phoneme import GraphemeToPhoneme
 from .language_modeling import CausalLanguageModeling, MaskedLanguageModeling
 from .sentence_classification import SentenceClassification
@@ -10,9 +11,6 @@ from .translation import Translation
 if TYPE_CHECKING:
     from ..recipe import Recipe  # which reads a task's keys with the classes here
 
-Task: TypeAlias = (
-    GraphemeToPhoneme | CausalLanguageModeling | MaskedLanguageModeling | SentenceClassification | Translation
-)
 TASKS: dict[str, type[Task]] = {
     "grapheme_to_phoneme": GraphemeToPhoneme,
     "causal_language_modeling": CausalLanguageModeling,

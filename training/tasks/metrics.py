@@ -11,37 +11,38 @@ import datasets
 import evaluate
 import numpy as np
 import sacrebleu
+import sklearn.metrics
+from rapidfuzz.distance import Levenshtein
 
-_G2P_CITATION = "Yao and Zweig (2015), Sequence-to-Sequence Neural Net Models for Grapheme-to-Phoneme"
-_INPUTS = """
+STRING, NUMBER = datasets.Value("string"), datasets.Value("float64")
+LARGEST_EXPONENT = math.log(sys.float_info.max)  # reached at first where a word is a whole line, without white space
+
+
+class _Metric(evaluate.Metric):
+    """What ``evaluate`` wants to know of a metric: attributes that a subclass sets."""
+
+    description = citation = inputs = ""
+    prediction, reference = STRING, STRING
+
+    def __init__(self) -> None:
+        super().__init__(keep_in_memory=True)  # otherwise evaluate writes what it is given to a file
+
+    def _info(self) -> evaluate.MetricInfo:
+        return evaluate.MetricInfo(
+            description=self.description,
+            citation=self.citation,
+            inputs_description=self.inputs,
+            features=datasets.Features({"predictions": self.prediction, "references": self.reference}),
+        )
+
+
+class _PronunciationMetric(_Metric):
+    citation = "Yao and Zweig (2015), Sequence-to-Sequence Neural Net Models for Grapheme-to-Phoneme"
+    inputs = """
     predictions: one pronunciation per word, phonemes separated by spaces
     references: for each word the list of its accepted pronunciations, written in the same way
 """
-
-
-def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
-    """Levenshtein distance: the fewest insertions, deletions and substitutions from one sequence to the other."""
-    previous = list(range(len(right) + 1))
-    for row, left_item in enumerate(left, start=1):
-        current = [row]
-        for column, right_item in enumerate(right, start=1):
-            substitution = previous[column - 1] + (left_item != right_item)
-            current.append(min(previous[column] + 1, current[-1] + 1, substitution))
-        previous = current
-    return previous[-1]
-
-
-class _PronunciationMetric(evaluate.Metric):
-    description = ""
-
-    def _info(self) -> evaluate.MetricInfo:
-        features = {"predictions": datasets.Value("string"), "references": datasets.Sequence(datasets.Value("string"))}
-        return evaluate.MetricInfo(
-            description=self.description,
-            citation=_G2P_CITATION,
-            inputs_description=_INPUTS,
-            features=datasets.Features(features),
-        )
+    reference = datasets.Sequence(STRING)
 
     def _check(self, references: list[list[str]]) -> None:
         if not references:
@@ -65,7 +66,7 @@ class PhonemeErrorRate(_PronunciationMetric):
         errors = phonemes = 0
         for prediction, pronunciations in zip(predictions, references, strict=True):
             candidates = [pronunciation.split() for pronunciation in pronunciations]
-            distance, negative_length = min((edit_distance(prediction.split(), c), -len(c)) for c in candidates)
+            distance, negative_length = min((Levenshtein.distance(prediction.split(), c), -len(c)) for c in candidates)
             errors, phonemes = errors + distance, phonemes - negative_length
         return {"per": 100 * errors / phonemes}
 
@@ -84,20 +85,11 @@ class WordErrorRate(_PronunciationMetric):
         return {"wer": 100 * wrong / len(predictions)}
 
 
-class _LabelMetric(evaluate.Metric):
-    """Of predicted and true labels, numbers both."""
+class _LabelMetric(_Metric):
+    """A metric of predicted and true labels, both as numbers, by scikit-learn."""
 
-    description = citation = ""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return evaluate.MetricInfo(
-            description=self.description,
-            citation=self.citation,
-            inputs_description="predictions and references: the number of a label for every example",
-            features=datasets.Features(
-                {"predictions": datasets.Value("int64"), "references": datasets.Value("int64")},
-            ),
-        )
+    inputs = "predictions and references: the number of a label for every example"
+    prediction = reference = datasets.Value("int64")
 
 
 class Accuracy(_LabelMetric):
@@ -106,8 +98,8 @@ class Accuracy(_LabelMetric):
     description = "Share of examples whose label is predicted, in percent."
 
     def _compute(self, predictions: list[int], references: list[int]) -> dict[str, float]:
-        predicted, true = _labels(predictions, references)
-        return {"accuracy": 100 * float(np.mean(predicted == true))}
+        _check_labels(predictions, references)
+        return {"accuracy": 100 * float(sklearn.metrics.accuracy_score(references, predictions))}
 
 
 class MacroF1(_LabelMetric):
@@ -116,10 +108,9 @@ class MacroF1(_LabelMetric):
     description = "Mean over the labels of the F1 score, in percent."
 
     def _compute(self, predictions: list[int], references: list[int]) -> dict[str, float]:
-        matrix = confusion_matrix(predictions, references)
-        predicted_or_true = matrix.sum(axis=0) + matrix.sum(axis=1)  # 2 TP + FP + FN
-        occurs = predicted_or_true > 0
-        return {"macro_f1": 100 * float(np.mean(2 * matrix.diagonal()[occurs] / predicted_or_true[occurs]))}
+        _check_labels(predictions, references)
+        score = sklearn.metrics.f1_score(references, predictions, average="macro", zero_division=0)
+        return {"macro_f1": 100 * float(score)}
 
 
 class Matthews(_LabelMetric):
@@ -127,7 +118,7 @@ class Matthews(_LabelMetric):
 
     .. math:: R = \frac{c\, n - \sum_k p_k t_k}{\sqrt{(n^2 - \sum_k p_k^2) (n^2 - \sum_k t_k^2)}}
 
-    with n examples, c of them right, and for label k p_k predictions and t_k examples; 0 if there is but one label
+    with n examples, c of them right, and for label k p_k predictions and t_k examples; 0 if there is only one label
     on either side.
     """
 
@@ -135,64 +126,46 @@ class Matthews(_LabelMetric):
     citation = "Gorodkin (2004), Comparing two K-category assignments by a K-category correlation coefficient"
 
     def _compute(self, predictions: list[int], references: list[int]) -> dict[str, float]:
-        matrix = confusion_matrix(predictions, references).astype(float)
-        number, true, predicted = matrix.sum(), matrix.sum(axis=1), matrix.sum(axis=0)
-        variances = (number**2 - predicted @ predicted) * (number**2 - true @ true)
-        covariance = matrix.trace() * number - predicted @ true
-        return {"matthews": 100 * float(covariance / np.sqrt(variances)) if variances else 0.0}
+        _check_labels(predictions, references)
+        if len({*predictions, *references}) == 1:  # scikit-learn gives 0 too, with a warning about its matrix
+            return {"matthews": 0.0}
+        return {"matthews": 100 * float(sklearn.metrics.matthews_corrcoef(references, predictions))}
 
 
-def confusion_matrix(predictions: Sequence[int], references: Sequence[int], num_labels: int = 0) -> np.ndarray:
-    """How many examples of the row's label were given the column's, over ``num_labels`` or as many as occur.
+def confusion_matrix(predictions: Sequence[int], references: Sequence[int], num_labels: int) -> np.ndarray:
+    """How many examples of the row's label were given the column's.
 
     Shape:
-        - returns: (number of labels, number of labels)
+        - returns: (num_labels, num_labels)
 
     Raises:
-        ValueError: a label is negative, there are none, or not as many of the one as of the other.
+        ValueError: a label is negative, there are none, or the numbers of predictions and references differ.
     """
-    predicted, true = _labels(predictions, references)
-    size = max(num_labels, 1 + int(max(predicted.max(), true.max())))
-    matrix = np.zeros((size, size), dtype=np.int64)
-    np.add.at(matrix, (true, predicted), 1)
-    return matrix
+    _check_labels(predictions, references)
+    return sklearn.metrics.confusion_matrix(references, predictions, labels=range(num_labels))
 
 
-def _labels(predictions: Sequence[int], references: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Both as arrays. -1 is what data without labels has for one, and would be the last label's number to numpy."""
+def _check_labels(predictions: Sequence[int], references: Sequence[int]) -> None:
+    """Refuse negative labels: data without labels has -1 for one."""
     if len(predictions) != len(references) or not len(references):
         raise ValueError(
             f"there are {len(predictions)} predictions and {len(references)} references; a prediction for every "
-            "reference is needed, and one at least"
+            "reference is needed, and at least one"
         )
-    arrays = np.asarray(predictions), np.asarray(references)
-    for name, labels in zip(("predictions", "references"), arrays, strict=True):
-        if labels.min() < 0:
-            row = int(labels.argmin())
-            raise ValueError(
-                f"{name}[{row}] is {labels[row]}, which is no label's number; these start at 0, and an example without "
-                "a label cannot be counted"
-            )
-    return arrays
+    for name, labels in (("predictions", predictions), ("references", references)):
+        for row, label in enumerate(labels):
+            if label < 0:
+                raise ValueError(
+                    f"{name}[{row}] is {label}, which is no label's number; these start at 0, and an example without "
+                    "a label cannot be counted"
+                )
 
 
-LARGEST_EXPONENT = math.log(sys.float_info.max)  # reached at first where a word is a whole line, without white space
+class _LikelihoodMetric(_Metric):
+    """A metric of whole texts and their log-probabilities, whatever the tokens of the model that gives them."""
 
-
-class _LikelihoodMetric(evaluate.Metric):
-    """Of whole texts and their log-probabilities, whatever the tokens of the model that gives them."""
-
-    description = citation = ""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return evaluate.MetricInfo(
-            description=self.description,
-            citation=self.citation,
-            inputs_description="predictions: the natural logarithm of every text's probability; references: the texts",
-            features=datasets.Features(
-                {"predictions": datasets.Value("float64"), "references": datasets.Value("string")},
-            ),
-        )
+    inputs = "predictions: the natural logarithm of every text's probability; references: the texts"
+    prediction = NUMBER
 
     def _nats(self, log_probabilities: list[float], size: int) -> float:
         """Nats per word or byte, of which the texts have ``size``."""
@@ -230,34 +203,22 @@ class BitsPerByte(_LikelihoodMetric):
         return {"bits_per_byte": nats / math.log(2)}
 
 
-class _TranslationMetric(evaluate.Metric):
-    """Of translations and one reference for each, by sacreBLEU (Post, 2018), case and punctuation as they are."""
+class _TranslationMetric(_Metric):
+    """A metric of translations and one reference for each, by sacreBLEU (Post, 2018), with case and punctuation."""
 
-    description = citation = ""
-
-    def _info(self) -> evaluate.MetricInfo:
-        return evaluate.MetricInfo(
-            description=self.description,
-            citation=self.citation,
-            inputs_description="predictions: a translation for every sentence; references: the right one",
-            features=datasets.Features(
-                {"predictions": datasets.Value("string"), "references": datasets.Value("string")}
-            ),
-        )
+    inputs = "predictions: a translation for every sentence; references: the right one"
+    sacrebleu_class: type[sacrebleu.metrics.base.Metric]
 
     def signature(self) -> str:
-        """What a figure has to be quoted with: sacreBLEU's settings and version."""
-        metric = self._sacrebleu()
+        """The settings and version of sacreBLEU, to be quoted with a figure."""
+        metric = self.sacrebleu_class()
         metric.corpus_score(["a"], [["a"]])  # which tells it the number of references
         return str(metric.get_signature())
-
-    def _sacrebleu(self) -> sacrebleu.metrics.base.Metric:
-        raise NotImplementedError
 
     def _corpus_score(self, predictions: list[str], references: list[str]) -> float:
         if not references:
             raise ValueError("there are no references, so that there is nothing to score")
-        return float(self._sacrebleu().corpus_score(predictions, [references]).score)
+        return float(self.sacrebleu_class().corpus_score(predictions, [references]).score)
 
 
 class BLEU(_TranslationMetric):
@@ -268,8 +229,7 @@ class BLEU(_TranslationMetric):
     description = "Corpus BLEU, cased, of detokenised text, by sacreBLEU."
     citation = "Papineni et al. (2002), BLEU; Post (2018), A Call for Clarity in Reporting BLEU Scores"
 
-    def _sacrebleu(self) -> sacrebleu.metrics.base.Metric:
-        return sacrebleu.metrics.BLEU()
+    sacrebleu_class = sacrebleu.metrics.BLEU
 
     def _compute(self, predictions: list[str], references: list[str]) -> dict[str, Any]:
         return {"bleu": self._corpus_score(predictions, references), "bleu_signature": self.signature()}
@@ -283,8 +243,7 @@ class ChrF(_TranslationMetric):
     description = "Corpus chrF2, by sacreBLEU."
     citation = "Popovic (2015), chrF; Post (2018), A Call for Clarity in Reporting BLEU Scores"
 
-    def _sacrebleu(self) -> sacrebleu.metrics.base.Metric:
-        return sacrebleu.metrics.CHRF()
+    sacrebleu_class = sacrebleu.metrics.CHRF
 
     def _compute(self, predictions: list[str], references: list[str]) -> dict[str, Any]:
         return {"chrf": self._corpus_score(predictions, references), "chrf_signature": self.signature()}

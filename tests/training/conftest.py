@@ -1,0 +1,34 @@
+"""Fixtures of several files of tests."""
+
+from pathlib import Path
+
+import datasets
+import pytest
+from attnzoo.training.loop import checkpoint
+from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
+
+from tests.training.reviews import sentences
+
+
+@pytest.fixture(autouse=True)
+def no_cache_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+@pytest.fixture(autouse=True)
+def no_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill of a process loses nothing that is written, so that no test here can tell; a slow disk takes minutes."""
+    monkeypatch.setattr(checkpoint, "_sync_entry", lambda path: None)
+
+
+@pytest.fixture(scope="session")
+def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("reviews") / "reviews.csv"
+    sentences().to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="session")
+def cmudict_task() -> GraphemeToPhoneme:
+    """The task of the whole CMU dictionary, which takes seconds to read; not to be changed."""
+    return GraphemeToPhoneme("cmudict")

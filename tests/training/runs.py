@@ -1,0 +1,56 @@
+"""Trainings for tests: in this process, or in processes of their own that can be killed."""
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from attnzoo.training.train import main
+
+ROOT = Path(__file__).parents[2]
+# A process that has imported torch forks the trainings, so that each of them starts in no time.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["attnzoo.training.train"])
+
+
+def command_line(recipe: str, output: Path, sets: list[str], *more: str) -> list[str]:
+    """The arguments of ``attnzoo train`` for a shipped recipe."""
+    return [str(ROOT / "configs" / f"{recipe}.yaml"), "--output", str(output), *(f"--set={s}" for s in sets), *more]
+
+
+def train_recipe(recipe: str, output: Path, sets: list[str], *more: str) -> Path:
+    """Train a shipped recipe in this process; the output folder."""
+    main(command_line(recipe, output, sets, *more))
+    return output
+
+
+@dataclass
+class Running:
+    process: multiprocessing.process.BaseProcess
+    errors: Connection
+
+    def finish(self) -> tuple[int | None, str]:
+        """Its exit code, and what it said on the error stream."""
+        self.process.join(timeout=300)
+        with open(self.errors.fileno(), closefd=False) as file:
+            return self.process.exitcode, file.read()
+
+
+def start(arguments: list[str], before: Callable[[], None] | None = None) -> Running:
+    """A training in a process of its own, in which ``before`` is called first."""
+    reader, writer = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=_run, args=(arguments, writer, before))
+    process.start()
+    writer.close()
+    return Running(process, reader)
+
+
+def _run(arguments: list[str], errors: Connection, before: Callable[[], None] | None) -> None:
+    os.dup2(errors.fileno(), 2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    if before is not None:
+        before()
+    main(arguments)

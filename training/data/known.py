@@ -1,0 +1,41 @@
+"""What attnzoo knows about a data set: its name, its licence, what a card says about it, and its reader."""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownData:
+    """A data set that attnzoo knows. Each has a file in this folder, and a task lists those it can learn.
+
+    Attributes:
+        path: a regular expression that matches ``task.data.path``.
+        name: what a card calls the data.
+        license: the card's metadata: "license", and for licence "other" also "license_name" and "license_link".
+        language: the card's metadata: codes of ISO 639.
+        source: where the data comes from, as Markdown; None if it is a dataset of the Hub, to which a card links.
+        split_note: how the data is split; None if the task splits it.
+        limits: what a model of this data cannot do; None for what the task says.
+        published: Markdown: figures that others have published.
+        hub_id: the id on the Hub. A copy has it too if the last part of its path is the same.
+        read: reads the columns of each split from the path; None for rows that :func:`.sources.read_rows` reads.
+    """
+
+    path: str
+    name: str
+    license: dict[str, str] = field(default_factory=dict)
+    language: str | list[str] | None = None
+    source: str | None = None
+    split_note: str | None = None
+    limits: str | None = None
+    published: str | None = None
+    hub_id: str | None = None
+    read: Callable[[Path], dict[str, dict[str, list[Any]]]] | None = None
+
+
+def find_known(path: str, known: Iterable[KnownData]) -> KnownData | None:
+    """The data set that this path names."""
+    return next((data for data in known if re.fullmatch(data.path, Path(path).as_posix())), None)

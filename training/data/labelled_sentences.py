@@ -1,0 +1,135 @@
+"""Sentences and their labels: the keys of ``task.data``, and the kinds of files that hold them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from huggingface_hub.dataclasses import strict
+
+from .labels import FASTTEXT, read_label_lines
+from .orange_tables import read_table
+from .sources import (
+    Rows,
+    Source,
+    SourceError,
+    as_only,
+    checked,
+    is_table,
+    read_rows,
+    readable,
+    refuse_row_keys,
+    rows_of_files,
+    text_files,
+)
+from .text_files import open_unpacked
+
+
+@strict
+@dataclass(kw_only=True)
+class ClassificationData(Source):
+    """Where sentences and labels come from, and what their tokens are.
+
+    Attributes:
+        path: as for every ``Source``; with ``member``, a zip or a wheel; or a file or folder of .txt files whose lines
+            are in fastText's format: ``__label__NAME`` and a sentence.
+        subset, streaming, columns, separator, quoting, encoding, skip_bad_rows: as for every ``Source``.
+        label_first: every line of the file, or of the folder's .txt files, is a label, white space and a sentence.
+        member: the table inside a zip or a wheel, in Orange's format: tabs, and three lines above the rows, the first
+            of them with the names.
+        only: of this table, the rows whose columns of these names have these texts.
+        text_column: what the rows call the sentence.
+        text_pair_column: what they call the second sentence of a pair; None where there is one.
+        label_column: what they call the label: text, or a whole number from 0.
+        label_names: of the numbers from 0, or of labels that are text their order; None takes them from the data, which
+            has them where its column is a ``ClassLabel``, or else the numbers for names.
+        mask_urls: a web address counts as the one token <url>.
+        lower_case: capital letters count as small ones.
+        normalization: Unicode's form of the text: "nfc"; "nfd", which takes accented letters and the syllables of
+            Hangul apart; or "strip_accents". None leaves it as it is.
+        tokens: "words", or "subwords" by byte-pair encoding within words.
+        min_count: a word, or a pair of subwords that becomes one, occurs so often in the training sentences.
+        vocabulary_size: the most tokens, ``added_words`` not counted: the most frequent words, or subwords, and all
+            characters have to be among these.
+        word_vectors: a file that ``attnzoo.training.data.word_vectors`` reads, for the embeddings to start from.
+        added_words: the vocabulary has the first so many words of that file too, seen in training or not.
+        tune_word_vectors: whether the embeddings learn; the paper's do (section 4.2).
+        word_dropout: probability in training of a token to be read as unknown.
+    """
+
+    label_first: bool = False
+    member: str | None = None
+    only: dict[str, str] = field(default_factory=dict)
+    text_column: str = "text"
+    text_pair_column: str | None = None
+    label_column: str = "label"
+    label_names: list[str] | None = None
+    mask_urls: bool = False
+    lower_case: bool = True
+    normalization: Literal["nfc", "nfd", "strip_accents"] | None = None
+    tokens: Literal["words", "subwords"] = "words"
+    min_count: int = 1
+    vocabulary_size: int = 30_000
+    word_vectors: str | None = None
+    added_words: int = 0
+    tune_word_vectors: bool = True
+    word_dropout: float | int = 0.0
+
+    def validate_vocabulary(self) -> None:
+        """Refuse numbers out of range, and fields that do not go together."""
+        for name, least in (("min_count", 1), ("added_words", 0), ("vocabulary_size", 4)):
+            value = getattr(self, name)
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
+        if not 0 <= self.word_dropout < 1:
+            raise ValueError(f"word_dropout must be at least 0 and below 1, got {self.word_dropout}")
+        if self.only and self.member is None:
+            raise ValueError(f"only={self.only} is for the table of a member, which is not given")
+        if self.word_vectors is None and (self.added_words or not self.tune_word_vectors):
+            raise ValueError("added_words and tune_word_vectors=false are for word_vectors, which is not given")
+        if self.word_vectors is not None and self.tokens != "words":
+            raise ValueError(f"word_vectors are of words, and tokens is {self.tokens!r}; leave one of them out")
+        names = self.label_names
+        if names is not None and (len(names) < 2 or len(set(names)) < len(names)):
+            raise ValueError(f"label_names must be two or more different names, got {names}")
+
+
+def read_labelled(data: ClassificationData, columns: list[str], only: str | None) -> dict[str, Rows]:
+    """The splits that the data has, with the columns and "label"."""
+    names = [*columns, "label"]
+    if data.member is not None:
+        refuse_row_keys(data, "is a table of Orange")
+        rows = read_table(Path(data.path), data.member, data.only)
+        called = {getattr(data, f"{name}_column"): name for name in names}
+        return as_only({"train": checked(rows, called, ["label"], data.member, data.skip_bad_rows)}, only)
+    files = _label_files(data)
+    if not files:
+        return read_rows(data, names, labels=["label"], only=only)
+    refuse_row_keys(data, "has a label on every line")
+    if len(columns) > 1:
+        raise ValueError(f"{data.path} has one sentence on every line: leave out task.data.text_pair_column")
+    splits: dict[str, dict[str, list[str]]] = {}
+    for file, split in files.items():
+        for name, values in read_label_lines(file, data.encoding, data.skip_bad_rows).items():
+            splits.setdefault(split, {}).setdefault(name, []).extend(values)
+    return rows_of_files(data.path, splits, only)
+
+
+def _label_files(data: ClassificationData) -> dict[Path, str]:
+    """The files whose lines begin with a label, and their splits."""
+    path = Path(data.path)
+    if not path.exists() or (data.separator is not None and not data.label_first):
+        return {}
+    files = text_files(path) or ({path: "train"} if path.is_file() else {})
+    if data.label_first and not files:
+        raise SourceError(f"{path} has no .txt files, and task.data.label_first is for a file or a folder of them")
+    if data.label_first or not files:
+        return files
+    with readable(data.path), open_unpacked(next(iter(files))) as opened:
+        if opened.read(20).lstrip(b"\xef\xbb\xbf \r\n").startswith(FASTTEXT.encode()):
+            return files
+    if not is_table(data):
+        raise SourceError(
+            f"{path} is not of a known kind: if every line is a label and a sentence set "
+            "task.data.label_first=true; if it is a table set task.data.separator (see task.data.columns too)"
+        )
+    return {}

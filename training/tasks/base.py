@@ -1,0 +1,199 @@
+"""The protocol of a task: what ``train``, ``evaluate``, ``release`` and ``card`` ask of it.
+
+A new task is a file with a subclass of :class:`Task`, and a line in ``TASKS`` in ``__init__.py``.
+"""
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import datasets
+import evaluate
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..data.known import KnownData, find_known
+from ..data.sources import Rows, Source, read_rows, refuse_row_keys
+from ..data.splits import chosen_rows, complete_splits, first_row
+
+Batch = dict[str, list[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """What a model card says about a task and its data. ``card.py`` adds what the run measured.
+
+    Attributes:
+        tags: the Hub's tags for the task.
+        pipeline_tag: the Hub's task, or None if it has none.
+        snippet: Python that uses the model, with the fields ``{folder}`` and ``{example}``.
+        usage: what the model can read.
+        metric_note: how each figure is defined.
+        limits: what the model cannot do.
+        pictures: files that :meth:`Task.draw` writes, with their captions.
+        license: metadata: "license", and for licence "other" also "license_name" and "license_link".
+        language: metadata: codes of ISO 639.
+        split_note: where the data comes from and how it is split.
+        example: an input, for the snippet.
+        published: figures of others, to compare with.
+    """
+
+    tags: tuple[str, ...]
+    pipeline_tag: str | None = None
+    snippet: str
+    usage: str
+    metric_note: str
+    limits: str
+    pictures: dict[str, str] = field(default_factory=dict)
+    license: dict[str, str] = field(default_factory=dict)
+    language: str | list[str] | None = None
+    split_note: str = ""
+    example: Any = None
+    published: str | None = None
+
+
+class Task(ABC):
+    """What is learned: it reads data, makes the tokenizer, encodes the training examples, predicts and scores.
+
+    A subclass sets the attributes without a default and defines the abstract methods. The others have defaults.
+
+    Args:
+        data: where the examples come from.
+        only: the one split to read (see :func:`attnzoo.training.data.sources.read_rows`).
+
+    Attributes:
+        data_class: the section ``task.data`` of a recipe.
+        auto_class: the Auto class of the models that learn the task.
+        columns: the columns of text in a row.
+        rows_called: what messages call the rows.
+        target: the column that predictions are compared with.
+        metrics: what :meth:`score` computes.
+        metric_names: the scores to report, by key, with their names. The first stands first in every table.
+        units: the unit after a score, by key.
+        metric: the key of the score that chooses the best weights.
+        greater_is_better: whether a greater score of that key is better.
+        num_beams: beams of a released model; None for a task that generates nothing.
+        known_data: the data sets that the task knows.
+        card: what a card says; ``__init__`` adds what is known about the data.
+        name: what messages and cards call the data.
+        splits: the rows of each split.
+        longest: the longest training example as a message shows it, and its number of tokens, if that is known.
+
+    Raises:
+        FileNotFoundError: there is no data at the path.
+        ValueError: a split is empty, or a file cannot be used (see :func:`attnzoo.training.data.sources.read_rows`).
+    """
+
+    data_class: ClassVar[type[Source]]
+    auto_class: Any
+    columns: list[str]
+    rows_called: ClassVar[str]
+    target: ClassVar[str]
+    metrics: ClassVar[tuple[type[evaluate.Metric], ...]]
+    metric_names: ClassVar[dict[str, str]]
+    units: ClassVar[dict[str, str]] = {}
+    metric: ClassVar[str]
+    greater_is_better: ClassVar[bool] = False
+    num_beams: ClassVar[int | None] = None
+    known_data: ClassVar[tuple[KnownData, ...]] = ()
+    card: Card
+    longest: tuple[str, int] | None = None
+
+    def __init__(self, data: Any, only: str | None = None) -> None:
+        self.data = data
+        self.known = find_known(data.path, self.known_data)
+        self.name = self.known.name if self.known is not None else Path(data.path).name
+        if self.known is None or self.known.read is None:
+            self.splits, split_note = self.divide(self.read(only), only)
+        else:
+            refuse_row_keys(data, "is a package")
+            columns = self.known.read(Path(data.path))
+            given: dict[str, Rows] = {split: datasets.Dataset.from_dict(rows) for split, rows in columns.items()}
+            self.splits, split_note = self.divide(given, None)
+        if self.known is not None:
+            notes = (self.known.source, self.known.split_note or split_note)
+            split_note = ", ".join(note for note in notes if note is not None)
+            names = ("license", "language", "limits", "published")
+            facts = {name: value for name in names if (value := getattr(self.known, name)) is not None}
+            self.card = dataclasses.replace(self.card, **facts)
+        self.card = dataclasses.replace(self.card, split_note=split_note, example=self.example())
+
+    def read(self, only: str | None) -> dict[str, Rows]:
+        """The splits that the data has, with the columns that :meth:`divide` needs. Default: ``columns``."""
+        return read_rows(self.data, self.columns, only=only)
+
+    def divide(self, given: dict[str, Rows], only: str | None) -> tuple[dict[str, Rows], str]:
+        """All splits, and what a card says about how they were made.
+
+        By default the splits that are given are kept. Validation and test rows that are missing are taken out of the
+        training rows by a hash of the first column.
+        """
+        return complete_splits(given, self.columns, self.data.path, self.rows_called, only)
+
+    def example(self) -> Any:
+        """An input for the card's snippet."""
+        return first_row(self.splits)[self.columns[0]]
+
+    @abstractmethod
+    def make_tokenizer(self) -> PreTrainedTokenizerBase:
+        """A new tokenizer, from the training rows."""
+
+    def config_fields(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+        """What a model's config takes from the tokenizer and the data."""
+        names = [f"{name}_token_id" for name in ("pad", "bos", "eos")]
+        ids = {name: number for name in names if (number := getattr(tokenizer, name)) is not None}
+        return {"vocab_size": len(tokenizer), **ids}
+
+    def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:  # noqa: B027
+        """Complete a new model, or raise a ValueError if it does not fit the data. Default: nothing."""
+
+    @abstractmethod
+    def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
+        """A function from a batch of rows to ``input_ids`` and, unless the collator makes them, ``labels``."""
+
+    def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
+        """The encoded training split."""
+        train = self.splits["train"]
+        options = {"desc": "encoding"} if isinstance(train, datasets.Dataset) else {}
+        return train.map(self.encoder(tokenizer), batched=True, remove_columns=self.columns, **options)
+
+    @abstractmethod
+    def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> Callable[[list[Any]], Any]:
+        """A function that pads encoded rows to a batch; labels of padding are -100."""
+
+    def predict(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        split: str,
+        num_beams: int = 1,
+        rows: list[int] | None = None,
+    ) -> list[Any]:
+        """The predictions for a split, or for these rows of it; a task that generates does so with beams.
+
+        Raises:
+            ValueError: there is no such split, it is a stream, or the model does not fit the data.
+        """
+        return self.predict_rows(model, tokenizer, chosen_rows(self.splits, split, rows), num_beams)
+
+    @abstractmethod
+    def predict_rows(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
+    ) -> list[Any]:
+        """The predictions for these rows, in their order."""
+
+    def score(self, split: str, predictions: list[Any]) -> dict[str, Any]:
+        """The scores of the predictions for a whole split, and under "examples" how many there are."""
+        references = self.splits[split][self.target][:]
+        scores: dict[str, Any] = {}
+        for metric in self.metrics:
+            scores |= metric().compute(predictions=predictions, references=references)
+        return scores | {"examples": len(predictions)}
+
+    def draw(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, num_beams: int = 1
+    ) -> None:
+        """Write the card's pictures of a released model into a folder."""
+        raise NotImplementedError(f"{type(self).__name__} has pictures on its card and no method that draws them")

@@ -1,0 +1,76 @@
+"""What tasks share whose models write a text: they generate with beams, and their labels are tokens."""
+
+import sys
+from typing import Any
+
+from transformers import AutoModelForSeq2SeqLM, DataCollatorForSeq2Seq, PreTrainedModel, PreTrainedTokenizerBase
+
+from .base import Task
+from .prediction import predict_by_length
+
+PAD, START, END = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>"]
+ALIGNMENT = "alignment.png"
+ALIGNMENT_CAPTION = "What the model looks at: the source along the top, what it predicts down the side"
+SNIPPET = """\
+import attnzoo  # registers the model with the Auto classes
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+model = AutoModelForSeq2SeqLM.from_pretrained("{folder}")
+tokenizer = AutoTokenizer.from_pretrained("{folder}")
+inputs = tokenizer([{example}], return_tensors="pt")
+print(tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True))"""
+
+
+class SequenceToSequence(Task):
+    """A task of an encoder-decoder: from one text to another."""
+
+    auto_class = AutoModelForSeq2SeqLM
+    num_beams = 5
+
+    def config_fields(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+        """What a model's config takes from the tokenizer; the decoder starts with ``<s>``."""
+        return super().config_fields(tokenizer) | {"decoder_start_token_id": tokenizer.bos_token_id}
+
+    def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> DataCollatorForSeq2Seq:
+        """Pads rows to a batch, labels with -100, and adds the decoder's input."""
+        return DataCollatorForSeq2Seq(tokenizer, model=model)
+
+
+def generate_texts(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: list[str],
+    num_beams: int,
+    batch_size: int,
+    longer: int | None = None,
+) -> list[str]:
+    """What the model generates for every text, in the order given; greedy with one beam.
+
+    Args:
+        model: an encoder-decoder
+        tokenizer: its tokenizer
+        texts: the sources
+        num_beams: width of the beam search
+        batch_size: texts at a time
+        longer: how many more tokens than its source an output may have; None for the model's generation config
+
+    Raises:
+        ValueError: there is no beam.
+    """
+    if num_beams < 1:
+        raise ValueError(f"num_beams must be at least 1, got {num_beams}")
+    lengths = [len(ids) for ids in tokenizer(texts)["input_ids"]]
+
+    def predict(rows: list[int]) -> list[str]:
+        batch = tokenizer([texts[row] for row in rows], padding=True, return_tensors="pt").to(model.device)
+        limit = {} if longer is None else {"max_new_tokens": min(lengths[rows[-1]] + longer, max_positions(model) - 1)}
+        ids = model.generate(**batch, num_beams=num_beams, do_sample=False, **limit)  # type: ignore[operator]
+        return tokenizer.batch_decode(ids, skip_special_tokens=True)
+
+    return predict_by_length(model, lengths, batch_size, predict)
+
+
+def max_positions(model: PreTrainedModel) -> int:
+    """The most tokens the model can read or write: without limit unless its positions are learned."""
+    is_limited = getattr(model.config, "position_embedding", None) == "learned"
+    return model.config.max_position_embeddings if is_limited else sys.maxsize
