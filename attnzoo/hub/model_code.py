@@ -102,7 +102,7 @@ def auto_classes(config: PreTrainedConfig) -> dict[str, type]:
 def _travelling_classes(folder: Path) -> tuple[dict[str, type], dict[str, type[SourceToTargetPipeline]]]:
     """The config and models of a folder by their Auto classes, and its pipelines by their tasks."""
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    if not type(config).__module__.startswith(f"{__package__}."):
+    if not type(config).__module__.startswith("attnzoo."):
         raise ValueError(f"{folder} holds a {type(config).__name__}, whose code is not attnzoo's; push it without code")
     data = ModelCard.load(folder / "README.md").data
     tags = [*(data.tags or []), data.pipeline_tag]

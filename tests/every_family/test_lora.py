@@ -1,4 +1,4 @@
-"""LoRA of PEFT on every family: what the README says it reaches, and the way from the Trainer to one model again."""
+"""LoRA of PEFT on every family: what the docs say it reaches, and the way from the Trainer to one model again."""
 
 import itertools
 import json
@@ -35,16 +35,16 @@ from tests.hub.attempts import Malicious
 from tests.hub.client import environment, run_python
 from tests.hub.server import loopback_hub
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+FINE_TUNING = (Path(__file__).parents[2] / "docs" / "fine_tuning.md").read_text(encoding="utf-8")
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 # What it reaches ------------------------------------------------------------------------------------------------------
 
 
-def names_in_the_readme(family: str) -> set[str]:
+def names_in_the_docs(family: str) -> set[str]:
     """The modules that the table of adapters has for a family."""
-    (row,) = re.findall(rf"^\| {family} \|(.*_proj.*)\|$", README, flags=re.MULTILINE)
+    (row,) = re.findall(rf"^\| {family} \|(.*_proj.*)\|$", FINE_TUNING, flags=re.MULTILINE)
     return set(re.findall(r"`(\w+)`", row))
 
 
@@ -96,9 +96,9 @@ def every_transformer() -> Iterable[nn.Module]:
         ("Transformer", every_transformer),
     ],
 )
-def test_the_readme_names_every_linear_module_and_no_other(family: str, models: Any) -> None:
+def test_the_docs_name_every_linear_module_and_no_other(family: str, models: Any) -> None:
     found = [linear_modules(model) for model in models()]
-    assert set().union(*found) == names_in_the_readme(family)
+    assert set().union(*found) == names_in_the_docs(family)
 
 
 @pytest.mark.filterwarnings("ignore:Model has `tie_word_embeddings=True`:UserWarning")

@@ -1,21 +1,65 @@
-"""Run a snippet as a reader does who copies it alone: in a process of its own that has not imported attnzoo.
+"""The code in Markdown pages, and how to run it as a reader does who copies it alone.
 
-The processes are forked from one that has imported the libraries, which takes most of a snippet's time.
+A snippet runs in a process of its own that has not imported attnzoo. The processes are forked from one that has
+imported torch and Transformers, which takes most of a snippet's time.
 """
 
 import contextlib
 import io
 import multiprocessing
 import os
+import re
+import shlex
 import sys
 import traceback
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NamedTuple
 
-# Transformers imports its modules where they are first used: these are the ones that snippets use.
-LIBRARIES = ["torch", "transformers", "transformers.modeling_utils", "transformers.generation.utils"]
-LIBRARIES += ["transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto"]
-LIBRARIES += ["transformers.pipelines", "transformers.trainer_seq2seq", "datasets", "matplotlib.pyplot", "peft"]
+# What most snippets import from elsewhere.
+PRELOADED = [
+    "torch",
+    "transformers",
+    "transformers.generation",
+    "transformers.models.auto.modeling_auto",
+    "transformers.pipelines",
+    "transformers.trainer_seq2seq",
+    "matplotlib.figure",
+]
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", flags=re.DOTALL | re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """A fenced block of a page.
+
+    Attributes:
+        language: the word after its opening fence
+        code: what is inside
+        output: what is in the block ``text`` that follows with nothing between, or None
+    """
+
+    language: str
+    code: str
+    output: str | None
+
+    @property
+    def runs(self) -> bool:
+        """Whether it can run here: the first line of other blocks says what they take or need."""
+        return self.language in ("python", "console") and not self.code.startswith("# Needs ")
+
+
+def blocks(page: str) -> list[Block]:
+    """The fenced blocks of a page, without the outputs of Python code."""
+    return [Block(language, code, output or None) for language, code, output in FENCED.findall(page)]
+
+
+def run_commands(console: str, folder: Path) -> list[tuple[str, str]]:
+    """What each command ``attnzoo`` of a block ``console`` prints, and what the block shows; one process runs all."""
+    shown = re.findall(r"^\$ attnzoo (.*)\n((?:(?!\$ ).*\n)*)", console, flags=re.MULTILINE)
+    assert len(shown) == len(re.findall(r"^\$ ", console, flags=re.MULTILINE)) > 0
+    calls = [f"main({shlex.split(arguments)}); print(end='\\0')" for arguments, _ in shown]
+    printed = run_alone("\n".join(["from attnzoo.cli import main", *calls]), folder).split("\0")[:-1]
+    return list(zip(printed, (output for _, output in shown), strict=True))
 
 
 def run_alone(code: str, folder: Path) -> str:
@@ -25,7 +69,7 @@ def run_alone(code: str, folder: Path) -> str:
         RuntimeError: the snippet fails; the message is its traceback.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(LIBRARIES)
+    context.set_forkserver_preload(PRELOADED)
     ours, its = context.Pipe()
     process = context.Process(target=_run, args=(code, str(folder), its))
     process.start()
@@ -33,7 +77,7 @@ def run_alone(code: str, folder: Path) -> str:
     try:
         printed, error = ours.recv()
     except EOFError:
-        printed, error = "", "the process ended without an answer"
+        printed, error = "", "the process ended without a message"
     process.join()
     if error:
         raise RuntimeError(f"{error}\nin the snippet\n{code}")

@@ -1,97 +1,175 @@
-"""The README: its snippets run, its links lead somewhere, its picture is there."""
+"""README and docs: snippets run and print what is shown, commands exist, links and anchors lead somewhere."""
 
+import ast
+import importlib.util
 import json
 import re
+import shlex
+from collections.abc import Iterator
+from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from attnzoo.training.recipe import load_recipe
 
 from attnzoo import AttentionalRNNConfig
+from attnzoo.cli import COMMANDS, main
 from tests.benchmarks.run import markdown
-from tests.package.snippets import run_alone
+from tests.package.snippets import Block, blocks, run_alone, run_commands
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-SNIPPETS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+README, CONTRIBUTING, *DOCS = PATHS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+PAGES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in PATHS}
+BLOCKS = [(name, block) for name, page in PAGES.items() for block in blocks(page)]
+SNIPPETS = [
+    pytest.param(block, id=f"{Path(name).stem}-{re.sub(r'[^a-z]+', '-', block.code.splitlines()[-1].lower())[:40]}")
+    for name, block in BLOCKS
+    if block.runs
+]
 
 
-# What a snippet, known by a part of it, prints or leaves behind.
-PRINTED = {
-    "caterpillar": r"'pronunciation': 'AH T EH N SH AH N'.*'B Y UH R OW'",
-    "captioner.generate": r"\['Zwei Hunde .*', 'Ein Mann .*'\]",
-    "moving film!": r"'positive'.*'negative'",
-    "write(": r"My fellow Americans, we",
-    "for row in fill(": r"\[('.+', ){4}'.+'\]",
-    "num_return_sequences=3": r"(?s)(-\d\.\d\d [A-Z].*\n){3}",
-    "first.past_key_values": r"AH T EH N SH AH N",
-    "alignment_error_rate": r"-\d\.\d\d 0-0 1-1.*\nAER 0\.\d\d",
-    "n_best=3": r"(0\.\d\d|-\d+\.\d\d) AH T EH N SH AH N\n",
-    "attnzoo.search)": r"tensor\(",
-}
-FILES = {"plot_sentence": ["sentence.png", "sentence.html"], "plot_heads": ["heads.png"], "plot_al": ["attention.png"]}
+# Snippets ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_expectation_is_of_a_snippet() -> None:
-    assert len(SNIPPETS) > 15
-    for part in [*PRINTED, *FILES]:
-        assert sum(part in snippet for snippet in SNIPPETS) == 1, part
+@pytest.mark.parametrize("block", SNIPPETS)
+def test_a_snippet_works_when_it_is_copied_alone(block: Block, tmp_path: Path) -> None:
+    if block.language == "console":
+        compared = run_commands(block.code, tmp_path)
+        assert compared
+    else:
+        compared = [(run_alone(block.code, tmp_path), block.output or "...")]
+    for printed, shown in compared:
+        assert OutputChecker().check_output(shown, printed, ELLIPSIS | NORMALIZE_WHITESPACE), printed
+    for name in re.findall(r"\b\w+\.(?:png|html)\b", block.code):  # what it draws
+        assert (tmp_path / name).stat().st_size > 1000
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS, ids=lambda snippet: re.sub(r"\W+", "-", snippet.splitlines()[-1])[:40])
-def test_a_snippet_works_when_it_is_copied_alone(snippet: str, tmp_path: Path) -> None:
-    printed = run_alone(snippet, tmp_path)
-    for part, expected in PRINTED.items():
-        if part in snippet:
-            assert re.search(expected, printed), printed
-    for part, names in FILES.items():
-        if part in snippet:
-            assert all((tmp_path / name).stat().st_size > 1000 for name in names)
+def test_a_block_that_is_not_run_says_what_it_takes() -> None:
+    """Python and ``console`` blocks run in the test above, unless their first line says what they need."""
+    assert len(SNIPPETS) > 20
+    for name, block in BLOCKS:
+        assert block.language in ("python", "console", "sh", "text", "yaml"), (name, block)
+        if block.language == "sh":
+            assert re.match(r"# (Takes|Needs|Installs) .*[.:]?$", block.code.splitlines()[0]), (name, block)
+        if block.language == "python":
+            ast.parse(block.code)
+
+
+def commands_shown() -> Iterator[tuple[str, list[str]]]:
+    """Every command of the pages in words, from their ``sh`` and ``console`` blocks and from the text."""
+    for name, page in PAGES.items():
+        lines = re.findall(r"`((?:attnzoo|python -m|make) [^`\n]+)`", page)
+        for block in blocks(page):
+            if block.language in ("sh", "console"):
+                lines += block.code.replace("\\\n", " ").replace("$ ", "").splitlines()
+        for line in lines:
+            for command in re.split(r" && | < ", line):
+                words = [word for word in shlex.split(command, comments=True) if not re.match(r"[A-Z_]+=", word)]
+                if words and not any(re.fullmatch(r"[A-Z]{2,}|\.\.\.|.*[./]NAME", word) for word in words):
+                    yield name, words
+
+
+def test_commands_exist_and_know_their_options(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that run and those that take hours: names of commands, recipes, keys, modules, folders and targets."""
+    monkeypatch.chdir(ROOT)
+    makefile = (ROOT / "Makefile").read_text()
+    seen = {"attnzoo": 0, "python": 0, "make": 0}
+    for page, words in commands_shown():
+        program, *rest = words
+        seen[program] = seen.get(program, 0) + 1
+        for word in rest:
+            if re.match(r"(configs|docs|model_cards|tests|training)/", word):
+                assert Path(word).exists(), (page, words)
+        if program == "make":
+            targets = {word for word in rest if "=" not in word} - {"quick"}
+            assert all(re.search(rf"^{target}:", makefile, flags=re.MULTILINE) for target in targets), (page, words)
+        elif program == "python" and rest[1].startswith(("attnzoo.", "tests.")):
+            assert importlib.util.find_spec(rest[1]) is not None, (page, words)
+        elif program == "attnzoo" and rest[0] in COMMANDS:
+            with pytest.raises(SystemExit):
+                main([rest[0], "--help"])
+            known = capsys.readouterr().out
+            assert all(option in known for option in rest if option.startswith("--")), (page, words)
+            if rest[0] == "train" and not rest[1].startswith("--"):
+                changes = [after for option, after in pairwise(rest) if option == "--set"]
+                load_recipe("demo" if rest[1] == "recipe.yaml" else rest[1], changes)
+        elif program == "attnzoo":
+            assert rest[0].startswith("--"), (page, words)
+    assert min(seen["attnzoo"], seen["python"], seen["make"]) > 5
+
+
+# Pages ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_readme_is_short() -> None:
+    assert len(PAGES["README.md"].splitlines()) <= 220
 
 
 @pytest.mark.parametrize(
     "path",
-    [ROOT / "README.md", *sorted(ROOT.glob("configs/*.yaml")), *sorted(ROOT.glob("model_cards/*/README.md"))],
+    [*PATHS, *sorted(ROOT.glob("configs/*.yaml")), *sorted(ROOT.glob("model_cards/*/README.md"))],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_nothing_is_left_to_fill_in(path: Path) -> None:
     assert not re.search(r"TODO|TBD|XXX|DEMO_|WHICH_|@[A-Z]+@", path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.xfail(reason="what does not belong on a front door moves to docs/ with the next version", strict=True)
-def test_the_readme_is_short() -> None:
-    assert len(README.splitlines()) <= 220
+def anchors(page: str) -> set[str]:
+    """The anchors of its headings, as GitHub makes them."""
+    without_code = re.sub(r"^```.*?^```$", "", page, flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", without_code, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_the_table_of_speeds_is_what_was_measured() -> None:
-    """By the command that stands above it."""
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_links_anchors_and_pictures_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+        if target.startswith("https://"):
+            continue
+        file, _, anchor = target.partition("#")
+        there = (path.parent / file).resolve() if file else path
+        assert there.exists(), target
+        assert there.is_relative_to(ROOT), target
+        assert not anchor or anchor in anchors(there.read_text(encoding="utf-8")), target
+
+
+def test_the_index_and_the_readme_list_every_page() -> None:
+    for path in DOCS:
+        if path.name not in ("index.md", "bench.md"):
+            assert f"]({path.name})" in PAGES["docs/index.md"], path.name
+            assert f"](docs/{path.name})" in PAGES["README.md"], path.name
+
+
+def test_every_picture_of_the_docs_is_shown() -> None:
+    pictures = {path.name for path in (ROOT / "docs").glob("*.png")}
+    assert pictures == {
+        Path(name).name for page in PAGES.values() for name in re.findall(r"\((?:docs/)?(\w+\.png)", page)
+    }
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name != "docs/bench.md"])
+def test_a_table_of_figures_stands_beside_its_command(name: str) -> None:
+    for section in re.split(r"^## ", PAGES[name], flags=re.MULTILINE):
+        rows = re.findall(r"^\|.*\|$(?!\n\| ?---)", section, flags=re.MULTILINE)  # without headers
+        if any(re.search(r"\| \d+\.\d+ ?[%(/|]", row) for row in rows):
+            assert re.search(r"^```sh|`(?:attnzoo|make|python -m) ", section, flags=re.MULTILINE), section[:60]
+
+
+def test_the_tables_of_speeds_are_what_was_measured() -> None:
+    """By the command that stands above the table."""
     bench = json.loads((ROOT / "docs" / "bench.json").read_text())
+    assert markdown(bench).strip() == PAGES["docs/bench.md"].strip()
     bench["rows"] = [row for row in bench["rows"] if (row["threads"], row["source_length"]) == (1, 32)]
-    assert markdown(bench) in README
+    assert markdown(bench).strip() in PAGES["docs/speed.md"]
     assert len(bench["rows"]) >= 18
-
-
-def test_links_and_pictures_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        assert target.startswith("https://") or (ROOT / target).exists(), target
-
-
-def test_the_contents_name_their_sections() -> None:
-    headings = re.findall(r"^#+ (.+)$", README, flags=re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    links = re.findall(r"\]\(#([^)]+)\)", README)
-    assert len(links) > 10
-    assert {*links} <= anchors
 
 
 def test_every_choice_of_the_config_is_in_the_table() -> None:
     for field in ("wiring", "score", "window", "cell"):
         # of Literal[...] or of Literal[...] | None
         choices = re.findall(r"'(\w+)'", str(AttentionalRNNConfig.__dataclass_fields__[field].type))
-        row = next(line for line in README.splitlines() if line.startswith(f"| `{field}`"))
+        row = next(line for line in PAGES["docs/models.md"].splitlines() if line.startswith(f"| `{field}`"))
         assert re.findall(r"`(\w+)`", row.split("|")[2]) == choices
-
-
-@pytest.mark.parametrize("target", ["demo", "test"])
-def test_commands_are_in_the_makefile(target: str) -> None:
-    assert f"make {target}" in README
-    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)

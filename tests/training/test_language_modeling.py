@@ -12,7 +12,9 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from attnzoo.training import coreference_picture, evaluate, release, text_files
+from attnzoo.training import evaluate, release
+from attnzoo.training.data import text_files
+from attnzoo.training.studies import coreference_picture
 from attnzoo.training.tasks.language_modeling import (
     IGNORED,
     CausalLanguageModeling,

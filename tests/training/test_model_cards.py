@@ -18,8 +18,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from attnzoo import SelfAttentiveConfig, SmallTransformerConfig
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-SECTIONS = README.split("<!-- end of the zoo -->")[1]  # after the index of all
+DOCS = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
 G2P, RNN_MULTI30K, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED = SHIPPED = [
     ROOT / "model_cards" / name
     for name in (
@@ -143,23 +142,23 @@ def test_the_hops_of_the_classifier_look_at_different_words() -> None:
     assert max(cosines) < 0.5
 
 
-def test_the_readme_has_the_figures_of_the_classifier() -> None:
+def test_the_docs_have_the_figures_of_the_classifier() -> None:
     splits = table(ModelCard.load(SST2 / "README.md").text)
-    (figure,) = re.findall(r"evaluate model_cards/self-attentive-sst2 +# test split: accuracy ([\d.]+) %", README)
+    (figure,) = re.findall(r"evaluate model_cards/self-attentive-sst2 +# test split: accuracy ([\d.]+) %", DOCS)
     assert figure == splits["test"]["accuracy %"]
 
 
-def test_the_readme_has_the_figures_of_the_pronunciation_model() -> None:
+def test_the_docs_have_the_figures_of_the_pronunciation_model() -> None:
     splits = table(ModelCard.load(G2P / "README.md").text)
-    row = next(line for line in SECTIONS.splitlines() if line.startswith("| [`g2p_luong_global`]"))
+    row = next(line for line in DOCS.splitlines() if line.startswith("| [`g2p_luong_global`]"))
     test, validation = ([splits[split][f"{name} %"] for name in ("PER", "WER")] for split in ("test", "validation"))
     assert [cell.strip() for cell in row.split("|")[2:5]] == [*test, " / ".join(validation)]
 
 
-def test_the_readme_has_the_figures_of_the_translators() -> None:
+def test_the_docs_have_the_figures_of_the_translators() -> None:
     for folder in (RNN_MULTI30K, TRANSFORMER_MULTI30K):
         test = table(ModelCard.load(folder / "README.md").text)["test"]
-        row = next(line for line in SECTIONS.splitlines() if line.startswith(f"| [`{folder.name}`]"))
+        row = next(line for line in DOCS.splitlines() if line.startswith(f"| [`{folder.name}`]"))
         assert [cell.strip() for cell in row.split("|")[2:4]] == [test["BLEU"], test["chrF"]]
 
 
@@ -172,10 +171,10 @@ def test_a_translators_card_has_the_licence_of_its_data_and_how_bleu_was_compute
     assert (folder / "model.safetensors").stat().st_size < 10e6
 
 
-def test_the_readme_has_the_figures_of_the_language_models() -> None:
+def test_the_docs_have_the_figures_of_the_language_models() -> None:
     for folder in (CAUSAL, MASKED):
         test = table(ModelCard.load(folder / "README.md").text)["test"]
-        row = next(line for line in SECTIONS.splitlines() if line.startswith(f"| [`{folder.name}`]"))
+        row = next(line for line in DOCS.splitlines() if line.startswith(f"| [`{folder.name}`]"))
         figures = [cell for column, cell in test.items() if column not in ("split", "examples")]
         assert [cell.strip() for cell in row.split("|")[2:4]] == figures
 

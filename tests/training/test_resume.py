@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attnzoo.training import checkpoint
+from attnzoo.training.loop import checkpoint
 from attnzoo.training.loop.checkpoint import checkpoint_folder, checkpoints, recover, replacing, require_room, rotate
 from attnzoo.training.loop.run_folder import read_run, write_row
 from attnzoo.training.train import main

@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from attnzoo.training import evaluate, release, repeat
+from attnzoo.training import evaluate, release
 from attnzoo.training.data.labels import known_numbers
 from attnzoo.training.data.splits import split_of
 from attnzoo.training.recipe import load_recipe
+from attnzoo.training.studies import repeat
 from attnzoo.training.tasks.sentence_classification import Data, SentenceClassification
 from attnzoo.training.train import main
 from transformers import (

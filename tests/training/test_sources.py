@@ -13,7 +13,7 @@ from typing import Any
 import datasets
 import pandas as pd
 import pytest
-from attnzoo.training import text_files
+from attnzoo.training.data import text_files
 from attnzoo.training.data.sources import Source, SourceError, read_rows
 from attnzoo.training.loop.checkpoint import checkpoints
 from attnzoo.training.recipe import load_recipe

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from attnzoo.training import bottleneck, evaluate, penalty, which_attention
+from attnzoo.training import evaluate
 from attnzoo.training.recipe import load_recipe
+from attnzoo.training.studies import bottleneck, penalty, which_attention
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from transformers import AutoModelForSeq2SeqLM
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 from accelerate import Accelerator
-from attnzoo.training import average, evaluate, pronounce
+from attnzoo.training import evaluate, pronounce
+from attnzoo.training.loop import average
 from attnzoo.training.loop.average import MovingAverage
 from attnzoo.training.loop.batching import LengthBatchSampler
 from attnzoo.training.loop.checkpoint import checkpoints

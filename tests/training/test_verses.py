@@ -7,8 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from attnzoo.training import alignment_error, text_files
+from attnzoo.training.data import text_files
 from attnzoo.training.data.verses import ENGLISH, GREEK, LINKS, Verse, read_verses
+from attnzoo.training.studies import alignment_error
 from attnzoo.training.tasks.translation import Data, Translation
 from transformers import AutoTokenizer
 
