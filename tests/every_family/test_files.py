@@ -390,9 +390,6 @@ for folder in sorted(path for path in root.iterdir() if path.is_dir()):
             parameter.data = parameter.data.clone()  # as aligned() does
         package = type(model).__module__.rpartition(".")[0]
         assert sys.modules[f"{package}.loss"].is_untouched(model), model
-        if config.model_type == "attentional_rnn":
-            wiring = model.get_decoder().wiring
-            assert sys.modules[f"{package}.fused_decoder"].has_fused_loop(wiring), wiring
         with torch.no_grad():
             outputs[type(model).__name__] = model(**inputs)[0].contiguous()
             if type(model).__name__ in config.architectures:
@@ -428,8 +425,9 @@ def loaded_without_the_package(tmp_path_factory: pytest.TempPathFactory) -> Path
 def test_the_code_travels_with_the_weights(kind: str, loaded_without_the_package: Path) -> None:
     outputs = load_file(loaded_without_the_package / f"{kind}.safetensors")
     model = make_model(kind)
-    assert torch.equal(outputs.pop(type(model).__name__), compute(model))
     with torch.no_grad():
+        expected = model(**batch_for(model, with_labels=False))[0]
+        assert torch.equal(outputs.pop(type(model).__name__), expected)
         assert torch.equal(outputs.pop("loss"), model(**batch_for(model)).loss)
     if model.can_generate():
         source = {name: tensor for name, tensor in batch_for(model, False).items() if name != "decoder_input_ids"}

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, GenerationConfig
 
-from attnzoo.recurrent_decoder import _RecurrentCacheLayer
 from tests.every_family.test_outputs import expected_shapes
 from tests.factory import (
     BACKENDS,
@@ -142,7 +141,8 @@ def test_beam_search_needs_the_cache_reordered(name: str, monkeypatch: pytest.Mo
     options = {"num_beams": 4, "num_return_sequences": 4, "max_new_tokens": 10}  # every beam, not only the best
     correct = generate(model, batch, use_cache=False, **options)
     assert torch.equal(generate(model, batch, **options), correct)
-    layer = _RecurrentCacheLayer if name in RNN_VARIANTS else DynamicCache
+    cache = generate(model, batch, max_new_tokens=2, return_dict_in_generate=True).past_key_values
+    layer = type(cache.layers[0]) if name in RNN_VARIANTS else DynamicCache
     monkeypatch.setattr(layer, "reorder_cache", lambda self, beam_idx: None)
     assert generate(model, batch, **options).tolist() != correct.tolist()
 
