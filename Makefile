@@ -10,11 +10,11 @@ PYTHONS ?= 3.11 3.12 3.13
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-hub test-wheel test-pythons wheel models-wheel bench zoo lint check clean
+.PHONY: help demo test quick test-slow test-hub test-wheel test-pythons wheel models-wheel bench zoo lint check clean
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not contain' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make check   format, lint, types and tests; CI runs it and test-hub' \
+		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not contain' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make check   format, lint, types and tests; CI runs it and test-hub' \
 		'make clean   remove the virtual environment and caches'
 
 # Made again whenever the dependencies change.
@@ -34,7 +34,16 @@ demo: $(VENV)/installed
 
 test: $(VENV)/installed
 	$(call say,Running the tests on every processor)
-	$(BIN)/python -m pytest --numprocesses=logical --dist=loadfile
+	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal
+
+# Every equation, the outputs and gradients of every model, and what may import what. No files, Trainer or Hub, and no
+# long matrix of encoders and cells.
+QUICK := tests/attention tests/recurrent/test_wirings.py tests/self_attentive/test_self_attentive.py \
+	tests/transformer/test_small_transformer.py tests/every_family/test_outputs.py tests/package/test_layers.py
+
+quick: $(VENV)/installed
+	$(call say,Running the tests of the inner loop)
+	$(BIN)/python -m pytest --quiet --numprocesses=logical --dist=worksteal $(QUICK) -k 'not any_encoder and not the_encoder_equals'
 
 test-slow: $(VENV)/installed
 	$(call say,Running the tests that take minutes)

@@ -6,9 +6,11 @@ import os
 # the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from attnzoo.training.train import main
 
 from tests.regular_language import SMALL, write_dictionary
@@ -31,3 +33,12 @@ def run(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     overrides = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=450", "training.evaluations=3"]
     main([str(ROOT / "configs" / "demo.yaml"), "--output", str(output), *(f"--set={item}" for item in overrides)])
     return output
+
+
+@pytest.fixture
+def uninitialised_memory_is_nan() -> Iterator[None]:
+    """Make torch.empty give NaN, so that a weight nobody initialises cannot pass by chance."""
+    torch.use_deterministic_algorithms(True)
+    assert torch.empty(3).isnan().all()
+    yield
+    torch.use_deterministic_algorithms(False)

@@ -18,8 +18,18 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from attnzoo import search
 from attnzoo.decoding.token_search import BLOCK, _best
+from tests.factory import (
+    BOS,
+    EOS,
+    PAD,
+    RNN_SIZES,
+    RNN_VARIANTS,
+    VOCAB_SIZE,
+    padded_batch,
+    tiny_model,
+    words,
+)
 from tests.recurrent.test_generation import AfterTokens, OnlyThese
-from tests.recurrent.tiny import BOS, EOS, PAD, SIZES, VARIANTS, padded_batch, random_words, tiny_model
 
 LENGTHS = [5, 3, 1, 7]
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -58,8 +68,14 @@ def both(model: PreTrainedModel, **options: Any) -> tuple[Any, Any]:
     return results[0], results[1]
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("variant", VARIANTS)
+# Every option with one model of each wiring; every model with the three modes. Options know nothing of the model.
+EVERY_OPTION = ["bahdanau-cho_gru-additive", "luong-lstm-general-predictive-feeding", "cho-cho_gru-forward"]
+EVERY_OPTION += ["sutskever-lstm-2-layers-reversed"]
+SEARCHES = [(name, mode) for name in RNN_VARIANTS for mode in ("greedy", "sampling", "beams-n-best")]
+SEARCHES += [(name, mode) for name in EVERY_OPTION for mode in OPTIONS if (name, mode) not in SEARCHES]
+
+
+@pytest.mark.parametrize(("variant", "options"), SEARCHES)
 def test_search_returns_what_generate_returns(variant: str, options: str) -> None:
     for seed in range(3):
         model = tiny_model(variant, seed=seed, std=1.0)
@@ -72,7 +88,7 @@ def test_search_returns_what_generate_returns(variant: str, options: str) -> Non
 @pytest.mark.parametrize("vocab_size", [BLOCK * 20, BLOCK * 20 + 7])
 def test_a_large_vocabulary_is_searched_in_blocks(vocab_size: int, options: str) -> None:
     model = tiny_model("luong-lstm-general-feeding", std=1.0, vocab_size=vocab_size)
-    source = random_words(20, 6, vocab_size=vocab_size)  # more rows than are called few
+    source = words(20, 6, vocab_size=vocab_size)  # more rows than are called few
     expected, found = both(model, input_ids=source, return_dict_in_generate=True, **OPTIONS[options])
     assert found.sequences.tolist() == expected.sequences.tolist()
     assert len(set(found.sequences.flatten().tolist())) > 10  # they are not all one word
@@ -94,7 +110,7 @@ def test_forbidden_words_are_not_among_the_best(beams: int) -> None:
     vocab_size = BLOCK * 20
     model = tiny_model("luong-lstm-dot", vocab_size=vocab_size)
     processors = LogitsProcessorList([OnlyThese([4, 7 + BLOCK, EOS])])
-    expected, found = both(model, input_ids=random_words(3, 5), num_beams=beams, logits_processor=processors)
+    expected, found = both(model, input_ids=words(3, 5), num_beams=beams, logits_processor=processors)
     assert found.tolist() == expected.tolist()
     assert set(found.flatten().tolist()) <= {0, BOS, EOS, 4, 7 + BLOCK}
 
@@ -102,7 +118,7 @@ def test_forbidden_words_are_not_among_the_best(beams: int) -> None:
 def test_scores_of_beams_come_with_them() -> None:
     model = tiny_model("luong-lstm-general-feeding", std=1.0)
     options: dict[str, Any] = {"num_beams": 4, "num_return_sequences": 4, "return_dict_in_generate": True}
-    source = random_words(4, 5)
+    source = words(4, 5)
     torch.manual_seed(11)
     expected = model.generate(source, max_new_tokens=9, output_scores=True, **options)
     found = model.generate(source, max_new_tokens=9, custom_generate=search, **options)
@@ -116,10 +132,10 @@ def test_scores_of_beams_come_with_them() -> None:
 @pytest.mark.parametrize("beams", [1, 3])
 def test_a_prompt_is_continued(beams: int) -> None:
     model = tiny_model("luong-lstm-general-predictive-feeding", std=1.0)
-    prompt = torch.cat([torch.full((4, 1), BOS), random_words(4, 3, seed=1)], dim=1)
+    prompt = torch.cat([torch.full((4, 1), BOS), words(4, 3, seed=1)], dim=1)
     options: dict[str, Any] = {"decoder_input_ids": prompt, "num_beams": beams, "min_new_tokens": 2}
     for mask in ({}, {"decoder_attention_mask": torch.ones_like(prompt)}):
-        expected, found = both(model, input_ids=random_words(4, 6), **options, **mask)
+        expected, found = both(model, input_ids=words(4, 6), **options, **mask)
         assert found.tolist() == expected.tolist()
 
 
@@ -127,7 +143,7 @@ def test_a_prompt_is_continued(beams: int) -> None:
 def test_under_autocast(beams: int) -> None:
     model = tiny_model("luong-lstm-general-feeding", std=1.0, dtype=torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
-        found = model.generate(random_words(4, 6), num_beams=beams, max_new_tokens=5, custom_generate=search)
+        found = model.generate(words(4, 6), num_beams=beams, max_new_tokens=5, custom_generate=search)
     assert len(found) == 4
 
 
@@ -135,7 +151,7 @@ def test_under_autocast(beams: int) -> None:
 def test_stopping_criteria_are_obeyed(beams: int) -> None:
     criteria = StoppingCriteriaList([AfterTokens(3)])
     model = tiny_model("luong-gru-concat")
-    expected, found = both(model, input_ids=random_words(2, 5), num_beams=beams, stopping_criteria=criteria)
+    expected, found = both(model, input_ids=words(2, 5), num_beams=beams, stopping_criteria=criteria)
     assert found.tolist() == expected.tolist()
     assert found.shape[1] <= 4
 
@@ -143,7 +159,7 @@ def test_stopping_criteria_are_obeyed(beams: int) -> None:
 def test_the_output_layer_may_be_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """One with a hook is called, and not read."""
     model = tiny_model("luong-gru-concat")
-    source = random_words(2, 5)
+    source = words(2, 5)
     before = model.generate(source, custom_generate=search, max_new_tokens=9)
     handle = model.lm_head.register_forward_hook(lambda layer, inputs, output: -output)
     expected, found = both(model, input_ids=source)
@@ -152,7 +168,7 @@ def test_the_output_layer_may_be_another(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", RNN_VARIANTS)
 def test_lower_precisions(variant: str, dtype: torch.dtype) -> None:
     model = tiny_model(variant, dtype=dtype)
     source, mask = padded_batch(LENGTHS)
@@ -178,12 +194,12 @@ REFUSED: dict[str, dict[str, Any]] = {
 def test_what_it_has_not_is_refused(name: str) -> None:
     model = tiny_model("luong-gru-concat")
     with pytest.raises(ValueError, match=name):
-        model.generate(random_words(2, 4), custom_generate=search, **REFUSED[name])
+        model.generate(words(2, 4), custom_generate=search, **REFUSED[name])
 
 
 def test_a_cache_to_go_on_from_is_refused() -> None:
     model = tiny_model("luong-gru-concat")
-    source = random_words(2, 4)
+    source = words(2, 4)
     cache = model(source, decoder_input_ids=torch.full((2, 1), BOS), use_cache=True).past_key_values
     with pytest.raises(ValueError, match="past_key_values"):
         model.generate(source, custom_generate=search, past_key_values=cache)
@@ -192,7 +208,7 @@ def test_a_cache_to_go_on_from_is_refused() -> None:
 def test_a_place_that_nothing_took_keeps_its_prompt() -> None:
     options: dict[str, Any] = {"num_beams": 2, "num_return_sequences": 2, "max_new_tokens": 1}
     for end in ({"forced_eos_token_id": EOS}, {"eos_token_id": None}):
-        expected, found = both(tiny_model("luong-gru-concat"), input_ids=random_words(3, 5), **options, **end)
+        expected, found = both(tiny_model("luong-gru-concat"), input_ids=words(3, 5), **options, **end)
         assert found.tolist() == expected.tolist()
 
 
@@ -202,7 +218,7 @@ def test_ends_outside_the_vocabulary(beams: int, end: Any) -> None:
     options: dict[str, Any] = {"num_beams": beams, "eos_token_id": end, "min_new_tokens": 3, "pad_token_id": PAD}
     for seed in range(3):
         model = tiny_model("luong-gru-concat", seed=seed, std=1.0)
-        expected, found = both(model, input_ids=random_words(3, 5), **options)
+        expected, found = both(model, input_ids=words(3, 5), **options)
         assert found.tolist() == expected.tolist()
 
 
@@ -226,19 +242,19 @@ class Overwrite(LogitsProcessor):
 
 def test_processors_are_obeyed_in_their_order() -> None:
     processors = LogitsProcessorList([Overwrite(), MinLengthLogitsProcessor(5, EOS)])
-    expected, found = both(tiny_model("luong-gru-concat"), input_ids=random_words(1, 4), logits_processor=processors)
+    expected, found = both(tiny_model("luong-gru-concat"), input_ids=words(1, 4), logits_processor=processors)
     assert found.tolist() == expected.tolist()
 
 
 def test_a_matrix_is_not_taken_for_another_output_layer() -> None:
     model = tiny_model("luong-gru-concat", std=1.0)
-    layer = torch.nn.Linear(SIZES["readout_size"], SIZES["vocab_size"], dtype=torch.float64)
+    layer = torch.nn.Linear(RNN_SIZES["readout_size"], VOCAB_SIZE, dtype=torch.float64)
     torch.nn.init.normal_(layer.bias, std=5.0)
     model.set_output_embeddings(layer)
-    source = random_words(3, 5)
+    source = words(3, 5)
     expected, found = both(model, input_ids=source)
     assert found.tolist() == expected.tolist()
-    labels = random_words(3, 4, seed=2)
+    labels = words(3, 4, seed=2)
     assert torch.equal(model(source, labels=labels, skip_logits=True).loss, model(source, labels=labels).loss)
     model.lm_head.forward = lambda values: -torch.nn.functional.linear(values, layer.weight)
     expected, found = both(model, input_ids=source)
@@ -247,8 +263,8 @@ def test_a_matrix_is_not_taken_for_another_output_layer() -> None:
 
 def test_what_forward_refuses_is_refused() -> None:
     model = tiny_model("luong-gru-concat")
-    source = random_words(4, 7)
-    prompt = torch.cat([torch.full((4, 1), BOS), random_words(4, 2)], dim=1)
+    source = words(4, 7)
+    prompt = torch.cat([torch.full((4, 1), BOS), words(4, 2)], dim=1)
     padded = torch.ones_like(prompt)
     padded[0, 0] = 0
     encoder_outputs = model.get_encoder()(source)
@@ -273,6 +289,6 @@ def test_other_models_are_refused() -> None:
     sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
     heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "vocab_size": 20}
     model = BartForConditionalGeneration(BartConfig(**sizes, **heads))
-    source: Tensor = random_words(2, 4)
+    source: Tensor = words(2, 4)
     with pytest.raises(TypeError, match="got BartForConditionalGeneration"):
         model.generate(source, custom_generate=search)

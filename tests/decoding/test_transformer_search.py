@@ -10,10 +10,8 @@ from transformers import AttentionInterface, LogitsProcessorList
 from attnzoo import search
 from attnzoo.decoding.repeated_product import RepeatedProduct
 from tests.decoding.test_decoding import OPTIONS, Overwrite, both
-from tests.transformer.tiny_transformers import BOS, EOS, GENERATING, padded, tiny_model, words
+from tests.factory import BOS, CAUSAL, EOS, GENERATING, SEQ2SEQ, padded, tiny_model, words
 
-CAUSAL = [name for name in GENERATING if name.startswith("causal")]
-SEQ2SEQ = [name for name in GENERATING if name.startswith("encoder_decoder")]
 LEFT_PADDED = [[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1], [0, 0, 0, 0, 0, 1], [0, 1, 1, 1, 1, 1]]
 
 

@@ -35,9 +35,7 @@ from attnzoo import (
 )
 from attnzoo.modeling_attentional_rnn import RecurrentEncoderOutput
 from attnzoo.recurrent_decoder import RecurrentDecoderCache
-from tests.families import KINDS, make_model
-from tests.recurrent import tiny
-from tests.transformer import tiny_transformers
+from tests.factory import CLASSIFIER_SIZES, KINDS, MODELS, RNN_SIZES, TRANSFORMER_SIZES, make_model, tiny_model
 
 VOCAB = 13
 # What a message may say for two arguments that do not fit each other.
@@ -85,10 +83,9 @@ def tensors(name: str, part: Any) -> list[tuple[str, Tensor]]:
 # Configs --------------------------------------------------------------------------------------------------------------
 
 CONFIGS: dict[type[PreTrainedConfig], dict[str, Any]] = {
-    AttentionalRNNConfig: tiny.SIZES,
-    SelfAttentiveConfig: {"vocab_size": VOCAB, "embedding_size": 6, "hidden_size": 4, "attention_hidden_size": 5}
-    | {"num_hops": 2, "classifier_size": 7},
-    SmallTransformerConfig: tiny_transformers.SIZES,
+    AttentionalRNNConfig: RNN_SIZES,
+    SelfAttentiveConfig: CLASSIFIER_SIZES,
+    SmallTransformerConfig: TRANSFORMER_SIZES,
 }
 HEADS: dict[type[PreTrainedConfig], list[Any]] = {
     AttentionalRNNConfig: [AttentionalRNNForConditionalGeneration, AttentionalRNNModel],
@@ -168,13 +165,10 @@ def config_case(number: int) -> Case:
 def model_of(name: str) -> Any:
     if name in KINDS:
         return make_model(name)
-    if name in tiny.VARIANTS:
-        return tiny.tiny_model(name, dtype=torch.float32)
-    model_class = SmallTransformerModel if name.startswith("base ") else None
-    return tiny_transformers.tiny_model(name.removeprefix("base "), model_class, dtype=torch.float32)
+    return tiny_model(name, dtype=torch.float32)
 
 
-MODELS = [*KINDS, *tiny.VARIANTS, *tiny_transformers.VARIANTS, *(f"base {name}" for name in tiny_transformers.VARIANTS)]
+NAMES = [*KINDS, *MODELS]
 
 
 def embedding_size(model: Any) -> int:
@@ -381,7 +375,7 @@ CHANGES = ["ids", "mask", "mask", "labels", "labels", "embeddings", "source", "p
 def batch_case(number: int) -> Case:
     """A batch of a random model with up to three changes, in training mode or not."""
     choose = random.Random(f"model {number}")
-    name = choose.choice(MODELS)
+    name = choose.choice(NAMES)
     drawing = Drawing(name, number)
     for change in choose.choices(CHANGES, k=choose.randint(0, 3)):
         getattr(drawing, f"change_{change}")()

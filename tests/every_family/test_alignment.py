@@ -20,13 +20,11 @@ from attnzoo.alignment import (
     to_pharaoh,
 )
 from attnzoo.viewer.pictures import plot_alignments
-from tests.recurrent.tiny import PAD, VARIANTS, padded_batch, random_words, tiny_config, tiny_model
+from tests.factory import PAD, RNN_VARIANTS, padded_batch, tiny_config, tiny_model, words
 from tests.reference import attentional_rnn as reference
-from tests.transformer.tiny_transformers import tiny_model as tiny_transformer
-from tests.transformer.tiny_transformers import words
 
-WITH_ATTENTION = [name for name in VARIANTS if tiny_config(name).score != "none"]
-WITHOUT_ATTENTION = [name for name in VARIANTS if tiny_config(name).score == "none"]
+WITH_ATTENTION = [name for name in RNN_VARIANTS if tiny_config(name).score != "none"]
+WITHOUT_ATTENTION = [name for name in RNN_VARIANTS if tiny_config(name).score == "none"]
 
 
 def test_beams_are_followed_back_by_hand() -> None:
@@ -60,11 +58,11 @@ def test_a_model_without_attention_has_no_alignments() -> None:
 # Forced decoding ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", RNN_VARIANTS)
 def test_forced_decoding_equals_the_loop(variant: str) -> None:
     model = tiny_model(variant)
     source, mask = padded_batch([5, 3, 7], "left")
-    labels = random_words(3, 4, seed=1)
+    labels = words(3, 4, seed=1)
     labels[1, 2:] = -100
     decoded = forced_decode(model, source, labels, mask)
     read = [reference.shift_right(row, model.config.decoder_start_token_id, PAD) for row in labels.tolist()]
@@ -85,7 +83,7 @@ def test_forced_decoding_equals_the_loop(variant: str) -> None:
 
 def test_forced_decoding_has_no_dropout_and_leaves_the_mode_as_it_was() -> None:
     model = tiny_model("luong-lstm-dot", dropout=0.5)
-    source, labels = random_words(2, 3), random_words(2, 4, seed=1)
+    source, labels = words(2, 3), words(2, 4, seed=1)
     expected = forced_decode(model, source, labels).scores
     model.train()
     torch.testing.assert_close(forced_decode(model, source, labels).scores, expected)
@@ -285,7 +283,7 @@ def test_plot_refuses_what_does_not_fit() -> None:
 
 @pytest.mark.parametrize(("layer", "head"), [(0, 0), (1, 1), (1, None)])
 def test_of_a_transformer_a_head_of_a_layer_is_read_or_the_mean_of_its_heads(layer: int, head: int | None) -> None:
-    model = tiny_transformer("encoder_decoder-post-sinusoidal")
+    model = tiny_model("encoder_decoder-post-sinusoidal")
     source, labels = words(2, 5), words(2, 4, seed=1)
     decoded = forced_decode(model, source, labels, layer=layer, head=head)
     outputs = model(input_ids=source, labels=labels, output_attentions=True)
@@ -297,6 +295,6 @@ def test_of_a_transformer_a_head_of_a_layer_is_read_or_the_mean_of_its_heads(lay
 def test_a_layer_or_head_that_is_not_there_is_refused() -> None:
     model = tiny_model("luong-lstm-dot")
     with pytest.raises(ValueError, match="layer must be 0 to 0, the decoder's layers, got 1"):
-        forced_decode(model, random_words(1, 3), random_words(1, 2), layer=1)
+        forced_decode(model, words(1, 3), words(1, 2), layer=1)
     with pytest.raises(ValueError, match="head must be 0 to 0, the layer's heads, or None, got -1"):
-        forced_decode(model, random_words(1, 3), random_words(1, 2), head=-1)
+        forced_decode(model, words(1, 3), words(1, 2), head=-1)

@@ -15,17 +15,27 @@ from huggingface_hub.errors import StrictDataclassClassValidationError
 from peft import AutoPeftModel, LoraConfig, PeftModel, get_peft_model
 from torch import Tensor, nn
 
-from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, SmallTransformerConfig
-from tests.families import KINDS, TOKENIZER, batch_for, make_model, make_trainer, save_folder, weights
+from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
+from tests.factory import (
+    HEADS,
+    KINDS,
+    RNN_SIZES,
+    TOKENIZER,
+    TRANSFORMER_VARIANTS,
+    aligned,
+    batch_for,
+    make_model,
+    make_trainer,
+    save_folder,
+    tiny_config,
+    tiny_model,
+    weights,
+)
 from tests.hub.attempts import Malicious
 from tests.hub.client import environment, run_python
 from tests.hub.server import loopback_hub
-from tests.hub.test_hub_roundtrip import aligned
-from tests.recurrent import tiny
-from tests.transformer import tiny_transformers
 
 FINE_TUNING = (Path(__file__).parents[2] / "docs" / "fine_tuning.md").read_text(encoding="utf-8")
-HEADS = {"lm_head", "classifier"}
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -61,7 +71,7 @@ def every_rnn() -> Iterable[nn.Module]:
         if wiring == "sutskever":
             named["readout_size"] = width
         try:
-            config = AttentionalRNNConfig(**(tiny.SIZES | named))
+            config = AttentionalRNNConfig(**(RNN_SIZES | named))
         except StrictDataclassClassValidationError:
             continue
         found += 1
@@ -71,9 +81,9 @@ def every_rnn() -> Iterable[nn.Module]:
 
 
 def every_transformer() -> Iterable[nn.Module]:
-    for fields in tiny_transformers.VARIANTS.values():
-        config = SmallTransformerConfig(**(tiny_transformers.SIZES | fields))
-        for model_class, _, _ in KINDS.values():
+    for variant in TRANSFORMER_VARIANTS:
+        config = tiny_config(variant)
+        for model_class in {head for head, _ in HEADS.values()}:
             if config.attention_pattern in getattr(model_class, "attention_patterns", ()):
                 yield model_class(config)
 
@@ -101,7 +111,7 @@ def test_all_linear_is_all_but_the_output_projection(kind: str) -> None:
 
 
 def test_sutskevers_decoder_has_nothing_else_to_adapt() -> None:
-    model = tiny.tiny_model("sutskever-lstm-2-layers-reversed")
+    model = tiny_model("sutskever-lstm-2-layers-reversed")
     assert linear_modules(model) == {"lm_head"}
     with pytest.raises(ValueError, match="No `target_modules` passed"):
         with_adapters(model)
@@ -128,7 +138,7 @@ def in_double(model: Any, batch: dict[str, Tensor]) -> Tensor:
 @every_kind
 def test_adapters_are_trained_saved_loaded_and_merged(kind: str, tmp_path: Path) -> None:
     base = save_folder(kind, tmp_path / "base")
-    auto = next(auto for head, auto in AUTO.items() if KINDS[kind][0].__name__.endswith(head))
+    auto = next(auto for head, auto in AUTO.items() if HEADS[KINDS[kind]][0].__name__.endswith(head))
     model = auto.from_pretrained(base)
     like = make_trainer(model, tmp_path / "run", max_steps=3, learning_rate=0.05)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -167,7 +177,7 @@ def test_adapters_are_trained_saved_loaded_and_merged(kind: str, tmp_path: Path)
         torch.testing.assert_close(in_double(again, batch), expected, rtol=1e-12, atol=1e-12, msg=way)
 
     merged = adapted.merge_and_unload()
-    assert type(merged) is KINDS[kind][0]
+    assert type(merged) is HEADS[KINDS[kind]][0]
     torch.testing.assert_close(in_double(merged, batch), expected, rtol=1e-10, atol=1e-10)
     merged.save_pretrained(tmp_path / "merged")
     whole = auto.from_pretrained(tmp_path / "merged")

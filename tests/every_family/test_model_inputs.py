@@ -20,10 +20,18 @@ from transformers.utils.generic import TransformersKwargs
 
 from attnzoo import AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig
 from attnzoo.model_inputs import read_mask
-from tests.families import KINDS, TOKENIZER, batch_for, letter_tokenizer, make_model, make_trainer, rows_for
-from tests.recurrent.test_bad_input import refused
+from tests.factory import (
+    KINDS,
+    TOKENIZER,
+    batch_for,
+    every_kind,
+    letter_tokenizer,
+    make_model,
+    make_trainer,
+    refused,
+    rows_for,
+)
 
-every_kind = pytest.mark.parametrize("kind", KINDS)
 HALF_MIN = torch.finfo(torch.float16).min
 # [1, 1, 0] in every way that Hugging Face has.
 FORMS: dict[str, Tensor] = {
@@ -228,11 +236,12 @@ def test_what_transformers_hands_over_is_known(kind: str, tmp_path: Path) -> Non
             assert pipeline(task, model=model, tokenizer=letter_tokenizer())([text, text[:7]], **options)
 
 
-def test_collators_of_language_models_are_known(tmp_path: Path) -> None:
-    model = make_model("transformer-masked")
+@pytest.mark.parametrize("kind", ["transformer-masked", "transformer-causal"])
+def test_collators_of_language_models_are_known(kind: str, tmp_path: Path) -> None:
+    model = make_model(kind)
     rows = [{"input_ids": row["input_ids"], "attention_mask": row["attention_mask"]} for row in rows_for(model)]
     trainer = make_trainer(model, tmp_path)
-    batch = DataCollatorForLanguageModeling(TOKENIZER, mlm_probability=0.5)(rows)
+    batch = DataCollatorForLanguageModeling(TOKENIZER, mlm=kind == "transformer-masked", mlm_probability=0.5)(rows)
     assert trainer.compute_loss(model, dict(batch)).isfinite()
     labelled = [row | {"labels": row["input_ids"]} for row in rows]
     assert Trainer(model=model, args=trainer.args).compute_loss(

@@ -12,7 +12,7 @@ from transformers.pipelines.pt_utils import KeyDataset
 import attnzoo
 from attnzoo.alignment import align
 from attnzoo.viewer.pictures import plot_alignments
-from tests.families import TOKENIZER, make_model
+from tests.factory import TOKENIZER, make_model
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "model_cards" / "attentional-rnn-g2p-cmudict"

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.factory import tiny_model
 from tests.hub.server import LoopbackHub, loopback_hub
-from tests.recurrent.tiny import tiny_model
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from transformers import (
 
 from attnzoo.hub import sample_outputs
 from attnzoo.hub.model_code import add_code
-from tests.families import TOKENIZER
+from tests.factory import TOKENIZER
 from tests.hub.attempts import Attempts, attempt, files_of, load_of, push_of
 from tests.hub.server import OWNER, READER, STRANGER, LoopbackHub, loopback_hub
 

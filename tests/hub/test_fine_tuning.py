@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.families import KINDS, save_folder
+from tests.factory import KINDS, save_folder
 from tests.hub.client import environment, run_python
 from tests.hub.server import OWNER, LoopbackHub, loopback_hub
 
@@ -32,8 +32,8 @@ import attnzoo
 import torch
 import transformers
 from safetensors.torch import save_file
-from tests.families import batch_for, make_trainer
-from tests.hub.test_hub_roundtrip import aligned
+from tests.factory import batch_for, make_trainer
+from tests.factory import aligned
 
 autos, home = json.loads(sys.argv[1]), Path(sys.argv[2])
 
@@ -95,7 +95,7 @@ def test_what_was_fine_tuned_is_what_is_pulled(kind: str, hub: LoopbackHub, home
 
 # As the README has it.
 SILENT = """
-from tests.families import make_model
+from tests.factory import make_model
 
 trainer = make_trainer(
     make_model("self-attentive"), home / "run", push_to_hub=True, hub_model_id="zoo/silent", hub_strategy="every_save",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attnzoo.hub.folder_contents import contents
-from tests.families import TOKENIZER
+from tests.factory import TOKENIZER
 
 MODEL = {"README.md", "config.json", "generation_config.json", "model.safetensors"}
 KEPT = {

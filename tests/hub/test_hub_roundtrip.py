@@ -11,10 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, GenerationConfig, PreTrainedModel
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, GenerationConfig
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, AttentionalRNNModel
-from tests.recurrent.tiny import BOS, SIZES, VARIANTS, padded_batch, random_words, tied, tiny_config, tiny_model
+from tests.factory import BOS, aligned, padded_batch, tied, tiny_config, tiny_model
+from tests.factory import RNN_SIZES as SIZES
+from tests.factory import RNN_VARIANTS as VARIANTS
+from tests.factory import words as random_words
 
 EVERY_LAYER = {"encoder_layers": 2, "decoder_layers": 2, "decoder_hidden_size": 8}
 NEW_VOCAB_SIZE = SIZES["vocab_size"] + 4
@@ -46,14 +49,6 @@ for folder in sorted(path for path in root.iterdir() if path.is_dir()):
     )
     save_file({name: tensor.contiguous() for name, tensor in outputs.items()}, root / f"{folder.name}.safetensors")
 """
-
-
-def aligned(model: PreTrainedModel) -> PreTrainedModel:
-    """The model with weights where torch would put them. Those of a file lie where they stand in it, and BLAS takes
-    another kernel for them, whose last bit may differ."""
-    for parameter in model.parameters():
-        parameter.data = parameter.data.clone()
-    return model
 
 
 def inputs() -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.families import KINDS, save_folder
+from tests.factory import KINDS, save_folder
 from tests.hub.client import ROOT, environment, run_python
 from tests.hub.server import OWNER, LoopbackHub, loopback_hub
 

@@ -14,7 +14,7 @@ from transformers import pipeline
 
 import attnzoo  # noqa: F401  (registers the pipelines)
 from attnzoo.hub.model_code import add_code
-from tests.families import save_folder
+from tests.factory import save_folder
 from tests.hub.client import ROOT, environment, run_python
 from tests.hub.server import loopback_hub
 

@@ -1,8 +1,6 @@
 """What a model, a config or a folder that cannot be right says: the name, the value, and what would be right."""
 
 import json
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +12,10 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from attnzoo import AttentionalRNNConfig
 from attnzoo.recurrent_decoder import RecurrentDecoderCache
-from tests.recurrent.tiny import SIZES, VARIANTS, random_words, tiny_model
+from tests.factory import RNN_SIZES, RNN_VARIANTS, VOCAB_SIZE, refused, tiny_model, words
 
-SOURCE, TARGET = random_words(2, 4), random_words(2, 3, seed=1)
+SOURCE, TARGET = words(2, 4), words(2, 3, seed=1)
 NO_TOKENS = torch.zeros(2, 0, dtype=torch.long)
-
-
-@contextmanager
-def refused(error: type[Exception] | tuple[type[Exception], ...], *fragments: object) -> Iterator[None]:
-    """The block raises ``error``, and the message has every fragment in it."""
-    with pytest.raises(error) as caught:
-        yield
-    for fragment in fragments:
-        assert str(fragment) in str(caught.value)
 
 
 def forward(variant: str = "luong-lstm-general-feeding", **inputs: Any):
@@ -36,45 +25,6 @@ def forward(variant: str = "luong-lstm-general-feeding", **inputs: Any):
 
 
 # Inputs of the model --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shape", [(1, 0), (0, 4), (4,), (1, 2, 3)], ids=str)
-@pytest.mark.parametrize("name", ["input_ids", "decoder_input_ids"])
-def test_ids_without_a_token_or_of_another_rank(name: str, shape: tuple[int, ...]) -> None:
-    with refused(ValueError, name, shape, "(batch, length) with at least one token"):
-        forward(**{name: torch.full(shape, 3)})
-
-
-@pytest.mark.parametrize("shape", [(2, 0, 6), (2, 4, 5), (2, 6)], ids=str)
-@pytest.mark.parametrize("side", ["", "decoder_"])
-def test_embeddings_of_another_shape(side: str, shape: tuple[int, ...]) -> None:
-    name = f"{side}inputs_embeds"
-    with refused(ValueError, name, shape, "(batch, length, 6)"):
-        forward(**{f"{side}input_ids": None, name: torch.zeros(shape, dtype=torch.float64)})
-
-
-@pytest.mark.parametrize("side", ["", "decoder_"])
-def test_neither_or_both_of_ids_and_embeddings(side: str) -> None:
-    names = f"{side}input_ids", f"{side}inputs_embeds"
-    # A source of ids is a target, too, where there is no other.
-    source = {"input_ids": None, "inputs_embeds": torch.zeros(2, 4, 6, dtype=torch.float64)} if side else {}
-    with refused(ValueError, "exactly one of", *names):
-        forward(**source | {names[0]: None})
-    with refused(ValueError, "exactly one of", *names):
-        forward(**{names[1]: torch.zeros(2, 4, SIZES["embedding_size"], dtype=torch.float64)})
-
-
-@pytest.mark.parametrize("shape", [(2, 3), (3, 4), (4,), (2, 1, 1, 4)], ids=str)
-def test_attention_mask_of_another_shape(shape: tuple[int, ...]) -> None:
-    with refused(ValueError, "attention_mask", tuple(SOURCE.shape), shape):
-        forward(attention_mask=torch.ones(shape, dtype=torch.long))
-    model = tiny_model("luong-lstm-dot")
-    with refused(ValueError, "attention_mask", tuple(SOURCE.shape), shape):
-        model(
-            encoder_outputs=model.get_encoder()(SOURCE),
-            attention_mask=torch.ones(shape, dtype=torch.long),
-            decoder_input_ids=TARGET,
-        )
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (3, 3), (1, 3), (3,), (2, 1, 3)], ids=str)
@@ -95,24 +45,19 @@ def test_decoder_padding_on_the_right_is_allowed() -> None:
     assert torch.equal(padded[0, :2], forward().logits[0, :2])
 
 
-def test_source_and_target_of_different_batches() -> None:
-    with refused(ValueError, "2 and 3 rows"):
-        forward(decoder_input_ids=random_words(3, 3))
-
-
 @pytest.mark.parametrize("past", [((SOURCE,),), DynamicCache(), "yes"], ids=lambda past: type(past).__name__)
 def test_past_key_values_of_another_type(past: Any) -> None:
     with refused(TypeError, "past_key_values", "RecurrentDecoderCache", type(past).__name__):
         forward(past_key_values=past)
 
 
-@pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_past_key_values_of_another_batch(variant: str, rows: int) -> None:
+@pytest.mark.parametrize("variant", RNN_VARIANTS)
+def test_past_key_values_of_another_batch(variant: str) -> None:
     model = tiny_model(variant)
-    past = model(input_ids=random_words(rows, 4), decoder_input_ids=random_words(rows, 3)).past_key_values
-    with refused(ValueError, "past_key_values", f"({rows},", f"({len(SOURCE)},"):
-        model(input_ids=SOURCE, decoder_input_ids=TARGET, past_key_values=past)
+    for rows in (1, 3):
+        past = model(input_ids=words(rows, 4), decoder_input_ids=words(rows, 3)).past_key_values
+        with refused(ValueError, "past_key_values", f"({rows},", f"({len(SOURCE)},"):
+            model(input_ids=SOURCE, decoder_input_ids=TARGET, past_key_values=past)
 
 
 @pytest.mark.parametrize("shape", [(1, 4), (3, 4), (2, 1), (2, 3), (2, 5)], ids=str)
@@ -121,20 +66,19 @@ def test_past_key_values_of_another_source(variant: str, shape: tuple[int, int])
     """The projected keys of a source of one token would broadcast over any other source."""
     model = tiny_model(variant)
     rows, length = shape
-    past = model(input_ids=random_words(rows, length), decoder_input_ids=random_words(rows, 3)).past_key_values
+    past = model(input_ids=words(rows, length), decoder_input_ids=words(rows, 3)).past_key_values
     with refused(ValueError, "past_key_values"):
         model(input_ids=SOURCE, decoder_input_ids=TARGET, past_key_values=past)
 
 
-@pytest.mark.parametrize("other", ["luong-lstm-dot", "luong-gru-concat", "cho-cho_gru-forward"])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_past_key_values_of_another_model(variant: str, other: str) -> None:
-    model, sizes = tiny_model(variant), {"encoder_hidden_size": 4, "decoder_hidden_size": 16, "attention_size": 3}
-    past = tiny_model(other, **sizes | ({"encoder_hidden_size": 8} if "dot" in other else {}))(
-        input_ids=SOURCE, decoder_input_ids=TARGET
-    ).past_key_values
-    with refused(ValueError, "past_key_values is from another model", "(1, 16)"):
-        model(input_ids=SOURCE, decoder_input_ids=TARGET, past_key_values=past)
+@pytest.mark.parametrize("variant", RNN_VARIANTS)
+def test_past_key_values_of_another_model(variant: str) -> None:
+    sizes = {"encoder_hidden_size": 8, "decoder_hidden_size": 16, "attention_size": 3}
+    for other in ("luong-lstm-dot", "luong-gru-concat", "cho-cho_gru-forward"):
+        given = sizes if "dot" in other else sizes | {"encoder_hidden_size": 4}
+        past = tiny_model(other, **given)(input_ids=SOURCE, decoder_input_ids=TARGET).past_key_values
+        with refused(ValueError, "past_key_values is from another model", "(1, 16)"):
+            tiny_model(variant)(input_ids=SOURCE, decoder_input_ids=TARGET, past_key_values=past)
 
 
 def test_past_key_values_of_another_score_with_a_state_of_the_same_size() -> None:
@@ -168,62 +112,11 @@ def test_encoder_outputs_of_another_model(fields: dict[str, Any], as_tuple: bool
         forward(input_ids=None, encoder_outputs=others.to_tuple() if as_tuple else others)
 
 
-@pytest.mark.parametrize("name", ["input_ids", "decoder_input_ids", "labels"])
-@pytest.mark.parametrize("token", [SIZES["vocab_size"], -1])
-def test_ids_out_of_the_vocabulary(name: str, token: int) -> None:
-    with refused(ValueError, f"{name} has the id {token}", "out of range"):
-        forward(**{"decoder_input_ids": None if name == "labels" else TARGET, name: torch.full((2, 3), token)})
-
-
-# Labels ---------------------------------------------------------------------------------------------------------------
-
-
-def test_labels_of_another_batch_size() -> None:
-    with refused(ValueError, "2 and 3 rows"):
-        forward(decoder_input_ids=None, labels=random_words(3, 3))
-    with refused(ValueError, "labels", (3, 3), (2, 3)):
-        forward(labels=random_words(3, 3))
-
-
-@pytest.mark.parametrize("length", [2, 4])
-def test_labels_of_another_length_than_the_target(length: int) -> None:
-    with refused(ValueError, "labels", (2, length), (2, 3)):
-        forward(labels=random_words(2, length))
-
-
-@pytest.mark.parametrize("shape", [(3,), (2, 3, 1)], ids=str)
-def test_labels_of_another_rank(shape: tuple[int, ...]) -> None:
-    with refused(ValueError, "labels", "(batch, target length)", shape):
-        forward(decoder_input_ids=None, labels=torch.full(shape, 3))
-
-
-def test_labels_with_padding_before_a_token() -> None:
-    """As a collator makes them with a tokenizer that pads on the left; the decoder would read the padding."""
-    labels = torch.tensor([[5, 6, 2], [-100, 5, 2]])
-    with pytest.raises(ValueError, match="pad them on the right"):
-        tiny_model("luong-lstm-dot")(input_ids=random_words(2, 3), labels=labels)
-
-
-def test_labels_without_a_token() -> None:
-    with refused(ValueError, "labels", (2, 0)):
-        forward(decoder_input_ids=None, labels=NO_TOKENS)
-
-
-@pytest.mark.parametrize("options", [{}, {"num_items_in_batch": 7}, {"num_items_in_batch": 0}], ids=str)
-def test_labels_with_nothing_to_predict(options: dict[str, Any]) -> None:
-    """A batch of ignored labels has a loss, or is refused; NaN would go through the optimiser into every weight."""
-    model = tiny_model("luong-lstm-dot")
-    refusal = ""
-    try:
-        loss = model(input_ids=SOURCE, labels=torch.full((2, 3), -100), **options).loss
-    except ValueError as error:
-        refusal = str(error)
-    if refusal:
-        assert "-100" in refusal
-        return
-    assert loss.isfinite()
-    loss.backward()
-    assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
+def test_checkpointing_that_loses_gradients_is_refused() -> None:
+    for name in ("luong-lstm-general-feeding", "base-cho-cho_gru-forward"):
+        for options in ({"use_reentrant": True}, {"use_reentrant": None}):
+            with refused(ValueError, "would lose the gradients of recurrent states"):
+                tiny_model(name).activation_checkpointing_enable(options)
 
 
 # Teacher forcing ------------------------------------------------------------------------------------------------------
@@ -232,7 +125,7 @@ def test_labels_with_nothing_to_predict(options: dict[str, Any]) -> None:
 def test_embeddings_cannot_be_mixed_with_own_words() -> None:
     """The model's own words are ids; given embeddings have none to stand beside."""
     model = tiny_model("luong-lstm-dot", teacher_forcing_ratio=0.5).train()
-    embeddings = torch.zeros(2, 3, SIZES["embedding_size"], dtype=torch.float64)
+    embeddings = torch.zeros(2, 3, RNN_SIZES["embedding_size"], dtype=torch.float64)
     for labels in (None, TARGET):
         with refused(ValueError, "teacher_forcing_ratio=0.5", "decoder_input_ids", "decoder_inputs_embeds"):
             model(input_ids=SOURCE, decoder_inputs_embeds=embeddings, labels=labels)
@@ -272,7 +165,7 @@ def test_generate_after_decoder_padding_on_the_left() -> None:
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", RNN_VARIANTS)
 def test_generate_from_padding_only_is_defined(variant: str, num_beams: int) -> None:
     mask = torch.tensor([[0, 0, 0, 0], [1, 1, 1, 1]])
     result = tiny_model(variant).generate(
@@ -284,13 +177,13 @@ def test_generate_from_padding_only_is_defined(variant: str, num_beams: int) -> 
         return_dict_in_generate=True,
     )
     assert all(logits.isfinite().all() for logits in result.logits)
-    assert result.sequences.max() < SIZES["vocab_size"]
+    assert result.sequences.max() < VOCAB_SIZE
 
 
 def test_a_source_past_every_known_position_is_defined() -> None:
     """The location score knows six positions: once the monotonic window has left them, there is nothing to look at."""
-    known, width = SIZES["max_source_positions"], SIZES["window_size"]
-    source, target = random_words(2, 20), random_words(2, 15, seed=1)
+    known, width = RNN_SIZES["max_source_positions"], RNN_SIZES["window_size"]
+    source, target = words(2, 20), words(2, 15, seed=1)
     outputs = forward(
         "luong-gru-location-monotonic", input_ids=source, decoder_input_ids=target, output_attentions=True
     )
@@ -303,108 +196,12 @@ def test_a_source_past_every_known_position_is_defined() -> None:
 
 # The config -----------------------------------------------------------------------------------------------------------
 
-SIZE_FIELDS = [
-    "window_size",
-    "max_source_positions",
-    "vocab_size",
-    "embedding_size",
-    "encoder_hidden_size",
-    "decoder_hidden_size",
-    "encoder_layers",
-    "decoder_layers",
-    "attention_size",
-    "readout_size",
-]
-FLAGS = [
-    "input_feeding",
-    "bidirectional",
-    "reverse_source",
-    "tie_word_embeddings",
-    "is_encoder_decoder",
-    "use_cache",
-]
-CHOICES = {
-    "wiring": ["cho", "sutskever", "bahdanau", "luong"],
-    "score": ["none", "additive", "dot", "general", "concat", "location"],
-    "window": ["global", "monotonic", "predictive"],
-    "cell": ["cho_gru", "gru", "lstm", "rnn"],
-}
-
-
-def but_for_optional_none(names: Iterable[str], values: list[Any]) -> list[Any]:
-    """Every name with every value; score and readout_size may be None, which is the wiring's own."""
-    pairs = [(name, value) for name in names for value in values]
-    optional = [("score", None), ("readout_size", None)]
-    return [pytest.param(*pair, id=f"{pair[0]}-{pair[1]!r}") for pair in pairs if pair not in optional]
-
-
-@pytest.mark.parametrize("value", [0, -1])
-@pytest.mark.parametrize("name", SIZE_FIELDS)
-def test_sizes_below_one(name: str, value: int) -> None:
-    with refused(StrictDataclassError, f"{name} must be at least 1, got {value}"):
-        AttentionalRNNConfig(**{name: value})
-
-
-@pytest.mark.parametrize(("name", "value"), but_for_optional_none(SIZE_FIELDS, ["3", 2.5, True, None]))
-def test_sizes_of_another_type(name: str, value: Any) -> None:
-    with refused(StrictDataclassError, name, "int", repr(value)):
-        AttentionalRNNConfig(**{name: value})
-    config = AttentionalRNNConfig()
-    with refused(StrictDataclassError, name, "int", repr(value)):
-        setattr(config, name, value)
-
 
 @pytest.mark.parametrize("value", ["big", 2.5, True, None], ids=repr)
 @pytest.mark.parametrize("name", ["hidden_size", "num_hidden_layers"])
 def test_standard_names_of_another_type(name: str, value: Any) -> None:
     """They are other names of fields, and must not be a way around the fields' types."""
     with pytest.raises(StrictDataclassError, match=f"{name}|{AttentionalRNNConfig.attribute_map[name]}"):
-        AttentionalRNNConfig(**{name: value})
-
-
-@pytest.mark.parametrize("value", [1, "yes", None], ids=repr)
-@pytest.mark.parametrize("name", FLAGS)
-def test_flags_of_another_type(name: str, value: Any) -> None:
-    with refused(StrictDataclassError, name, "bool", repr(value)):
-        AttentionalRNNConfig(**{name: value})
-
-
-@pytest.mark.parametrize(("name", "value"), but_for_optional_none(CHOICES, ["Luong", "", None, 1]))
-def test_unknown_choices(name: str, value: Any) -> None:
-    with refused(StrictDataclassError, name, value, *CHOICES[name]):
-        AttentionalRNNConfig(**{name: value})
-
-
-@pytest.mark.parametrize("value", [-0.1, 1, 1.0, 2, float("nan")])
-def test_dropout_out_of_range(value: float) -> None:
-    with refused(StrictDataclassError, f"dropout must be at least 0 and below 1, got {value}"):
-        AttentionalRNNConfig(dropout=value)
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.1, -1, 2, float("nan"), float("inf")])
-def test_teacher_forcing_ratio_out_of_range(value: float) -> None:
-    with refused(StrictDataclassError, f"teacher_forcing_ratio must be between 0 and 1, got {value}"):
-        AttentionalRNNConfig(teacher_forcing_ratio=value)
-
-
-@pytest.mark.parametrize("value", ["half", None, True], ids=repr)
-@pytest.mark.parametrize("name", ["dropout", "teacher_forcing_ratio"])
-def test_rates_of_another_type(name: str, value: Any) -> None:
-    with refused(StrictDataclassError, name, "float", repr(value)):
-        AttentionalRNNConfig(**{name: value})
-
-
-@pytest.mark.parametrize("value", [0, -0.1, float("nan")])
-def test_initializer_range_out_of_range(value: float) -> None:
-    with refused(StrictDataclassError, "initializer_range", value):
-        AttentionalRNNConfig(initializer_range=value)
-
-
-@pytest.mark.parametrize("name", ["pad_token_id", "decoder_start_token_id"])
-@pytest.mark.parametrize("value", [None, "0", [0]], ids=repr)
-def test_token_ids_of_another_type(name: str, value: Any) -> None:
-    """Labels are shifted with both, so neither may be missing."""
-    with refused(StrictDataclassError, name, "int"):
         AttentionalRNNConfig(**{name: value})
 
 
@@ -434,12 +231,6 @@ def test_a_reversed_source_read_in_both_directions() -> None:
 def test_a_forget_gate_bias_without_a_forget_gate(cell: str, value: float) -> None:
     with refused(StrictDataclassError, f"forget_gate_bias={value}", f"cell={cell!r}", "cell='lstm'"):
         AttentionalRNNConfig(cell=cell, forget_gate_bias=value)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_forget_gate_bias_that_is_not_finite(value: float) -> None:
-    with refused(StrictDataclassError, f"forget_gate_bias must be finite, got {value}"):
-        AttentionalRNNConfig(cell="lstm", forget_gate_bias=value)
 
 
 def test_a_readout_of_its_own_for_sutskever() -> None:
@@ -488,33 +279,6 @@ def change_config(folder: Path, **fields: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
-@pytest.mark.parametrize("kept", [0, 4, 20, 0.5, 0.999])
-def test_truncated_weights(kept: float, folder: Path) -> None:
-    path = folder / "model.safetensors"
-    content = path.read_bytes()
-    path.write_bytes(content[: kept if isinstance(kept, int) else int(kept * len(content))])
-    with refused(OSError, "damaged or incomplete", folder):
-        AutoModelForSeq2SeqLM.from_pretrained(folder)
-
-
-def test_garbage_instead_of_weights(folder: Path) -> None:
-    (folder / "model.safetensors").write_bytes(b"<!DOCTYPE html>" * 100)
-    with refused(OSError, "damaged or incomplete", folder):
-        AutoModelForSeq2SeqLM.from_pretrained(folder)
-
-
-def test_no_weights(folder: Path) -> None:
-    (folder / "model.safetensors").unlink()
-    with refused(OSError, "model.safetensors", folder):
-        AutoModelForSeq2SeqLM.from_pretrained(folder)
-
-
-def test_weights_of_another_size(folder: Path) -> None:
-    change_config(folder, vocab_size=SIZES["vocab_size"] + 1)
-    with refused(RuntimeError, "ignore_mismatched_sizes"):
-        AutoModel.from_pretrained(folder)
-
-
 def test_config_cut_short(folder: Path) -> None:
     path = folder / "config.json"
     path.write_text(path.read_text()[:100])
@@ -524,7 +288,7 @@ def test_config_cut_short(folder: Path) -> None:
 
 def test_config_with_an_unknown_choice(folder: Path) -> None:
     change_config(folder, score="dott")
-    with refused(StrictDataclassError, "score", "dott", *CHOICES["score"]):
+    with refused(StrictDataclassError, "score", "dott", "dot", "general"):
         AutoModel.from_pretrained(folder)
 
 

@@ -1,6 +1,5 @@
-"""Decoding step by step: the cache, every mode of generate(), beam search against all sequences, the alignments."""
+"""What only recurrent decoding has: its cache, what is fed to the next step, alignments of generated sequences."""
 
-import itertools
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -24,20 +23,19 @@ from transformers.generation.streamers import BaseStreamer
 
 from attnzoo import AttentionalRNNForConditionalGeneration
 from attnzoo.alignment import generation_alignments
-from attnzoo.recurrent_decoder import RecurrentDecoderCache, _RecurrentCacheLayer
-from tests.recurrent.tiny import (
+from attnzoo.recurrent_decoder import RecurrentDecoderCache
+from tests.factory import (
     ATTENTION_VARIANTS,
     BOS,
     EOS,
     FED_VARIANTS,
     FIRST_WORD,
     PAD,
-    SIZES,
-    VARIANTS,
+    RNN_VARIANTS,
     alignments_of,
     padded_batch,
-    random_words,
     tiny_model,
+    words,
 )
 
 MODES: dict[str, dict[str, Any]] = {
@@ -58,11 +56,6 @@ def until_eos(row: Tensor) -> list[int]:
     """The generated tokens up to and including the end token; what stands after it is padding."""
     tokens = row.tolist()[1:]
     return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
-
-
-def unpadded(source: Tensor, mask: Tensor) -> list[Tensor]:
-    """The rows of a padded batch as batches of one without padding."""
-    return [row[keep.bool()].unsqueeze(0) for row, keep in zip(source, mask, strict=True)]
 
 
 def decode_in_chunks(
@@ -86,16 +79,6 @@ def decode_in_chunks(
     return torch.cat(logits, dim=1), torch.cat(alignments, dim=1), cache
 
 
-def log_probabilities(
-    model: AttentionalRNNForConditionalGeneration, source: Tensor, mask: Tensor, sequences: Tensor
-) -> Tensor:
-    """The teacher-forced log-probability of each sequence, up to and including its end token. Shape: (rows,)."""
-    logits = model(input_ids=source, attention_mask=mask, decoder_input_ids=sequences[:, :-1]).logits
-    chosen = logits.log_softmax(dim=-1).gather(-1, sequences[:, 1:, None]).squeeze(-1)  # (rows, T)
-    is_end = (sequences[:, 1:] == EOS).long()
-    return (chosen * (is_end.cumsum(dim=1) - is_end == 0)).sum(dim=1)
-
-
 @pytest.fixture(autouse=True)
 def _no_gradients():
     with torch.no_grad():
@@ -105,53 +88,12 @@ def _no_gradients():
 # The cache ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sizes", [[1] * 9, [3, 1, 5], [2, 7]], ids=str)
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_cached_steps_equal_teacher_forcing(variant: str, sizes: list[int]) -> None:
-    model = tiny_model(variant)
-    source, mask = padded_batch(LENGTHS, "left")
-    target = random_words(len(LENGTHS), sum(sizes), seed=1)
-    whole = model(input_ids=source, attention_mask=mask, decoder_input_ids=target, output_attentions=True)
-    logits, alignments, cache = decode_in_chunks(model, source, mask, target, sizes)
-    torch.testing.assert_close(logits, whole.logits, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(alignments, alignments_of(whole), rtol=1e-10, atol=1e-12)
-    assert cache.get_seq_length() == sum(sizes)
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_generate_gives_the_same_ids_with_and_without_cache(variant: str, mode: str) -> None:
-    model = tiny_model(variant, std=1.0)
-    source, mask = padded_batch(LENGTHS, "left")
-    # Several returned sequences where a mode has them: their rows pass through the cache too.
-    options = MODES[mode] | ({} if mode == "greedy" else {"num_return_sequences": 3})
-    with_cache = generate(model, source, mask, use_cache=True, **options)
-    without_cache = generate(model, source, mask, use_cache=False, **options)
-    assert torch.equal(with_cache, without_cache)
-    # None is the config's. Without an end, so that a token read twice shows.
-    endless = options | {"suppress_tokens": [EOS]}
-    by_config = generate(model, source, mask, use_cache=None, **endless)
-    assert torch.equal(by_config, generate(model, source, mask, use_cache=False, **endless))
-    assert len(with_cache) == len(source) * options.get("num_return_sequences", 1)
-
-
 def test_sampling_is_reproducible_and_not_greedy() -> None:
     model = tiny_model("luong-lstm-dot", std=0.3)
-    source = random_words(4, 5)
+    source = words(4, 5)
     sampled = generate(model, source, do_sample=True)
     assert torch.equal(sampled, generate(model, source, do_sample=True))
     assert sampled.tolist() != generate(model, source).tolist()
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_beam_search_needs_the_cache_reordered(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny_model(variant, std=1.0, seed=1)
-    source, mask = padded_batch([5, 3, 4, 6, 2, 6, 5, 7], "left")
-    options = {"num_beams": 4, "num_return_sequences": 4, "max_new_tokens": 10}  # every beam, not only the best
-    correct = generate(model, source, mask, use_cache=False, **options)
-    assert torch.equal(generate(model, source, mask, use_cache=True, **options), correct)
-    monkeypatch.setattr(_RecurrentCacheLayer, "reorder_cache", lambda self, beam_idx: None)
-    assert generate(model, source, mask, use_cache=True, **options).tolist() != correct.tolist()
 
 
 @pytest.mark.parametrize("variant", FED_VARIANTS)
@@ -161,7 +103,7 @@ def test_what_is_fed_to_the_next_step_needs_its_place_in_the_cache(
     """Luong's attentional vector, which is 0 in the first step, and Cho's c, which is made for the first step."""
     model = tiny_model(variant, std=1.0)
     source, mask = padded_batch([5, 3, 4, 6, 2, 6, 5, 7], "left")
-    target = random_words(len(source), 4, seed=1)
+    target = words(len(source), 4, seed=1)
     correct_ids = generate(model, source, mask, use_cache=False)
     correct_logits = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
     store = RecurrentDecoderCache.store
@@ -178,32 +120,11 @@ def test_what_is_fed_to_the_next_step_needs_its_place_in_the_cache(
     assert generate(model, source, mask, use_cache=True).tolist() != correct_ids.tolist()
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_generation_continues_from_a_returned_cache(variant: str) -> None:
-    model = tiny_model(variant)
-    source, mask = padded_batch(LENGTHS, "left")
-    endless = {"suppress_tokens": [EOS]}  # a row that has ended would be continued with padding
-    whole = generate(model, source, mask, max_new_tokens=9, **endless)
-    first = generate(model, source, mask, max_new_tokens=4, return_dict_in_generate=True, **endless)
-    second = generate(
-        model,
-        source,
-        mask,
-        decoder_input_ids=first.sequences,
-        # Without this mask generate() feeds all of decoder_input_ids once more.
-        decoder_attention_mask=torch.ones_like(first.sequences),
-        past_key_values=first.past_key_values,
-        max_new_tokens=5,
-        **endless,
-    )
-    assert torch.equal(second, whole)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", RNN_VARIANTS)
 def test_cache_rows_can_be_selected_and_repeated(variant: str) -> None:
     model = tiny_model(variant)
     source, mask = padded_batch(LENGTHS, "left")
-    target = random_words(len(LENGTHS), 6, seed=1)
+    target = words(len(LENGTHS), 6, seed=1)
     for rows in (torch.tensor([2, 0]), torch.arange(len(LENGTHS)).repeat_interleave(3)):
         _, _, cache = decode_in_chunks(model, source, mask, target[:, :4], [4])
         if len(rows) == 2:
@@ -216,70 +137,19 @@ def test_cache_rows_can_be_selected_and_repeated(variant: str) -> None:
         torch.testing.assert_close(continued, whole[:, 4:], rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", RNN_VARIANTS)
 def test_a_reset_cache_is_like_a_new_one(variant: str) -> None:
     model = tiny_model(variant)
-    target = random_words(2, 4, seed=1)
-    _, _, cache = decode_in_chunks(model, random_words(2, 5), torch.ones(2, 5), target, [4])
+    target = words(2, 4, seed=1)
+    _, _, cache = decode_in_chunks(model, words(2, 5), torch.ones(2, 5), target, [4])
     cache.reset()
     assert cache.get_seq_length() == 0
-    inputs = {"input_ids": random_words(2, 3, seed=2), "decoder_input_ids": target}
+    inputs = {"input_ids": words(2, 3, seed=2), "decoder_input_ids": target}
     torch.testing.assert_close(model(**inputs, past_key_values=cache).logits, model(**inputs).logits, rtol=0, atol=0)
     assert cache.get_seq_length() == 4
 
 
 # Batches and padding --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("mode", ["greedy", "beam"])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_padded_batch_generates_what_its_rows_generate_alone(variant: str, mode: str, side: str) -> None:
-    model = tiny_model(variant, std=1.0)
-    source, mask = padded_batch(LENGTHS, side)
-    together = generate(model, source, mask, **MODES[mode])
-    alone = [generate(model, row, **MODES[mode])[0] for row in unpadded(source, mask)]
-    assert [until_eos(row) for row in together] == [until_eos(row) for row in alone]
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_padding_side_does_not_matter_to_any_mode(variant: str, mode: str) -> None:
-    model = tiny_model(variant)
-    (left, left_mask), (right, right_mask) = padded_batch(LENGTHS, "left"), padded_batch(LENGTHS, "right")
-    for row, keep, other, other_keep in zip(left, left_mask, right, right_mask, strict=True):
-        other[other_keep.bool()] = row[keep.bool()]  # the same words on both sides
-    assert torch.equal(
-        generate(model, left, left_mask, **MODES[mode]), generate(model, right, right_mask, **MODES[mode])
-    )
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_batch_of_several_equals_one_by_one(variant: str) -> None:
-    model = tiny_model(variant)
-    source = random_words(5, 6)
-    for options in (MODES["greedy"], MODES["beam"]):
-        together = generate(model, source, **options)
-        assert [until_eos(row) for row in together] == [
-            until_eos(generate(model, row[None], **options)[0]) for row in source
-        ]
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_n_best_come_with_their_scores_the_best_first(variant: str) -> None:
-    model = tiny_model(variant)
-    source, mask = padded_batch(LENGTHS, "left")
-    options = {"num_beams": 5, "num_return_sequences": 5, "return_dict_in_generate": True, "output_scores": True}
-    result = generate(model, source, mask, **options)
-    assert len(result.sequences_scores) == len(result.sequences) == 5 * len(source)
-    for scores, rows in zip(result.sequences_scores.split(5), result.sequences.split(5), strict=True):
-        assert scores.tolist() == sorted(scores.tolist(), reverse=True)
-        assert len({tuple(until_eos(row)) for row in rows}) == 5
-    # length_penalty is 1: a score is the log-probability per token.
-    rows = torch.arange(len(source)).repeat_interleave(5)
-    lengths = torch.tensor([len(until_eos(row)) for row in result.sequences])
-    expected = log_probabilities(model, source[rows], mask[rows], result.sequences) / lengths
-    torch.testing.assert_close(result.sequences_scores.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["beam", "sampling", "beam-sampling"])
@@ -295,115 +165,7 @@ def test_num_return_sequences_come_grouped_by_source(mode: str) -> None:
         assert len({tuple(row.tolist()) for row in three}) > len(source)
 
 
-def test_other_ways_to_give_the_source_generate_the_same() -> None:
-    model = tiny_model("bahdanau-lstm-additive-2-layers")
-    source, mask = padded_batch(LENGTHS, "left")
-    for options in (MODES["greedy"], MODES["beam"]):
-        expected = generate(model, source, mask, **options)
-        encoder_outputs = model.get_encoder()(source, attention_mask=mask)
-        assert torch.equal(generate(model, None, mask, encoder_outputs=encoder_outputs, **options), expected)
-        embeddings = model.get_input_embeddings()(source)
-        assert torch.equal(generate(model, None, mask, inputs_embeds=embeddings, **options), expected)
-
-
-# Beam search against all sequences ------------------------------------------------------------------------------------
-
-
-def brute_force(
-    model: AttentionalRNNForConditionalGeneration, source: Tensor, length: int
-) -> list[tuple[float, tuple[int, ...]]]:
-    """Every sequence that ends within ``length`` tokens, or is cut there, with its log-probability; the best first."""
-    words = torch.tensor(list(itertools.product(range(model.config.vocab_size), repeat=length)))
-    sequences = torch.cat([torch.full((len(words), 1), BOS), words], dim=1)
-    source = source.expand(len(words), -1)
-    scores = log_probabilities(model, source, torch.ones_like(source), sequences).tolist()
-    # Sequences that differ after their end only are one.
-    by_tokens = {tuple(until_eos(row)): score for row, score in zip(sequences, scores, strict=True)}
-    return sorted(((score, tokens) for tokens, score in by_tokens.items()), reverse=True)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_beam_search_equals_brute_force_on_a_tiny_vocabulary(variant: str) -> None:
-    length, vocab_size, num_best = 4, 5, 6
-    model = tiny_model(variant, std=1.0, seed=3, vocab_size=vocab_size)
-    for source in random_words(3, 4, seed=3, vocab_size=vocab_size).split(1):
-        ranking = brute_force(model, source, length)
-        # What is not ended by 0, 1, 2 or 3 tokens, and all the ways to write 4.
-        assert len(ranking) == sum((vocab_size - 1) ** n for n in range(length)) + (vocab_size - 1) ** length
-        result = generate(
-            model,
-            source,
-            max_new_tokens=length,
-            # No more than 4^3 unfinished prefixes go into the last step, and 4^2 * 5 candidates come out of the one
-            # before: with this many beams nothing is ever dropped, and beam search is exact.
-            num_beams=128,
-            num_return_sequences=num_best,
-            length_penalty=0.0,  # the score of a sequence is its log-probability, not divided by its length
-            return_dict_in_generate=True,
-            output_scores=True,
-        )
-        assert [tuple(until_eos(row)) for row in result.sequences] == [tokens for _, tokens in ranking[:num_best]]
-        best_scores = torch.tensor([score for score, _ in ranking[:num_best]])
-        torch.testing.assert_close(result.sequences_scores, best_scores, rtol=1e-5, atol=1e-5)
-
-
-def test_brute_force_finds_more_than_greedy() -> None:
-    """Else the test above would hold for a beam search that is none, or for sequences of one length only."""
-    bests, greedies, lengths = [], [], set()
-    for variant in VARIANTS:
-        model = tiny_model(variant, std=1.0, seed=3, vocab_size=5)
-        for source in random_words(3, 4, seed=3, vocab_size=5).split(1):
-            ranking = brute_force(model, source, 4)
-            bests.append(list(ranking[0][1]))
-            greedies.append(until_eos(generate(model, source, max_new_tokens=4)[0]))
-            lengths |= {len(tokens) for _, tokens in ranking[:6]}
-    assert bests != greedies
-    assert len(lengths) > 1
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_beam_scores_are_teacher_forced_log_probabilities(variant: str) -> None:
-    model = tiny_model(variant)
-    source, mask = padded_batch(LENGTHS, "left")
-    result = generate(
-        model,
-        source,
-        mask,
-        num_beams=4,
-        num_return_sequences=3,
-        length_penalty=0.0,
-        return_dict_in_generate=True,
-        output_scores=True,
-    )
-    rows = torch.arange(len(source)).repeat_interleave(3)
-    expected = log_probabilities(model, source[rows], mask[rows], result.sequences)
-    torch.testing.assert_close(result.sequences_scores.double(), expected, rtol=1e-5, atol=1e-5)
-
-
 # Alignments -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mode", ["greedy", "beam"])
-@pytest.mark.parametrize("variant", ATTENTION_VARIANTS)
-def test_every_step_of_generate_gives_its_alignment(variant: str, mode: str) -> None:
-    model = tiny_model(variant)
-    source, mask = padded_batch(LENGTHS, "left")
-    options = {"output_attentions": True, "return_dict_in_generate": True}
-    result = generate(model, source, mask, **MODES[mode], **options)
-    num_beams = MODES[mode].get("num_beams", 1)
-    padding = (mask == 0).repeat_interleave(num_beams, dim=0)
-    assert len(result.cross_attentions) >= result.sequences.shape[1] - 1
-    for step in result.cross_attentions:
-        assert isinstance(step, tuple)
-        assert len(step) == 1
-        assert step[0].shape == (len(source) * num_beams, 1, 1, source.shape[1])
-        weights = step[0][:, 0, 0]
-        assert (weights[padding] == 0).all()
-        total = weights.sum(dim=-1)
-        if model.config.window == "predictive":  # the Gaussian comes after the softmax
-            assert ((total > 0) & (total <= 1 + 1e-12)).all()
-        else:
-            torch.testing.assert_close(total, torch.ones_like(total))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -432,7 +194,7 @@ def test_alignments_of_generated_sequences_equal_teacher_forcing(variant: str, m
 def test_alignments_of_a_beam_search_must_follow_the_beams() -> None:
     """The rows as they stand, without beam_indices, are those of other beams."""
     model = tiny_model("luong-lstm-general-feeding", std=1.0)
-    result = generate(model, random_words(4, 6), num_beams=4, output_attentions=True, return_dict_in_generate=True)
+    result = generate(model, words(4, 6), num_beams=4, output_attentions=True, return_dict_in_generate=True)
     alignments = generation_alignments(result)
     first_beams = torch.stack([step[0][::4, 0, 0] for step in result.cross_attentions], dim=1)
     assert (alignments - first_beams[:, : alignments.shape[1]]).abs().max() > 1e-3
@@ -441,9 +203,9 @@ def test_alignments_of_a_beam_search_must_follow_the_beams() -> None:
 @pytest.mark.parametrize("mode", ["greedy", "beam"])
 def test_alignments_after_a_prompt_begin_with_the_first_new_token(mode: str) -> None:
     model = tiny_model("luong-lstm-general-feeding", std=1.0)
-    source = random_words(3, 6)
+    source = words(3, 6)
     # generate() puts the start token before a prompt that lacks it.
-    prompt = torch.cat([torch.full((3, 1), BOS), random_words(3, 3, seed=1)], dim=1)
+    prompt = torch.cat([torch.full((3, 1), BOS), words(3, 3, seed=1)], dim=1)
     result = generate(
         model,
         source,
@@ -462,16 +224,16 @@ def test_alignments_after_a_prompt_begin_with_the_first_new_token(mode: str) -> 
 def test_alignments_that_were_not_recorded_are_refused() -> None:
     model = tiny_model("luong-lstm-dot")
     with pytest.raises(ValueError, match="output_attentions=True"):
-        generation_alignments(generate(model, random_words(2, 3), return_dict_in_generate=True))
+        generation_alignments(generate(model, words(2, 3), return_dict_in_generate=True))
     with pytest.raises(ValueError, match="return_dict_in_generate=True"):
-        generation_alignments(generate(model, random_words(2, 3)))
+        generation_alignments(generate(model, words(2, 3)))
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if variant not in ATTENTION_VARIANTS])
+@pytest.mark.parametrize("variant", [variant for variant in RNN_VARIANTS if variant not in ATTENTION_VARIANTS])
 def test_a_model_without_attention_generates_without_alignments(variant: str, mode: str) -> None:
     options = {"output_attentions": True, "return_dict_in_generate": True, **MODES[mode]}
-    result = generate(tiny_model(variant), random_words(2, 3), **options)
+    result = generate(tiny_model(variant), words(2, 3), **options)
     assert set(result.cross_attentions) == {None}
     with pytest.raises(ValueError, match="without attention"):
         generation_alignments(result)
@@ -480,54 +242,62 @@ def test_a_model_without_attention_generates_without_alignments(variant: str, mo
 # What else generate() promises ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["greedy", "beam"])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_bfloat16_models_generate(variant: str, mode: str) -> None:
-    model = tiny_model(variant, dtype=torch.bfloat16)
+@pytest.mark.parametrize("variant", ATTENTION_VARIANTS)
+def test_alignments_of_bfloat16_models_are_float32(variant: str) -> None:
     source, mask = padded_batch(LENGTHS, "left")
-    result = generate(
-        model,
-        source,
-        mask,
-        return_dict_in_generate=True,
-        output_logits=True,
-        output_attentions=True,
-        **MODES[mode],
-    )
-    assert result.sequences.shape[0] == len(source)
-    assert result.sequences.min() >= 0
-    assert result.sequences.max() < SIZES["vocab_size"]
-    assert all(logits.isfinite().all() for logits in result.logits)
-    # The softmax is made in float32, whatever the model is.
-    assert all(step is None or step[0].dtype == torch.float32 for step in result.cross_attentions)
+    options = {"return_dict_in_generate": True, "output_attentions": True}
+    for mode in ("greedy", "beam"):
+        result = generate(tiny_model(variant, dtype=torch.bfloat16), source, mask, **options, **MODES[mode])
+        assert all(step[0].dtype == torch.float32 for step in result.cross_attentions)
 
 
-@pytest.mark.parametrize("options", [{"assistant_model": "itself"}, {"prompt_lookup_num_tokens": 2}], ids=str)
-def test_assisted_decoding_is_refused_in_words(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"assistant_model": "itself"}, "assisted generation is not supported with stateful models"),
+        ({"prompt_lookup_num_tokens": 2}, "assisted generation is not supported with stateful models"),
+        ({"num_beams": 2, "streamer": TextStreamer(None)}, "`streamer` cannot be used with beam search"),
+        ({"token_type_ids": torch.zeros(1, 4)}, r"not used by the model: \['token_type_ids'\]"),
+    ],
+    ids=["assistant", "prompt lookup", "streamer", "unknown argument"],
+)
+def test_options_that_the_model_cannot_follow_are_refused(options: dict[str, Any], message: str) -> None:
     model = tiny_model("luong-lstm-dot")
     options = {name: model if value == "itself" else value for name, value in options.items()}
-    with pytest.raises(ValueError, match="not supported with stateful models"):
-        generate(model, random_words(1, 4), **options)
+    with pytest.raises(ValueError, match=message):
+        generate(model, words(1, 4), **options)
 
 
-def test_generate_does_not_bring_a_cache_of_keys_and_values() -> None:
-    result = generate(tiny_model("luong-lstm-dot"), random_words(1, 4), return_dict_in_generate=True)
-    assert isinstance(result.past_key_values, RecurrentDecoderCache)
-    # Transformers' hook that keeps it away is private: this line fails first if it goes.
-    assert AttentionalRNNForConditionalGeneration._supports_default_dynamic_cache() is False
+def test_a_target_in_two_pieces_has_the_gradient_of_the_whole() -> None:
+    """The cache keeps the graph."""
+    source, mask = padded_batch(LENGTHS, "left")
+    for variant in RNN_VARIANTS:
+        gradients = []
+        for pieces in ([4], [1, 3]):
+            model, cache, loss = tiny_model(variant), RecurrentDecoderCache(), torch.zeros(()).double()
+            with torch.enable_grad():
+                for piece in words(len(LENGTHS), 4, seed=1).split(pieces, dim=1):
+                    given = {"attention_mask": mask, "decoder_input_ids": piece, "past_key_values": cache}
+                    loss = loss + model(source, **given).logits.square().sum()
+                loss.backward()
+            gradients.append([parameter.grad for parameter in model.parameters()])
+        for whole, in_pieces in zip(*gradients, strict=True):
+            torch.testing.assert_close(in_pieces, whole, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("implementation", ["static", "dynamic", "quantized"])
 def test_another_cache_implementation_is_not_used_and_a_warning_says_so(
     implementation: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, source = tiny_model("luong-lstm-dot"), random_words(2, 4)
+    model, source = tiny_model("luong-lstm-dot"), words(2, 4)
     monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
     caplog.set_level("WARNING", "transformers")
     logging.Logger.warning_once.cache_clear()  # another test may have heard it
     result = generate(model, source, cache_implementation=implementation, return_dict_in_generate=True)
     assert f"`cache_implementation` (set to {implementation}) will be ignored" in caplog.text
     assert isinstance(result.past_key_values, RecurrentDecoderCache)
+    # Transformers' hook that keeps another cache away is private: this line fails first if it goes.
+    assert AttentionalRNNForConditionalGeneration._supports_default_dynamic_cache() is False
     assert torch.equal(result.sequences, generate(model, source))
 
 
@@ -547,7 +317,7 @@ KEYS_AND_VALUES = LlamaConfig(hidden_size=8, num_attention_heads=2, num_hidden_l
 @pytest.mark.parametrize("variant", ["luong-lstm-dot", "sutskever-lstm-2-layers-reversed"])
 def test_a_cache_of_keys_and_values_is_refused_in_words(variant: str, mode: str, cache: Cache) -> None:
     with pytest.raises(TypeError, match=f"RecurrentDecoderCache, got {type(cache).__name__}: .* not keys and values"):
-        generate(tiny_model(variant), random_words(2, 4), past_key_values=cache, **MODES[mode])
+        generate(tiny_model(variant), words(2, 4), past_key_values=cache, **MODES[mode])
 
 
 class OnlyThese(LogitsProcessor):
@@ -565,7 +335,7 @@ class OnlyThese(LogitsProcessor):
 @pytest.mark.parametrize("mode", MODES)
 def test_logits_processors_are_obeyed(mode: str) -> None:
     model = tiny_model("luong-gru-concat")
-    source = random_words(4, 5)
+    source = words(4, 5)
     processors = LogitsProcessorList([OnlyThese([4, 7, EOS])])
     ids = generate(model, source, logits_processor=processors, min_new_tokens=3, **MODES[mode])
     assert set(ids[:, 1:].flatten().tolist()) <= {4, 7, EOS, PAD}
@@ -585,7 +355,7 @@ class AfterTokens(StoppingCriteria):
 @pytest.mark.parametrize("mode", MODES)
 def test_stopping_criteria_are_obeyed(mode: str) -> None:
     model = tiny_model("luong-gru-concat")
-    source = random_words(2, 5)
+    source = words(2, 5)
     endless = {"suppress_tokens": [EOS], **MODES[mode]}
     full = generate(model, source, **endless)
     assert full.shape[1] == 9
@@ -617,7 +387,7 @@ class CollectingStreamer(BaseStreamer):
 def test_greedy_generation_streams_token_by_token() -> None:
     model = tiny_model("luong-lstm-general-feeding")
     streamer = CollectingStreamer()
-    ids = generate(model, random_words(1, 4), streamer=streamer)
+    ids = generate(model, words(1, 4), streamer=streamer)
     assert streamer.tokens == ids[0].tolist()
     assert streamer.num_pieces == ids.shape[1]
     assert streamer.ended
@@ -633,7 +403,7 @@ class LetterTokenizer:
 def test_text_streamer_prints_the_generated_text(capsys: pytest.CaptureFixture[str]) -> None:
     model = tiny_model("luong-lstm-general-feeding")
     streamer = TextStreamer(LetterTokenizer())
-    ids = generate(model, random_words(1, 4), streamer=streamer, suppress_tokens=[PAD, BOS, EOS])
+    ids = generate(model, words(1, 4), streamer=streamer, suppress_tokens=[PAD, BOS, EOS])
     text = LetterTokenizer().decode(ids[0].tolist())
     assert len(text) == 8
     assert capsys.readouterr().out.strip() == text
@@ -642,19 +412,19 @@ def test_text_streamer_prints_the_generated_text(capsys: pytest.CaptureFixture[s
 def test_a_prompt_is_read_as_it_is_in_training_mode_too() -> None:
     """teacher_forcing_ratio is for training steps, and not for what samples during a training."""
     model = tiny_model("luong-lstm-general-feeding", std=1.0, teacher_forcing_ratio=0.0)
-    source = random_words(3, 6)
-    prompt = torch.cat([torch.full((3, 1), BOS), random_words(3, 3, seed=1)], dim=1)
+    source = words(3, 6)
+    prompt = torch.cat([torch.full((3, 1), BOS), words(3, 3, seed=1)], dim=1)
     for use_cache in (True, False):
         expected = generate(model.eval(), source, decoder_input_ids=prompt, use_cache=use_cache)
         assert torch.equal(generate(model.train(), source, decoder_input_ids=prompt, use_cache=use_cache), expected)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", RNN_VARIANTS)
 def test_a_source_may_have_several_targets(variant: str) -> None:
     """Two sources with three targets each, in chunks, are six sources with one each."""
     model = tiny_model(variant)
     source, mask = padded_batch([5, 3], "left")
-    target = random_words(6, 4, seed=1)
+    target = words(6, 4, seed=1)
     expected = model(
         input_ids=source.repeat_interleave(3, dim=0),
         attention_mask=mask.repeat_interleave(3, dim=0),

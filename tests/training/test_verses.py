@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 
 from attnzoo import SmallTransformerConfig, SmallTransformerForConditionalGeneration
 from attnzoo.alignment import AlignedPair
-from tests.recurrent.tiny import tiny_config
+from tests.factory import tiny_config
 from tests.reference.ibm_model_1 import ibm_model_1
 
 WORDS = {"Λόγος": "Word", "ἦν": "was", "ἀρχῇ": "beginning", "θεὸς": "God", "φῶς": "light"}

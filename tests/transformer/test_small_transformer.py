@@ -15,9 +15,9 @@ from attnzoo import (
 )
 from attnzoo.attention import dot_score, masked_softmax
 from attnzoo.transformer_layers import MultiHeadAttention, TransformerLayer, sinusoidal_positions
+from tests.factory import TRANSFORMER_VARIANTS, inputs, tiny_config, tiny_model, words
 from tests.reference import small_transformer as reference
 from tests.reference.attentional_rnn import weights_of
-from tests.transformer.tiny_transformers import VARIANTS, inputs, tiny_config, tiny_model, words
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
 both_backends = pytest.mark.parametrize("attention", ["eager", "sdpa"])
@@ -42,7 +42,7 @@ def by_model(model: SmallTransformerModel, batch: dict[str, Tensor]) -> Tensor:
 
 
 @both_backends
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", TRANSFORMER_VARIANTS)
 def test_values_and_gradients_are_those_of_the_loops(variant: str, attention: str) -> None:
     """With padding on every side, in between, and a source of padding only."""
     model = tiny_model(variant, SmallTransformerModel, attention=attention).train()
@@ -155,7 +155,7 @@ def test_masking_after_the_softmax_underflows_where_masking_before_does_not(scal
 
 
 @both_backends
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if "bidirectional" not in name])
+@pytest.mark.parametrize("variant", [name for name in TRANSFORMER_VARIANTS if "bidirectional" not in name])
 def test_the_past_does_not_see_the_future(variant: str, attention: str) -> None:
     model = tiny_model(variant, attention=attention)
     source = {"input_ids": words(3, 5)} if model.config.is_encoder_decoder else {}

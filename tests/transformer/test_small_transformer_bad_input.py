@@ -16,11 +16,10 @@ from attnzoo import (
     SmallTransformerForTokenClassification,
     SmallTransformerModel,
 )
-from tests.recurrent.test_bad_input import refused
-from tests.transformer.tiny_transformers import VARIANTS, tiny_config, tiny_model, words
+from tests.factory import TRANSFORMER_VARIANTS, refused, tiny_config, tiny_model, words
 
 ENCODER_DECODER = "encoder_decoder-post-sinusoidal"
-every_variant = pytest.mark.parametrize("variant", VARIANTS)
+every_variant = pytest.mark.parametrize("variant", TRANSFORMER_VARIANTS)
 
 
 # The config -----------------------------------------------------------------------------------------------------------
@@ -52,45 +51,6 @@ def test_sinusoids_of_an_odd_width() -> None:
     with refused(StrictDataclassError, "position_embedding='sinusoidal'", "even hidden_size", 9):
         SmallTransformerConfig(hidden_size=9, num_attention_heads=3)
     assert SmallTransformerConfig(hidden_size=9, num_attention_heads=3, position_embedding="learned").hidden_size == 9
-
-
-@pytest.mark.parametrize("value", [0, -1])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "vocab_size",
-        "hidden_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "intermediate_size",
-        "max_position_embeddings",
-    ],
-)
-def test_sizes_out_of_range(name: str, value: int) -> None:
-    with refused(StrictDataclassError, f"{name} must be at least 1, got {value}"):
-        SmallTransformerConfig(**{name: value})
-    with refused(StrictDataclassError, name, "int"):
-        SmallTransformerConfig(**{name: "big"})
-
-
-@pytest.mark.parametrize("value", [-0.1, 1, 1.0, float("nan")])
-@pytest.mark.parametrize("name", ["dropout", "attention_dropout"])
-def test_rates_out_of_range(name: str, value: float) -> None:
-    with refused(StrictDataclassError, f"{name} must be at least 0 and below 1, got {value}"):
-        SmallTransformerConfig(**{name: value})
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0, 1.1, float("nan")])
-def test_layer_norm_eps_out_of_range(value: float) -> None:
-    with refused(StrictDataclassError, f"layer_norm_eps must be above 0 and at most 1, got {value}"):
-        SmallTransformerConfig(layer_norm_eps=value)
-    assert SmallTransformerConfig(layer_norm_eps=1.0).layer_norm_eps == 1
-
-
-@pytest.mark.parametrize("name", ["attention_pattern", "activation", "norm", "position_embedding"])
-def test_unknown_choices(name: str) -> None:
-    with refused(StrictDataclassError, name, "prefix"):
-        SmallTransformerConfig(**{name: "prefix"})
 
 
 # Heads ----------------------------------------------------------------------------------------------------------------
@@ -131,21 +91,6 @@ def forward(variant: str, **given: Any) -> Any:
     return model(**{name: value for name, value in (batch | given).items() if value is not None})
 
 
-@pytest.mark.parametrize("shape", [(1, 0), (0, 4), (4,), (1, 2, 3)], ids=str)
-@every_variant
-def test_ids_without_a_token_or_of_another_rank(variant: str, shape: tuple[int, ...]) -> None:
-    with refused(ValueError, "input_ids must be (batch, length) with at least one token", shape):
-        forward(variant, input_ids=torch.full(shape, 3))
-
-
-@pytest.mark.parametrize("shape", [(1, 0), (0, 4), (4,)], ids=str)
-def test_an_empty_target(shape: tuple[int, ...]) -> None:
-    with refused(ValueError, "decoder_input_ids must be (batch, length) with at least one token", shape):
-        forward(ENCODER_DECODER, decoder_input_ids=torch.full(shape, 3))
-    with refused(ValueError, "labels must be (batch, target length) with at least one token", shape):
-        forward(ENCODER_DECODER, decoder_input_ids=None, labels=torch.full(shape, 3))
-
-
 def test_no_target_and_no_ids_to_make_it_of() -> None:
     with refused(ValueError, "give exactly one of decoder_input_ids and decoder_inputs_embeds"):
         forward(ENCODER_DECODER, decoder_input_ids=None, input_ids=None, inputs_embeds=torch.zeros(2, 4, 8).double())
@@ -154,29 +99,7 @@ def test_no_target_and_no_ids_to_make_it_of() -> None:
         forward(ENCODER_DECODER, decoder_input_ids=None, past_key_values=cache)
 
 
-@every_variant
-def test_ids_and_embeddings_or_neither(variant: str) -> None:
-    with refused(ValueError, "give exactly one of input_ids and inputs_embeds"):
-        forward(variant, inputs_embeds=torch.zeros(2, 4, 8).double())
-    with refused(ValueError, "give exactly one of input_ids and inputs_embeds"):
-        forward(variant, input_ids=None)
-
-
-@pytest.mark.parametrize("shape", [(2, 0, 8), (2, 4, 5), (2, 8)], ids=str)
-@every_variant
-def test_embeddings_of_another_shape(variant: str, shape: tuple[int, ...]) -> None:
-    with refused(ValueError, "inputs_embeds must be (batch, length, 8)", shape):
-        forward(variant, input_ids=None, inputs_embeds=torch.zeros(shape).double())
-
-
-@pytest.mark.parametrize("shape", [(2, 3), (2, 5), (1, 4), (4,)], ids=str)
-@every_variant
-def test_a_mask_of_another_shape(variant: str, shape: tuple[int, ...]) -> None:
-    with refused(ValueError, "attention_mask must be (batch, length) = (2, 4)", shape):
-        forward(variant, attention_mask=torch.ones(shape))
-
-
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if name.endswith("learned")])
+@pytest.mark.parametrize("variant", [name for name in TRANSFORMER_VARIANTS if name.endswith("learned")])
 def test_longer_than_the_learned_positions(variant: str) -> None:
     with refused(ValueError, "a text of 5 tokens", "max_position_embeddings=4", "sinusoidal"):
         tiny_model(variant, max_position_embeddings=4)(
@@ -200,23 +123,6 @@ def test_sinusoids_have_no_end() -> None:
     assert tiny_model(ENCODER_DECODER)(words(1, 700), decoder_input_ids=words(1, 600)).logits.isfinite().all()
 
 
-def test_batches_of_different_sizes() -> None:
-    with refused(ValueError, "source and target are batches of 2 and 3 rows"):
-        forward(ENCODER_DECODER, decoder_input_ids=words(3, 4))
-
-
-@every_variant
-def test_labels_of_another_shape(variant: str) -> None:
-    with refused(ValueError, "labels of shape (2, 6) do not fit"):
-        forward(variant, labels=words(2, 6))
-
-
-def test_labels_padded_on_the_left() -> None:
-    labels = torch.tensor([[-100, 3, 4], [3, 4, 5]])
-    with refused(ValueError, "labels have a token after a -100", "padding_side='right'"):
-        forward(ENCODER_DECODER, decoder_input_ids=None, labels=labels)
-
-
 @every_variant
 def test_nothing_to_return(variant: str) -> None:
     with refused(ValueError, "skip_logits=True leaves nothing to return without labels"):
@@ -233,7 +139,7 @@ def test_nothing_to_return(variant: str) -> None:
     ],
     ids=lambda given: next(iter(given)),
 )
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if not name.startswith("encoder")])
+@pytest.mark.parametrize("variant", [name for name in TRANSFORMER_VARIANTS if not name.startswith("encoder")])
 def test_a_decoders_arguments_where_there_is_one_stack(variant: str, given: dict[str, Any]) -> None:
     name = next(iter(given))
     with refused(TypeError, f"has no argument {name}", "it takes input_ids, attention_mask"):
@@ -311,7 +217,7 @@ def test_several_texts_in_a_row_of_an_encoder_decoder() -> None:
 
 
 @pytest.mark.parametrize("shape", [(3, 1, 4, 4), (2, 3, 4, 4), (2, 1, 3, 4), (2, 1, 4, 5)], ids=str)
-@pytest.mark.parametrize("variant", [name for name in VARIANTS if not name.startswith("encoder")])
+@pytest.mark.parametrize("variant", [name for name in TRANSFORMER_VARIANTS if not name.startswith("encoder")])
 def test_a_mask_of_other_pairs(variant: str, shape: tuple[int, ...]) -> None:
     with refused(ValueError, "attention_mask of four dimensions must be", (2, 2, 4, 4), shape):
         forward(variant, attention_mask=torch.ones(shape, dtype=torch.bool))

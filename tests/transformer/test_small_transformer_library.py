@@ -14,19 +14,23 @@ from transformers import (
     DataCollatorForTokenClassification,
     DataCollatorWithFlattening,
     GenerationConfig,
-    PreTrainedModel,
     pipeline,
 )
 
 from attnzoo import SmallTransformerForTokenClassification, search
-from tests.families import LETTERS, TOKENIZER, letter_tokenizer
-from tests.transformer.tiny_transformers import (
+from tests.factory import (
+    CAUSAL,
     EOS,
     GENERATING,
-    HEAD_IDS,
-    HEADS,
-    VARIANTS,
+    LETTERS,
+    MODELS,
+    ONE_STACK,
+    SEQ2SEQ,
+    TOKENIZER,
+    TRANSFORMER_HEADS,
+    TRANSFORMER_VARIANTS,
     inputs,
+    letter_tokenizer,
     padded,
     tiny_config,
     tiny_model,
@@ -35,11 +39,10 @@ from tests.transformer.tiny_transformers import (
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
 LEFT = [[1, 1, 1, 1, 1], [0, 0, 1, 1, 1], [0, 0, 0, 0, 1], [0, 1, 1, 1, 1]]
-CAUSAL = [name for name in VARIANTS if name.startswith("causal")]
-SEQ2SEQ = [name for name in VARIANTS if name.startswith("encoder")]
-ONE_STACK = [name for name in VARIANTS if not name.startswith("encoder")]
 TEXTS = [words(1, length, seed=length) for length in (5, 3, 7, 1)]
-every_head = pytest.mark.parametrize(("model_class", "variant"), HEADS, ids=HEAD_IDS)
+every_transformer = pytest.mark.parametrize(
+    "name", [name for name in MODELS if MODELS[name][1] in TRANSFORMER_VARIANTS]
+)
 
 
 # Positions ------------------------------------------------------------------------------------------------------------
@@ -62,9 +65,9 @@ def test_texts_packed_in_a_row_do_not_see_each_other(variant: str, attention: st
     torch.testing.assert_close(model(**batch).logits[0], apart, **EXACT)
 
 
-@every_head
-def test_positions_that_are_given_are_those_that_are_counted(model_class: type[PreTrainedModel], variant: str) -> None:
-    model = tiny_model(variant, model_class)
+@every_transformer
+def test_positions_that_are_given_are_those_that_are_counted(name: str) -> None:
+    model = tiny_model(name)
     batch = inputs(model.config)
     positions = (batch["attention_mask"].cumsum(dim=1) - 1).clamp(min=0)
     given: dict[str, Tensor] = {"position_ids": positions}
@@ -178,10 +181,10 @@ def test_continuous_batching_generates_what_generate_does(variant: str, attentio
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
-@every_head
-def test_flex_attention_is_attention(model_class: type[PreTrainedModel], variant: str) -> None:
+@every_transformer
+def test_flex_attention_is_attention(name: str) -> None:
     """By its definition: its kernels are compiled, and on a CPU have no gradients."""
-    model, flex = (tiny_model(variant, model_class, attention=name) for name in ("sdpa", "flex_attention"))
+    model, flex = (tiny_model(name, attention=attention) for attention in ("sdpa", "flex_attention"))
     batch = inputs(model.config)
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
         torch.testing.assert_close(flex(**batch)[0], model(**batch)[0], **EXACT)
@@ -203,9 +206,9 @@ def example(model: Any, rows: int, length: int, target: int) -> dict[str, Tensor
     return batch
 
 
-@every_head
-def test_an_exported_model_is_the_model_at_every_size(model_class: type[PreTrainedModel], variant: str) -> None:
-    model = tiny_model(variant, model_class, use_cache=False)
+@pytest.mark.parametrize("name", TRANSFORMER_HEADS)
+def test_an_exported_model_is_the_model_at_every_size(name: str) -> None:
+    model = tiny_model(name, use_cache=False, num_hidden_layers=1)  # the layers are alike
     rows, length, target = Dim("rows"), Dim("length", max=32), Dim("target", max=32)
     sizes = {"input_ids": {0: rows, 1: length}, "attention_mask": {0: rows, 1: length}}
     sizes["decoder_input_ids"] = {0: rows, 1: target}
@@ -222,7 +225,7 @@ def test_an_exported_model_is_the_model_at_every_size(model_class: type[PreTrain
 @pytest.mark.parametrize("variant", GENERATING)
 def test_every_step_with_a_static_cache_is_one_graph(variant: str, mask: list[list[int]]) -> None:
     """To the last place of the cache; in no shape is there anything that moves."""
-    model, batch = tiny_model(variant), padded(mask)
+    model, batch = tiny_model(variant, num_hidden_layers=1), padded(mask)
     options: dict[str, Any] = {"max_new_tokens": 9, "suppress_tokens": [EOS]}
     expected = model.generate(**batch, **options)
     torch._dynamo.reset()
@@ -237,7 +240,7 @@ def test_every_step_with_a_static_cache_is_one_graph(variant: str, mask: list[li
 
 @pytest.mark.parametrize("variant", GENERATING)
 def test_a_training_step_is_one_graph(variant: str) -> None:
-    model = tiny_model(variant).train()
+    model = tiny_model(variant, num_hidden_layers=1).train()
     batch = padded(LEFT)
     batch["labels"] = batch["input_ids"]
     expected = model(**batch).loss
@@ -279,7 +282,7 @@ def test_guidance_is_refused_where_the_prompt_is_a_source() -> None:
 
 
 def test_features_of_every_pattern() -> None:
-    for variant in VARIANTS:
+    for variant in TRANSFORMER_VARIANTS:
         config = tiny_config(variant, vocab_size=len(TOKENIZER))
         model = tiny_model(variant, dtype=torch.float32, vocab_size=config.vocab_size).base_model
         features = pipeline("feature-extraction", model=model, tokenizer=letter_tokenizer())("abc")

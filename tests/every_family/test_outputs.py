@@ -1,0 +1,368 @@
+"""What every model of every family returns: names, shapes, gradients, losses; in float64, half precision, training."""
+
+import inspect
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attnzoo.loss import token_cross_entropy
+from tests.factory import (
+    BACKENDS,
+    BOS,
+    HEADS,
+    KINDS,
+    MODELS,
+    RNN_VARIANTS,
+    SEQ2SEQ_HEADS,
+    TRANSFORMER_HEADS,
+    batch_for,
+    every_head,
+    every_kind,
+    every_model,
+    inputs,
+    labelled,
+    make_model,
+    tensors,
+    tied,
+    tiny_config,
+    tiny_model,
+    words,
+)
+
+CLOSE = {"rtol": 1e-10, "atol": 1e-12}
+
+
+def compute(model: Any) -> Tensor:
+    with torch.no_grad():
+        return model(**inputs(model.config))[0]
+
+
+def expected_shapes(config: Any, rows: int, length: int, target: int) -> dict[str, list[tuple[int, ...]]]:
+    """The states and weights that a call returns on request."""
+    if config.model_type == "small_transformer":
+        layers, heads = config.num_hidden_layers, config.num_attention_heads
+
+        def states(count: int) -> list[tuple[int, ...]]:
+            return [(rows, count, config.hidden_size)] * (layers + 1)
+
+        if not config.is_encoder_decoder:
+            return {"hidden_states": states(length), "attentions": [(rows, heads, length, length)] * layers}
+        return {
+            "encoder_hidden_states": states(length),
+            "decoder_hidden_states": states(target),
+            "encoder_attentions": [(rows, heads, length, length)] * layers,
+            "decoder_attentions": [(rows, heads, target, target)] * layers,
+            "cross_attentions": [(rows, heads, target, length)] * layers,
+        }
+    if config.model_type == "self_attentive":
+        widths = [config.embedding_size] + [2 * config.hidden_size] * config.num_hidden_layers
+        return {
+            "hidden_states": [(rows, length, width) for width in widths],
+            "attentions": [(rows, 1, config.num_hops, length)],
+        }
+    encoder_size = (2 if config.bidirectional else 1) * config.encoder_hidden_size
+    encoder = [config.embedding_size] + [encoder_size] * config.encoder_layers
+    decoder = [config.embedding_size] + [config.decoder_hidden_size] * config.decoder_layers + [config.readout_size]
+    shapes = {
+        "encoder_hidden_states": [(rows, length, width) for width in encoder],
+        "decoder_hidden_states": [(rows, target, width) for width in decoder],
+    }
+    return shapes if config.score == "none" else shapes | {"cross_attentions": [(rows, 1, target, length)]}
+
+
+# Names and shapes -----------------------------------------------------------------------------------------------------
+
+
+@every_model
+def test_forward_begins_with_the_usual_arguments(name: str) -> None:
+    model = tiny_model(name)
+    arguments = list(inspect.signature(model.forward).parameters)
+    usual = ["input_ids", "attention_mask"]
+    if model.config.model_type == "attentional_rnn":
+        usual += ["decoder_input_ids", "decoder_attention_mask", "encoder_outputs"]
+    if model.config.model_type == "self_attentive":
+        usual += ["token_type_ids"]
+    assert arguments[: len(usual)] == usual
+    assert ("labels" in arguments) == (name in HEADS)
+    assert model.main_input_name == "input_ids"
+
+
+@pytest.mark.parametrize(("name", "attention"), BACKENDS)
+def test_states_and_weights_come_on_request(name: str, attention: str | None) -> None:
+    """By argument and by the config, by name and in the order of a tuple; finite for a row of padding, too."""
+    model = tiny_model(name, attention=attention)
+    config, batch = model.config, inputs(model.config)
+    shapes = expected_shapes(config, *batch["input_ids"].shape, target=4)
+    plain = model(**batch)
+    named = model(**batch, output_hidden_states=True, output_attentions=True)
+    torch.testing.assert_close(named[0], plain[0], **CLOSE)
+    assert set(named) == set(plain) | set(shapes)
+    assert {key: [tuple(part.shape) for part in named[key]] for key in shapes} == shapes
+    assert all(tensor.isfinite().all() for tensor in tensors(named))
+    for key in shapes:
+        of_source = key in ("cross_attentions", "encoder_attentions", "attentions")
+        for weights in named[key] if "attentions" in key else ():
+            assert (
+                not of_source or (weights[(batch["attention_mask"] == 0)[:, None, None].expand_as(weights)] == 0).all()
+            )
+            if getattr(config, "window", None) != "predictive" and not getattr(config, "sentence_pair", False):
+                sums = weights.sum(dim=-1)
+                assert (torch.isclose(sums, torch.ones_like(sums)) | (sums == 0)).all()
+    by_tuple = model(**batch, output_hidden_states=True, output_attentions=True, return_dict=False)
+    assert type(by_tuple) is tuple
+    assert all(torch.equal(one, two) for one, two in zip(tensors(by_tuple), tensors(named), strict=True))
+    if attention != "sdpa":  # which the config cannot ask for weights
+        config.output_hidden_states = config.output_attentions = True
+        assert list(model(**batch)) == list(named)
+        assert set(model(**batch, output_hidden_states=False, output_attentions=False)) == set(plain)
+        config.return_dict = False
+        by_config = model(**batch)
+        assert type(by_config) is tuple
+        assert all(torch.equal(one, two) for one, two in zip(tensors(by_config), tensors(named), strict=True))
+
+
+@every_model
+def test_states_and_weights_retain_their_gradients(name: str) -> None:
+    """The states lie between the weights and the first output; a loss of the attention weights reaches the words."""
+    model = tiny_model(name)
+    model.set_attn_implementation("eager")
+    outputs = model(**inputs(model.config), output_hidden_states=True, output_attentions=True)
+    retained = [value[0] for key, value in outputs.items() if key.endswith("hidden_states")]
+    if model.config.model_type == "small_transformer":
+        retained += [value[0] for key, value in outputs.items() if key.endswith("attentions")]
+    elif getattr(model.config, "score", None) != "none":  # else the decoder takes the encoder's final state alone
+        retained += [outputs[key] for key in ("encoder_last_hidden_state", "last_hidden_state") if key in outputs]
+    for tensor in retained:
+        tensor.retain_grad()
+    outputs[0].square().sum().backward(retain_graph=True)
+    assert all(tensor.grad is not None and tensor.grad.any() for tensor in retained)
+    maps = [weights for key, value in outputs.items() if key.endswith("attentions") and value for weights in value]
+    assert maps or model.config.score == "none"
+    if maps:
+        model.zero_grad()
+        sum(weights.square().sum() for weights in maps).backward()
+        assert model.get_input_embeddings().weight.grad.any()
+
+
+@every_model
+def test_embeddings_instead_of_ids_give_the_same(name: str) -> None:
+    model = tiny_model(name)
+    batch, expected = inputs(model.config), compute(model)
+    embeddings = {"inputs_embeds": model.get_input_embeddings()(batch["input_ids"])}
+    ways = [(embeddings, {"input_ids"})]
+    if model.config.is_encoder_decoder:
+        target = model.get_decoder().get_input_embeddings()(batch["decoder_input_ids"])
+        ways.append(({"decoder_inputs_embeds": target}, {"decoder_input_ids"}))
+        ways.append((ways[0][0] | ways[1][0], ways[0][1] | ways[1][1]))
+    for given, replaced in ways:
+        others = {key: tensor for key, tensor in batch.items() if key not in replaced}
+        # torch's LSTM takes another kernel where gradients are made.
+        torch.testing.assert_close(model(**others, **given)[0], expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", SEQ2SEQ_HEADS)
+def test_a_source_without_a_target_is_its_own_target(name: str) -> None:
+    """Shifted right, as in every encoder-decoder of Transformers; the encoder's outputs may be a tuple or a list."""
+    model, source = tiny_model(name), words(2, 5)
+    target = torch.cat([torch.full((2, 1), BOS), source[:, :-1]], dim=1)
+    expected = model(source, decoder_input_ids=target).logits
+    assert torch.equal(model(source).logits, expected)
+    assert model(**model.dummy_inputs).logits.isfinite().all()
+    for with_states in (False, True):
+        given = model.get_encoder()(source, output_hidden_states=with_states)
+        outputs = model(encoder_outputs=given.to_tuple(), decoder_input_ids=target)
+        torch.testing.assert_close(outputs.logits, expected, **CLOSE)
+        assert (outputs.encoder_hidden_states is not None) == with_states
+    if name in RNN_VARIANTS:
+        model = tiny_model(name, teacher_forcing_ratio=0.5).train()
+        results = []
+        for given in ({}, {"decoder_input_ids": target}):
+            torch.manual_seed(0)
+            results.append(model(source, **given).logits)
+        assert torch.equal(*results)
+
+
+# Losses ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+@pytest.mark.parametrize("name", [name for name in HEADS if not HEADS[name][0].__name__.endswith("Classification")])
+def test_labels_are_predicted_where_each_head_has_them(name: str, smoothing: float) -> None:
+    """A causal model is given the text itself and shifts it; the others' labels stand where they are predicted."""
+    model = tiny_model(name)
+    batch = labelled(model)
+    outputs = model(**batch, smoothing=smoothing)
+    logits, labels = outputs.logits, batch["labels"]
+    if not model.config.is_encoder_decoder and model.config.attention_pattern == "causal":
+        logits, labels = logits[:, :-1], labels[:, 1:]
+    torch.testing.assert_close(outputs.loss, token_cross_entropy(logits, labels, None, smoothing), **CLOSE)
+    half = model(**batch, smoothing=smoothing, num_items_in_batch=2 * (labels != -100).sum()).loss
+    torch.testing.assert_close(half, outputs.loss / 2, **CLOSE)
+    if model.config.is_encoder_decoder:  # whose decoder reads the labels one step later
+        shifted = torch.cat([torch.full((len(labels), 1), BOS), labels[:, :-1]], dim=1).clamp(min=0)
+        expected = model(
+            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], decoder_input_ids=shifted
+        )
+        torch.testing.assert_close(outputs.logits, expected.logits, rtol=0, atol=1e-13)
+        assert outputs.past_key_values is None  # a training step has no next token
+        assert expected.past_key_values.get_seq_length() == labels.shape[1]
+
+
+@pytest.mark.parametrize("options", [{}, {"num_items_in_batch": 7}, {"num_items_in_batch": 0}], ids=str)
+@every_head
+def test_the_loss_of_a_batch_without_a_label_is_zero(name: str, options: dict[str, Any]) -> None:
+    """NaN would go through the optimiser into every weight."""
+    model = tiny_model(name).train()
+    batch = labelled(model)
+    batch["labels"] = torch.full_like(batch["labels"], -100)
+    for path in loss_paths(model):
+        loss = model(**batch, **options, **path).loss
+        assert loss == 0
+        loss.backward()
+        assert all(not parameter.grad.any() for parameter in model.parameters() if parameter.grad is not None)
+
+
+def loss_paths(model: Any) -> list[dict[str, bool]]:
+    """With the logits, and without them where the head has that path."""
+    return [{}, {"skip_logits": True}] if "skip_logits" in inspect.signature(model.forward).parameters else [{}]
+
+
+@every_head
+def test_the_loss_without_logits_is_the_loss(name: str) -> None:
+    results = []
+    for path in loss_paths(tiny_model(name)):
+        model = tiny_model(name).train()
+        outputs = model(**labelled(model), **path, smoothing=0.3)
+        assert (outputs.logits is None) == bool(path)
+        outputs.loss.backward()
+        results.append([outputs.loss, *(parameter.grad for parameter in model.parameters())])
+    for other in results[1:]:
+        torch.testing.assert_close(other, results[0], rtol=1e-10, atol=1e-11)
+
+
+@every_kind
+def test_smoothing_and_the_number_of_labels_are_checked_on_every_path(kind: str) -> None:
+    model = make_model(kind)
+    batch = batch_for(model)
+    for path in loss_paths(model):
+        for value in (-0.5, 1.5, math.nan, "0.1"):
+            with pytest.raises(ValueError, match=rf"smoothing must be a number from 0 to 1, got {value!r}"):
+                model(**batch, **path, smoothing=value)
+        for items in (-3, torch.tensor(-3), math.nan):
+            with pytest.raises(ValueError, match="num_items_in_batch must be a number of labels, 0 or more, got"):
+                model(**batch, **path, num_items_in_batch=items)
+
+
+# Training -------------------------------------------------------------------------------------------------------------
+
+
+def with_dropout(name: str, rate: float) -> dict[str, Any]:
+    """All of a model's rates; in an RNN the model's own words, too, which are drawn."""
+    config = tiny_config(MODELS[name][1])
+    rates = {field: rate for field in ("dropout", "attention_dropout", "classifier_dropout") if hasattr(config, field)}
+    return rates | ({"teacher_forcing_ratio": 0.5} if rate and hasattr(config, "teacher_forcing_ratio") else {})
+
+
+@every_model
+def test_only_dropout_makes_a_difference_and_only_in_training(name: str) -> None:
+    plain, model = tiny_model(name), tiny_model(name, **with_dropout(name, 0.5))
+    assert torch.equal(compute(model), compute(plain))
+    assert torch.equal(compute(model), compute(model))
+    model.train()
+    assert not torch.equal(compute(model), compute(model))
+    torch.testing.assert_close(compute(plain.train()), compute(plain.eval()), **CLOSE)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3, 0.9])
+@every_head
+def test_every_parameter_gets_a_finite_gradient(name: str, rate: float) -> None:
+    """Else distributed training would wait for those that get none. With 0.3 the embeddings are tied."""
+    variant = HEADS[name][1]
+    fields = with_dropout(name, rate) | (
+        tied(variant) if rate == 0.3 and hasattr(tiny_config(variant), "tie_word_embeddings") else {}
+    )
+    layers = {"encoder_layers": 2, "decoder_layers": 2} if name in RNN_VARIANTS else {"num_hidden_layers": 2}
+    model = tiny_model(name, **fields, **layers).train()
+    torch.manual_seed(0)
+    batch = {key: tensor.repeat(8, *(1 for _ in tensor.shape[1:])) for key, tensor in labelled(model).items()}
+    loss = model(**batch).loss
+    assert loss.isfinite()
+    loss.backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None, key
+        assert parameter.grad.isfinite().all(), key
+        # A bias of all keys moves every score of a row alike, which the softmax does not see.
+        assert parameter.grad.any() or key.endswith("key_proj.bias"), key
+
+
+CHECKPOINTED = [(name, False) for name in dict.fromkeys([*TRANSFORMER_HEADS, *KINDS.values()])]
+CHECKPOINTED += [(name, True) for name in KINDS.values() if name in RNN_VARIANTS]
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable.*:FutureWarning")
+@pytest.mark.parametrize(("name", "output_attentions"), CHECKPOINTED)
+def test_activation_checkpointing_gives_the_same_gradients_and_stores_less(name: str, output_attentions: bool) -> None:
+    """With dropout and two layers; of the RNN in the decoder's loop that makes attention weights, too."""
+    layers = {"encoder_layers": 2, "decoder_layers": 2} if name in RNN_VARIANTS else {"num_hidden_layers": 2}
+    model = tiny_model(name, dropout=0.3, **layers).train()
+    batch = labelled(model) | ({"output_attentions": True} if output_attentions else {})
+    stored = []
+
+    def run() -> tuple[list[Tensor], int]:
+        stored.clear()
+        torch.manual_seed(0)
+        with torch.autograd.graph.saved_tensors_hooks(lambda saved: stored.append(saved.nbytes) or saved, lambda s: s):
+            loss = model(**batch).loss
+        return [loss, *torch.autograd.grad(loss, list(model.parameters()))], sum(stored)
+
+    expected, without = run()
+    for enable in (model.activation_checkpointing_enable, model.gradient_checkpointing_enable):
+        enable()
+        assert model.is_activation_checkpointing
+        found, with_checkpointing = run()
+        torch.testing.assert_close(found, expected, **CLOSE)
+        assert with_checkpointing < 0.6 * without
+    model.eval()
+    assert torch.equal(model(**batch).loss, model(**batch).loss)
+
+
+@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16, "autocast"], ids=str)
+@every_head
+def test_lower_precision_is_near_and_trains(name: str, precision: Any) -> None:
+    exact = tiny_model(name, std=0.3, dtype=torch.float32)
+    model = exact if precision == "autocast" else tiny_model(name, std=0.3, dtype=precision)
+    batch = labelled(model)
+    expected = exact(**batch).logits
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "autocast"):
+        outputs = model(**batch)
+        assert outputs.loss.dtype == torch.float32
+        assert outputs.logits.dtype == (torch.bfloat16 if precision == "autocast" else precision)
+        torch.testing.assert_close(outputs.logits.float(), expected, rtol=0.1, atol=0.1)
+        outputs.loss.backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+# What a family lacks --------------------------------------------------------------------------------------------------
+
+
+@every_model
+def test_a_backend_that_a_model_lacks_is_refused(name: str) -> None:
+    model = tiny_model(name)
+    is_transformer = model.config.model_type == "small_transformer"
+    assert model.config._attn_implementation == ("sdpa" if is_transformer else "eager")
+    for implementation in ("flash_attention_2",) if is_transformer else ("sdpa", "flash_attention_2"):
+        with pytest.raises(ValueError, match=f"{type(model).__name__} does not support"):
+            model.set_attn_implementation(implementation)
+        with pytest.raises(ValueError, match=f"{type(model).__name__} does not support"):
+            type(model)._from_config(model.config, attn_implementation=implementation)
+
+
+@every_model
+def test_models_that_generate_are_those_with_a_decoder_and_a_head(name: str) -> None:
+    model = tiny_model(name)
+    assert model.can_generate() == type(model).__name__.endswith(("ForConditionalGeneration", "ForCausalLM"))
+    assert model._is_stateful == (model.config.model_type == "attentional_rnn")  # assisted decoding is then refused
+    assert isinstance(model.get_input_embeddings(), nn.Embedding)
