@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from .library_internals import BACKWARD_HOOKS, FORWARD_HOOKS, hooks_of
+
 IGNORED = -100
 TOKENS_AT_A_TIME = 384  # whose logits are held at once
 
@@ -205,17 +207,16 @@ def loss_and_logits(
 def is_untouched(module: nn.Module) -> bool:
     """Whether the weights of a module may be read without calling the parts of it that hold them.
 
-    Not if one of them has hooks, which would not be heard (weights that are brought when they are needed), or is
-    another class than it was made as (an adapter, a quantised layer), or has another ``forward``. The hooks by which
-    Transformers notes a layer's outputs stay from the first call that asked for them on, and do nothing in others.
+    Not if a part has hooks, which would be bypassed (they may load the weights), has another ``forward``, or is of
+    another class than it was made as (an adapter, a quantised layer). The hooks by which Transformers records a layer's
+    outputs stay after the first call that requests them, and do nothing in other calls.
     """
     return all(
         # This file's own package, and not "attnzoo": beside a model's weights the same code has another name.
         type(part).__module__.startswith((f"{__package__}.", "torch.nn.modules."))
-        and "forward" not in vars(part)
-        and all(hook.__module__ == "transformers.utils.output_capturing" for hook in part._forward_hooks.values())
-        and not (part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks)
-        and not hasattr(part, "_hf_hook")
+        and "forward" not in vars(part)  # accelerate replaces it where it loads weights on demand
+        and all(hook.__module__ == "transformers.utils.output_capturing" for hook in hooks_of(part, FORWARD_HOOKS))
+        and not hooks_of(part, BACKWARD_HOOKS)
         for part in module.modules()
     )
 

@@ -43,15 +43,8 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
     """Initialisation and loading, as every model of the family shares them."""
 
     config: AttentionalRNNConfig
-    base_model_prefix = "model"
-    main_input_name = "input_ids"
-    supports_gradient_checkpointing = True
     # The decoder's state cannot be rolled back, which is what assisted decoding would do.
     _is_stateful = True
-
-    def __init__(self, config: AttentionalRNNConfig) -> None:
-        config.validate()  # its fields may have been set one by one since it was made
-        super().__init__(config)
 
     def activation_checkpointing_enable(
         self, activation_checkpointing_kwargs: Any = None, every_n_layers: int = 1, offload: bool = False
@@ -99,30 +92,16 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
             elif name.startswith("bias"):
                 init.zeros_(parameter)
             elif name.startswith("weight_h"):  # torch's weight_hh_l0 and ChoGRU's weight_hidden, gates stacked in rows
-                if not getattr(parameter, "_is_hf_initialized", False):
-                    for gate in parameter.split(parameter.shape[1]):
-                        nn.init.orthogonal_(gate)
+                gates = parameter.new_empty(parameter.shape).split(parameter.shape[1])
+                init.copy_(parameter, torch.cat([nn.init.orthogonal_(gate) for gate in gates]))
             else:
                 init.normal_(parameter, std=scale)
         if isinstance(module, nn.LSTM) and self.config.forget_gate_bias is not None:
             # Of torch's two biases, which are added, one takes the value and the other nothing.
             for name, value in (("bias_ih_l0", self.config.forget_gate_bias), ("bias_hh_l0", 0.0)):
-                if not getattr(own[name], "_is_hf_initialized", False):
-                    own[name][module.hidden_size : 2 * module.hidden_size] = value  # gates i, f, g, o
-
-    def _resize_token_embeddings(
-        self, new_num_tokens: int, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
-    ) -> nn.Embedding:
-        """Resize both embeddings: the source's, which Hugging Face knows as the input's, and the target's."""
-        resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        decoder = getattr(self.base_model, "decoder", None)
-        if decoder is None:  # an encoder or decoder on its own
-            return resized
-        requires_grad = decoder.embed_tokens.weight.requires_grad
-        decoder.embed_tokens = self._get_resized_embeddings(
-            decoder.embed_tokens, new_num_tokens, pad_to_multiple_of, mean_resizing
-        ).requires_grad_(requires_grad)
-        return resized
+                bias = own[name].clone()
+                bias[module.hidden_size : 2 * module.hidden_size] = value  # gates i, f, g, o
+                init.copy_(own[name], bias)
 
 
 class AttentionalRNNEncoder(AttentionalRNNPreTrainedModel):
@@ -412,20 +391,6 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
     def _supports_default_dynamic_cache(cls) -> bool:
         # generate() would bring a cache of keys and values; the decoder makes its own, of states.
         return False
-
-    def _prepare_generation_config(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """The options of ``generate()``, as Transformers prepares them.
-
-        Raises:
-            ValueError: ``guidance_scale`` is set. Its unconditional pass would use the target as the source.
-        """
-        options, model_kwargs = super()._prepare_generation_config(*args, **kwargs)
-        if options.guidance_scale not in (None, 1):
-            raise ValueError(
-                f"guidance_scale={options.guidance_scale} is for models without an encoder: Transformers would pass "
-                "the target to the encoder as an unconditional source; leave it out"
-            )
-        return options, model_kwargs
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`."""

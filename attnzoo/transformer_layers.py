@@ -18,8 +18,9 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .attention import attend, dot_score
 from .configuration_small_transformer import SmallTransformerConfig
+from .library_internals import attention_backend
 
-MOST_NEEDED = 0.95  # of the tokens of a batch, for the others to be worth the trouble of leaving them out
+MAX_PACKED = 0.95  # a larger part of a batch is not packed, since that would take longer
 
 
 class Packing(NamedTuple):
@@ -34,18 +35,18 @@ class Packing(NamedTuple):
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, needed: Tensor) -> "Packing | None":
-        """The tokens where ``needed`` (B, T) is True; None if they are so many that it does not pay."""
-        if int(needed.sum()) > MOST_NEEDED * needed.numel():
+    def of(cls, is_packed: Tensor) -> "Packing | None":
+        """The tokens where ``is_packed`` (B, T) is True; None if these are nearly all."""
+        if int(is_packed.sum()) > MAX_PACKED * is_packed.numel():
             return None
-        return cls(needed.flatten().nonzero().squeeze(1), (needed.shape[0], needed.shape[1]))
+        return cls(is_packed.flatten().nonzero().squeeze(1), (is_packed.shape[0], is_packed.shape[1]))
 
     def pack(self, batch: Tensor) -> Tensor:
         """(B, T, D) to (N, D)."""
         return batch.flatten(0, 1).index_select(0, self.places)
 
     def unpack(self, packed: Tensor) -> Tensor:
-        """(N, D) to (B, T, D), 0 where the tokens are not needed."""
+        """(N, D) to (B, T, D), 0 for all other tokens."""
         batch = packed.new_zeros(self.shape[0] * self.shape[1], packed.shape[-1])
         return batch.index_copy(0, self.places, packed).unflatten(0, self.shape)
 
@@ -155,7 +156,7 @@ class MultiHeadAttention(nn.Module):
         is_shared = key.shape[0] < rows
         if is_shared:  # the queries of N sequences as those of one
             query = query.unflatten(0, (key.shape[0], -1)).transpose(1, 2).flatten(2, 3)  # (B, H, N * T, K)
-        implementation = "eager" if kwargs.get("output_attentions") else self.config._attn_implementation
+        implementation = "eager" if kwargs.get("output_attentions") else attention_backend(self.config)
         interface: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
         dropout = self.dropout if self.training else 0.0
         device = query.device.type
@@ -266,12 +267,13 @@ class TransformerLayer(GradientCheckpointingLayer):
         def attend_to_memory(x: Tensor) -> Tensor:
             return self.cross_attention(x, memory_mask, memory, past_key_values, **kwargs)[0]  # type: ignore[misc]
 
-        hidden_states = self._residual(hidden_states, attend_to_itself, self.self_attention_norm)
+        hidden_states = self.residual(hidden_states, attend_to_itself, self.self_attention_norm)
         if self.cross_attention_norm is not None:
-            hidden_states = self._residual(hidden_states, attend_to_memory, self.cross_attention_norm)
-        return self._residual(hidden_states, self.feed_forward, self.feed_forward_norm)
+            hidden_states = self.residual(hidden_states, attend_to_memory, self.cross_attention_norm)
+        return self.residual(hidden_states, self.feed_forward, self.feed_forward_norm)
 
-    def _residual(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: nn.Module) -> Tensor:
+    def residual(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: nn.Module) -> Tensor:
+        """A sublayer with its residual connection and layer normalisation, see the equations above."""
         output = sublayer(norm(x) if self.is_pre_norm else x)
         if self.training:
             output = nn.functional.dropout(output, self.dropout)

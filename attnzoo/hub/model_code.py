@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 from huggingface_hub import ModelCard
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import AutoConfig
 from transformers.dynamic_module_utils import get_relative_import_files
-from transformers.models.auto import modeling_auto
 
 from ..pipelines import PIPELINES, SourceToTargetPipeline
+from ..registered_models import auto_classes
 
 HEADING = "## Without attnzoo"
 IN_CARD = f"""
@@ -84,19 +84,6 @@ def forget_missing_code(folder: Path) -> None:
         entries = {name: value for name, value in entries.items() if name not in kept}
         entries |= {name: named for name, named in kept.items() if named}
         path.write_text(json.dumps(entries, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def auto_classes(config: PreTrainedConfig) -> dict[str, type]:
-    """The model that every Auto class has registered for this config, and that can be made of it."""
-    pattern = getattr(config, "attention_pattern", None)
-    found = {}
-    for name in sorted(vars(modeling_auto)):
-        registered = getattr(getattr(modeling_auto, name), "_model_mapping", None)
-        if name.startswith("AutoModel") and registered is not None and type(config) in registered:
-            model_class = registered[type(config)]
-            if isinstance(model_class, type) and pattern in getattr(model_class, "attention_patterns", (pattern,)):
-                found[name] = model_class
-    return found
 
 
 def _travelling_classes(folder: Path) -> tuple[dict[str, type], dict[str, type[SourceToTargetPipeline]]]:

@@ -19,7 +19,7 @@ from attnzoo.alignment import (
     paper_shift,
     to_pharaoh,
 )
-from attnzoo.viewer.pictures import plot_alignments
+from attnzoo.viewer import plot_alignments
 from tests.recurrent.tiny import PAD, VARIANTS, padded_batch, random_words, tiny_config, tiny_model
 from tests.reference import attentional_rnn as reference
 from tests.transformer.tiny_transformers import tiny_model as tiny_transformer

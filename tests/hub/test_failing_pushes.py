@@ -292,7 +292,7 @@ def test_a_card_loads_from_the_hub_what_it_loaded_from_the_folder(
     card: str, becomes: str | None, make_folder: MakeFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the folder is called by: here it is the working directory, given as "."."""
-    from attnzoo.hub.push_and_verify import _stage
+    from attnzoo.hub.pushing import _stage
 
     (tmp_path / "model_cards").mkdir()
     folder = make_folder(1).rename(tmp_path / "model_cards" / "tiny")

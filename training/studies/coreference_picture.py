@@ -17,7 +17,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, P
 from transformers.utils import logging
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
-from attnzoo.viewer.pictures import plot_alignments
+from attnzoo.viewer import plot_alignments
 
 from ..loop.checkpoint import require_model
 

@@ -26,7 +26,7 @@ from transformers import (
 from attnzoo.alignment import generation_alignments
 from attnzoo.phonemes import CLOSE, OPEN, bracketed, known_phonemes, token_names
 from attnzoo.pipelines import readable_word
-from attnzoo.viewer.pictures import plot_alignments
+from attnzoo.viewer import plot_alignments
 
 from ..data.sources import Rows, Source, is_table, read_rows, readable, short
 from ..data.splits import chosen_rows, cut_note, split_of

@@ -23,7 +23,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from attnzoo.viewer.pictures import plot_heads
+from attnzoo.viewer import plot_heads
 
 from ..data.sources import Rows, Source, SourceError, as_only, read_rows, readable, refuse_table_keys, text_files
 from ..data.speeches import is_speeches, read_speeches

@@ -20,7 +20,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from attnzoo.viewer.pictures import plot_sentence
+from attnzoo.viewer import plot_sentence
 
 from ..data.labels import FASTTEXT, known_numbers, label_text, number_labels, read_label_lines
 from ..data.orange_tables import read_table

@@ -19,7 +19,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from attnzoo.viewer.pictures import plot_alignments, plot_heads
+from attnzoo.viewer import plot_alignments, plot_heads
 
 from ..data.sources import Rows, Source, read_rows, short
 from ..data.splits import chosen_rows, first_row, refuse_empty, report_overlap, with_held_out
