@@ -71,13 +71,10 @@ def generation_alignments(generated: Any) -> Tensor:
         ValueError: the result holds no attentions.
     """
     steps = getattr(generated, "cross_attentions", None)
-    if not steps or steps[0] is None:
-        why = (
-            "a model without attention has no alignments"
-            if steps
-            else ("call generate(..., output_attentions=True, return_dict_in_generate=True)")
-        )
-        raise ValueError(f"no attentions in this result; {why}")
+    if not steps:
+        raise ValueError("no attentions; call generate(..., output_attentions=True, return_dict_in_generate=True)")
+    if steps[0] is None:
+        raise ValueError("no attentions; a model without attention has no alignments")
     attention_weights = torch.stack([step[0][:, 0, -1] for step in steps], dim=1)  # (B, T, S)
     beam_indices = getattr(generated, "beam_indices", None)  # (N, T), -1 past the end of a sequence
     if beam_indices is None:
@@ -263,10 +260,8 @@ def alignment_error_rate(
     if possible is None:
         possible = sure
     if not len(predicted) == len(sure) == len(possible):
-        raise ValueError(
-            f"every sentence needs its gold links, got {len(predicted)} predicted, {len(sure)} sure and "
-            f"{len(possible)} possible"
-        )
+        counts = f"{len(predicted)} predicted, {len(sure)} sure and {len(possible)} possible"
+        raise ValueError(f"every sentence needs its gold links, got {counts}")
     right = total = 0
     for a, s, p in zip(map(set, predicted), map(set, sure), map(set, possible), strict=True):
         right += len(a & s) + len(a & (p | s))

@@ -75,10 +75,8 @@ def _module(command: str, name: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "attnzoo":
             raise
-        sys.exit(
-            f"error: attnzoo {command} needs the package {error.name!r}, which is not installed: "
-            "pip install 'attnzoo[train]'"
-        )
+        install = "pip install 'attnzoo[train]'"
+        sys.exit(f"error: attnzoo {command} needs the package {error.name!r}, which is not installed: {install}")
 
 
 def _parser(command: str, example: str, model: str, text: str = "", more: str = "") -> argparse.ArgumentParser:
@@ -203,9 +201,8 @@ def classify(arguments: list[str]) -> None:
     folder = _folder(options.model)
     model, report = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
     if report["missing_keys"]:
-        raise ValueError(
-            f"{options.model} is not a classifier: it has no weights {', '.join(sorted(report['missing_keys']))}"
-        )
+        missing = ", ".join(sorted(report["missing_keys"]))
+        raise ValueError(f"{options.model} is not a classifier: it has no weights {missing}")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     shown = []
     sides = 2 if "token_type_ids" in tokenizer.model_input_names else 1

@@ -37,7 +37,7 @@ PAGED_CACHE_ARGUMENTS = {"cache", "read_index", "write_index", "block_table", "l
 # Those whose default is the config's field.
 CONFIG_DEFAULTS = ("output_attentions", "output_hidden_states")
 # Arguments that only the heads pass to their models.
-INTERNAL_ARGUMENTS = ("tokens_to_compute",)
+INTERNAL_ARGUMENTS = ("tokens_to_compute", "decoder_lengths")
 
 Forward = TypeVar("Forward", bound=Callable[..., Any])
 
@@ -176,10 +176,7 @@ def read_mask(mask: Tensor, name: str) -> Tensor:
                 f"padding; got {mask[~fits][0].item():g} among its values"
             )
         if not bool(mask.any()):
-            raise ValueError(
-                f"{name} is floating-point and all 0, which can mean all padding or, as an additive mask, no "
-                "padding; give a mask of type bool or of whole numbers"
-            )
+            raise ValueError(f"{name} is floating-point and all 0: all padding, or none? Give a mask of type bool")
     return torch.where(is_additive, mask == 0, mask == 1)
 
 
@@ -259,18 +256,20 @@ def check_target_labels(labels: Tensor, ids: Tensor | None, embeddings: Tensor |
     target = embeddings if ids is None else ids
     if target is None and not is_new:
         raise ValueError("labels start a new target and past_key_values continues one; give decoder_input_ids")
-    if target is not None and labels.shape != target.shape[:2]:
-        raise ValueError(
-            f"labels of shape {tuple(labels.shape)} do not fit a target of shape {tuple(target.shape[:2])}"
-        )
+    _require_fit(labels, target, "target")
 
 
 def check_text_labels(labels: Tensor, inputs: dict[str, Any]) -> None:
     """Raise a ValueError unless ``labels`` has the shape (B, T) of the ids or embeddings among ``inputs``."""
     ids, embeddings = inputs.get("input_ids"), inputs.get("inputs_embeds")
-    text = ids if embeddings is None else embeddings
-    if text is not None and labels.shape != text.shape[:2]:
-        raise ValueError(f"labels of shape {tuple(labels.shape)} do not fit a text of shape {tuple(text.shape[:2])}")
+    _require_fit(labels, ids if embeddings is None else embeddings, "text")
+
+
+def _require_fit(labels: Tensor, tokens: Tensor | None, what: str) -> None:
+    if tokens is not None and labels.shape != tokens.shape[:2]:
+        raise ValueError(
+            f"labels of shape {tuple(labels.shape)} do not fit a {what} of shape {tuple(tokens.shape[:2])}"
+        )
 
 
 def refuse_lost_labels(num_items: Any, ids: Tensor | None, embeddings: Tensor | None) -> None:

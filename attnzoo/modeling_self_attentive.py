@@ -247,10 +247,9 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
     ) -> SelfAttentiveClassifierOutput:
         if labels is None and num_items_in_batch is not None and self.training and self.config.penalty_coefficient:
             raise ValueError(
-                "the Trainer gives num_items_in_batch but no labels, as it does with label_smoothing_factor and with "
-                f"compute_loss_func: the penalty (penalty_coefficient={self.config.penalty_coefficient}) would be "
-                "lost. Leave them out, or set model.config.penalty_coefficient = 0 and use a compute_loss_func that "
-                "adds outputs.penalty"
+                "a Trainer with label_smoothing_factor or compute_loss_func withholds the labels: the penalty "
+                f"(penalty_coefficient={self.config.penalty_coefficient}) would be lost. Leave them out, or set "
+                "model.config.penalty_coefficient = 0 and use a compute_loss_func that adds outputs.penalty"
             )
         outputs = self.model(**inputs, return_dict=True)
         hidden = many_rows_linear(self.hidden_proj, self.dropout(outputs.pooler_output)).relu()

@@ -29,16 +29,9 @@ from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
 from .loss import IGNORED, classification_loss, loss_and_logits, problem_type_of, token_cross_entropy
-from .model_inputs import (
-    check_target_labels,
-    check_text_labels,
-    checked,
-    checked_head,
-    refuse_lost_labels,
-    shift_right,
-)
+from .model_inputs import check_text_labels, checked, checked_head, shift_right
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
-from .zoo_model import with_head
+from .zoo_model import ConditionalGenerationMixin, with_head
 
 # The arguments that a head over one stack passes on to its model.
 TEXT = ("input_ids", "attention_mask", "position_ids", "inputs_embeds")
@@ -114,6 +107,8 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         tokens_to_compute: Tensor | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPast | Seq2SeqModelOutput:
+        text = input_ids, attention_mask, inputs_embeds, position_ids
+        kwargs["return_dict"] = True
         if not self.config.is_encoder_decoder:
             of_decoder = (decoder_input_ids, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids)
             if any(argument is not None for argument in (*of_decoder, encoder_outputs)):
@@ -122,15 +117,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
                     "attention_mask; the decoder's arguments and encoder_outputs are for 'encoder_decoder'"
                 )
             outputs = self.first_stack(
-                input_ids,
-                attention_mask,
-                inputs_embeds,
-                past_key_values=past_key_values,
-                use_cache=use_cache,
-                tokens_to_compute=tokens_to_compute,
-                position_ids=position_ids,
-                return_dict=True,
-                **kwargs,
+                *text, tokens_to_compute, past_key_values=past_key_values, use_cache=use_cache, **kwargs
             )
             return BaseModelOutputWithPast(
                 last_hidden_state=outputs.last_hidden_state,
@@ -141,34 +128,20 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         if decoder_input_ids is None and decoder_inputs_embeds is None and input_ids is not None:
             if past_key_values is not None and past_key_values.get_seq_length():
                 raise ValueError("past_key_values continues a target; give its next tokens as decoder_input_ids")
-            decoder_input_ids, decoder_attention_mask = self._target_of(input_ids, attention_mask)
+            decoder_input_ids = shift_right(input_ids, self.config.decoder_start_token_id, self.config.pad_token_id)
+            if attention_mask is not None:  # with a 1 for the start token
+                decoder_attention_mask = nn.functional.pad(attention_mask[:, :-1], (1, 0), value=1)
         if encoder_outputs is None:
             real_tokens = None if tokens_to_compute is None or attention_mask is None else attention_mask.bool()
-            encoder_outputs = self.encoder(
-                input_ids,
-                attention_mask,
-                inputs_embeds,
-                tokens_to_compute=real_tokens,
-                position_ids=position_ids,
-                return_dict=True,
-                **kwargs,
-            )
+            encoder_outputs = self.encoder(*text, real_tokens, **kwargs)
         elif isinstance(encoder_outputs, (tuple, list)):
             encoder_outputs = BaseModelOutput(*encoder_outputs)
         elif isinstance(encoder_outputs, Tensor):
             raise TypeError("encoder_outputs must be a tuple or an output of the encoder, got a tensor; give (tensor,)")
+        source = encoder_outputs[0], attention_mask
+        target = decoder_input_ids, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids
         outputs = self.decoder(
-            decoder_input_ids,
-            decoder_attention_mask,
-            decoder_inputs_embeds,
-            encoder_hidden_states=encoder_outputs[0],
-            encoder_attention_mask=attention_mask,
-            past_key_values=past_key_values,
-            use_cache=use_cache,
-            tokens_to_compute=tokens_to_compute,
-            position_ids=decoder_position_ids,
-            return_dict=True,
-            **kwargs,
+            *target, tokens_to_compute, *source, past_key_values=past_key_values, use_cache=use_cache, **kwargs
         )
         return Seq2SeqModelOutput(
             last_hidden_state=outputs.last_hidden_state,
@@ -180,11 +153,6 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             encoder_hidden_states=encoder_outputs.get("hidden_states"),  # another output class may lack it
             encoder_attentions=encoder_outputs.get("attentions"),
         )
-
-    def _target_of(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Make a target from a source (B, S): its ids shifted right, and the mask with a 1 for the start token."""
-        target = shift_right(input_ids, self.config.decoder_start_token_id, self.config.pad_token_id)
-        return target, None if attention_mask is None else nn.functional.pad(attention_mask[:, :-1], (1, 0), value=1)
 
 
 class SmallTransformerWithOutputProjection(SmallTransformerPreTrainedModel):
@@ -210,7 +178,7 @@ class SmallTransformerWithClassifier(SmallTransformerPreTrainedModel):
         self.post_init()
 
 
-class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProjection, GenerationMixin):
+class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProjection, ConditionalGenerationMixin):
     r"""The encoder-decoder with its output projection: translation, as in the paper, and anything from text to text.
 
     .. math:: p(y_i | y_{<i}, x) = \mathrm{softmax}(W h_i)
@@ -248,10 +216,6 @@ class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProject
         past_key_values.self_attention_cache.reorder_cache(beam_idx)
         return past_key_values
 
-    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`."""
-        return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
-
     @can_return_tuple
     @checked_head(SmallTransformerModel)
     def forward(
@@ -262,17 +226,10 @@ class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProject
         skip_logits: bool = False,
         **inputs: Any,
     ) -> Seq2SeqLMOutput:
-        target = inputs.get("decoder_input_ids"), inputs.get("decoder_inputs_embeds")
-        if labels is None:
-            refuse_lost_labels(num_items_in_batch, *target)
-        else:
-            inputs["use_cache"] = False  # a training step has no next token
-            is_new = inputs.get("past_key_values") is None
-            check_target_labels(labels, *target, is_new=is_new)
-            if all(part is None for part in target):
-                inputs["decoder_input_ids"] = self.prepare_decoder_input_ids_from_labels(labels)
-            if skip_logits and is_new:  # nothing reads what comes after the last label
-                inputs["tokens_to_compute"] = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)
+        self.add_target(inputs, labels, num_items_in_batch)
+        if labels is not None and skip_logits and inputs.get("past_key_values") is None:
+            # Nothing reads what comes after the last label.
+            inputs["tokens_to_compute"] = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)
         outputs = self.model(**inputs, return_dict=True)
         loss, logits = loss_and_logits(
             self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
@@ -426,14 +383,14 @@ class SmallTransformerForSequenceClassification(SmallTransformerWithClassifier):
         outputs = self.model(**inputs, return_dict=True)
         attention_mask = inputs.get("attention_mask")
         states = outputs.last_hidden_state
-        if attention_mask is None:
-            attention_mask = torch.ones(states.shape[:2], device=states.device)
-        elif attention_mask.ndim != 2:
-            raise ValueError(
-                f"attention_mask must be (batch, length) to classify texts: the first or last real token is read, "
-                f"got {tuple(attention_mask.shape)}"
-            )
-        is_real = attention_mask[:, -states.shape[1] :].bool()
+        is_real = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
+        if attention_mask is not None:
+            if attention_mask.ndim != 2:
+                raise ValueError(
+                    f"attention_mask must be (batch, length) to classify texts: the first or last real token is read, "
+                    f"got {tuple(attention_mask.shape)}"
+                )
+            is_real = attention_mask[:, -states.shape[1] :]
         if self.config.attention_pattern == "causal":
             token = states.shape[1] - 1 - is_real.flip(1).int().argmax(dim=1)  # (B,) the last real one
         else:

@@ -112,8 +112,7 @@ class SourceToTargetPipeline(Pipeline):
         start = self.model.config.decoder_start_token_id
         if (other := generate_kwargs.get("decoder_start_token_id", start)) != start:
             raise ValueError(
-                f"decoder_start_token_id={other} is not the model's ({start}), after which a target has its score; set "
-                "it in the model's config"
+                f"decoder_start_token_id={other} is not the model's ({start}); set it in the model's config"
             )
         if n_best is not None:
             generate_kwargs["n_best"] = n_best
@@ -162,11 +161,8 @@ class SourceToTargetPipeline(Pipeline):
                     "or draw samples with do_sample=True, num_beams=1"
                 )
             beams = n_best
-        options = generate_kwargs | {
-            "num_beams": beams,
-            "num_return_sequences": n_best,
-            "return_dict_in_generate": False,
-        }
+        counts = {"num_beams": beams, "num_return_sequences": n_best}
+        options = generate_kwargs | counts | {"return_dict_in_generate": False}
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         labels = self.model.generate(input_ids=ids, attention_mask=mask, **options)[:, 1:]  # (B * N, T)
         ends = in_force.get("eos_token_id")
@@ -246,7 +242,6 @@ def readable_word(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
         advice = "leave them out, or write numbers and abbreviations as words"
         if any(character.isspace() for character in unknown):
             advice = "split a phrase into its words"
-        raise ValueError(
-            f"{word!r} has characters that this model does not know: {' '.join(map(repr, unknown))}; {advice}"
-        )
+        characters = " ".join(map(repr, unknown))
+        raise ValueError(f"{word!r} has characters that this model does not know: {characters}; {advice}")
     return normalized

@@ -176,21 +176,20 @@ class MultiHeadAttention(nn.Module):
     def _keys_and_values(
         self, source: Tensor, packing: Packing | None, is_memory: bool, past_key_values: Cache | None
     ) -> tuple[Tensor, Tensor]:
-        cache = past_key_values
+        cache, size = past_key_values, source.shape[1]
         if isinstance(past_key_values, EncoderDecoderCache):
             cache = past_key_values.cross_attention_cache if is_memory else past_key_values.self_attention_cache
+            if is_memory and past_key_values.is_updated.get(self.layer_idx):
+                layer: Any = cache.layers[self.layer_idx]
+                return layer.keys[:, :, :size], layer.values[:, :, :size]
             if is_memory:
-                if past_key_values.is_updated.get(self.layer_idx):
-                    layer: Any = cache.layers[self.layer_idx]
-                    return layer.keys[:, :, : source.shape[1]], layer.values[:, :, : source.shape[1]]
                 past_key_values.is_updated[self.layer_idx] = True
         key, value = (self._heads(project(source), packing) for project in (self.key_proj, self.value_proj))
         if cache is None:
             return key, value
         keys, values = cache.update(key, value, self.layer_idx)
-        if is_memory:  # a cache of fixed size may have room for a longer source
-            return keys[:, :, : source.shape[1]], values[:, :, : source.shape[1]]
-        return keys, values
+        # A cache of fixed size may have room for a longer source.
+        return (keys[:, :, :size], values[:, :, :size]) if is_memory else (keys, values)
 
     def _heads(self, projected: Tensor, packing: Packing | None) -> Tensor:
         padded = projected if packing is None else packing.unpack(projected)
@@ -261,14 +260,14 @@ class TransformerLayer(GradientCheckpointingLayer):
         past_key_values: Cache | None = None,
         **kwargs: Any,  # the packings, and what the backend may want
     ) -> Tensor:
-        def attend_to_itself(x: Tensor) -> Tensor:
-            return self.self_attention(x, mask, None, past_key_values, **kwargs)[0]
+        def with_attention(attention: MultiHeadAttention, *source: Any) -> Callable[[Tensor], Tensor]:
+            return lambda x: attention(x, *source, past_key_values, **kwargs)[0]
 
-        def attend_to_memory(x: Tensor) -> Tensor:
-            return self.cross_attention(x, memory_mask, memory, past_key_values, **kwargs)[0]  # type: ignore[misc]
-
-        hidden_states = self.residual(hidden_states, attend_to_itself, self.self_attention_norm)
-        if self.cross_attention_norm is not None:
+        hidden_states = self.residual(
+            hidden_states, with_attention(self.self_attention, mask, None), self.self_attention_norm
+        )
+        if self.cross_attention is not None and self.cross_attention_norm is not None:
+            attend_to_memory = with_attention(self.cross_attention, memory_mask, memory)
             hidden_states = self.residual(hidden_states, attend_to_memory, self.cross_attention_norm)
         return self.residual(hidden_states, self.feed_forward, self.feed_forward_norm)
 
@@ -323,9 +322,8 @@ class PositionEmbedding(nn.Module):
             most = self.learned.num_embeddings
             if num_positions is not None and num_positions > most and (last := int(positions.max())) >= most:
                 raise ValueError(
-                    f"a text of {last + 1} tokens (position_ids up to {last}) is longer than "
-                    f"max_position_embeddings={most}, the number of learned positions; cut it, or use "
-                    "position_embedding='sinusoidal'"
+                    f"a text of {last + 1} tokens (position_ids up to {last}) is longer than max_position_embeddings="
+                    f"{most}; cut it, or use position_embedding='sinusoidal'"
                 )
             return embeddings + self.learned(positions)
         size, dtype = embeddings.shape[-1], torch.promote_types(embeddings.dtype, torch.float32)

@@ -37,10 +37,8 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
     def __init__(self, config: SmallTransformerConfig) -> None:
         super().__init__(config)
         if config.attention_pattern not in self.attention_patterns:
-            raise ValueError(
-                f"{type(self).__name__} needs attention_pattern={' or '.join(map(repr, self.attention_patterns))}, "
-                f"got {config.attention_pattern!r}"
-            )
+            fitting, name = " or ".join(map(repr, self.attention_patterns)), type(self).__name__
+            raise ValueError(f"{name} needs attention_pattern={fitting}, got {config.attention_pattern!r}")
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -134,12 +132,12 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        tokens_to_compute: Tensor | None = None,
         encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Tensor | None = None,
         past_key_values: Cache | None = None,
         use_cache: bool | None = None,
-        tokens_to_compute: Tensor | None = None,
-        position_ids: Tensor | None = None,
         is_causal: bool | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
@@ -148,10 +146,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         rows, length = hidden_states.shape[:2]
         is_4d_mask = attention_mask is not None and attention_mask.ndim == 4
         if is_causal not in (None, self.is_causal) and not is_4d_mask:
-            raise ValueError(
-                f"is_causal={is_causal} contradicts attention_pattern={self.config.attention_pattern!r}, which decides "
-                "it; leave it out"
-            )
+            pattern = self.config.attention_pattern
+            raise ValueError(f"is_causal={is_causal} contradicts attention_pattern={pattern!r}; leave it out")
         if encoder_hidden_states is not None:
             self._check_source(encoder_hidden_states, rows)
         cache = self._cache(past_key_values, use_cache)
@@ -206,11 +202,11 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             memory_mask = mask_for(backend, memory_mask, (sources, rows // sources * length, size))
         mask = mask_for(backend, mask, (rows, length, num_keys))
         for layer in self.layers:
+            memory = encoder_hidden_states, memory_mask
             hidden_states = layer(
                 hidden_states,
                 mask,
-                encoder_hidden_states,
-                memory_mask,
+                *memory,
                 past_key_values=cache,
                 packing=packing,
                 memory_packing=memory_packing,
@@ -225,10 +221,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
     def _check_source(self, source: Tensor, rows: int) -> None:
         require_tokens("encoder_outputs[0]", source, "(batch, length, width)", 3, self.config.hidden_size)
         if rows < source.shape[0] or rows % source.shape[0]:
-            raise ValueError(
-                f"source and target are batches of {source.shape[0]} and {rows} rows; "
-                "every source needs the same number of targets, 1 or more"
-            )
+            sizes = f"{source.shape[0]} and {rows} rows"
+            raise ValueError(f"source and target are batches of {sizes}; every source needs equally many targets")
 
     def _check_positions(self, position_ids: Tensor, rows: int, length: int) -> int | None:
         """The largest of ``position_ids`` (B or 1, T) plus 1; None in a compiled graph. Raises if one is negative."""
@@ -282,17 +276,13 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
                 parts.append((cache.cross_attention_cache, source.shape[0]))
                 made_from = _length(cache.cross_attention_cache)
                 if isinstance(made_from, int) and made_from not in (0, source.shape[1]):
-                    raise ValueError(
-                        f"past_key_values comes from a source of {made_from} tokens, this one has {source.shape[1]}; "
-                        "continue with the source that the cache was made from"
-                    )
+                    sizes = f"{made_from} tokens, this one has {source.shape[1]}"
+                    raise ValueError(f"past_key_values comes from a source of {sizes}; continue with the same source")
         heads = self.config.num_attention_heads
         for part, batch in parts:
             if len(part.layers) not in (0, len(self.layers)):
-                raise ValueError(
-                    f"past_key_values has {len(part.layers)} layers and the model {len(self.layers)}; continue with "
-                    "the model that made the cache"
-                )
+                sizes = f"{len(part.layers)} layers and the model {len(self.layers)}"
+                raise ValueError(f"past_key_values has {sizes}; continue with the model that made the cache")
             keys = getattr(part.layers[0], "keys", None) if part.layers else None
             expected = batch, heads, self.config.hidden_size // heads
             if keys is None or keys.ndim != 4:  # the cache is empty, or holds no keys that can be read

@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from torch import nn
+from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import ModelOutput
 
+from .model_inputs import check_target_labels, refuse_lost_labels, shift_right
+
+CONVERT = "which may run code; convert weights that you trust with torch.load(..., weights_only=True) and"
 MAX_NEW_WEIGHTS = 10**8  # that may be missing in a file: those of a new head or of added words
 
 
@@ -36,18 +40,14 @@ class SafetensorsModel(PreTrainedModel):
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
         """Load as every Hugging Face model does, but never a pickle; damaged weights are an OSError that names them."""
         if kwargs.get("use_safetensors") is False:
-            raise ValueError(
-                "use_safetensors=False would load a pickle, which may run code; convert the weights where you trust "
-                "them, with torch.load(..., weights_only=True) and save_pretrained"
-            )
+            raise ValueError(f"use_safetensors=False would load a pickle, {CONVERT} save_pretrained")
         kwargs["use_safetensors"] = True
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         except SafetensorError as error:
-            raise OSError(
-                f"the weights of {str(pretrained_model_name_or_path)!r} are damaged or incomplete ({error}); "
-                "download or save them again"
-            ) from error
+            name = str(pretrained_model_name_or_path)
+            damage = f"damaged or incomplete ({error}); download or save them again"
+            raise OSError(f"the weights of {name!r} are {damage}") from error
 
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
@@ -71,10 +71,8 @@ class SafetensorsModel(PreTrainedModel):
         if options.use_cache is None:
             options.use_cache = self.config.use_cache
         if options.guidance_scale not in (None, 1) and self.config.is_encoder_decoder:
-            raise ValueError(
-                f"guidance_scale={options.guidance_scale} is for models without an encoder: Transformers would pass "
-                "the target to the encoder as an unconditional source; leave it out"
-            )
+            # Transformers would pass the target to the encoder, as an unconditional source.
+            raise ValueError(f"guidance_scale={options.guidance_scale} is for models without an encoder; leave it out")
         return options, model_kwargs
 
     @staticmethod
@@ -87,13 +85,35 @@ class SafetensorsModel(PreTrainedModel):
         """
         for file in checkpoint_files or ():
             if Path(file).suffix != ".safetensors":
-                raise ValueError(
-                    f"{file} is a pickle, which may run code, and nothing was read of it; convert it where you trust "
-                    "it, with torch.load(..., weights_only=True) and safetensors.torch.save_file"
-                )
+                raise ValueError(f"{file} is a pickle, {CONVERT} safetensors.torch.save_file")
         if state_dict is None and checkpoint_files:
             _check_size(model, checkpoint_files)
         return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, *args, **kwargs)
+
+
+class ConditionalGenerationMixin(GenerationMixin):
+    """What the encoder-decoders with an output projection share: the target that labels make, and ``generate()``."""
+
+    config: Any
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`."""
+        return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
+
+    def add_target(self, inputs: dict[str, Any], labels: Tensor | None, num_items: Tensor | int | None) -> None:
+        """Check the labels (B, T), and add what the decoder reads for them to the arguments of the model.
+
+        Raises:
+            ValueError: the labels do not fit the target, or a ``Trainer`` withholds them and there is no target.
+        """
+        target = inputs.get("decoder_input_ids"), inputs.get("decoder_inputs_embeds")
+        if labels is None:
+            refuse_lost_labels(num_items, *target)
+            return
+        inputs["use_cache"] = False  # a training step has no next token
+        check_target_labels(labels, *target, is_new=inputs.get("past_key_values") is None)
+        if all(part is None for part in target):
+            inputs["decoder_input_ids"] = self.prepare_decoder_input_ids_from_labels(labels)
 
 
 def with_head(output_class: type[ModelOutput], outputs: ModelOutput, **head: Any) -> Any:

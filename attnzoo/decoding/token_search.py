@@ -13,18 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.generation import (
-    GenerateBeamDecoderOnlyOutput,
-    GenerateBeamEncoderDecoderOutput,
-    GenerateDecoderOnlyOutput,
-    GenerateEncoderDecoderOutput,
-    GenerationConfig,
-    GenerationMode,
-    LogitsProcessorList,
-    MinLengthLogitsProcessor,
-    MinNewTokensLengthLogitsProcessor,
-    StoppingCriteriaList,
-)
+from transformers import generation
+from transformers.generation import GenerationConfig, GenerationMode, LogitsProcessorList, StoppingCriteriaList
 from transformers.utils import ModelOutput
 
 from ..library_internals import FORWARD_HOOKS, hooks_of
@@ -41,8 +31,8 @@ STEPS: dict[str, type[RecurrentSteps] | type[TransformerSteps]] = {  # for every
     "small_transformer": TransformerSteps,
 }
 OUTPUTS: dict[bool, tuple[Any, Any]] = {  # whether there is a source, of one sequence or of beams
-    True: (GenerateEncoderDecoderOutput, GenerateBeamEncoderDecoderOutput),
-    False: (GenerateDecoderOnlyOutput, GenerateBeamDecoderOnlyOutput),
+    True: (generation.GenerateEncoderDecoderOutput, generation.GenerateBeamEncoderDecoderOutput),
+    False: (generation.GenerateDecoderOnlyOutput, generation.GenerateBeamDecoderOnlyOutput),
 }
 IGNORED_ARGUMENTS = {"use_cache", "return_dict"}  # of the model, without effect here
 STEP_OUTPUTS = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
@@ -235,9 +225,9 @@ class _Scores:
         self.steps: list[Any] = []  # a processor, or up to which length which tokens are forbidden
         for processor in processors:
             step: Any = processor
-            if type(processor) is MinLengthLogitsProcessor:
+            if type(processor) is generation.MinLengthLogitsProcessor:
                 step = processor.min_length, processor.eos_token_id
-            elif type(processor) is MinNewTokensLengthLogitsProcessor:
+            elif type(processor) is generation.MinNewTokensLengthLogitsProcessor:
                 step = processor.prompt_length_to_skip + processor.min_new_tokens, processor.eos_token_id
             if isinstance(step, tuple):
                 step = step[0], step[1][(step[1] >= 0) & (step[1] < vocabulary)]

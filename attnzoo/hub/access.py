@@ -78,10 +78,8 @@ def require_visibility(api: HfApi, repo_id: str, private: bool | None) -> None:
     except RepositoryNotFoundError:
         return
     if private is not None and private != is_private:
-        raise ValueError(
-            f"{repo_id} is there and is {'private' if is_private else 'public'}; change that in its settings, or "
-            "choose another name"
-        )
+        kind = "private" if is_private else "public"
+        raise ValueError(f"{repo_id} is there and is {kind}; change that in its settings, or choose another name")
 
 
 def client(token: str | None) -> HfApi:

@@ -45,10 +45,8 @@ def plot_alignments(
         raise ValueError("there are no alignments to plot")
     counts = [len(attention_weights), len(source_tokens), len(target_tokens)]
     if len(set(counts)) > 1:
-        raise ValueError(
-            f"every picture needs its attention_weights, source_tokens and target_tokens, got {counts[0]}, {counts[1]} "
-            f"and {counts[2]} of them; one picture needs lists of one each"
-        )
+        got = "got {}, {} and {} of them; one picture needs lists of one each".format(*counts)
+        raise ValueError(f"every picture needs its attention_weights, source_tokens and target_tokens, {got}")
     if titles is not None and len(titles) != len(attention_weights):
         raise ValueError(f"{len(titles)} titles do not fit {len(attention_weights)} pictures")
     maps = [torch.as_tensor(weights) for weights in attention_weights]
@@ -277,10 +275,8 @@ span {{ padding: .15em .2em; white-space: pre-wrap }} small, summary {{ color: g
 def _copies(annotation_matrix: Tensor, tokens: Sequence[str]) -> list[tuple[str, list[float]]]:
     """Names and weights of every line to draw, all hops together first; the largest weight of a line is 1."""
     if annotation_matrix.ndim != 2 or not len(tokens) or annotation_matrix.shape[1] != len(tokens):
-        raise ValueError(
-            f"an annotation matrix of shape {tuple(annotation_matrix.shape)} does not fit {len(tokens)} tokens; it "
-            "must be (hops, tokens), and there must be a token"
-        )
+        shape = tuple(annotation_matrix.shape)
+        raise ValueError(f"an annotation matrix (hops, tokens) of shape {shape} does not fit {len(tokens)} tokens")
     matrix = annotation_matrix.detach().double().cpu()
     names = ["all hops", *(f"hop {number}" for number in range(1, len(matrix) + 1))]
     lines = torch.cat([overall_attention(matrix).unsqueeze(0), matrix])
