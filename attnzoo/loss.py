@@ -49,7 +49,7 @@ def token_cross_entropy(
 
 
 def problem_type_of(problem_type: str | None, logits: Tensor, labels: Tensor) -> Any:  # a Literal of three
-    """A sequence classifier's problem type: the one that is given, or else the one that its labels tell.
+    """A sequence classifier's problem type: the given one, or else the one that the labels imply.
 
     Shape:
         - logits: (B, K)
@@ -130,10 +130,10 @@ def classification_loss(
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, labels: Tensor, num_items: Count = None, label_smoothing: float = 0.0
 ) -> Tensor:
-    r""":func:`token_cross_entropy` of the logits :math:`h W^\top`, which are never held.
+    r""":func:`token_cross_entropy` of the logits :math:`h W^\top`, which are never stored all at once.
 
-    They are made for some tokens at a time, of those with a label alone, and their gradient in their place. The
-    products are in autocast's precision where it is on, all else is in float32 at least. Differentiable once.
+    They are computed for some tokens at a time, only those with a label, and their gradient replaces them in memory.
+    The products have autocast's precision where it is on; everything else is in float32 at least. Differentiable once.
 
     Shape:
         - hidden: (B, T, H); weight: (vocabulary, H)
@@ -172,7 +172,7 @@ def _averaged(total: Tensor, num_items: Count, is_given: Tensor) -> Tensor:
 def loss_and_logits(
     lm_head: nn.Linear, hidden: Tensor, labels: Tensor | None, num_items: Count, smoothing: float, skip_logits: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The loss, where there are labels, and the logits, unless they are not wanted.
+    """The loss if there are labels, and the logits unless ``skip_logits``.
 
     Shape:
         - hidden: (B, T, D); labels: (B, T); logits: (B, T, vocab_size)
@@ -208,12 +208,12 @@ def is_untouched(module: nn.Module) -> bool:
 
 
 def is_only_its_weight(layer: nn.Module) -> bool:
-    """Whether a layer is nothing but a product with its weight, which may be read in its place."""
+    """Whether a layer only multiplies with its weight, so that its caller may read the weight instead."""
     return type(layer) is nn.Linear and layer.bias is None and is_untouched(layer)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Summed over the tokens; the gradients for a loss of 1 are made in the forward pass, where the logits are."""
+    """The sum over the tokens. The forward pass, which has the logits, also computes the gradients for a loss of 1."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, label_smoothing: float) -> Tensor:

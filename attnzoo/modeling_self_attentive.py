@@ -165,7 +165,7 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         mask = source_mask(attention_mask, embeddings)
         if input_ids is not None:
             self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        else:  # whatever the caller left on padding, NaN too, which the LSTM that comes back would carry on
+        else:  # padding may hold anything, NaN included, which the backward LSTM would spread
             embeddings = embeddings.masked_fill(~mask.unsqueeze(-1), 0.0)
         embeddings = self.dropout(embeddings)
         if self.gate is None:

@@ -49,7 +49,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
     | bidirectional | ``encoder`` | all of its text |
     | causal | ``decoder`` | what came before, and itself |
 
-    If a source comes without a target, the target is the source, shifted right, as in BART.
+    Without a target, the target is the source shifted right, as in BART.
 
     Shape:
         - input_ids, attention_mask: (B, S); padding may stand anywhere. A mask of four dimensions says what every token
@@ -189,8 +189,8 @@ class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProject
     Shape:
         - labels: (B, T), -100 where there is nothing to predict; the decoder reads them shifted right by one
         - smoothing: of the labels; the probability given to all words alike in the loss
-        - skip_logits: return the loss without the logits, which are then never held, and compute nothing of the padding
-          and of a target beyond its last label. For a training loop that wants no more
+        - skip_logits: return the loss without the logits, which are then never stored, and skip padding and the target
+          after its last label; for training loops that need only the loss
         - num_items_in_batch: what the summed loss is divided by, as ``Trainer`` gives it for accumulated gradients; the
           number of labels if None
         - logits: (B, T, vocab_size)
@@ -205,14 +205,14 @@ class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProject
     def _expand_inputs_for_generation(
         self, expand_size: int = 1, is_encoder_decoder: bool = True, input_ids: Any = None, **inputs: Any
     ) -> tuple[Any, dict[str, Any]]:
-        """``generate()`` repeats all that it has for every beam, but not the source: the decoder need not have it."""
+        """Repeat the inputs of ``generate()`` for every beam, but not the source, which all its beams share."""
         source = {name: inputs.pop(name) for name in ("encoder_outputs", "attention_mask") if name in inputs}
         repeat = super()._expand_inputs_for_generation  # type: ignore[misc]  # its self is typed as a protocol
         input_ids, inputs = repeat(expand_size, False, input_ids, **inputs)
         return input_ids, inputs | source
 
     def _reorder_cache(self, past_key_values: EncoderDecoderCache, beam_idx: Any) -> EncoderDecoderCache:
-        """Beams change places with beams of their source, whose keys and values they share."""
+        """Reorder the target's keys and values only: the beams of a source share those of the source."""
         past_key_values.self_attention_cache.reorder_cache(beam_idx)
         return past_key_values
 
@@ -300,7 +300,7 @@ class SmallTransformerForCausalLM(SmallTransformerWithOutputProjection, Generati
         return with_head(CausalLMOutputWithPast, outputs, loss=loss, logits=logits)
 
 
-# By this table, and by nothing else, Trainer knows that labels which it smooths itself have to be shifted first.
+# Trainer reads this table to decide whether to shift labels that it smooths itself.
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[SmallTransformerConfig.model_type] = SmallTransformerForCausalLM.__name__
 
 

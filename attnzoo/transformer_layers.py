@@ -24,7 +24,7 @@ MAX_PACKED = 0.95  # a larger part of a batch is not packed, since that would ta
 
 
 class Packing(NamedTuple):
-    """Some tokens of a batch, one after the other, so that what is done to each alone is not done to the others.
+    """Some tokens of a batch, one after the other: operations on single tokens then skip the other tokens.
 
     Shape:
         - places: (N,) int64, where they are in the batch, row after row
@@ -107,10 +107,10 @@ class MultiHeadAttention(nn.Module):
     :math:`W_1^Q \ldots W_h^Q` side by side are the transposed weight of ``query_proj``, and so :math:`W^K, W^V, W^O` of
     ``key_proj``, ``value_proj`` and ``output_proj``, without bias unless the config's ``attention_bias`` asks for it.
 
-    The backend is the config's ``attn_implementation``; a call that asks for weights takes the eager one, for no other
-    has them. Keys and values go through ``past_key_values``: those of the sequence itself are added to the ones before,
-    those of a memory are made once. A memory may serve N sequences, one after the other in the batch, as the beams of a
-    search: it is not repeated.
+    The backend is the config's ``attn_implementation``. A call that requests the weights uses the eager backend, since
+    no other returns them. ``past_key_values`` caches keys and values: those of the sequence are appended, those of a
+    memory are computed once. A memory may serve N sequences that follow each other in the batch, such as the beams of a
+    search; it is not repeated.
 
     Three matrices and not one: a product with all of them at once is not faster here (1,344 tokens of width 256,
     forward and backward: 19 ms either way).
@@ -297,9 +297,9 @@ def sinusoidal_positions(positions: Tensor, size: int, dtype: torch.dtype = torc
 
 
 class PositionEmbedding(nn.Module):
-    """What is added to the embeddings so that order counts (section 3.5): sinusoids, or a learned row per position.
+    """Positional encoding, added to the embeddings (section 3.5): sinusoids, or a learned row per position.
 
-    Sinusoids are made anew for every batch, which costs nothing beside a layer, so that a text may be of any length.
+    Sinusoids are computed for every batch, which takes little time beside a layer, so a text may have any length.
 
     Shape:
         - positions: (B or 1, T) int64

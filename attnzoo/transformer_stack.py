@@ -71,7 +71,7 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
 
 
 class SmallTransformerStack(SmallTransformerPreTrainedModel):
-    r"""Embeddings and N layers (section 3.1): the encoder, the decoder, or all there is.
+    r"""Embeddings and N layers (section 3.1): the encoder, the decoder, or a model's only stack.
 
     .. math:: x_0 = \mathrm{Dropout}(\sqrt{d} \, E[w] + PE), \qquad x_n = \mathrm{Layer}_n(x_{n-1})
 
@@ -251,12 +251,12 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         )
 
     def _is_recorded(self, kwargs: dict[str, Any]) -> bool:
-        """Whether the caller wants to see the states and weights of the layers, which are those of a padded batch."""
+        """Whether the call requests the layers' states or weights, which have the shapes of a padded batch."""
         names = ("output_hidden_states", "output_attentions")
         return any(kwargs.get(name, getattr(self.config, name)) for name in names)
 
     def _cache(self, past_key_values: Cache | None, use_cache: bool | None) -> Cache | None:
-        """The cache to go on from, or a new one where one is wanted."""
+        """The given cache, or a new one if ``use_cache``."""
         if not self.is_causal:
             return None
         kind = EncoderDecoderCache if self.has_cross_attention else Cache

@@ -1,4 +1,4 @@
-"""A product with the same weights at every step of a decoder, which are laid out for it once.
+"""A product with the same weights at every step of a decoder; the weights are laid out for it once.
 
 Letters in shapes: R rows, I input width, O output width.
 """

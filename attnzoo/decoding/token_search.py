@@ -50,8 +50,8 @@ def search(
     """For ``generate(custom_generate=search)``: greedy search, sampling, or beam search with ``num_beams`` above 1.
 
     It returns what ``generate()`` returns, up to rounding: the sequences, or with ``return_dict_in_generate=True`` an
-    output that has them and, of beams, their scores. All logits processors and stopping criteria apply. To a
-    ``custom_generate`` Transformers hands on neither a streamer nor the tokenizer that ``stop_strings`` needs.
+    output with the sequences and, for beams, their scores. All logits processors and stopping criteria apply.
+    Transformers passes neither a streamer nor the tokenizer that ``stop_strings`` needs to a ``custom_generate``.
 
     Raises:
         ValueError: what only Transformers' own loops do: sampled beams, outputs of single steps (``output_scores`` and

@@ -26,7 +26,7 @@ ROOM = 32  # tokens that keys have room for at first; then for twice as many
 
 
 class TransformerSteps:
-    """The decoder's last hidden states, of sequences that grow by a token at a time.
+    """The decoder's last hidden states for sequences that grow by one token at a time.
 
     Args:
         arguments: what ``generate()`` would call the model with
@@ -77,7 +77,7 @@ class TransformerSteps:
             self.memory_mask = mask.to(self.device).bool()[:, None, None]  # (B, 1, 1, S)
         if self.prompt_mask is not None:  # repeated for the rows of a prompt
             self.prompt_mask = self.prompt_mask[:: len(self.prompt_mask) // num_sources]
-        # From the first reading on: layers, which tokens a row has seen, and the position of what is read next.
+        # Set by the first read: the layers, which tokens a row has seen, and the position of the next token.
         self.layers: list[_LayerSteps] = []
         self.mask: Tensor | None = None  # (G, 1, N, S), None where all have seen all
         self.positions = torch.empty(0)  # (B, 1), or (1, 1) where all are alike

@@ -1,7 +1,7 @@
 """Which files of a folder are pushed to the Hub, and why the others are not.
 
-Next to its model a folder may hold private files: a token, data, logs, the state of an optimizer. So only files of the
-kinds listed here are pushed, and those that the caller names.
+A folder may also hold private files: a token, data, logs, the state of an optimizer. So only files of the kinds listed
+here are pushed, and files that the caller names.
 """
 
 import fnmatch
@@ -39,8 +39,8 @@ class Contents:
 def contents(folder: str | Path, also: Iterable[str] = ()) -> Contents:
     """Divide a folder into what :func:`attnzoo.hub.push` sends and what it does not send.
 
-    Sent are the card and the pictures that it shows, the configs, the tokenizer, the weights in safetensors with their
-    index, an adapter, the licence, ``recipe.yaml`` and ``run.json``; and the files named in ``also``.
+    It sends the card and the pictures that it shows, the configs, the tokenizer, the weights in safetensors with their
+    index, an adapter, the licence, ``recipe.yaml``, ``run.json``, and the files named in ``also``.
 
     Args:
         folder: the folder to push

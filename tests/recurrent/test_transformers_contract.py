@@ -137,7 +137,7 @@ def test_forward_begins_with_the_usual_arguments(model_class: type[PreTrainedMod
 
 
 def test_the_head_generates_and_the_base_model_does_not() -> None:
-    assert GenerationMixin in HEAD.__bases__  # Transformers looks no further
+    assert issubclass(HEAD, GenerationMixin)
     assert make("bahdanau").can_generate()
     assert not make("bahdanau", BASE).can_generate()
 
