@@ -3,15 +3,7 @@
 Importing the package registers its models with the Auto classes, and its pipelines.
 """
 
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSeq2SeqLM,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-)
+import transformers
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from .configuration_attentional_rnn import AttentionalRNNConfig
@@ -30,6 +22,7 @@ from .modeling_small_transformer import (
     SmallTransformerModel,
 )
 from .pipelines import PIPELINES
+from .registered_models import MODELS
 from .shipped_models import model_path
 
 __version__ = "0.2.0"
@@ -51,26 +44,11 @@ __all__ = [
     "search",
 ]
 
-AutoConfig.register(AttentionalRNNConfig.model_type, AttentionalRNNConfig, exist_ok=True)
-AutoModel.register(AttentionalRNNConfig, AttentionalRNNModel, exist_ok=True)
-AutoModelForSeq2SeqLM.register(AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, exist_ok=True)
-
-AutoConfig.register(SelfAttentiveConfig.model_type, SelfAttentiveConfig, exist_ok=True)
-AutoModel.register(SelfAttentiveConfig, SelfAttentiveModel, exist_ok=True)
-AutoModelForSequenceClassification.register(SelfAttentiveConfig, SelfAttentiveForSequenceClassification, exist_ok=True)
-
-AutoConfig.register(SmallTransformerConfig.model_type, SmallTransformerConfig, exist_ok=True)
-AutoModel.register(SmallTransformerConfig, SmallTransformerModel, exist_ok=True)
-AutoModelForSeq2SeqLM.register(SmallTransformerConfig, SmallTransformerForConditionalGeneration, exist_ok=True)
-AutoModelForCausalLM.register(SmallTransformerConfig, SmallTransformerForCausalLM, exist_ok=True)
-AutoModelForMaskedLM.register(SmallTransformerConfig, SmallTransformerForMaskedLM, exist_ok=True)
-AutoModelForSequenceClassification.register(
-    SmallTransformerConfig, SmallTransformerForSequenceClassification, exist_ok=True
-)
-AutoModelForTokenClassification.register(SmallTransformerConfig, SmallTransformerForTokenClassification, exist_ok=True)
-
+for config_class in (AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig):
+    transformers.AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
+    prefer_installed_pipelines(config_class)
+for name, model_classes in MODELS.items():
+    for model_class in model_classes:
+        getattr(transformers, name).register(model_class.config_class, model_class, exist_ok=True)  # type: ignore[attr-defined]
 for task, pipeline_class in PIPELINES.items():
     PIPELINE_REGISTRY.register_pipeline(task, pipeline_class=pipeline_class, pt_model=pipeline_class.auto_class)
-
-for config_class in (AttentionalRNNConfig, SmallTransformerConfig):
-    prefer_installed_pipelines(config_class)

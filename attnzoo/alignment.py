@@ -1,11 +1,12 @@
-r"""Alignments: which source tokens a model looked at for each target token, in a generation or for a given pair.
+r"""Alignments: which source tokens a model attended to for each target token, in a generation or for a given pair.
 
-Row t of a decoder's attention is what it looked at in the step that reads token t - 1 and predicts token t. Whose
-alignment that is, is a question. Bahdanau's query has not read token t - 1 yet, and its row aligns the **predicted**
-token. Luong's has, and his footnote 14 takes the row of a content score for the alignment of the token **read**, that
-of the location score for the predicted one (Luong et al., 2015): a shift by one step, which :func:`paper_shift` knows.
-Models trained here align the predicted token, Luong's content scores too (``tests/training/test_training.py`` measures
-it on a language whose alignment is known), so :func:`align` shifts nothing unless told to.
+Row t of a decoder's attention belongs to the step that reads token t - 1 and predicts token t. The papers differ in
+which of the two tokens it aligns. Bahdanau's query has not read token t - 1 yet: row t aligns the **predicted** token.
+Luong's query has read it. His footnote 14 takes the row of a content score as the alignment of the token **read**, and
+that of the location score as the alignment of the predicted token (Luong et al., 2015): a shift by one step, see
+:func:`paper_shift`. Models trained here align the predicted token, with Luong's content scores too
+(``tests/training/test_training.py`` measures it on a language with known alignments). So :func:`align` does not shift
+by default.
 
 Letters in shapes: N sequences, B rows in the decoder (sources times beams), T target tokens, S source length.
 """
@@ -23,12 +24,13 @@ Links = set[tuple[int, int]]  # of (source word, target word), both from 0
 
 
 class ForcedDecoding(NamedTuple):
-    """What a model says of given targets.
+    """A model's log-probabilities and alignments of given targets.
 
     Shape:
         - token_log_probabilities: (N, T), log p(y_t | y_<t, x); 0 where the label is -100
         - scores: (N,), their sums, log p(y | x)
-        - alignments: (N, T, S), what the decoder looked at to predict each token; None for a model without attention
+        - alignments: (N, T, S), the decoder's attention in the step that predicts each token; None for a model without
+          attention
     """
 
     token_log_probabilities: Tensor
@@ -41,8 +43,8 @@ class AlignedPair(NamedTuple):
 
     Attributes:
         source_words, target_words: the tokens of every word, joined; special tokens are no words.
-        weights: (target words, source words), the attention of each target word; NaN in a row that the decoder did
-            not come to (see :func:`align`).
+        weights: (target words, source words), the attention of each target word; NaN in a row past the last step of
+            the decoder (see ``shift`` in :func:`align`).
         links: the source word of highest weight for every target word (Luong et al., 2015, section 5.4); none for a
             word without weights.
         score: log p(target | source), its end token included.
@@ -56,12 +58,11 @@ class AlignedPair(NamedTuple):
 
 
 def generation_alignments(generated: Any) -> Tensor:
-    """The alignment of every returned sequence, out of what ``generate()`` recorded.
+    """The alignment of every sequence that ``generate()`` returned, from the attention it recorded.
 
-    Call ``model.generate(..., output_attentions=True, return_dict_in_generate=True)`` and give its result. In a beam
-    search the rows of a step belong to the beams as they stood at that step; each returned sequence is followed back
-    through them. Row t is the look at the source from which token t + 1 of the sequence was chosen (token 0 is the
-    start token). Rows past the end of a sequence mean nothing.
+    Pass the result of ``model.generate(..., output_attentions=True, return_dict_in_generate=True)``. In a beam search
+    each returned sequence is followed back through the beams it was part of. Row t is the attention of the step that
+    predicted token t + 1 of the sequence (token 0 is the start token). Rows past the end of a sequence mean nothing.
 
     Shape:
         - returns: (N, T, S)
@@ -71,11 +72,9 @@ def generation_alignments(generated: Any) -> Tensor:
     """
     steps = getattr(generated, "cross_attentions", None)
     if not steps:
-        raise ValueError(
-            "no attentions in this result; call generate(..., output_attentions=True, return_dict_in_generate=True)"
-        )
+        raise ValueError("no attentions; call generate(..., output_attentions=True, return_dict_in_generate=True)")
     if steps[0] is None:
-        raise ValueError("no attentions in this result; a model without attention has no alignments")
+        raise ValueError("no attentions; a model without attention has no alignments")
     attention_weights = torch.stack([step[0][:, 0, -1] for step in steps], dim=1)  # (B, T, S)
     beam_indices = getattr(generated, "beam_indices", None)  # (N, T), -1 past the end of a sequence
     if beam_indices is None:
@@ -93,12 +92,12 @@ def forced_decode(
     layer: int = -1,
     head: int | None = None,
 ) -> ForcedDecoding:
-    """Score given targets and see their alignments: the decoder reads ``labels`` instead of its own words.
+    """Score given targets and return their alignments: the decoder reads ``labels`` instead of its own words.
 
-    In evaluation mode, without dropout; the model's mode is left as it was. Of generated sequences give what stands
-    after the start token up to the first end token, and -100 after it: a beam search fills up with end tokens. Of a
-    Transformer the alignments are those of one ``head`` of one ``layer``, both from 0, or with None of the mean of the
-    layer's heads; if not told, of the last layer's. An RNN has one of each.
+    The model runs in evaluation mode, without dropout, and returns to its mode. Of a generated sequence pass the tokens
+    after the start token up to the first end token, and -100 after it: a beam search pads with end tokens. Of a
+    Transformer the alignments are those of one ``head`` of one ``layer``, both from 0. ``head=None`` is the mean of the
+    layer's heads, and the default layer is the last. An RNN has one layer and one head.
 
     Shape:
         - input_ids, attention_mask: (N, S)
@@ -117,9 +116,8 @@ def forced_decode(
         for module, mode in modes.items():
             module.training = mode
     is_real = labels != -100
-    log_probabilities = outputs.logits.to(torch.promote_types(outputs.logits.dtype, torch.float32)).log_softmax(-1)
-    chosen = log_probabilities.gather(-1, labels.where(is_real, torch.zeros_like(labels)).unsqueeze(-1)).squeeze(-1)
-    chosen = chosen.where(is_real, torch.zeros_like(chosen))
+    logits = outputs.logits.to(torch.promote_types(outputs.logits.dtype, torch.float32))
+    chosen = logits.log_softmax(-1).gather(-1, labels.where(is_real, 0).unsqueeze(-1)).squeeze(-1).where(is_real, 0.0)
     weights = _weights_of(outputs.cross_attentions, layer, head) if outputs.cross_attentions else None
     return ForcedDecoding(chosen, chosen.sum(dim=1), weights)
 
@@ -153,9 +151,9 @@ def align(
 ) -> list[AlignedPair]:
     """The word alignment of every given pair, by a forced decode.
 
-    Tokens are joined to the words that the tokenizer made them of: the weights of a word's source tokens are added,
-    those of its target tokens averaged. Pairs given as lists of words keep these words. A word that the tokenizer does
-    not know is scored as its unknown token, where it has one.
+    The tokens of a word are joined: the weights of its source tokens are added, those of its target tokens averaged. In
+    texts the tokenizer finds the words; lists of words are kept. A word that the tokenizer does not know is scored as
+    its unknown token, where it has one.
 
     Args:
         model: a model for conditional generation with attention
@@ -163,11 +161,10 @@ def align(
         sources: texts, or lists of words
         targets: as many of them; of a tokenizer of letters and phonemes: "K AE T", or lists of phonemes
         batch_size: pairs in a forward pass
-        shift: steps from the prediction of a token to its alignment: 0 takes the step that predicts it, 1 the step
-            that reads it, which for the last word is the one that predicts the end; "paper" is :func:`paper_shift`.
-            Where some gold alignments are at hand, they can say which it is.
-        layer: of the decoder, as :func:`forced_decode` takes it
-        head: of the layer, the same; the best ones of a Transformer, too, are for gold alignments to say
+        shift: 0 aligns a token by the step that predicts it, 1 by the step that reads it (which for the last word
+            predicts the end); "paper" is :func:`paper_shift`. Gold alignments of some pairs can tell which is better
+        layer: of the decoder, as in :func:`forced_decode`
+        head: of the layer, the same. Gold alignments can also tell the best layer and head of a Transformer
 
     Raises:
         ValueError: sources and targets differ in number, one is empty or cannot be tokenized word by word, texts and
@@ -189,14 +186,8 @@ def align(
         source = _tokenize(tokenizer, sources[start : start + batch_size], "source", start)
         target = _tokenize(tokenizer, targets[start : start + batch_size], "target", start)
         labels = target["input_ids"].masked_fill(target["attention_mask"] == 0, -100)
-        decoded = forced_decode(
-            model,
-            source["input_ids"].to(model.device),
-            labels.to(model.device),
-            source["attention_mask"].to(model.device),
-            layer,
-            head,
-        )
+        ids, labels, mask = (x.to(model.device) for x in (source["input_ids"], labels, source["attention_mask"]))
+        decoded = forced_decode(model, ids, labels, mask, layer, head)
         if decoded.alignments is None:
             raise ValueError(f"wiring={model.config.wiring!r} has no attention and so no alignments")
         alignments = decoded.alignments.cpu()
@@ -269,10 +260,8 @@ def alignment_error_rate(
     if possible is None:
         possible = sure
     if not len(predicted) == len(sure) == len(possible):
-        raise ValueError(
-            f"every sentence needs its gold links, got {len(predicted)} predicted, {len(sure)} sure and "
-            f"{len(possible)} possible"
-        )
+        counts = f"{len(predicted)} predicted, {len(sure)} sure and {len(possible)} possible"
+        raise ValueError(f"every sentence needs its gold links, got {counts}")
     right = total = 0
     for a, s, p in zip(map(set, predicted), map(set, sure), map(set, possible), strict=True):
         right += len(a & s) + len(a & (p | s))

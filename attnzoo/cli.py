@@ -5,15 +5,14 @@ are modules of the training code, imported when they are called.
 """
 
 import argparse
-import contextlib
 import difflib
 import importlib
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -32,7 +31,7 @@ import attnzoo
 from .alignment import align, alignment_error_rate, from_pharaoh, to_pharaoh
 from .phonemes import known_phonemes
 from .shipped_models import PRONUNCIATION, SENTIMENT, SHIPPED, TRANSLATION, model_path
-from .viewer.pictures import plot_alignments, sentences_html
+from .viewer import plot_alignments, sentences_html
 
 BATCH_SIZE = 64  # sources in one batch
 
@@ -76,27 +75,24 @@ def _module(command: str, name: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "attnzoo":
             raise
-        sys.exit(
-            f"error: attnzoo {command} needs the package {error.name!r}, which is not installed: "
-            "pip install 'attnzoo[train]'"
-        )
+        install = "pip install 'attnzoo[train]'"
+        sys.exit(f"error: attnzoo {command} needs the package {error.name!r}, which is not installed: {install}")
 
 
-def _parser(command: str, example: str, more: str = "") -> argparse.ArgumentParser:
+def _parser(command: str, example: str, model: str, text: str = "", more: str = "") -> argparse.ArgumentParser:
+    """The parser of a command that uses a model, with its ``text`` arguments if it reads any."""
     description = f"{COMMANDS[command][0].capitalize()}. {more}"
-    return argparse.ArgumentParser(prog=f"attnzoo {command}", description=description, epilog=f"example: {example}")
+    parser = argparse.ArgumentParser(prog=f"attnzoo {command}", description=description, epilog=f"example: {example}")
+    if text:
+        parser.add_argument("texts", nargs="*", metavar=text.upper(), help=f"default: read a {text} from each line")
+    said = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub (default: %(default)s)"
+    parser.add_argument("--model", default=model, help=said)
+    return parser
 
 
-def _add_model(parser: argparse.ArgumentParser, default: str | None) -> None:
-    said = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub"
-    if default is None:
-        parser.add_argument("--model", required=True, help=said)
-    else:
-        parser.add_argument("--model", default=default, help=f"{said} (default: %(default)s)")
-
-
-def _add_texts(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("texts", nargs="*", metavar=what.upper(), help=f"default: read a {what} from each line")
+def _add_search(parser: argparse.ArgumentParser, results: str) -> None:
+    parser.add_argument("--n-best", type=int, default=1, help=f"{results} of each, with log p (default: %(default)s)")
+    parser.add_argument("--num-beams", type=int, help="width of the beam search (default: the model's)")
 
 
 def _texts(options: argparse.Namespace, what: str) -> list[str]:
@@ -134,79 +130,56 @@ def _folder(model: str) -> str:
 
 def pronounce(arguments: list[str]) -> None:
     """``attnzoo pronounce``: a line for every word, or for each of its n best pronunciations."""
-    parser = _parser("pronounce", "attnzoo pronounce philosophy --n-best 3")
-    _add_texts(parser, "word")
-    _add_model(parser, PRONUNCIATION)
-    parser.add_argument("--n-best", type=int, default=1, help="pronunciations of each, with log p (default: 1)")
-    parser.add_argument("--num-beams", type=int, help="width of the beam search (default: the model's)")
+    parser = _parser("pronounce", "attnzoo pronounce philosophy --n-best 3", PRONUNCIATION, "word")
+    _add_search(parser, "pronunciations")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the alignments of the first four words")
     options = parser.parse_args(arguments)
     words = [word for word in _texts(options, "word") if word]
     pipe: Any = pipeline("grapheme-to-phoneme", model=_folder(options.model))  # type: ignore[call-overload]  # ours
     if pipe.tokenizer.unk_token_id is not None:
         raise ValueError(f"{options.model} is not a model of pronunciation; use attnzoo translate")
-    found = pipe(
-        words,
-        n_best=options.n_best,
-        alignments=options.plot is not None,
-        errors="skip",
-        batch_size=BATCH_SIZE,
-        **_beams(options),
-    )
-    refused = [targets[0]["error"] for targets in found if "error" in targets[0]]
+    found = _targets(pipe, words, options, alignments=options.plot is not None)
     readable = [(word, targets) for word, targets in zip(words, found, strict=True) if "error" not in targets[0]]
     _print_targets(readable, pipe.target_key)
     if options.plot is not None and readable:
         best = [targets[0] for _, targets in readable[:4]]
         options.plot.parent.mkdir(parents=True, exist_ok=True)
-        weights, sources, targets = ([row[k] for row in best] for k in ("alignment", "source_tokens", "target_tokens"))
-        plot_alignments(weights, sources, targets, options.plot)
-    _exit_if_refused(refused)
+        weights, source, target = ([t[k] for t in best] for k in ("alignment", "source_tokens", "target_tokens"))
+        plot_alignments(weights, source, target, options.plot)
+    _exit_if_unreadable(found)
 
 
 def translate(arguments: list[str]) -> None:
     """``attnzoo translate``: a line for every sentence, or for each of its n best translations."""
-    parser = _parser("translate", 'attnzoo translate "Two dogs are playing in the snow."')
-    _add_texts(parser, "sentence")
-    _add_model(parser, TRANSLATION)
-    parser.add_argument("--n-best", type=int, default=1, help="translations of each, with log p (default: %(default)s)")
-    parser.add_argument("--num-beams", type=int, help="width of the beam search (default: the model's)")
+    parser = _parser("translate", 'attnzoo translate "Two dogs are playing in the snow."', TRANSLATION, "sentence")
+    _add_search(parser, "translations")
     options = parser.parse_args(arguments)
     sentences = _texts(options, "sentence")
     pipe: Any = pipeline("machine-translation", model=_folder(options.model))  # type: ignore[call-overload]  # ours
     if known_phonemes(pipe.tokenizer):
         raise ValueError(f"{options.model} is a model of pronunciation; use attnzoo pronounce")
-    with _short_warnings():
-        found = pipe(sentences, n_best=options.n_best, batch_size=BATCH_SIZE, errors="skip", **_beams(options))
-    # An empty line stays one: the lines of the output are those of the input.
+    found = _targets(pipe, sentences, options)
+    # The output has a line for every line of the input, an empty one for an empty one.
     empty = [{pipe.target_key: "", "score": 0.0}]
     _print_targets([("", empty if "error" in targets[0] else targets) for targets in found], pipe.target_key)
-    refused = [
-        targets[0]["error"]
-        for sentence, targets in zip(sentences, found, strict=True)
-        if sentence and "error" in targets[0]
-    ]
-    _exit_if_refused(refused)
+    _exit_if_unreadable([targets for sentence, targets in zip(sentences, found, strict=True) if sentence])
 
 
-def _beams(options: argparse.Namespace) -> dict[str, int]:
-    return {} if options.num_beams is None else {"num_beams": options.num_beams}
-
-
-def _exit_if_refused(messages: list[str]) -> None:
-    """Print why texts could not be read, after the results of the others."""
-    if messages:
-        print(*(f"error: {message}" for message in messages), sep="\n", file=sys.stderr)
-        sys.exit(1)
-
-
-@contextlib.contextmanager
-def _short_warnings() -> Iterator[None]:
-    """Print warnings as messages, without the place in the code."""
+def _targets(pipe: Any, sources: list[str], options: argparse.Namespace, **more: Any) -> list[list[dict[str, Any]]]:
+    """The targets of every source; for an unreadable source one without text and with its ``error``."""
+    if options.num_beams is not None:
+        more["num_beams"] = options.num_beams
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
-        yield
+        return pipe(sources, n_best=options.n_best, batch_size=BATCH_SIZE, errors="skip", **more)
+
+
+def _exit_if_unreadable(found: list[list[dict[str, Any]]]) -> None:
+    """Print why sources could not be read, after the results of the others."""
+    if messages := [targets[0]["error"] for targets in found if "error" in targets[0]]:
+        print(*(f"error: {message}" for message in messages), sep="\n", file=sys.stderr)
+        sys.exit(1)
 
 
 def _print_targets(found: list[tuple[str, list[dict[str, Any]]]], key: str) -> None:
@@ -214,26 +187,24 @@ def _print_targets(found: list[tuple[str, list[dict[str, Any]]]], key: str) -> N
     for source, targets in found:
         for target in targets:
             score = f"{target['score']:.2f}" if len(targets) > 1 else ""
-            print("\t".join([*([source] if source else []), target[key], *([score] if score else [])]))
+            print(*filter(None, [source]), target[key], *filter(None, [score]), sep="\t")
 
 
 def classify(arguments: list[str]) -> None:
     """``attnzoo classify``: the label of every sentence, and on request an HTML page of the attention weights."""
     more = "For a model of sentence pairs, put a tab between the two sentences."
-    parser = _parser("classify", 'attnzoo classify "A moving film." --html film.html', more)
-    _add_texts(parser, "sentence")
-    _add_model(parser, SENTIMENT)
+    example = 'attnzoo classify "A moving film." --html film.html'
+    parser = _parser("classify", example, SENTIMENT, "sentence", more)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that shows the attention to words")
     options = parser.parse_args(arguments)
     sentences = [sentence for sentence in _texts(options, "sentence") if sentence]
     folder = _folder(options.model)
     model, report = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
     if report["missing_keys"]:
-        raise ValueError(
-            f"{options.model} is not a classifier: it has no weights {', '.join(sorted(report['missing_keys']))}"
-        )
+        missing = ", ".join(sorted(report["missing_keys"]))
+        raise ValueError(f"{options.model} is not a classifier: it has no weights {missing}")
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    matrices, tokens, titles = [], [], []
+    shown = []
     sides = 2 if "token_type_ids" in tokenizer.model_input_names else 1
     for sentence in sentences:
         texts = sentence.split("\t")
@@ -243,14 +214,15 @@ def classify(arguments: list[str]) -> None:
         batch = tokenizer(*([text] for text in texts), return_tensors="pt")
         with torch.no_grad():
             outputs = model(**batch, output_attentions=options.html is not None)
-        titles.append(label_of(outputs.logits[0], model.config))
-        print(f"{titles[-1]}\t{sentence}")
+        label = label_of(outputs.logits[0], model.config)
+        print(f"{label}\t{sentence}")
         if options.html is not None:
-            matrices.append(outputs.attentions[-1][0, 0])
-            tokens.append(tokenizer.convert_ids_to_tokens(batch["input_ids"][0]))
+            tokens = tokenizer.convert_ids_to_tokens(batch["input_ids"][0])
+            shown.append((outputs.attentions[-1][0, 0], tokens, label))
     if options.html is not None:
         options.html.parent.mkdir(parents=True, exist_ok=True)
-        sentences_html(matrices, tokens, options.html, titles=titles)
+        matrices, words, titles = zip(*shown, strict=True) if shown else ((), (), ())
+        sentences_html(matrices, words, options.html, titles=titles)
 
 
 def label_of(logits: Tensor, config: PreTrainedConfig) -> str:
@@ -271,18 +243,13 @@ def label_of(logits: Tensor, config: PreTrainedConfig) -> str:
 def align_files(arguments: list[str]) -> None:
     """``attnzoo align``: the links of every pair in Pharaoh format, and their error rate against gold links."""
     more = "Prints a line for every pair: 0-0 1-2 means source word 0 is linked with target word 0, and 1 with 2."
-    parser = _parser("align", "attnzoo align en.txt de.txt --words", more)
+    parser = _parser("align", "attnzoo align en.txt de.txt --words", TRANSLATION, more=more)
     parser.add_argument("sources", type=Path, help="a text file with one source sentence on each line")
     parser.add_argument("targets", type=Path, help="a text file with the translations, on the same lines")
-    _add_model(parser, TRANSLATION)
     parser.add_argument("--words", action="store_true", help="link words (split at white space), not tokens")
     parser.add_argument("--gold", type=Path, help="gold links; print the alignment error rate to standard error")
-    parser.add_argument(
-        "--shift",
-        type=_shift,
-        default=0,
-        help="0: a step aligns the token it predicts; 1: the token it reads; paper: as in the paper (default: 0)",
-    )
+    shifts = "0: a step aligns the token it predicts; 1: the token it reads; paper: as in the paper (default: 0)"
+    parser.add_argument("--shift", choices=("0", "1", "paper"), default="0", help=shifts)
     parser.add_argument("--scores", action="store_true", help="put log p(target | source) and a tab before every line")
     options = parser.parse_args(arguments)
     sources, targets = _lines(options.sources), _lines(options.targets)
@@ -292,20 +259,15 @@ def align_files(arguments: list[str]) -> None:
     folder = _folder(options.model)
     model = AutoModelForSeq2SeqLM.from_pretrained(folder).to("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    split: Callable[[list[str]], Any] = (lambda lines: [line.split() for line in lines]) if options.words else list
-    pairs = align(model, tokenizer, split(sources), split(targets), shift=options.shift)
+    shift: Any = options.shift if options.shift == "paper" else int(options.shift)
+    first, second = ([line.split() if options.words else line for line in lines] for lines in (sources, targets))
+    pairs = align(model, tokenizer, first, second, shift=shift)
     for pair in pairs:
-        print(f"{pair.score:.4f}\t{to_pharaoh(pair.links)}" if options.scores else to_pharaoh(pair.links))
+        print(*([f"{pair.score:.4f}"] if options.scores else []), to_pharaoh(pair.links), sep="\t")
     if gold is not None:
         sure, possible = zip(*gold, strict=True)
         error_rate = alignment_error_rate([pair.links for pair in pairs], sure, possible)
         print(f"AER {100 * error_rate:.2f} % of {len(pairs)} pairs", file=sys.stderr)
-
-
-def _shift(text: str) -> int | Literal["paper"]:
-    if text not in ("0", "1", "paper"):
-        raise argparse.ArgumentTypeError(f"must be 0, 1 or paper, got {text!r}")
-    return "paper" if text == "paper" else int(text)
 
 
 def _lines(path: Path) -> list[str]:

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedConfig
 
+Names = tuple[str, ...]
+
 MAX_LAYERS = 256
 MAX_WIDTH = 2**16
 MAX_HEADS = 1024  # attention heads, or hops
@@ -16,27 +18,14 @@ MAX_ROWS = 10**7  # rows of an embedding: words or positions
 MAX_LABELS = 10**6  # each has a name in the config
 
 
-def check_sizes(
-    config: PreTrainedConfig,
-    *,
-    layers: tuple[str, ...],
-    widths: tuple[str, ...],
-    rows: tuple[str, ...],
-    heads: tuple[str, ...] = (),
-) -> None:
+def check_sizes(config: PreTrainedConfig, *, layers: Names, widths: Names, rows: Names, heads: Names = ()) -> None:
     """Raise an error if a named field is not a whole number from 1 to the limit of its kind.
 
     Raises:
         ValueError: a size or ``num_labels`` is outside its limits.
     """
-    limits = (
-        (layers, MAX_LAYERS),
-        (heads, MAX_HEADS),
-        (widths, MAX_WIDTH),
-        (rows, MAX_ROWS),
-        (("num_labels",), MAX_LABELS),
-    )
-    for names, most in limits:
+    limits = {layers: MAX_LAYERS, heads: MAX_HEADS, widths: MAX_WIDTH, rows: MAX_ROWS, ("num_labels",): MAX_LABELS}
+    for names, most in limits.items():
         for name in names:
             check_size(name, getattr(config, name), most)
 
@@ -49,6 +38,13 @@ def check_size(name: str, value: Any, most: int) -> None:
         raise ValueError(f"{name} must be at least 1, got {value}")
     if value > most:
         raise ValueError(f"{name} must be at most {most:,}, got {value:,}")
+
+
+def check_rates(config: PreTrainedConfig, *names: str) -> None:
+    """Raise a ValueError unless the named dropout rates are at least 0 and below 1."""
+    for name in names:
+        if not 0 <= getattr(config, name) < 1:
+            raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(config, name)}")
 
 
 def check_arguments(config: PreTrainedConfig, others: dict[str, Any]) -> None:

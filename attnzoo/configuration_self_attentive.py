@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-from .config_checks import check_arguments, check_sizes, check_token_ids
+from .config_checks import check_arguments, check_rates, check_sizes, check_token_ids
 from .from_paper import config_of_paper
 
 PAPERS: dict[str, dict[str, Any]] = {
@@ -126,9 +126,7 @@ class SelfAttentiveConfig(PreTrainedConfig):
         )
         if not self.sentence_pair and self.gate_size is not None:
             raise ValueError(f"gate_size={self.gate_size} needs sentence_pair=True: one sentence has no gate")
-        for name in ("dropout", "classifier_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+        check_rates(self, "dropout", "classifier_dropout")
         if not 0 <= self.penalty_coefficient < math.inf:
             raise ValueError(f"penalty_coefficient must be at least 0 and finite, got {self.penalty_coefficient}")
         if not 0 < self.initializer_range < math.inf:

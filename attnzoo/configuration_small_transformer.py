@@ -5,7 +5,7 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-from .config_checks import check_arguments, check_sizes, check_token_ids
+from .config_checks import check_arguments, check_rates, check_sizes, check_token_ids
 
 
 @strict
@@ -85,9 +85,7 @@ class SmallTransformerConfig(PreTrainedConfig):
             widths=("hidden_size", "intermediate_size"),
             rows=("vocab_size", "max_position_embeddings"),
         )
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+        check_rates(self, "dropout", "attention_dropout")
         if not 0 < self.layer_norm_eps <= 1:
             raise ValueError(f"layer_norm_eps must be above 0 and at most 1, got {self.layer_norm_eps}")
         if self.is_encoder_decoder != (self.attention_pattern == "encoder_decoder"):

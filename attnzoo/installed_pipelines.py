@@ -1,9 +1,8 @@
-"""Where the package is installed, its pipelines are the installed ones, whatever code a repository brings along.
+"""Prefer the installed pipelines of the package to the code of a repository.
 
-Of models, Transformers takes the registered class before a repository's. Of pipelines it takes the repository's, and
-asks for trust in its code, wherever the config has one of that name (``custom_pipelines``). A config of this package
-still names its pipelines, by which ``pipeline(model="owner/name")`` finds the task, but has no code for those that are
-registered.
+Transformers prefers a registered model class to a repository's code, but a repository's pipeline to a registered one:
+it then asks for trust in the code that the config names (``custom_pipelines``). So a config of this package still lists
+its pipelines, from which ``pipeline(model="owner/name")`` finds the task, but shows no code for the registered ones.
 """
 
 from typing import Any
@@ -14,14 +13,14 @@ from .pipelines import PIPELINES
 
 
 class InstalledPipelines(dict[str, Any]):
-    """``custom_pipelines`` that names every task and has only those which the package lacks."""
+    """``custom_pipelines`` that lists every task and contains only those that the package lacks."""
 
     def __contains__(self, task: object) -> bool:
         return task not in PIPELINES and super().__contains__(task)
 
 
 def prefer_installed_pipelines(config_class: type[PreTrainedConfig]) -> None:
-    """Have every config of this class, as it was loaded and as it will be, read its ``custom_pipelines`` so."""
+    """Make ``custom_pipelines`` of every config of this class such a dictionary."""
 
     def read(config: PreTrainedConfig) -> InstalledPipelines:
         return InstalledPipelines(vars(config).get("custom_pipelines", {}))

@@ -9,12 +9,15 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from .library_internals import BACKWARD_HOOKS, FORWARD_HOOKS, hooks_of
+
 IGNORED = -100
 TOKENS_AT_A_TIME = 384  # whose logits are held at once
+Count = Tensor | int | None  # of labels
 
 
 def token_cross_entropy(
-    logits: Tensor, labels: Tensor, num_items: Tensor | int | None = None, label_smoothing: float = 0.0
+    logits: Tensor, labels: Tensor, num_items: Count = None, label_smoothing: float = 0.0
 ) -> Tensor:
     r"""Cross-entropy of the labels, averaged over those that are not -100.
 
@@ -46,7 +49,7 @@ def token_cross_entropy(
 
 
 def problem_type_of(problem_type: str | None, logits: Tensor, labels: Tensor) -> Any:  # a Literal of three
-    """A sequence classifier's problem type: the one that is given, or else the one that its labels tell.
+    """A sequence classifier's problem type: the given one, or else the one that the labels imply.
 
     Shape:
         - logits: (B, K)
@@ -62,42 +65,36 @@ def problem_type_of(problem_type: str | None, logits: Tensor, labels: Tensor) ->
         else:
             problem_type = "single_label_classification" if is_whole else "multi_label_classification"
     got = f"got {str(labels.dtype).removeprefix('torch.')} of shape {tuple(labels.shape)}"
-    if problem_type == "single_label_classification":
-        if not is_whole or labels.shape not in ((rows,), (rows, 1)):
-            raise ValueError(
-                f"labels of single-label classification must be whole numbers of shape {(rows,)}, {got}; several "
-                "labels for one row are problem_type='multi_label_classification'"
-            )
-        wrong = labels[(labels != IGNORED) & ((labels < 0) | (labels >= num_labels))]
-        if len(wrong):
-            raise ValueError(
-                f"label {wrong.flatten()[0].item()} is out of range for num_labels={num_labels}: labels are 0 to "
-                f"{num_labels - 1}, or {IGNORED} for a row without one"
-            )
-        return problem_type
-    if labels.shape != (rows, num_labels) and not (num_labels == 1 and labels.shape == (rows,)):
+    is_single, is_given = problem_type == "single_label_classification", labels != IGNORED
+    if is_single and (not is_whole or labels.shape not in ((rows,), (rows, 1))):
+        raise ValueError(
+            f"labels of single-label classification must be whole numbers of shape {(rows,)}, {got}; several "
+            "labels for one row are problem_type='multi_label_classification'"
+        )
+    if not is_single and labels.shape != (rows, num_labels) and not (num_labels == 1 and labels.shape == (rows,)):
         raise ValueError(
             f"labels of problem_type={problem_type!r} must be floating-point numbers of shape {(rows, num_labels)}, "
             f"{got}; one label of several for each row is whole numbers of shape {(rows,)}"
         )
-    if problem_type == "regression" and bool((labels == IGNORED).any()):
+    if problem_type == "regression":
+        if not bool(is_given.all()):
+            raise ValueError(
+                f"a target of regression is {IGNORED}, the mark of a row without a label; shift or scale them"
+            )
+        return problem_type
+    wrong = labels[is_given & ((labels < 0) | (labels > (num_labels - 1 if is_single else 1)))]
+    if len(wrong) and is_single:
         raise ValueError(
-            f"a target of regression is {IGNORED}, which is a row without a label to everything that counts labels; "
-            "shift or scale the targets, and leave out rows that have none"
+            f"label {wrong.flatten()[0].item()} is out of range for num_labels={num_labels}: labels are 0 to "
+            f"{num_labels - 1}, or {IGNORED} for a row without one"
         )
-    if problem_type == "multi_label_classification":
-        wrong = labels[(labels != IGNORED) & ((labels < 0) | (labels > 1))]
-        if len(wrong):
-            raise ValueError(f"labels of multi-label classification are 0 or 1, got {wrong[0].item()}")
+    if len(wrong):
+        raise ValueError(f"labels of multi-label classification are 0 or 1, got {wrong[0].item()}")
     return problem_type
 
 
 def classification_loss(
-    logits: Tensor,
-    labels: Tensor,
-    problem_type: str,
-    num_items: Tensor | int | None = None,
-    label_smoothing: float = 0.0,
+    logits: Tensor, labels: Tensor, problem_type: str, num_items: Count = None, label_smoothing: float = 0.0
 ) -> Tensor:
     """The loss of Hugging Face's sequence classifiers, averaged over the labels that are not -100.
 
@@ -131,16 +128,12 @@ def classification_loss(
 
 
 def linear_cross_entropy(
-    hidden: Tensor,
-    weight: Tensor,
-    labels: Tensor,
-    num_items: Tensor | int | None = None,
-    label_smoothing: float = 0.0,
+    hidden: Tensor, weight: Tensor, labels: Tensor, num_items: Count = None, label_smoothing: float = 0.0
 ) -> Tensor:
-    r""":func:`token_cross_entropy` of the logits :math:`h W^\top`, which are never held.
+    r""":func:`token_cross_entropy` of the logits :math:`h W^\top`, which are never stored all at once.
 
-    They are made for some tokens at a time, of those with a label alone, and their gradient in their place. The
-    products are in autocast's precision where it is on, all else is in float32 at least. Differentiable once.
+    They are computed for some tokens at a time, only those with a label, and their gradient replaces them in memory.
+    The products have autocast's precision where it is on; everything else is in float32 at least. Differentiable once.
 
     Shape:
         - hidden: (B, T, H); weight: (vocabulary, H)
@@ -166,7 +159,7 @@ def _check_smoothing(smoothing: float) -> None:
         raise ValueError(f"smoothing must be a number from 0 to 1, got {smoothing!r}")
 
 
-def _averaged(total: Tensor, num_items: Tensor | int | None, is_given: Tensor) -> Tensor:
+def _averaged(total: Tensor, num_items: Count, is_given: Tensor) -> Tensor:
     """A summed loss divided by ``num_items``, or else by the number of labels that are given."""
     is_known = num_items is not None and not (isinstance(num_items, Tensor) and torch.compiler.is_compiling())
     if is_known and not bool((torch.as_tensor(num_items) >= 0).all()):
@@ -177,17 +170,12 @@ def _averaged(total: Tensor, num_items: Tensor | int | None, is_given: Tensor) -
 
 
 def loss_and_logits(
-    lm_head: nn.Linear,
-    hidden_states: Tensor,
-    labels: Tensor | None,
-    num_items: Tensor | int | None,
-    smoothing: float,
-    skip_logits: bool,
+    lm_head: nn.Linear, hidden: Tensor, labels: Tensor | None, num_items: Count, smoothing: float, skip_logits: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The loss, where there are labels, and the logits, unless they are not wanted.
+    """The loss if there are labels, and the logits unless ``skip_logits``.
 
     Shape:
-        - hidden_states: (B, T, D); labels: (B, T); logits: (B, T, vocab_size)
+        - hidden: (B, T, D); labels: (B, T); logits: (B, T, vocab_size)
 
     Raises:
         ValueError: neither is left to return, or as :func:`token_cross_entropy`.
@@ -195,38 +183,37 @@ def loss_and_logits(
     if labels is None:
         if skip_logits:
             raise ValueError("skip_logits=True leaves nothing to return without labels")
-        return None, lm_head(hidden_states)
+        return None, lm_head(hidden)
     if skip_logits and is_only_its_weight(lm_head):
-        return linear_cross_entropy(hidden_states, lm_head.weight, labels, num_items, smoothing), None
-    logits = lm_head(hidden_states)
+        return linear_cross_entropy(hidden, lm_head.weight, labels, num_items, smoothing), None
+    logits = lm_head(hidden)
     return token_cross_entropy(logits, labels, num_items, smoothing), None if skip_logits else logits
 
 
 def is_untouched(module: nn.Module) -> bool:
     """Whether the weights of a module may be read without calling the parts of it that hold them.
 
-    Not if one of them has hooks, which would not be heard (weights that are brought when they are needed), or is
-    another class than it was made as (an adapter, a quantised layer), or has another ``forward``. The hooks by which
-    Transformers notes a layer's outputs stay from the first call that asked for them on, and do nothing in others.
+    Not if a part has hooks, which would be bypassed (they may load the weights), has another ``forward``, or is of
+    another class than it was made as (an adapter, a quantised layer). The hooks by which Transformers records a layer's
+    outputs stay after the first call that requests them, and do nothing in other calls.
     """
     return all(
         # This file's own package, and not "attnzoo": beside a model's weights the same code has another name.
         type(part).__module__.startswith((f"{__package__}.", "torch.nn.modules."))
-        and "forward" not in vars(part)
-        and all(hook.__module__ == "transformers.utils.output_capturing" for hook in part._forward_hooks.values())
-        and not (part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks)
-        and not hasattr(part, "_hf_hook")
+        and "forward" not in vars(part)  # accelerate replaces it where it loads weights on demand
+        and all(hook.__module__ == "transformers.utils.output_capturing" for hook in hooks_of(part, FORWARD_HOOKS))
+        and not hooks_of(part, BACKWARD_HOOKS)
         for part in module.modules()
     )
 
 
 def is_only_its_weight(layer: nn.Module) -> bool:
-    """Whether a layer is nothing but a product with its weight, which may be read in its place."""
+    """Whether a layer only multiplies with its weight, so that its caller may read the weight instead."""
     return type(layer) is nn.Linear and layer.bias is None and is_untouched(layer)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Summed over the tokens; the gradients for a loss of 1 are made in the forward pass, where the logits are."""
+    """The sum over the tokens. The forward pass, which has the logits, also computes the gradients for a loss of 1."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, label_smoothing: float) -> Tensor:

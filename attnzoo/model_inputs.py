@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 from transformers.utils.generic import ModelOutput, TransformersKwargs
 
+from .loss import IGNORED
+
 IDS = ("input_ids", "decoder_input_ids", "token_type_ids", "position_ids", "decoder_position_ids")
 MASKS = ("attention_mask", "decoder_attention_mask", "encoder_attention_mask")
 EMBEDDINGS = ("inputs_embeds", "decoder_inputs_embeds", "encoder_hidden_states")
 LABELS = ("labels", "shift_labels")
-NUMBERS = {"logits_to_keep": (int,)}  # those of a loss are checked beside it
-IGNORED_LABEL = -100
 MASKED = -1000.0  # an additive mask hides a token at this value or below: exp(-1000) is 0 in every floating-point type
 
 # Transformers passes these to every forward() (from generate(), pipelines, decorators), used there or not. Any
@@ -33,6 +33,11 @@ ENCODER_EXTRA_ARGUMENTS = {"labels"}  # generate() in the Seq2SeqTrainer passes 
 PACKING_ARGUMENTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx", "is_causal"}
 # Arguments of continuous batching: the attention with a paged cache reads them.
 PAGED_CACHE_ARGUMENTS = {"cache", "read_index", "write_index", "block_table", "logits_indices", "logits_processor_args"}
+
+# Those whose default is the config's field.
+CONFIG_DEFAULTS = ("output_attentions", "output_hidden_states")
+# Arguments that only the heads pass to their models.
+INTERNAL_ARGUMENTS = ("tokens_to_compute", "decoder_lengths")
 
 Forward = TypeVar("Forward", bound=Callable[..., Any])
 
@@ -48,13 +53,41 @@ def checked(forward: Forward) -> Forward:
         TypeError: an argument that ``forward`` does not know, or an argument that must be a tensor and is not.
         ValueError: an argument has invalid values.
     """
-    parameters = [name for name in inspect.signature(forward).parameters if name not in ("self", "kwargs")]
+    return _checked(forward, inspect.signature(forward))
+
+
+def checked_head(model_class: Any, *passed_on: str) -> Callable[[Forward], Forward]:
+    """:func:`checked` for the ``forward`` of a head, which lists its own arguments only and passes on the others.
+
+    These reach ``forward`` in its ``**kwargs``. They come first in its signature, which ``Trainer``, ``generate()`` and
+    ``help()`` read.
+
+    Args:
+        model_class: the class of the model that the head calls
+        passed_on: the names of the arguments passed on to it; none for all
+    """
+    of_model = inspect.signature(model_class.forward).parameters
+    shared = [of_model[name] for name in passed_on or of_model]
+    shared = [parameter for parameter in shared if parameter.name not in ("self", "kwargs", *INTERNAL_ARGUMENTS)]
+
+    def decorate(forward: Forward) -> Forward:
+        signature = inspect.signature(forward)
+        itself, *own = signature.parameters.values()
+        return _checked(forward, signature.replace(parameters=[itself, *shared, *own]))
+
+    return decorate
+
+
+def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
+    parameters = [
+        name for name, kind in signature.parameters.items() if name != "self" and kind.kind != kind.VAR_KEYWORD
+    ]
 
     @functools.wraps(forward)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         positional = parameters[: len(args)]
         if len(args) > len(parameters) or any(name in kwargs for name in positional):
-            return forward(self, *args, **kwargs)  # Python raises its own error
+            signature.bind(self, *args, **kwargs)  # raises Python's own error
         given = dict(zip(positional, args, strict=True))
         given.update(kwargs)
         for name in kwargs:
@@ -63,32 +96,42 @@ def checked(forward: Forward) -> Forward:
         for name in DROPPED_ARGUMENTS:
             if name not in parameters:
                 given.pop(name, None)
+        for name in CONFIG_DEFAULTS:
+            if name in parameters and given.get(name) is None:
+                given[name] = getattr(self.config, name)
         for name, value in given.items():
-            if value is None:
-                continue
-            if isinstance(value, Tensor) and value.is_meta and self.device.type != "meta":
-                raise ValueError(f"{name} is on {value.device}, which has no values; the model is on {self.device}")
-            if name in IDS:
-                given[name] = _integers(value, name)
-            elif name in MASKS:
-                given[name] = read_mask(value, name)
-            elif name in EMBEDDINGS:
-                _check_floats(value, name)
-            elif name in LABELS:
-                given[name] = _read_labels(self, value, name)
-            elif name in NUMBERS:
-                _check_number(value, name)
-            elif name == "encoder_outputs":
-                _check_source(value)
-                if "decoder_input_ids" in parameters:  # a decoder alone reads what its own model's encoder returned
-                    _check_finite(value[0], given.get("past_key_values"))
+            if value is not None:
+                given[name] = _read(self, name, value)
+        if "decoder_input_ids" in parameters and given.get("encoder_outputs") is not None:
+            # A decoder by itself reads what its own model's encoder returned.
+            _check_finite(given["encoder_outputs"][0], given.get("past_key_values"))
         for prefix in ("", "decoder_"):
             embeddings, mask = given.get(f"{prefix}inputs_embeds"), given.get(f"{prefix}attention_mask")
             if embeddings is not None and _is_readable(embeddings) and not bool(embeddings.isfinite().all()):
                 given[f"{prefix}inputs_embeds"] = _without_padding(embeddings, mask, f"{prefix}inputs_embeds")
         return forward(self, **given)
 
+    wrapper.__signature__ = signature  # type: ignore[attr-defined]
     return wrapper  # type: ignore[return-value]
+
+
+def _read(model: Any, name: str, value: Any) -> Any:
+    """Check an argument by its name, and convert it to what ``forward`` reads."""
+    if isinstance(value, Tensor) and value.is_meta and model.device.type != "meta":
+        raise ValueError(f"{name} is on {value.device}, which has no values; the model is on {model.device}")
+    if name in IDS:
+        return _integers(value, name)
+    if name in MASKS:
+        return read_mask(value, name)
+    if name in LABELS:
+        return _read_labels(model, value, name)
+    if name in EMBEDDINGS and not (isinstance(value, Tensor) and value.is_floating_point()):
+        raise TypeError(f"{name} must be a tensor of floating-point numbers, got {_what(value)}")
+    if name == "logits_to_keep" and (isinstance(value, bool) or not isinstance(value, int | Tensor)):
+        raise TypeError(f"{name} must be a number, got {_what(value)}")
+    if name == "encoder_outputs":
+        _check_source(value)
+    return value
 
 
 def read_mask(mask: Tensor, name: str) -> Tensor:
@@ -133,11 +176,22 @@ def read_mask(mask: Tensor, name: str) -> Tensor:
                 f"padding; got {mask[~fits][0].item():g} among its values"
             )
         if not bool(mask.any()):
-            raise ValueError(
-                f"{name} is floating-point and all 0, which can mean all padding or, as an additive mask, no "
-                "padding; give a mask of type bool or of whole numbers"
-            )
+            raise ValueError(f"{name} is floating-point and all 0: all padding, or none? Give a mask of type bool")
     return torch.where(is_additive, mask == 0, mask == 1)
+
+
+def require_shape(name: str, tensor: Tensor, what: str, *allowed: tuple[int, ...]) -> None:
+    """Raise a ValueError unless the shape is one of ``allowed``; ``what`` names its dimensions."""
+    shape = tuple(tensor.shape)
+    if shape not in allowed:
+        raise ValueError(f"{name} must be {what} = {' or '.join(map(str, dict.fromkeys(allowed)))}, got {shape}")
+
+
+def require_tokens(name: str, tensor: Tensor, what: str, ndim: int, width: int | None = None) -> None:
+    """Raise a ValueError unless there is a row and a token, and ``ndim`` dimensions, the last of ``width`` if given."""
+    if tensor.ndim != ndim or tensor.numel() == 0 or width not in (None, tensor.shape[-1]):
+        what = what if width is None else what.replace("width", str(width))
+        raise ValueError(f"{name} must be {what} with at least one token, got shape {tuple(tensor.shape)}")
 
 
 def embed(
@@ -149,39 +203,35 @@ def embed(
         ValueError: both are given, or neither, or one of another shape, without a token, or on another device; an id
             that has no embedding.
     """
-    if (ids is None) == (embeddings is None):
+    given, name = (embeddings, embeddings_name) if ids is None else (ids, ids_name)
+    if given is None or (ids is not None and embeddings is not None):
         raise ValueError(f"give exactly one of {ids_name} and {embeddings_name}")
-    if ids is not None:
-        if ids.ndim != 2 or ids.numel() == 0:
-            raise ValueError(
-                f"{ids_name} must be (batch, length) with at least one token, got shape {tuple(ids.shape)}"
-            )
-        _check_device(embedding, ids, ids_name)
-        if torch.compiler.is_compiling():
-            return embedding(ids)
-        try:
-            return embedding(ids)
-        except IndexError as error:  # on a GPU, CUDA raises an assertion instead
-            size = embedding.weight.shape[0]
-            wrong = ids[(ids < 0) | (ids >= size)]
-            raise ValueError(
-                f"{ids_name} has the id {wrong[0].item()}, out of range for a vocabulary of {size}: ids are 0 to "
-                f"{size - 1}"
-            ) from error
-    assert embeddings is not None
-    width = embedding.weight.shape[-1]
-    if embeddings.ndim != 3 or embeddings.numel() == 0 or embeddings.shape[-1] != width:
-        raise ValueError(
-            f"{embeddings_name} must be (batch, length, {width}) with at least one token, "
-            f"got shape {tuple(embeddings.shape)}"
-        )
-    _check_device(embedding, embeddings, embeddings_name)
-    is_autocast = torch.is_autocast_enabled(embeddings.device.type)
-    if embeddings.dtype != embedding.weight.dtype and not is_autocast and not _is_sharded(embedding):
-        raise ValueError(
-            f"{embeddings_name} must have the model's dtype {embedding.weight.dtype}, got {embeddings.dtype}"
-        )
-    return embeddings
+    size, width = embedding.weight.shape[0], embedding.weight.shape[-1]
+    if ids is None:
+        require_tokens(name, given, "(batch, length, width)", 3, width)
+    else:
+        require_tokens(name, given, "(batch, length)", 2)
+    # Until the module is called, its weights may be elsewhere or of another dtype.
+    is_sharded = "forward" in vars(embedding) or (
+        torch.distributed.is_available() and torch.distributed.is_initialized()
+    )
+    device, dtype = embedding.weight.device, embedding.weight.dtype
+    if given.device != device and not is_sharded:
+        raise ValueError(f"{name} is on {given.device} and the model on {device}; move one: {name}.to({str(device)!r})")
+    if ids is None:
+        if given.dtype != dtype and not torch.is_autocast_enabled(given.device.type) and not is_sharded:
+            raise ValueError(f"{name} must have the model's dtype {dtype}, got {given.dtype}")
+        return given
+    if torch.compiler.is_compiling():
+        return embedding(ids)
+    try:
+        return embedding(ids)
+    except IndexError as error:  # on a GPU, CUDA raises an assertion instead
+        raise _out_of_range(name, ids[(ids < 0) | (ids >= size)], f"a vocabulary of {size}: ids", size) from error
+
+
+def _out_of_range(name: str, wrong: Tensor, of: str, size: int, more: str = "") -> ValueError:
+    return ValueError(f"{name} has the id {wrong[0].item()}, out of range for {of} are 0 to {size - 1}{more}")
 
 
 def source_mask(attention_mask: Tensor | None, states: Tensor, name: str = "attention_mask") -> Tensor:
@@ -192,10 +242,7 @@ def source_mask(attention_mask: Tensor | None, states: Tensor, name: str = "atte
     """
     if attention_mask is None:
         return torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
-    if attention_mask.shape != states.shape[:2]:
-        raise ValueError(
-            f"{name} must be (batch, source length) = {tuple(states.shape[:2])}, got {tuple(attention_mask.shape)}"
-        )
+    require_shape(name, attention_mask, "(batch, source length)", tuple(states.shape[:2]))
     return read_mask(attention_mask, name).to(states.device)
 
 
@@ -205,16 +252,23 @@ def check_target_labels(labels: Tensor, ids: Tensor | None, embeddings: Tensor |
     Raises:
         ValueError: no label, another shape than the target's, or no target where an old one goes on.
     """
-    if labels.ndim != 2 or labels.numel() == 0:
-        raise ValueError(
-            f"labels must be (batch, target length) with at least one token, got shape {tuple(labels.shape)}"
-        )
+    require_tokens("labels", labels, "(batch, target length)", 2)
     target = embeddings if ids is None else ids
     if target is None and not is_new:
         raise ValueError("labels start a new target and past_key_values continues one; give decoder_input_ids")
-    if target is not None and labels.shape != target.shape[:2]:
+    _require_fit(labels, target, "target")
+
+
+def check_text_labels(labels: Tensor, inputs: dict[str, Any]) -> None:
+    """Raise a ValueError unless ``labels`` has the shape (B, T) of the ids or embeddings among ``inputs``."""
+    ids, embeddings = inputs.get("input_ids"), inputs.get("inputs_embeds")
+    _require_fit(labels, ids if embeddings is None else embeddings, "text")
+
+
+def _require_fit(labels: Tensor, tokens: Tensor | None, what: str) -> None:
+    if tokens is not None and labels.shape != tokens.shape[:2]:
         raise ValueError(
-            f"labels of shape {tuple(labels.shape)} do not fit a target of shape {tuple(target.shape[:2])}"
+            f"labels of shape {tuple(labels.shape)} do not fit a {what} of shape {tuple(tokens.shape[:2])}"
         )
 
 
@@ -237,7 +291,7 @@ def shift_right(labels: Tensor, start_token_id: int, pad_token_id: int) -> Tenso
         ValueError: a label after a -100, as left padding makes it: the decoder would read the padding. A compiled graph
             cannot look.
     """
-    is_padding = labels == IGNORED_LABEL
+    is_padding = labels == IGNORED
     if _is_readable(labels) and bool((is_padding[:, :-1] & ~is_padding[:, 1:]).any()):
         raise ValueError("labels have a token after a -100; pad them on the right (tokenizer.padding_side='right')")
     start = labels.new_full((len(labels), 1), start_token_id)
@@ -281,19 +335,6 @@ def _is_readable(tensor: Tensor) -> bool:
     return not torch.compiler.is_compiling() and not tensor.is_meta
 
 
-def _is_sharded(module: nn.Module) -> bool:
-    """Whether the weights may be on another device or of another dtype until the module is called."""
-    return hasattr(module, "_hf_hook") or (torch.distributed.is_available() and torch.distributed.is_initialized())
-
-
-def _check_device(embedding: nn.Embedding, tensor: Tensor, name: str) -> None:
-    device = embedding.weight.device
-    if tensor.device != device and not _is_sharded(embedding):
-        raise ValueError(
-            f"{name} is on {tensor.device} and the model on {device}; move one: {name}.to({str(device)!r})"
-        )
-
-
 def _integers(ids: Any, name: str) -> Tensor:
     """``ids`` as int32 or int64, which embeddings take."""
     if not isinstance(ids, Tensor):
@@ -306,17 +347,6 @@ def _integers(ids: Any, name: str) -> Tensor:
     return ids.long()
 
 
-def _check_floats(values: Any, name: str) -> None:
-    if not isinstance(values, Tensor) or not values.is_floating_point():
-        raise TypeError(f"{name} must be a tensor of floating-point numbers, got {_what(values)}")
-
-
-def _check_number(value: Any, name: str) -> None:
-    is_number = isinstance(value, NUMBERS[name]) and not isinstance(value, bool)
-    if not is_number and not isinstance(value, Tensor):
-        raise TypeError(f"{name} must be a number, got {_what(value)}")
-
-
 def _check_source(outputs: Any) -> None:
     """Check that ``encoder_outputs`` begin with states (B, S, D). The decoder checks their sizes."""
     if isinstance(outputs, Tensor):
@@ -326,11 +356,7 @@ def _check_source(outputs: Any) -> None:
     states = outputs[0] if len(outputs) else None
     if not isinstance(states, Tensor) or not states.is_floating_point():
         raise TypeError(f"encoder_outputs must begin with the encoder's last hidden states, got {_what(states)}")
-    if states.ndim != 3 or states.numel() == 0:
-        raise ValueError(
-            "encoder_outputs must begin with states (batch, length, width) of at least one token, got shape "
-            f"{tuple(states.shape)}"
-        )
+    require_tokens("encoder_outputs[0]", states, "(batch, length, width)", 3)
 
 
 def _check_finite(states: Tensor, past: Any) -> None:
@@ -362,16 +388,12 @@ def _read_labels(model: Any, labels: Any, name: str) -> Tensor:
             raise ValueError(f"{name} has values that are not finite (NaN or infinite)")
         return labels
     labels = labels.long()
-    if has_vocabulary and _is_readable(labels) and labels.numel():
-        low, high = (bound.item() for bound in labels.aminmax())
+    if has_vocabulary and _is_readable(labels):
         size = model.config.vocab_size
-        if low < 0 or high >= size:  # may also be -100, which is allowed
-            wrong = labels[(labels != IGNORED_LABEL) & ((labels < 0) | (labels >= size))]
-            if len(wrong):
-                raise ValueError(
-                    f"{name} has the id {wrong[0].item()}, out of range for vocab_size={size}: labels are 0 to "
-                    f"{size - 1}, or {IGNORED_LABEL} where there is nothing to predict"
-                )
+        wrong = labels[((labels < 0) | (labels >= size)) & (labels != IGNORED)]
+        if len(wrong):
+            nothing = f", or {IGNORED} where there is nothing to predict"
+            raise _out_of_range(name, wrong, f"vocab_size={size}: labels", size, nothing)
     return labels
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
-from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
     Seq2SeqLMOutput,
@@ -25,7 +24,7 @@ from .attention import AdditiveScore, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .fused_decoder import has_fused_loop
 from .loss import loss_and_logits
-from .model_inputs import check_target_labels, checked, embed, refuse_lost_labels, shift_right, source_mask
+from .model_inputs import checked, checked_head, embed, shift_right, source_mask
 from .recurrent_cells import RecurrentState
 from .recurrent_decoder import (
     BahdanauDecoder,
@@ -36,22 +35,15 @@ from .recurrent_decoder import (
     SutskeverDecoder,
 )
 from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, as_encoder_outputs
-from .zoo_model import SafetensorsModel
+from .zoo_model import ConditionalGenerationMixin, SafetensorsModel, with_head
 
 
 class AttentionalRNNPreTrainedModel(SafetensorsModel):
     """Initialisation and loading, as every model of the family shares them."""
 
     config: AttentionalRNNConfig
-    base_model_prefix = "model"
-    main_input_name = "input_ids"
-    supports_gradient_checkpointing = True
     # The decoder's state cannot be rolled back, which is what assisted decoding would do.
     _is_stateful = True
-
-    def __init__(self, config: AttentionalRNNConfig) -> None:
-        config.validate()  # its fields may have been set one by one since it was made
-        super().__init__(config)
 
     def activation_checkpointing_enable(
         self, activation_checkpointing_kwargs: Any = None, every_n_layers: int = 1, offload: bool = False
@@ -99,30 +91,16 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
             elif name.startswith("bias"):
                 init.zeros_(parameter)
             elif name.startswith("weight_h"):  # torch's weight_hh_l0 and ChoGRU's weight_hidden, gates stacked in rows
-                if not getattr(parameter, "_is_hf_initialized", False):
-                    for gate in parameter.split(parameter.shape[1]):
-                        nn.init.orthogonal_(gate)
+                gates = parameter.new_empty(parameter.shape).split(parameter.shape[1])
+                init.copy_(parameter, torch.cat([nn.init.orthogonal_(gate) for gate in gates]))
             else:
                 init.normal_(parameter, std=scale)
         if isinstance(module, nn.LSTM) and self.config.forget_gate_bias is not None:
             # Of torch's two biases, which are added, one takes the value and the other nothing.
             for name, value in (("bias_ih_l0", self.config.forget_gate_bias), ("bias_hh_l0", 0.0)):
-                if not getattr(own[name], "_is_hf_initialized", False):
-                    own[name][module.hidden_size : 2 * module.hidden_size] = value  # gates i, f, g, o
-
-    def _resize_token_embeddings(
-        self, new_num_tokens: int, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
-    ) -> nn.Embedding:
-        """Resize both embeddings: the source's, which Hugging Face knows as the input's, and the target's."""
-        resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        decoder = getattr(self.base_model, "decoder", None)
-        if decoder is None:  # an encoder or decoder on its own
-            return resized
-        requires_grad = decoder.embed_tokens.weight.requires_grad
-        decoder.embed_tokens = self._get_resized_embeddings(
-            decoder.embed_tokens, new_num_tokens, pad_to_multiple_of, mean_resizing
-        ).requires_grad_(requires_grad)
-        return resized
+                bias = own[name].clone()
+                bias[module.hidden_size : 2 * module.hidden_size] = value  # gates i, f, g, o
+                init.copy_(own[name], bias)
 
 
 class AttentionalRNNEncoder(AttentionalRNNPreTrainedModel):
@@ -155,8 +133,6 @@ class AttentionalRNNEncoder(AttentionalRNNPreTrainedModel):
     ) -> RecurrentEncoderOutput:
         embeddings = self.dropout(embed(self.embed_tokens, input_ids, inputs_embeds, "input_ids", "inputs_embeds"))
         outputs, state = self.rnn(embeddings, source_mask(attention_mask, embeddings))
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
         return RecurrentEncoderOutput(
             last_hidden_state=outputs[-1],
             final_hidden=state.hidden,
@@ -379,7 +355,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
         )
 
 
-class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, GenerationMixin):
+class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, ConditionalGenerationMixin):
     r"""The attentional RNN with its output projection: translation, transliteration, grapheme-to-phoneme, ...
 
     .. math:: p(y_i | y_{<i}, x) = \mathrm{softmax}(W_o t_i)
@@ -413,24 +389,6 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
         # generate() would bring a cache of keys and values; the decoder makes its own, of states.
         return False
 
-    def _prepare_generation_config(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """The options of ``generate()``, as Transformers prepares them.
-
-        Raises:
-            ValueError: ``guidance_scale`` is set. Its unconditional pass would use the target as the source.
-        """
-        options, model_kwargs = super()._prepare_generation_config(*args, **kwargs)
-        if options.guidance_scale not in (None, 1):
-            raise ValueError(
-                f"guidance_scale={options.guidance_scale} is for models without an encoder: Transformers would pass "
-                "the target to the encoder as an unconditional source; leave it out"
-            )
-        return options, model_kwargs
-
-    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`."""
-        return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
-
     @torch.no_grad()
     def _mix_own_words(
         self, decoder_input_ids: Tensor, encoder_outputs: RecurrentEncoderOutput, attention_mask: Tensor | None
@@ -456,81 +414,49 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Gene
         return torch.cat(mixed, dim=1)
 
     @can_return_tuple
-    @checked
+    @checked_head(AttentionalRNNModel)
     def forward(
         self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        decoder_input_ids: Tensor | None = None,
-        decoder_attention_mask: Tensor | None = None,
-        encoder_outputs: RecurrentEncoderOutput | None = None,
-        past_key_values: RecurrentDecoderCache | None = None,
-        inputs_embeds: Tensor | None = None,
-        decoder_inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        use_cache: bool | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
         smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
         skip_logits: bool = False,
-        **kwargs: Any,
+        **inputs: Any,
     ) -> Seq2SeqLMOutput:
-        lengths = None
-        if labels is not None:
-            use_cache = False  # a training step has no next token
-            check_target_labels(labels, decoder_input_ids, decoder_inputs_embeds, is_new=past_key_values is None)
-            if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-            lengths = _lengths(labels) if skip_logits else None
-        else:
-            refuse_lost_labels(num_items_in_batch, decoder_input_ids, decoder_inputs_embeds)
-        # Not in generate(), which makes no gradients, and whose prompt is not the model's to change.
+        self.add_target(inputs, labels, num_items_in_batch)
+        if labels is not None and skip_logits:
+            inputs["decoder_lengths"] = _lengths(labels)
+        # Not in generate(), which makes no gradients, and whose prompt must not change.
         is_mixed = self.training and torch.is_grad_enabled() and self.config.teacher_forcing_ratio < 1
-        if is_mixed and past_key_values is None:
-            if encoder_outputs is None:
-                encoder_outputs = self.model.encoder(
-                    input_ids=input_ids,
-                    attention_mask=attention_mask,
-                    inputs_embeds=inputs_embeds,
-                    output_hidden_states=output_hidden_states,
-                    return_dict=True,
-                )
-            decoder_input_ids = self._target_ids(input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values)
-            if decoder_input_ids is None:
-                raise ValueError(
-                    f"teacher_forcing_ratio={self.config.teacher_forcing_ratio} mixes tokens and needs labels or "
-                    "decoder_input_ids, not decoder_inputs_embeds"
-                )
-            if decoder_input_ids.ndim == 2:  # else the decoder refuses them
-                decoder_input_ids = self._mix_own_words(decoder_input_ids, encoder_outputs, attention_mask)
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
-            inputs_embeds=inputs_embeds,
-            decoder_inputs_embeds=decoder_inputs_embeds,
-            use_cache=use_cache,
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
-            decoder_lengths=lengths,
-            return_dict=True,
-        )
+        if is_mixed and inputs.get("past_key_values") is None:
+            inputs |= self._mixed_target(**inputs)
+        outputs = self.model(**inputs, return_dict=True)
         loss, logits = loss_and_logits(
             self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
         )
-        return Seq2SeqLMOutput(
-            loss=loss,
-            logits=logits,
-            past_key_values=outputs.past_key_values,
-            decoder_hidden_states=outputs.decoder_hidden_states,
-            cross_attentions=outputs.cross_attentions,
-            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
-            encoder_hidden_states=outputs.encoder_hidden_states,
-        )
+        return with_head(Seq2SeqLMOutput, outputs, loss=loss, logits=logits)
+
+    def _mixed_target(
+        self,
+        encoder_outputs: RecurrentEncoderOutput | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        **inputs: Any,
+    ) -> dict[str, Any]:
+        """The encoder's outputs, and the target with some of the model's own words, see :meth:`_mix_own_words`."""
+        if encoder_outputs is None:
+            names = ("input_ids", "attention_mask", "inputs_embeds", "output_hidden_states")
+            source = {name: inputs[name] for name in names if name in inputs}
+            encoder_outputs = self.model.encoder(**source, return_dict=True)
+        target = self._target_ids(inputs.get("input_ids"), decoder_input_ids, decoder_inputs_embeds, None)
+        if target is None:
+            raise ValueError(
+                f"teacher_forcing_ratio={self.config.teacher_forcing_ratio} mixes tokens and needs labels or "
+                "decoder_input_ids, not decoder_inputs_embeds"
+            )
+        if target.ndim == 2:  # else the decoder refuses it
+            target = self._mix_own_words(target, encoder_outputs, inputs.get("attention_mask"))
+        return {"encoder_outputs": encoder_outputs, "decoder_input_ids": target}
 
 
 def _lengths(labels: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from transformers.utils import can_return_tuple
 from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_self_attentive import SelfAttentiveConfig
 from .loss import IGNORED, classification_loss, problem_type_of
-from .model_inputs import checked, embed, source_mask
+from .model_inputs import checked, checked_head, embed, require_shape, source_mask
 from .recurrent_cells import ChoGRU, many_rows_linear
 from .recurrent_encoder import RecurrentEncoder
 from .zoo_model import SafetensorsModel
@@ -96,13 +96,6 @@ class SelfAttentivePreTrainedModel(SafetensorsModel):
     """Initialisation and loading, as both models share them."""
 
     config: SelfAttentiveConfig
-    base_model_prefix = "model"
-    main_input_name = "input_ids"
-    supports_gradient_checkpointing = True
-
-    def __init__(self, config: SelfAttentiveConfig) -> None:
-        config.validate()  # its fields may have been set one by one since it was made
-        super().__init__(config)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -172,13 +165,9 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         mask = source_mask(attention_mask, embeddings)
         if input_ids is not None:
             self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        else:  # whatever the caller left on padding, NaN too, which the LSTM that comes back would carry on
+        else:  # padding may hold anything, NaN included, which the backward LSTM would spread
             embeddings = embeddings.masked_fill(~mask.unsqueeze(-1), 0.0)
         embeddings = self.dropout(embeddings)
-        if output_attentions is None:
-            output_attentions = self.config.output_attentions
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
         if self.gate is None:
             outputs, _ = self.rnn(embeddings, mask)
             sentence_matrix, annotation_matrix = self.attention(outputs[-1], mask)
@@ -248,36 +237,21 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         self.post_init()
 
     @can_return_tuple
-    @checked
+    @checked_head(SelfAttentiveModel)
     def forward(
         self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        output_attentions: bool | None = None,
-        output_hidden_states: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
         smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
-        **kwargs: Any,
+        **inputs: Any,
     ) -> SelfAttentiveClassifierOutput:
         if labels is None and num_items_in_batch is not None and self.training and self.config.penalty_coefficient:
             raise ValueError(
-                "the Trainer gives num_items_in_batch but no labels, as it does with label_smoothing_factor and with "
-                f"compute_loss_func: the penalty (penalty_coefficient={self.config.penalty_coefficient}) would be "
-                "lost. Leave them out, or set model.config.penalty_coefficient = 0 and use a compute_loss_func that "
-                "adds outputs.penalty"
+                "a Trainer with label_smoothing_factor or compute_loss_func withholds the labels: the penalty "
+                f"(penalty_coefficient={self.config.penalty_coefficient}) would be lost. Leave them out, or set "
+                "model.config.penalty_coefficient = 0 and use a compute_loss_func that adds outputs.penalty"
             )
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            token_type_ids=token_type_ids,
-            inputs_embeds=inputs_embeds,
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
-            return_dict=True,
-        )
+        outputs = self.model(**inputs, return_dict=True)
         hidden = many_rows_linear(self.hidden_proj, self.dropout(outputs.pooler_output)).relu()
         logits = self.classifier(self.dropout(hidden))
         loss = None
@@ -320,26 +294,21 @@ def split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None)
             "a model of sentence pairs needs token_type_ids, 0 in the first sentence and 1 in the second: "
             "tokenizer(text, text_pair, return_token_type_ids=True) makes them"
         )
-    if token_type_ids.shape != mask.shape:
-        raise ValueError(
-            f"token_type_ids must be (batch, length) = {tuple(mask.shape)}, got {tuple(token_type_ids.shape)}"
-        )
+    require_shape("token_type_ids", token_type_ids, "(batch, length)", tuple(mask.shape))
     token_type_ids = token_type_ids.to(mask.device)
-    other = token_type_ids[mask & (token_type_ids != 0) & (token_type_ids != 1)]
+    first, second = mask & (token_type_ids == 0), mask & (token_type_ids == 1)  # (B, S)
+    other = token_type_ids[mask & ~first & ~second]
     if len(other):
         raise ValueError(f"token_type_ids of a sentence pair are 0 or 1, got {other[0].item()}")
-    sentences = torch.cat([mask & (token_type_ids == 0), mask & (token_type_ids == 1)])  # (2B, S)
-    lengths = sentences.sum(dim=1)
-    first, second = lengths.chunk(2)
-    alone = ((first == 0) != (second == 0)).nonzero()
+    alone = (first.any(dim=1) != second.any(dim=1)).nonzero()
     if len(alone):
         row = int(alone[0])
-        empty = 0 if first[row] == 0 else 1
         raise ValueError(
-            f"row {row} of token_type_ids has no token with {empty}: a pair needs two sentences, "
+            f"row {row} of token_type_ids has no token with {int(first[row].any())}: a pair needs two sentences, "
             "tokenizer(text, text_pair)"
         )
-    longest = max(1, int(lengths.max()))
+    sentences = torch.cat([first, second])  # (2B, S)
+    longest = max(1, int(sentences.sum(dim=1).max()))
     places = sentences.int().argsort(dim=1, descending=True, stable=True)[:, :longest]  # real tokens first
     rows = torch.arange(len(mask), device=mask.device).repeat(2).unsqueeze(1)
     return embeddings[rows, places], sentences.gather(1, places), places

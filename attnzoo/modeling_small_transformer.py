@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import Cache, EncoderDecoderCache
-from transformers.generation import GenerationConfig, GenerationMixin
+from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import (
     BaseModelOutput,
     BaseModelOutputWithPast,
@@ -29,8 +29,13 @@ from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
 from .loss import IGNORED, classification_loss, loss_and_logits, problem_type_of, token_cross_entropy
-from .model_inputs import check_target_labels, checked, refuse_lost_labels, shift_right
+from .model_inputs import check_text_labels, checked, checked_head, shift_right
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
+from .zoo_model import ConditionalGenerationMixin, with_head
+
+# The arguments that a head over one stack passes on to its model.
+TEXT = ("input_ids", "attention_mask", "position_ids", "inputs_embeds")
+GENERATED_TEXT = (*TEXT, "past_key_values", "use_cache")
 
 
 class SmallTransformerModel(SmallTransformerPreTrainedModel):
@@ -44,7 +49,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
     | bidirectional | ``encoder`` | all of its text |
     | causal | ``decoder`` | what came before, and itself |
 
-    If a source comes without a target, the target is the source, shifted right, as in BART.
+    Without a target, the target is the source shifted right, as in BART.
 
     Shape:
         - input_ids, attention_mask: (B, S); padding may stand anywhere. A mask of four dimensions says what every token
@@ -52,7 +57,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         - decoder_input_ids, decoder_attention_mask: (B, T), with a source only
         - position_ids: (B or 1, S), instead of ranks among real tokens; with one stack a row may hold several texts,
           and the positions start anew for each. decoder_position_ids: (B or 1, T)
-        - needed: (B, T) bool, the tokens whose last hidden states are wanted, see :class:`SmallTransformerStack`
+        - tokens_to_compute: (B, T) bool, see :class:`SmallTransformerStack`
         - last_hidden_state: (B, T, D), (B, S, D) where there is one stack
         - encoder_attentions: (B, H, S, S), decoder_attentions: (B, H, T, T), cross_attentions: (B, H, T, S) of every
           layer, ``attentions`` where there is one stack, with ``output_attentions=True``, whatever the backend
@@ -99,26 +104,20 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         position_ids: Tensor | None = None,
         decoder_position_ids: Tensor | None = None,
         use_cache: bool | None = None,
-        needed: Tensor | None = None,
+        tokens_to_compute: Tensor | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPast | Seq2SeqModelOutput:
+        text = input_ids, attention_mask, inputs_embeds, position_ids
+        kwargs["return_dict"] = True
         if not self.config.is_encoder_decoder:
-            of_two = (decoder_input_ids, decoder_attention_mask, encoder_outputs, decoder_inputs_embeds)
-            if any(argument is not None for argument in (*of_two, decoder_position_ids)):
+            of_decoder = (decoder_input_ids, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids)
+            if any(argument is not None for argument in (*of_decoder, encoder_outputs)):
                 raise ValueError(
                     f"attention_pattern={self.config.attention_pattern!r} has one stack, which reads input_ids and "
                     "attention_mask; the decoder's arguments and encoder_outputs are for 'encoder_decoder'"
                 )
             outputs = self.first_stack(
-                input_ids,
-                attention_mask,
-                inputs_embeds,
-                past_key_values=past_key_values,
-                use_cache=use_cache,
-                return_dict=True,
-                needed=needed,
-                position_ids=position_ids,
-                **kwargs,
+                *text, tokens_to_compute, past_key_values=past_key_values, use_cache=use_cache, **kwargs
             )
             return BaseModelOutputWithPast(
                 last_hidden_state=outputs.last_hidden_state,
@@ -129,34 +128,20 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         if decoder_input_ids is None and decoder_inputs_embeds is None and input_ids is not None:
             if past_key_values is not None and past_key_values.get_seq_length():
                 raise ValueError("past_key_values continues a target; give its next tokens as decoder_input_ids")
-            decoder_input_ids, decoder_attention_mask = self._target_of(input_ids, attention_mask)
+            decoder_input_ids = shift_right(input_ids, self.config.decoder_start_token_id, self.config.pad_token_id)
+            if attention_mask is not None:  # with a 1 for the start token
+                decoder_attention_mask = nn.functional.pad(attention_mask[:, :-1], (1, 0), value=1)
         if encoder_outputs is None:
-            of_source = None if needed is None or attention_mask is None else attention_mask.bool()
-            encoder_outputs = self.encoder(
-                input_ids,
-                attention_mask,
-                inputs_embeds,
-                return_dict=True,
-                needed=of_source,
-                position_ids=position_ids,
-                **kwargs,
-            )
+            real_tokens = None if tokens_to_compute is None or attention_mask is None else attention_mask.bool()
+            encoder_outputs = self.encoder(*text, real_tokens, **kwargs)
         elif isinstance(encoder_outputs, (tuple, list)):
             encoder_outputs = BaseModelOutput(*encoder_outputs)
         elif isinstance(encoder_outputs, Tensor):
             raise TypeError("encoder_outputs must be a tuple or an output of the encoder, got a tensor; give (tensor,)")
+        source = encoder_outputs[0], attention_mask
+        target = decoder_input_ids, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids
         outputs = self.decoder(
-            decoder_input_ids,
-            decoder_attention_mask,
-            decoder_inputs_embeds,
-            encoder_hidden_states=encoder_outputs[0],
-            encoder_attention_mask=attention_mask,
-            past_key_values=past_key_values,
-            use_cache=use_cache,
-            return_dict=True,
-            needed=needed,
-            position_ids=decoder_position_ids,
-            **kwargs,
+            *target, tokens_to_compute, *source, past_key_values=past_key_values, use_cache=use_cache, **kwargs
         )
         return Seq2SeqModelOutput(
             last_hidden_state=outputs.last_hidden_state,
@@ -169,13 +154,31 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             encoder_attentions=encoder_outputs.get("attentions"),
         )
 
-    def _target_of(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Make a target from a source (B, S): its ids shifted right, and the mask with a 1 for the start token."""
-        target = shift_right(input_ids, self.config.decoder_start_token_id, self.config.pad_token_id)
-        return target, None if attention_mask is None else nn.functional.pad(attention_mask[:, :-1], (1, 0), value=1)
+
+class SmallTransformerWithOutputProjection(SmallTransformerPreTrainedModel):
+    """What the heads over the vocabulary share: the model, and a linear layer to a logit for every word."""
+
+    def __init__(self, config: SmallTransformerConfig) -> None:
+        super().__init__(config)
+        self.model = SmallTransformerModel(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
 
 
-class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, GenerationMixin):
+class SmallTransformerWithClassifier(SmallTransformerPreTrainedModel):
+    """What the classifiers share: the model, dropout, and a linear layer to a logit for every label."""
+
+    attention_patterns = ("bidirectional", "causal")
+
+    def __init__(self, config: SmallTransformerConfig) -> None:
+        super().__init__(config)
+        self.model = SmallTransformerModel(config)
+        self.dropout = nn.Dropout(config.dropout)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)  # type: ignore[arg-type]  # from id2label
+        self.post_init()
+
+
+class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProjection, ConditionalGenerationMixin):
     r"""The encoder-decoder with its output projection: translation, as in the paper, and anything from text to text.
 
     .. math:: p(y_i | y_{<i}, x) = \mathrm{softmax}(W h_i)
@@ -186,8 +189,8 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
     Shape:
         - labels: (B, T), -100 where there is nothing to predict; the decoder reads them shifted right by one
         - smoothing: of the labels; the probability given to all words alike in the loss
-        - skip_logits: return the loss without the logits, which are then never held, and compute nothing of the padding
-          and of a target beyond its last label. For a training loop that wants no more
+        - skip_logits: return the loss without the logits, which are then never stored, and skip padding and the target
+          after its last label; for training loops that need only the loss
         - num_items_in_batch: what the summed loss is divided by, as ``Trainer`` gives it for accumulated gradients; the
           number of labels if None
         - logits: (B, T, vocab_size)
@@ -199,102 +202,42 @@ class SmallTransformerForConditionalGeneration(SmallTransformerPreTrainedModel, 
     attention_patterns = ("encoder_decoder",)
     _tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}
 
-    def __init__(self, config: SmallTransformerConfig) -> None:
-        super().__init__(config)
-        self.model = SmallTransformerModel(config)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-        self.post_init()
-
     def _expand_inputs_for_generation(
         self, expand_size: int = 1, is_encoder_decoder: bool = True, input_ids: Any = None, **inputs: Any
     ) -> tuple[Any, dict[str, Any]]:
-        """``generate()`` repeats all that it has for every beam, but not the source: the decoder need not have it."""
+        """Repeat the inputs of ``generate()`` for every beam, but not the source, which all its beams share."""
         source = {name: inputs.pop(name) for name in ("encoder_outputs", "attention_mask") if name in inputs}
         repeat = super()._expand_inputs_for_generation  # type: ignore[misc]  # its self is typed as a protocol
         input_ids, inputs = repeat(expand_size, False, input_ids, **inputs)
         return input_ids, inputs | source
 
     def _reorder_cache(self, past_key_values: EncoderDecoderCache, beam_idx: Any) -> EncoderDecoderCache:
-        """Beams change places with beams of their source, whose keys and values they share."""
+        """Reorder the target's keys and values only: the beams of a source share those of the source."""
         past_key_values.self_attention_cache.reorder_cache(beam_idx)
         return past_key_values
 
-    def _get_logits_processor(self, generation_config: GenerationConfig, *args: Any, **kwargs: Any) -> Any:
-        if generation_config.guidance_scale not in (None, 1):
-            raise ValueError(
-                f"guidance_scale={generation_config.guidance_scale} compares with a model without the prompt, and "
-                "Transformers would pass the generated words as its source; use it with attention_pattern='causal' only"
-            )
-        return super()._get_logits_processor(generation_config, *args, **kwargs)  # type: ignore[misc]
-
-    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`."""
-        return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
-
     @can_return_tuple
-    @checked
+    @checked_head(SmallTransformerModel)
     def forward(
         self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        decoder_input_ids: Tensor | None = None,
-        decoder_attention_mask: Tensor | None = None,
-        encoder_outputs: BaseModelOutput | None = None,
-        past_key_values: Cache | None = None,
-        inputs_embeds: Tensor | None = None,
-        decoder_inputs_embeds: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        decoder_position_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        use_cache: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
         smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
         skip_logits: bool = False,
-        **kwargs: Any,
+        **inputs: Any,
     ) -> Seq2SeqLMOutput:
-        needed = None
-        if labels is not None:
-            use_cache = False  # a training step has no next token
-            check_target_labels(labels, decoder_input_ids, decoder_inputs_embeds, is_new=past_key_values is None)
-            if decoder_input_ids is None and decoder_inputs_embeds is None:
-                decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
-            if skip_logits and past_key_values is None:  # what comes after the last label, nobody reads
-                needed = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)
-        else:
-            refuse_lost_labels(num_items_in_batch, decoder_input_ids, decoder_inputs_embeds)
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
-            inputs_embeds=inputs_embeds,
-            decoder_inputs_embeds=decoder_inputs_embeds,
-            position_ids=position_ids,
-            decoder_position_ids=decoder_position_ids,
-            use_cache=use_cache,
-            return_dict=True,
-            needed=needed,
-            **kwargs,
-        )
+        self.add_target(inputs, labels, num_items_in_batch)
+        if labels is not None and skip_logits and inputs.get("past_key_values") is None:
+            # Nothing reads what comes after the last label.
+            inputs["tokens_to_compute"] = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)
+        outputs = self.model(**inputs, return_dict=True)
         loss, logits = loss_and_logits(
             self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
         )
-        return Seq2SeqLMOutput(
-            loss=loss,
-            logits=logits,
-            past_key_values=outputs.past_key_values,
-            decoder_hidden_states=outputs.decoder_hidden_states,
-            decoder_attentions=outputs.decoder_attentions,
-            cross_attentions=outputs.cross_attentions,
-            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
-            encoder_hidden_states=outputs.encoder_hidden_states,
-            encoder_attentions=outputs.encoder_attentions,
-        )
+        return with_head(Seq2SeqLMOutput, outputs, loss=loss, logits=logits)
 
 
-class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMixin):
+class SmallTransformerForCausalLM(SmallTransformerWithOutputProjection, GenerationMixin):
     r"""The causal stack with its output projection, as GPT (Radford et al., 2018, section 3.1).
 
     .. math:: p(w_{i + 1} | w_{\le i}) = \mathrm{softmax}(W h_i)
@@ -323,74 +266,45 @@ class SmallTransformerForCausalLM(SmallTransformerPreTrainedModel, GenerationMix
     other_arguments = ("shift_labels",)  # not a parameter of forward(): Trainer would need it in every row of data
     _tied_weights_keys = {"lm_head.weight": "model.decoder.embed_tokens.weight"}
 
-    def __init__(self, config: SmallTransformerConfig) -> None:
-        super().__init__(config)
-        self.model = SmallTransformerModel(config)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-        self.post_init()
-
     def _prepare_position_ids_for_generation(self, inputs_tensor: Tensor, model_kwargs: dict[str, Any]) -> None:
         """Do nothing: the stack counts the real tokens, while ``generate()`` would count padding on the right, too."""
 
     @can_return_tuple
-    @checked
+    @checked_head(SmallTransformerModel, *GENERATED_TEXT)
     def forward(
         self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        past_key_values: Cache | None = None,
-        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        use_cache: bool | None = None,
         logits_to_keep: int | Tensor = 0,
         num_items_in_batch: Tensor | int | None = None,
         smoothing: float = 0.0,
         skip_logits: bool = False,
-        **kwargs: Any,
+        **inputs: Any,
     ) -> CausalLMOutputWithPast:
-        needed = None
-        shift_labels = kwargs.pop("shift_labels", None)
+        shift_labels = inputs.pop("shift_labels", None)
         if isinstance(logits_to_keep, int) and logits_to_keep < 0:
             raise ValueError(f"logits_to_keep must be at least 0, or the places of tokens, got {logits_to_keep}")
         if labels is not None and shift_labels is None:
-            _check_labels(labels, input_ids, inputs_embeds)
+            check_text_labels(labels, inputs)
             shift_labels = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)  # a token predicts the one after it
         if shift_labels is not None:
-            use_cache = False  # a training step has no next token
-            _check_labels(shift_labels, input_ids, inputs_embeds)
-            needed = _needed(attention_mask, shift_labels) if skip_logits else None
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            past_key_values=past_key_values,
-            inputs_embeds=inputs_embeds,
-            use_cache=use_cache,
-            return_dict=True,
-            needed=needed,
-            **kwargs,
-        )
+            check_text_labels(shift_labels, inputs)
+            inputs["use_cache"] = False  # a training step has no next token
+            inputs["tokens_to_compute"] = _attended_or_labelled(inputs, shift_labels) if skip_logits else None
+        outputs = self.model(**inputs, return_dict=True)
         hidden_states = outputs.last_hidden_state
         if shift_labels is None:
             hidden_states = slice_logits_to_keep(hidden_states, logits_to_keep)
         loss, logits = loss_and_logits(
             self.lm_head, hidden_states, shift_labels, num_items_in_batch, smoothing, skip_logits
         )
-        return CausalLMOutputWithPast(
-            loss=loss,
-            logits=logits,
-            past_key_values=outputs.past_key_values,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
+        return with_head(CausalLMOutputWithPast, outputs, loss=loss, logits=logits)
 
 
-# By this table, and by nothing else, Trainer knows that labels which it smooths itself have to be shifted first.
+# Trainer reads this table to decide whether to shift labels that it smooths itself.
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[SmallTransformerConfig.model_type] = SmallTransformerForCausalLM.__name__
 
 
-class SmallTransformerForMaskedLM(SmallTransformerPreTrainedModel):
+class SmallTransformerForMaskedLM(SmallTransformerWithOutputProjection):
     r"""The bidirectional stack with its output projection, as BERT (Devlin et al., 2019, section 3.1, task 1).
 
     .. math:: p(w_i | w_{\setminus i}) = \mathrm{softmax}(W h_i)
@@ -413,48 +327,27 @@ class SmallTransformerForMaskedLM(SmallTransformerPreTrainedModel):
     attention_patterns = ("bidirectional",)
     _tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}
 
-    def __init__(self, config: SmallTransformerConfig) -> None:
-        super().__init__(config)
-        self.model = SmallTransformerModel(config)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
-        self.post_init()
-
     @can_return_tuple
-    @checked
+    @checked_head(SmallTransformerModel, *TEXT)
     def forward(
         self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
         smoothing: float = 0.0,
         skip_logits: bool = False,
-        **kwargs: Any,
+        **inputs: Any,
     ) -> MaskedLMOutput:
-        needed = None
         if labels is not None:
-            _check_labels(labels, input_ids, inputs_embeds)
-            needed = _needed(attention_mask, labels) if skip_logits else None
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
-            return_dict=True,
-            needed=needed,
-            **kwargs,
-        )
+            check_text_labels(labels, inputs)
+            inputs["tokens_to_compute"] = _attended_or_labelled(inputs, labels) if skip_logits else None
+        outputs = self.model(**inputs, return_dict=True)
         loss, logits = loss_and_logits(
             self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
         )
-        return MaskedLMOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
+        return with_head(MaskedLMOutput, outputs, loss=loss, logits=logits)
 
 
-class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel):
+class SmallTransformerForSequenceClassification(SmallTransformerWithClassifier):
     r"""One stack and a linear classifier of a single token's state: of the first, which has seen the text in a
     bidirectional stack (Devlin et al., 2019, section 4.1), or of the last in a causal one (Radford et al., 2018,
     section 3.2).
@@ -476,49 +369,28 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
             other than single labels.
     """
 
-    attention_patterns = ("bidirectional", "causal")
-
-    def __init__(self, config: SmallTransformerConfig) -> None:
-        super().__init__(config)
-        self.model = SmallTransformerModel(config)
-        self.dropout = nn.Dropout(config.dropout)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)  # type: ignore[arg-type]  # from the labels' names
-        self.post_init()
-
     @can_return_tuple
-    @checked
+    @checked_head(SmallTransformerModel, *GENERATED_TEXT)
     def forward(
         self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        past_key_values: Cache | None = None,
-        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        use_cache: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
         smoothing: float = 0.0,
-        **kwargs: Any,
+        **inputs: Any,
     ) -> SequenceClassifierOutputWithPast:
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            past_key_values=past_key_values,
-            inputs_embeds=inputs_embeds,
-            use_cache=False if labels is not None else use_cache,
-            return_dict=True,
-            **kwargs,
-        )
+        if labels is not None:
+            inputs["use_cache"] = False
+        outputs = self.model(**inputs, return_dict=True)
+        attention_mask = inputs.get("attention_mask")
         states = outputs.last_hidden_state
-        if attention_mask is None:
-            attention_mask = torch.ones(states.shape[:2], device=states.device)
-        elif attention_mask.ndim != 2:
-            raise ValueError(
-                f"attention_mask must be (batch, length) to classify texts: the first or last real token is read, "
-                f"got {tuple(attention_mask.shape)}"
-            )
-        is_real = attention_mask[:, -states.shape[1] :].bool()
+        is_real = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
+        if attention_mask is not None:
+            if attention_mask.ndim != 2:
+                raise ValueError(
+                    f"attention_mask must be (batch, length) to classify texts: the first or last real token is read, "
+                    f"got {tuple(attention_mask.shape)}"
+                )
+            is_real = attention_mask[:, -states.shape[1] :]
         if self.config.attention_pattern == "causal":
             token = states.shape[1] - 1 - is_real.flip(1).int().argmax(dim=1)  # (B,) the last real one
         else:
@@ -529,16 +401,10 @@ class SmallTransformerForSequenceClassification(SmallTransformerPreTrainedModel)
         if labels is not None:
             problem_type = problem_type_of(self.config.problem_type, logits, labels)
             loss = classification_loss(logits, labels, problem_type, num_items_in_batch, smoothing)
-        return SequenceClassifierOutputWithPast(
-            loss=loss,
-            logits=logits,
-            past_key_values=outputs.past_key_values,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-        )
+        return with_head(SequenceClassifierOutputWithPast, outputs, loss=loss, logits=logits)
 
 
-class SmallTransformerForTokenClassification(SmallTransformerPreTrainedModel):
+class SmallTransformerForTokenClassification(SmallTransformerWithClassifier):
     r"""One stack and a linear classifier of every token's state (Devlin et al., 2019, section 5.3): tags of words.
 
     .. math:: p(c_i | w) = \mathrm{softmax}(W h_i + b)
@@ -555,57 +421,29 @@ class SmallTransformerForTokenClassification(SmallTransformerPreTrainedModel):
         ValueError: as :class:`SmallTransformerModel`; also ``labels`` that do not fit the text or ``num_labels``.
     """
 
-    attention_patterns = ("bidirectional", "causal")
-
-    def __init__(self, config: SmallTransformerConfig) -> None:
-        super().__init__(config)
-        self.model = SmallTransformerModel(config)
-        self.dropout = nn.Dropout(config.dropout)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)  # type: ignore[arg-type]  # from the labels' names
-        self.post_init()
-
     @can_return_tuple
-    @checked
+    @checked_head(SmallTransformerModel, *TEXT)
     def forward(
         self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
         smoothing: float = 0.0,
-        **kwargs: Any,
+        **inputs: Any,
     ) -> TokenClassifierOutput:
         if labels is not None:
-            _check_labels(labels, input_ids, inputs_embeds)
-        outputs = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            inputs_embeds=inputs_embeds,
-            use_cache=False,
-            return_dict=True,
-            **kwargs,
-        )
+            check_text_labels(labels, inputs)
+        outputs = self.model(**inputs, use_cache=False, return_dict=True)
         logits = self.classifier(self.dropout(outputs.last_hidden_state))
         loss = None
         if labels is not None:
             problem_type_of("single_label_classification", logits.flatten(0, 1), labels.flatten())
             loss = token_cross_entropy(logits, labels, num_items_in_batch, smoothing)
-        return TokenClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
+        return with_head(TokenClassifierOutput, outputs, loss=loss, logits=logits)
 
 
-def _check_labels(labels: Tensor, ids: Tensor | None, embeddings: Tensor | None) -> None:
-    text = ids if embeddings is None else embeddings
-    if text is not None and labels.shape != text.shape[:2]:
-        raise ValueError(f"labels of shape {tuple(labels.shape)} do not fit a text of shape {tuple(text.shape[:2])}")
-
-
-def _needed(attention_mask: Tensor | None, labels: Tensor) -> Tensor | None:
+def _attended_or_labelled(inputs: dict[str, Any], labels: Tensor) -> Tensor | None:
     """(B, T): the tokens that others attend to, or that a label is predicted from; None for all."""
+    attention_mask = inputs.get("attention_mask")
     if attention_mask is None or attention_mask.shape != labels.shape:  # the latter is refused or continues a cache
         return None
     return attention_mask.bool() | (labels != IGNORED)

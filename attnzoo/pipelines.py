@@ -18,9 +18,9 @@ from transformers import AutoModelForSeq2SeqLM, GenerationConfig, Pipeline, PreT
 from .alignment import forced_decode
 from .phonemes import token_names
 
-# What is taken of generate()'s arguments: how to look for a target, and nothing that changes what comes back.
-TAKEN = {name for name in vars(GenerationConfig()) if not name.startswith("_")}
-TAKEN |= {"generation_config", "custom_generate", "logits_processor", "prefix_allowed_tokens_fn", "streamer"}
+# Arguments of generate() that control the search; those that change what it returns are refused.
+SEARCH_ARGUMENTS = {name for name in vars(GenerationConfig()) if not name.startswith("_")} - {"transformers_version"}
+SEARCH_ARGUMENTS |= {"custom_generate", "logits_processor", "prefix_allowed_tokens_fn", "streamer"}
 REFUSED = {
     "num_return_sequences": "n_best is how many targets a source gets",
     "stop_strings": "a target stops at its end token or its greatest length",
@@ -43,15 +43,15 @@ class SourceToTargetPipeline(Pipeline):
     - with ``alignments=True`` ``source_tokens``, ``target_tokens`` and ``alignment``: for every target token the weight
       of every source token when it was predicted; of a Transformer that in the last layer, as the mean of its heads
 
-    Arguments of ``generate()``, such as ``num_beams``, are taken where the pipeline is made and at every call. Where
-    nobody says ``num_beams``, there are those of the model's generation config, and at least ``n_best``; with
-    ``do_sample=True, num_beams=1`` the targets are so many samples.
+    Arguments of ``generate()``, such as ``num_beams``, can be given to the pipeline and to every call. The default of
+    ``num_beams`` is that of the model's generation config, and at least ``n_best``. With
+    ``do_sample=True, num_beams=1`` the targets are ``n_best`` samples.
 
-    Several sources are a list, or any other sequence, and give a list; a dataset or a generator gives an iterator. A
-    character that the tokenizer does not know is a warning.
+    A list, or any other sequence, of sources gives a list; a dataset or a generator gives an iterator. A character that
+    the tokenizer does not know gives a warning.
 
-    A source that cannot be read is an error. With ``errors="skip"`` the other sources are processed, and this one
-    gives one dictionary whose text and ``score`` are None and whose ``error`` is the message.
+    A source that cannot be read is an error. With ``errors="skip"`` it gives one dictionary whose text and ``score``
+    are None and whose ``error`` is the message, and the other sources are processed.
 
     Raises:
         ValueError: a source is not text or is empty, unless ``errors="skip"``; ``n_best`` or ``num_beams`` is
@@ -63,7 +63,6 @@ class SourceToTargetPipeline(Pipeline):
     _load_processor: Any = False
     _load_image_processor: Any = False
     _load_feature_extractor: Any = False
-    _pipeline_calls_generate = True
 
     model: Any
     tokenizer: Any
@@ -91,29 +90,35 @@ class SourceToTargetPipeline(Pipeline):
             raise ValueError(f"alignments must be True or False, got {alignments!r}")
         if errors not in (None, "raise", "skip"):
             raise ValueError(f"errors must be 'raise' or 'skip', got {errors!r}")
-        asked = _asked({**self._generate_kwargs, **generate_kwargs})
-        for name, number in (("n_best", n_best), ("num_beams", asked.get("num_beams"))):
+        config = generate_kwargs.pop("generation_config", None)
+        if config is not None:
+            if not isinstance(config, GenerationConfig):
+                raise ValueError(f"generation_config must be a GenerationConfig, got {config!r}")
+            fields = {name: value for name, value in config.to_diff_dict().items() if name in SEARCH_ARGUMENTS}
+            generate_kwargs = fields | generate_kwargs
+        for name, number in (("n_best", n_best), ("num_beams", generate_kwargs.get("num_beams"))):
             if number is not None and (type(number) is not int or number < 1):
                 raise ValueError(f"{name} must be a whole number from 1, got {number!r}")
-        for name, value in asked.items():
+        for name, value in generate_kwargs.items():
             if name in REFUSED and value not in (None, False):
                 raise ValueError(f"{self.task} does not take {name}={value!r}: {REFUSED[name]}")
-            if name not in TAKEN:
+            if name not in SEARCH_ARGUMENTS:
                 raise ValueError(
                     f"{self.task} does not know {name}={value!r}; it takes n_best, alignments, errors, batch_size, "
                     "num_workers and the arguments of generate() for beams, lengths and sampling"
                 )
-        if asked.get("cache_implementation") == "paged":
+        if generate_kwargs.get("cache_implementation") == "paged":
             raise ValueError("cache_implementation='paged' is for models without a source; use batch_size")
         start = self.model.config.decoder_start_token_id
-        if asked.get("decoder_start_token_id", start) != start:
+        if (other := generate_kwargs.get("decoder_start_token_id", start)) != start:
             raise ValueError(
-                f"decoder_start_token_id={asked['decoder_start_token_id']} is not the model's ({start}), after which a "
-                "target has its score; set it in the model's config"
+                f"decoder_start_token_id={other} is not the model's ({start}); set it in the model's config"
             )
-        given = {"n_best": n_best, "alignments": alignments}
-        preprocess = {} if errors is None else {"errors": errors}
-        return preprocess, {name: value for name, value in given.items() if value is not None} | generate_kwargs, {}
+        if n_best is not None:
+            generate_kwargs["n_best"] = n_best
+        if alignments is not None:
+            generate_kwargs["alignments"] = alignments
+        return {} if errors is None else {"errors": errors}, generate_kwargs, {}
 
     def preprocess(self, source: Any, errors: str = "raise") -> dict[str, Any]:  # type: ignore[override]
         try:
@@ -136,11 +141,9 @@ class SourceToTargetPipeline(Pipeline):
         if not source.strip():
             raise ValueError("an empty source has no target")
         encoded = self.tokenizer(source, return_tensors="pt")
-        unknown = [
-            number for number, token in enumerate(encoded["input_ids"][0]) if token == self.tokenizer.unk_token_id
-        ]
+        unknown = [place for place, token in enumerate(encoded["input_ids"][0]) if token == self.tokenizer.unk_token_id]
         if unknown:
-            spans = [encoded.token_to_chars(number) for number in unknown]
+            spans = [encoded.token_to_chars(place) for place in unknown]
             characters = ", ".join(repr(source[span.start : span.end]) for span in spans)
             warnings.warn(f"{source!r} has what this model does not know: {characters}", stacklevel=2)
         return encoded
@@ -148,19 +151,18 @@ class SourceToTargetPipeline(Pipeline):
     def _forward(  # type: ignore[override]
         self, inputs: Any, n_best: int = 1, alignments: bool = False, **generate_kwargs: Any
     ) -> dict[str, Any]:
-        given = self._prepare_generate_kwargs(generate_kwargs)
-        in_force = self._get_set_generation_params(given)
+        in_force = self.model.generation_config.to_diff_dict() | generate_kwargs
         beams = in_force.get("num_beams") or 1
         is_sampled = in_force.get("do_sample") and beams == 1  # each target on its own
         if beams < n_best and not is_sampled:
-            if _asked(given).get("num_beams") is not None:
+            if generate_kwargs.get("num_beams") is not None:
                 raise ValueError(
                     f"a search with num_beams={beams} has no n_best={n_best} targets; leave num_beams out or raise it, "
                     "or draw samples with do_sample=True, num_beams=1"
                 )
             beams = n_best
-        wanted = {"num_beams": beams, "num_return_sequences": n_best, "return_dict_in_generate": False}
-        options = self._prepare_generate_kwargs(generate_kwargs, **wanted)
+        counts = {"num_beams": beams, "num_return_sequences": n_best}
+        options = generate_kwargs | counts | {"return_dict_in_generate": False}
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
         labels = self.model.generate(input_ids=ids, attention_mask=mask, **options)[:, 1:]  # (B * N, T)
         ends = in_force.get("eos_token_id")
@@ -168,15 +170,12 @@ class SourceToTargetPipeline(Pipeline):
             is_end = torch.isin(labels, torch.as_tensor(ends, device=labels.device))
             labels = labels.masked_fill(is_end.cumsum(dim=1) - is_end.long() > 0, -100)  # what follows the first end
         decoded = forced_decode(self.model, ids.repeat_interleave(n_best, 0), labels, mask.repeat_interleave(n_best, 0))
-        outputs = {"input_ids": ids, "attention_mask": mask, "labels": labels, "scores": decoded.scores}
-        outputs["error"] = inputs["error"]
+        by_target = {"labels": labels, "scores": decoded.scores}
         if alignments:
             if decoded.alignments is None:
                 raise ValueError("this model has no attention and so no alignments")
-            outputs["alignments"] = decoded.alignments
-        for name in outputs.keys() - {"input_ids", "attention_mask", "error"}:
-            outputs[name] = outputs[name].unflatten(0, (-1, n_best))  # (B, N, ...): a source, a row
-        return outputs
+            by_target["alignments"] = decoded.alignments
+        return inputs | {name: values.unflatten(0, (-1, n_best)) for name, values in by_target.items()}  # (B, N, ...)
 
     def postprocess(self, outputs: dict[str, Any]) -> list[dict[str, Any]]:  # type: ignore[override]
         if outputs["error"]:
@@ -226,17 +225,6 @@ PIPELINES: dict[str, type[SourceToTargetPipeline]] = {
 }
 
 
-def _asked(given: dict[str, Any]) -> dict[str, Any]:
-    """What the user asks of ``generate()``, by itself or in a ``generation_config``."""
-    config = given.get("generation_config")
-    if config is None:
-        return given
-    if not isinstance(config, GenerationConfig):
-        raise ValueError(f"generation_config must be a GenerationConfig, got {config!r}")
-    fields = {name: value for name, value in config.to_diff_dict().items() if name in TAKEN}
-    return {**fields, **given}
-
-
 def readable_word(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
     """A word as the tokenizer normalises it.
 
@@ -254,7 +242,6 @@ def readable_word(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
         advice = "leave them out, or write numbers and abbreviations as words"
         if any(character.isspace() for character in unknown):
             advice = "split a phrase into its words"
-        raise ValueError(
-            f"{word!r} has characters that this model does not know: {' '.join(map(repr, unknown))}; {advice}"
-        )
+        characters = " ".join(map(repr, unknown))
+        raise ValueError(f"{word!r} has characters that this model does not know: {characters}; {advice}")
     return normalized

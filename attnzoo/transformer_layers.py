@@ -18,12 +18,13 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .attention import attend, dot_score
 from .configuration_small_transformer import SmallTransformerConfig
+from .library_internals import attention_backend
 
-MOST_NEEDED = 0.95  # of the tokens of a batch, for the others to be worth the trouble of leaving them out
+MAX_PACKED = 0.95  # a larger part of a batch is not packed, since that would take longer
 
 
 class Packing(NamedTuple):
-    """Some tokens of a batch, one after the other, so that what is done to each alone is not done to the others.
+    """Some tokens of a batch, one after the other: operations on single tokens then skip the other tokens.
 
     Shape:
         - places: (N,) int64, where they are in the batch, row after row
@@ -34,18 +35,18 @@ class Packing(NamedTuple):
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, needed: Tensor) -> "Packing | None":
-        """The tokens where ``needed`` (B, T) is True; None if they are so many that it does not pay."""
-        if int(needed.sum()) > MOST_NEEDED * needed.numel():
+    def of(cls, is_packed: Tensor) -> "Packing | None":
+        """The tokens where ``is_packed`` (B, T) is True; None if these are nearly all."""
+        if int(is_packed.sum()) > MAX_PACKED * is_packed.numel():
             return None
-        return cls(needed.flatten().nonzero().squeeze(1), (needed.shape[0], needed.shape[1]))
+        return cls(is_packed.flatten().nonzero().squeeze(1), (is_packed.shape[0], is_packed.shape[1]))
 
     def pack(self, batch: Tensor) -> Tensor:
         """(B, T, D) to (N, D)."""
         return batch.flatten(0, 1).index_select(0, self.places)
 
     def unpack(self, packed: Tensor) -> Tensor:
-        """(N, D) to (B, T, D), 0 where the tokens are not needed."""
+        """(N, D) to (B, T, D), 0 for all other tokens."""
         batch = packed.new_zeros(self.shape[0] * self.shape[1], packed.shape[-1])
         return batch.index_copy(0, self.places, packed).unflatten(0, self.shape)
 
@@ -106,10 +107,10 @@ class MultiHeadAttention(nn.Module):
     :math:`W_1^Q \ldots W_h^Q` side by side are the transposed weight of ``query_proj``, and so :math:`W^K, W^V, W^O` of
     ``key_proj``, ``value_proj`` and ``output_proj``, without bias unless the config's ``attention_bias`` asks for it.
 
-    The backend is the config's ``attn_implementation``; a call that asks for weights takes the eager one, for no other
-    has them. Keys and values go through ``past_key_values``: those of the sequence itself are added to the ones before,
-    those of a memory are made once. A memory may serve N sequences, one after the other in the batch, as the beams of a
-    search: it is not repeated.
+    The backend is the config's ``attn_implementation``. A call that requests the weights uses the eager backend, since
+    no other returns them. ``past_key_values`` caches keys and values: those of the sequence are appended, those of a
+    memory are computed once. A memory may serve N sequences that follow each other in the batch, such as the beams of a
+    search; it is not repeated.
 
     Three matrices and not one: a product with all of them at once is not faster here (1,344 tokens of width 256,
     forward and backward: 19 ms either way).
@@ -155,7 +156,7 @@ class MultiHeadAttention(nn.Module):
         is_shared = key.shape[0] < rows
         if is_shared:  # the queries of N sequences as those of one
             query = query.unflatten(0, (key.shape[0], -1)).transpose(1, 2).flatten(2, 3)  # (B, H, N * T, K)
-        implementation = "eager" if kwargs.get("output_attentions") else self.config._attn_implementation
+        implementation = "eager" if kwargs.get("output_attentions") else attention_backend(self.config)
         interface: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
         dropout = self.dropout if self.training else 0.0
         device = query.device.type
@@ -175,21 +176,20 @@ class MultiHeadAttention(nn.Module):
     def _keys_and_values(
         self, source: Tensor, packing: Packing | None, is_memory: bool, past_key_values: Cache | None
     ) -> tuple[Tensor, Tensor]:
-        cache = past_key_values
+        cache, size = past_key_values, source.shape[1]
         if isinstance(past_key_values, EncoderDecoderCache):
             cache = past_key_values.cross_attention_cache if is_memory else past_key_values.self_attention_cache
+            if is_memory and past_key_values.is_updated.get(self.layer_idx):
+                layer: Any = cache.layers[self.layer_idx]
+                return layer.keys[:, :, :size], layer.values[:, :, :size]
             if is_memory:
-                if past_key_values.is_updated.get(self.layer_idx):
-                    layer: Any = cache.layers[self.layer_idx]
-                    return layer.keys[:, :, : source.shape[1]], layer.values[:, :, : source.shape[1]]
                 past_key_values.is_updated[self.layer_idx] = True
         key, value = (self._heads(project(source), packing) for project in (self.key_proj, self.value_proj))
         if cache is None:
             return key, value
         keys, values = cache.update(key, value, self.layer_idx)
-        if is_memory:  # a cache of fixed size may have room for a longer source
-            return keys[:, :, : source.shape[1]], values[:, :, : source.shape[1]]
-        return keys, values
+        # A cache of fixed size may have room for a longer source.
+        return (keys[:, :, :size], values[:, :, :size]) if is_memory else (keys, values)
 
     def _heads(self, projected: Tensor, packing: Packing | None) -> Tensor:
         padded = projected if packing is None else packing.unpack(projected)
@@ -260,18 +260,19 @@ class TransformerLayer(GradientCheckpointingLayer):
         past_key_values: Cache | None = None,
         **kwargs: Any,  # the packings, and what the backend may want
     ) -> Tensor:
-        def attend_to_itself(x: Tensor) -> Tensor:
-            return self.self_attention(x, mask, None, past_key_values, **kwargs)[0]
+        def with_attention(attention: MultiHeadAttention, *source: Any) -> Callable[[Tensor], Tensor]:
+            return lambda x: attention(x, *source, past_key_values, **kwargs)[0]
 
-        def attend_to_memory(x: Tensor) -> Tensor:
-            return self.cross_attention(x, memory_mask, memory, past_key_values, **kwargs)[0]  # type: ignore[misc]
+        hidden_states = self.residual(
+            hidden_states, with_attention(self.self_attention, mask, None), self.self_attention_norm
+        )
+        if self.cross_attention is not None and self.cross_attention_norm is not None:
+            attend_to_memory = with_attention(self.cross_attention, memory_mask, memory)
+            hidden_states = self.residual(hidden_states, attend_to_memory, self.cross_attention_norm)
+        return self.residual(hidden_states, self.feed_forward, self.feed_forward_norm)
 
-        hidden_states = self._residual(hidden_states, attend_to_itself, self.self_attention_norm)
-        if self.cross_attention_norm is not None:
-            hidden_states = self._residual(hidden_states, attend_to_memory, self.cross_attention_norm)
-        return self._residual(hidden_states, self.feed_forward, self.feed_forward_norm)
-
-    def _residual(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: nn.Module) -> Tensor:
+    def residual(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: nn.Module) -> Tensor:
+        """A sublayer with its residual connection and layer normalisation, see the equations above."""
         output = sublayer(norm(x) if self.is_pre_norm else x)
         if self.training:
             output = nn.functional.dropout(output, self.dropout)
@@ -296,9 +297,9 @@ def sinusoidal_positions(positions: Tensor, size: int, dtype: torch.dtype = torc
 
 
 class PositionEmbedding(nn.Module):
-    """What is added to the embeddings so that order counts (section 3.5): sinusoids, or a learned row per position.
+    """Positional encoding, added to the embeddings (section 3.5): sinusoids, or a learned row per position.
 
-    Sinusoids are made anew for every batch, which costs nothing beside a layer, so that a text may be of any length.
+    Sinusoids are computed for every batch, which takes little time beside a layer, so a text may have any length.
 
     Shape:
         - positions: (B or 1, T) int64
@@ -321,9 +322,8 @@ class PositionEmbedding(nn.Module):
             most = self.learned.num_embeddings
             if num_positions is not None and num_positions > most and (last := int(positions.max())) >= most:
                 raise ValueError(
-                    f"a text of {last + 1} tokens (position_ids up to {last}) is longer than "
-                    f"max_position_embeddings={most}, the number of learned positions; cut it, or use "
-                    "position_embedding='sinusoidal'"
+                    f"a text of {last + 1} tokens (position_ids up to {last}) is longer than max_position_embeddings="
+                    f"{most}; cut it, or use position_embedding='sinusoidal'"
                 )
             return embeddings + self.learned(positions)
         size, dtype = embeddings.shape[-1], torch.promote_types(embeddings.dtype, torch.float32)

@@ -17,7 +17,8 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import source_positions
 from .configuration_small_transformer import SmallTransformerConfig
-from .model_inputs import checked, embed
+from .library_internals import attention_backend
+from .model_inputs import checked, embed, require_shape, require_tokens
 from .transformer_layers import MultiHeadAttention, Packing, PositionEmbedding, TransformerLayer, mask_for
 from .zoo_model import SafetensorsModel
 
@@ -26,9 +27,6 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
     """Initialisation and loading, as every model of the family shares them."""
 
     config: SmallTransformerConfig
-    base_model_prefix = "model"
-    main_input_name = "input_ids"
-    supports_gradient_checkpointing = True
     _supports_sdpa = True
     _supports_flex_attn = True
     _can_compile_fullgraph = True
@@ -36,14 +34,11 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
     _no_split_modules = ["TransformerLayer"]
     attention_patterns: tuple[str, ...] = ("encoder_decoder", "bidirectional", "causal")  # those that a class is for
 
-    def __init__(self, config: SmallTransformerConfig, *args: Any) -> None:
-        config.validate()  # its fields may have been set one by one since it was made
-        if config.attention_pattern not in self.attention_patterns:
-            raise ValueError(
-                f"{type(self).__name__} needs attention_pattern={' or '.join(map(repr, self.attention_patterns))}, "
-                f"got {config.attention_pattern!r}"
-            )
+    def __init__(self, config: SmallTransformerConfig) -> None:
         super().__init__(config)
+        if config.attention_pattern not in self.attention_patterns:
+            fitting, name = " or ".join(map(repr, self.attention_patterns)), type(self).__name__
+            raise ValueError(f"{name} needs attention_pattern={fitting}, got {config.attention_pattern!r}")
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -74,22 +69,9 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
         num_keys = past_key_values.get_mask_sizes(inputs_embeds.shape[1], 0)[0]
         return nn.functional.pad(attention_mask, (0, num_keys - attention_mask.shape[1]))
 
-    def _resize_token_embeddings(
-        self, new_num_tokens: int, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
-    ) -> nn.Embedding:
-        """Resize both embeddings: the source's, which Hugging Face knows as the input's, and the target's."""
-        resized = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        if hasattr(self.base_model, "encoder") and hasattr(self.base_model, "decoder"):
-            decoder: Any = self.base_model.decoder
-            requires_grad = decoder.embed_tokens.weight.requires_grad
-            decoder.embed_tokens = self._get_resized_embeddings(
-                decoder.embed_tokens, new_num_tokens, pad_to_multiple_of, mean_resizing
-            ).requires_grad_(requires_grad)
-        return resized
-
 
 class SmallTransformerStack(SmallTransformerPreTrainedModel):
-    r"""Embeddings and N layers (section 3.1): the encoder, the decoder, or all there is.
+    r"""Embeddings and N layers (section 3.1): the encoder, the decoder, or a model's only stack.
 
     .. math:: x_0 = \mathrm{Dropout}(\sqrt{d} \, E[w] + PE), \qquad x_n = \mathrm{Layer}_n(x_{n-1})
 
@@ -100,9 +82,9 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
     ``position_ids`` replace these ranks. If they start anew within a row, and there is no ``attention_mask`` and no
     cache, the row holds several texts, which do not see each other (``DataCollatorWithFlattening``).
 
-    Where the last hidden states of some tokens alone are ``needed``, nothing is computed of the others, and theirs may
-    be 0; needed are those that others attend to, too. It has no effect with a cache, or when the layers' outputs are
-    asked for.
+    With ``tokens_to_compute`` the last hidden states of the other tokens may be 0, and nothing is computed of them. The
+    mask must include the tokens that others attend to. It has no effect with a cache, or when the call requests the
+    layers' outputs.
 
     Shape:
         - input_ids: (B, T); attention_mask: (B, T), and with a cache of P tokens (B, P + T), or as long as a static
@@ -110,7 +92,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         - position_ids: (B or 1, T)
         - encoder_hidden_states: (B, S, D); encoder_attention_mask: (B, S); there may be N targets to each, one after
           the other in the batch, as the beams of a search
-        - needed: (B, T) bool, or None for all
+        - tokens_to_compute: (B, T) bool, or None for all
         - last_hidden_state: (B, T, D)
 
     Raises:
@@ -129,6 +111,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         super().__init__(config)
         self.is_causal = is_causal
         self.has_cross_attention = is_causal and config.attention_pattern == "encoder_decoder"
+        self.prefix = "decoder_" if self.has_cross_attention else ""  # of the arguments' names
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.embedding_scale = config.hidden_size**0.5
         self.position_embedding = None if config.position_embedding == "none" else PositionEmbedding(config)
@@ -149,23 +132,22 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        tokens_to_compute: Tensor | None = None,
         encoder_hidden_states: Tensor | None = None,
         encoder_attention_mask: Tensor | None = None,
         past_key_values: Cache | None = None,
         use_cache: bool | None = None,
-        needed: Tensor | None = None,
-        position_ids: Tensor | None = None,
         is_causal: bool | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
-        hidden_states = self._embed(input_ids, inputs_embeds) * self.embedding_scale  # (B, T, D)
+        names = f"{self.prefix}input_ids", f"{self.prefix}inputs_embeds"
+        hidden_states = embed(self.embed_tokens, input_ids, inputs_embeds, *names) * self.embedding_scale  # (B, T, D)
         rows, length = hidden_states.shape[:2]
         is_4d_mask = attention_mask is not None and attention_mask.ndim == 4
         if is_causal not in (None, self.is_causal) and not is_4d_mask:
-            raise ValueError(
-                f"is_causal={is_causal} contradicts attention_pattern={self.config.attention_pattern!r}, which decides "
-                "it; leave it out"
-            )
+            pattern = self.config.attention_pattern
+            raise ValueError(f"is_causal={is_causal} contradicts attention_pattern={pattern!r}; leave it out")
         if encoder_hidden_states is not None:
             self._check_source(encoder_hidden_states, rows)
         cache = self._cache(past_key_values, use_cache)
@@ -179,8 +161,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         num_positions = None if torch.compiler.is_compiling() else past + length
         is_real = texts = None
         if not is_4d_mask:
-            name = "decoder_attention_mask" if self.has_cross_attention else "attention_mask"
-            is_real = _is_real(attention_mask, rows, past + length, num_keys, hidden_states.device, name)
+            name = f"{self.prefix}attention_mask"
+            is_real = _is_real(attention_mask, name, rows, past + length, num_keys, hidden_states.device)
         positions = steps.unsqueeze(0) if is_real is None else source_positions(is_real)[0][:, steps]
         if position_ids is not None:
             positions = position_ids
@@ -193,33 +175,38 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             hidden_states = nn.functional.dropout(hidden_states, self.dropout)
         if is_4d_mask:
             assert attention_mask is not None
-            self._check_4d_mask(attention_mask, (rows, length, None if "cache" in kwargs else num_keys))
+            keys = attention_mask.shape[3] if "cache" in kwargs else num_keys  # a paged cache has its own length
+            shapes = [(b, h, length, keys) for b in (rows, 1) for h in (self.config.num_attention_heads, 1)]
+            what = "(batch or 1, heads or 1, queries, keys)"
+            require_shape("attention_mask of four dimensions", attention_mask, what, *shapes)
             mask: Tensor | None = attention_mask
         else:
             is_last_alone = length == 1 and isinstance(past, int) and num_keys == past + 1
             mask = _self_attention_mask(is_real, texts, steps, num_keys, self.is_causal and not is_last_alone)
         if cache is not None or self._is_recorded(kwargs):
-            needed = None
+            tokens_to_compute = None
         packing = memory_packing = None
-        if needed is not None and (packing := Packing.of(needed)) is not None:
+        if tokens_to_compute is not None and (packing := Packing.of(tokens_to_compute)) is not None:
             hidden_states = packing.pack(hidden_states)  # (N, D)
         memory_mask = None
-        backend = "eager" if kwargs.get("output_attentions") else str(self.config._attn_implementation)
+        backend = "eager" if kwargs.get("output_attentions") else attention_backend(self.config)
         if encoder_hidden_states is not None:
             sources, size = encoder_hidden_states.shape[:2]
-            is_real_memory = _is_real(encoder_attention_mask, sources, size, size, hidden_states.device)
+            is_real_memory = _is_real(
+                encoder_attention_mask, "attention_mask", sources, size, size, hidden_states.device
+            )
             if is_real_memory is not None:
                 memory_mask = is_real_memory[:, None, None]  # (B, 1, 1, S)
-                if needed is not None and (memory_packing := Packing.of(is_real_memory)) is not None:
+                if tokens_to_compute is not None and (memory_packing := Packing.of(is_real_memory)) is not None:
                     encoder_hidden_states = memory_packing.pack(encoder_hidden_states)
             memory_mask = mask_for(backend, memory_mask, (sources, rows // sources * length, size))
         mask = mask_for(backend, mask, (rows, length, num_keys))
         for layer in self.layers:
+            memory = encoder_hidden_states, memory_mask
             hidden_states = layer(
                 hidden_states,
                 mask,
-                encoder_hidden_states,
-                memory_mask,
+                *memory,
                 past_key_values=cache,
                 packing=packing,
                 memory_packing=memory_packing,
@@ -231,28 +218,16 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             hidden_states = packing.unpack(hidden_states)
         return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden_states, past_key_values=cache)
 
-    def _embed(self, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
-        """The embeddings of exactly one of ``input_ids`` (B, T) and ``inputs_embeds`` (B, T, D)."""
-        prefix = "decoder_" if self.has_cross_attention else ""
-        return embed(self.embed_tokens, input_ids, inputs_embeds, f"{prefix}input_ids", f"{prefix}inputs_embeds")
-
     def _check_source(self, source: Tensor, rows: int) -> None:
-        size = self.config.hidden_size
-        if source.ndim != 3 or source.shape[-1] != size or not source.shape[0]:
-            raise ValueError(f"encoder_outputs[0] must be (batch, length, {size}), got shape {tuple(source.shape)}")
+        require_tokens("encoder_outputs[0]", source, "(batch, length, width)", 3, self.config.hidden_size)
         if rows < source.shape[0] or rows % source.shape[0]:
-            raise ValueError(
-                f"source and target are batches of {source.shape[0]} and {rows} rows; "
-                "every source needs the same number of targets, 1 or more"
-            )
+            sizes = f"{source.shape[0]} and {rows} rows"
+            raise ValueError(f"source and target are batches of {sizes}; every source needs equally many targets")
 
     def _check_positions(self, position_ids: Tensor, rows: int, length: int) -> int | None:
         """The largest of ``position_ids`` (B or 1, T) plus 1; None in a compiled graph. Raises if one is negative."""
-        name = "decoder_position_ids" if self.has_cross_attention else "position_ids"
-        if position_ids.shape not in ((rows, length), (1, length)):
-            raise ValueError(
-                f"{name} must be (batch, length) = {(rows, length)} or {(1, length)}, got {tuple(position_ids.shape)}"
-            )
+        name = f"{self.prefix}position_ids"
+        require_shape(name, position_ids, "(batch, length)", (rows, length), (1, length))
         if torch.compiler.is_compiling():  # a graph cannot branch on them
             return None
         least, most = (int(bound) for bound in position_ids.aminmax())
@@ -270,31 +245,18 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             return texts
         if torch.compiler.is_compiling():  # the values are not known here
             return None
-        name = "decoder_position_ids" if self.has_cross_attention else "position_ids"
         raise ValueError(
-            f"{name} are not consecutive: several texts in a row need attention_pattern='bidirectional' or "
-            "'causal'; give every text a row of its own, or an attention_mask if it is one text"
+            f"{self.prefix}position_ids are not consecutive: several texts in a row need "
+            "attention_pattern='bidirectional' or 'causal'; give every text a row, or one text an attention_mask"
         )
 
-    def _check_4d_mask(self, attention_mask: Tensor, shape: tuple[int, int, int | None]) -> None:
-        """Check that a mask of four dimensions is (B or 1, H or 1, T, S); S is None (unchecked) with a paged cache."""
-        rows, queries, keys = shape
-        size = tuple(attention_mask.shape)
-        heads = self.config.num_attention_heads
-        fits = size[0] in (1, rows) and size[1] in (1, heads) and size[2] == queries and keys in (None, size[3])
-        if not fits:
-            raise ValueError(
-                f"attention_mask of four dimensions must be (batch or 1, heads or 1, queries, keys) = "
-                f"{(rows, heads, queries, keys)}, got {size}"
-            )
-
     def _is_recorded(self, kwargs: dict[str, Any]) -> bool:
-        """Whether the caller wants to see the states and weights of the layers, which are those of a padded batch."""
+        """Whether the call requests the layers' states or weights, which have the shapes of a padded batch."""
         names = ("output_hidden_states", "output_attentions")
         return any(kwargs.get(name, getattr(self.config, name)) for name in names)
 
     def _cache(self, past_key_values: Cache | None, use_cache: bool | None) -> Cache | None:
-        """The cache to go on from, or a new one where one is wanted."""
+        """The given cache, or a new one if ``use_cache``."""
         if not self.is_causal:
             return None
         kind = EncoderDecoderCache if self.has_cross_attention else Cache
@@ -302,8 +264,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             raise TypeError(f"past_key_values must be of {kind.__name__}, got {type(past_key_values).__name__}")
         if past_key_values is not None or not use_cache:
             return past_key_values
-        cache = DynamicCache(config=self.config)
-        return EncoderDecoderCache(cache, DynamicCache(config=self.config)) if self.has_cross_attention else cache
+        caches = [DynamicCache(config=self.config) for _ in range(1 + self.has_cross_attention)]
+        return EncoderDecoderCache(*caches) if self.has_cross_attention else caches[0]
 
     def _check_cache(self, cache: Cache, rows: int, source: Tensor | None) -> None:
         """Check that a cache was filled by a model of these sizes, for these rows and this source (B, S, D)."""
@@ -314,23 +276,18 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
                 parts.append((cache.cross_attention_cache, source.shape[0]))
                 made_from = _length(cache.cross_attention_cache)
                 if isinstance(made_from, int) and made_from not in (0, source.shape[1]):
-                    raise ValueError(
-                        f"past_key_values comes from a source of {made_from} tokens, this one has {source.shape[1]}; "
-                        "continue with the source that the cache was made from"
-                    )
+                    sizes = f"{made_from} tokens, this one has {source.shape[1]}"
+                    raise ValueError(f"past_key_values comes from a source of {sizes}; continue with the same source")
         heads = self.config.num_attention_heads
         for part, batch in parts:
             if len(part.layers) not in (0, len(self.layers)):
-                raise ValueError(
-                    f"past_key_values has {len(part.layers)} layers and the model {len(self.layers)}; continue with "
-                    "the model that made the cache"
-                )
+                sizes = f"{len(part.layers)} layers and the model {len(self.layers)}"
+                raise ValueError(f"past_key_values has {sizes}; continue with the model that made the cache")
             keys = getattr(part.layers[0], "keys", None) if part.layers else None
+            expected = batch, heads, self.config.hidden_size // heads
             if keys is None or keys.ndim != 4:  # the cache is empty, or holds no keys that can be read
                 continue
-            found = keys.shape[0], keys.shape[1], keys.shape[3]
-            expected = batch, heads, self.config.hidden_size // heads
-            if found != expected:
+            if (found := (*keys.shape[:2], keys.shape[3])) != expected:
                 raise ValueError(
                     f"past_key_values has keys of {found} (batch, heads, width of a head), this batch and model have "
                     f"{expected}; continue with the batch and the model that made the cache"
@@ -344,12 +301,7 @@ def _length(cache: Cache) -> Any:
 
 
 def _is_real(
-    attention_mask: Tensor | None,
-    rows: int,
-    total: Any,
-    num_keys: int,
-    device: torch.device,
-    name: str = "attention_mask",
+    attention_mask: Tensor | None, name: str, rows: int, total: Any, num_keys: int, device: torch.device
 ) -> Tensor | None:
     """A mask (B, S) of bool, True on real tokens; None where nothing is padded.
 
@@ -358,11 +310,7 @@ def _is_real(
     if attention_mask is None:
         return None
     widths = (num_keys,) if isinstance(total, Tensor) else (total, num_keys)
-    if attention_mask.ndim != 2 or attention_mask.shape[0] != rows or attention_mask.shape[1] not in widths:
-        raise ValueError(
-            f"{name} must be (batch, length) = {(rows, widths[0])}, the tokens of a cache among them, "
-            f"got {tuple(attention_mask.shape)}"
-        )
+    require_shape(name, attention_mask, "(batch, length)", *((rows, width) for width in widths))
     is_compiling = torch.compiler.is_compiling()  # a graph cannot branch on what the mask holds
     is_real = attention_mask.to(device)
     return None if not is_compiling and bool(is_real.all()) else is_real

@@ -1,5 +1,6 @@
-"""How the models of every family are loaded: from safetensors, which are numbers, and never from a pickle, which may
-run code; their adapters, too.
+"""The base class of all models: loading from safetensors only, resizing of embeddings, and options of ``generate()``.
+
+Safetensors hold numbers. A pickle may run code, so none is loaded, not as an adapter either.
 """
 
 import math
@@ -7,13 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.generation import GenerationMixin
+from transformers.modeling_outputs import ModelOutput
 
+from .model_inputs import check_target_labels, refuse_lost_labels, shift_right
+
+CONVERT = "which may run code; convert weights that you trust with torch.load(..., weights_only=True) and"
 MAX_NEW_WEIGHTS = 10**8  # that may be missing in a file: those of a new head or of added words
 
 
 class SafetensorsModel(PreTrainedModel):
-    """A Hugging Face model that knows one kind of weights; ``save_pretrained`` writes no other.
+    """A Hugging Face model whose weights are loaded from safetensors only; ``save_pretrained`` writes no other.
 
     Raises:
         ValueError: ``use_safetensors=False``, or an adapter that is a pickle.
@@ -21,49 +28,97 @@ class SafetensorsModel(PreTrainedModel):
         ValueError: the config asks for far more weights than the files hold.
     """
 
+    main_input_name = "input_ids"
+    base_model_prefix = "model"
+    supports_gradient_checkpointing = True
+
+    def __init__(self, config: Any) -> None:
+        config.validate()  # its fields may have been set one by one since it was made
+        super().__init__(config)
+
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
         """Load as every Hugging Face model does, but never a pickle; damaged weights are an OSError that names them."""
         if kwargs.get("use_safetensors") is False:
-            raise ValueError(
-                "use_safetensors=False would load a pickle, which may run code; convert the weights where you trust "
-                "them, with torch.load(..., weights_only=True) and save_pretrained"
-            )
+            raise ValueError(f"use_safetensors=False would load a pickle, {CONVERT} save_pretrained")
         kwargs["use_safetensors"] = True
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         except SafetensorError as error:
-            raise OSError(
-                f"the weights of {str(pretrained_model_name_or_path)!r} are damaged or incomplete ({error}); "
-                "download or save them again"
-            ) from error
+            name = str(pretrained_model_name_or_path)
+            damage = f"damaged or incomplete ({error}); download or save them again"
+            raise OSError(f"the weights of {name!r} are {damage}") from error
+
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
+        """Resize every embedding: the input's, and that of a decoder beside an encoder."""
+        decoder = getattr(self.base_model, "decoder", None)
+        if decoder is not None and decoder.embed_tokens is not self.get_input_embeddings():
+            decoder.resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        return super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
 
     def _prepare_generation_config(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """The options of ``generate()``, as Transformers prepares them, with ``use_cache=None`` as the config has it.
+        """The options of ``generate()``, as Transformers prepares them.
 
-        Otherwise the model makes a cache and ``generate()`` passes it all tokens again at every step.
+        ``use_cache=None`` becomes the config's value. Otherwise the model would make a cache, and ``generate()`` would
+        still pass all tokens at every step.
+
+        Raises:
+            ValueError: ``guidance_scale`` for a model with an encoder.
         """
         options, model_kwargs = super()._prepare_generation_config(*args, **kwargs)  # type: ignore[misc]
         if options.use_cache is None:
             options.use_cache = self.config.use_cache
+        if options.guidance_scale not in (None, 1) and self.config.is_encoder_decoder:
+            # Transformers would pass the target to the encoder, as an unconditional source.
+            raise ValueError(f"guidance_scale={options.guidance_scale} is for models without an encoder; leave it out")
         return options, model_kwargs
 
     @staticmethod
     def _load_pretrained_model(
         model: Any, state_dict: Any, checkpoint_files: list[str] | None, *args: Any, **kwargs: Any
     ) -> Any:
-        """What every file goes through, an adapter's too: for one without safetensors Transformers turns to a pickle,
-        whatever it was told.
+        """The step of loading that every file passes, an adapter's too.
+
+        For an adapter without safetensors Transformers loads a pickle even if ``use_safetensors`` is True.
         """
         for file in checkpoint_files or ():
             if Path(file).suffix != ".safetensors":
-                raise ValueError(
-                    f"{file} is a pickle, which may run code, and nothing was read of it; convert it where you trust "
-                    "it, with torch.load(..., weights_only=True) and safetensors.torch.save_file"
-                )
+                raise ValueError(f"{file} is a pickle, {CONVERT} safetensors.torch.save_file")
         if state_dict is None and checkpoint_files:
             _check_size(model, checkpoint_files)
         return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, *args, **kwargs)
+
+
+class ConditionalGenerationMixin(GenerationMixin):
+    """What the encoder-decoders with an output projection share: the target that labels make, and ``generate()``."""
+
+    config: Any
+
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`."""
+        return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
+
+    def add_target(self, inputs: dict[str, Any], labels: Tensor | None, num_items: Tensor | int | None) -> None:
+        """Check the labels (B, T), and add what the decoder reads for them to the arguments of the model.
+
+        Raises:
+            ValueError: the labels do not fit the target, or a ``Trainer`` withholds them and there is no target.
+        """
+        target = inputs.get("decoder_input_ids"), inputs.get("decoder_inputs_embeds")
+        if labels is None:
+            refuse_lost_labels(num_items, *target)
+            return
+        inputs["use_cache"] = False  # a training step has no next token
+        check_target_labels(labels, *target, is_new=inputs.get("past_key_values") is None)
+        if all(part is None for part in target):
+            inputs["decoder_input_ids"] = self.prepare_decoder_input_ids_from_labels(labels)
+
+
+def with_head(output_class: type[ModelOutput], outputs: ModelOutput, **head: Any) -> Any:
+    """The output of a model with a head: what the head adds, and all of ``outputs`` but the last hidden state."""
+    return output_class(**head, **{name: value for name, value in outputs.items() if name != "last_hidden_state"})
 
 
 def _check_size(model: Any, files: list[str]) -> None:

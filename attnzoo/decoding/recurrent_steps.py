@@ -20,7 +20,7 @@ class RecurrentSteps:
     Args:
         arguments: what ``generate()`` would call the model with, its rows repeated for the beams
         num_sources: B
-        num_beams: not needed here
+        num_beams: unused
 
     Raises:
         TypeError: ``encoder_outputs`` are another model's.

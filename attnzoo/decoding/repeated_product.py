@@ -1,20 +1,20 @@
-"""A product with the same weights at every step of a decoder, which are laid out for it once.
+"""A product with the same weights at every step of a decoder; the weights are laid out for it once.
 
 Letters in shapes: R rows, I input width, O output width.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
+
+from ..library_internals import blocked_linear, blocked_weight, has_blocked_linear
 
 
 class RepeatedProduct:
     """Linear layers of one input as one product, without gradients.
 
     On a CPU, oneDNN reads float32 weights in blocks: with 5 rows and 8,000 words in a quarter of the time of torch's
-    BLAS, with 64 rows in three quarters. It is called by the operators that torch's own compiler makes of a frozen
-    linear layer. For one row, and everything else, the transposed weight is the fastest.
+    BLAS, with 64 rows in three quarters. For one row, and
+    everything else, the transposed weight is the fastest.
 
     Args:
         layers: linear layers and nothing else, all with a bias or none
@@ -27,23 +27,16 @@ class RepeatedProduct:
     def __init__(self, *layers: nn.Linear) -> None:
         self.weights = [layer.weight for layer in layers]
         self.bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
-        weight = self.weights[0]
-        self.has_blocks = (
-            weight.device.type == "cpu"
-            and weight.dtype == torch.float32
-            and torch.backends.mkldnn.is_available()
-            and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-        )
+        self.has_blocks = has_blocked_linear(self.weights[0])
         self.blocks: Tensor | None = None
         self.transposed: Tensor | None = None
 
     def __call__(self, values: Tensor) -> Tensor:
-        operators: Any = torch.ops.mkldnn
         is_float32 = values.dtype == torch.float32 and not torch.is_autocast_enabled(values.device.type)
         if self.has_blocks and is_float32 and len(values) > 1:
             if self.blocks is None:
-                self.blocks = operators._reorder_linear_weight(torch.cat(self.weights).contiguous(), len(values))
-            return operators._linear_pointwise(values.contiguous(), self.blocks, self.bias, "none", [], "")
+                self.blocks = blocked_weight(torch.cat(self.weights), len(values))
+            return blocked_linear(values, self.blocks, self.bias)
         if self.transposed is None:
             self.transposed = torch.cat(self.weights).t().contiguous()
         return values @ self.transposed if self.bias is None else torch.addmm(self.bias, values, self.transposed)

@@ -13,20 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.generation import (
-    GenerateBeamDecoderOnlyOutput,
-    GenerateBeamEncoderDecoderOutput,
-    GenerateDecoderOnlyOutput,
-    GenerateEncoderDecoderOutput,
-    GenerationConfig,
-    GenerationMode,
-    LogitsProcessorList,
-    MinLengthLogitsProcessor,
-    MinNewTokensLengthLogitsProcessor,
-    StoppingCriteriaList,
-)
+from transformers import generation
+from transformers.generation import GenerationConfig, GenerationMode, LogitsProcessorList, StoppingCriteriaList
 from transformers.utils import ModelOutput
 
+from ..library_internals import FORWARD_HOOKS, hooks_of
 from ..loss import is_only_its_weight
 from .recurrent_steps import RecurrentSteps
 from .repeated_product import RepeatedProduct
@@ -40,11 +31,11 @@ STEPS: dict[str, type[RecurrentSteps] | type[TransformerSteps]] = {  # for every
     "small_transformer": TransformerSteps,
 }
 OUTPUTS: dict[bool, tuple[Any, Any]] = {  # whether there is a source, of one sequence or of beams
-    True: (GenerateEncoderDecoderOutput, GenerateBeamEncoderDecoderOutput),
-    False: (GenerateDecoderOnlyOutput, GenerateBeamDecoderOnlyOutput),
+    True: (generation.GenerateEncoderDecoderOutput, generation.GenerateBeamEncoderDecoderOutput),
+    False: (generation.GenerateDecoderOnlyOutput, generation.GenerateBeamDecoderOnlyOutput),
 }
-_NOT_NEEDED = {"use_cache", "return_dict"}  # arguments of a model without which a step does the same
-_OF_STEPS = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
+IGNORED_ARGUMENTS = {"use_cache", "return_dict"}  # of the model, without effect here
+STEP_OUTPUTS = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
 
 
 @torch.no_grad()
@@ -59,13 +50,13 @@ def search(
     """For ``generate(custom_generate=search)``: greedy search, sampling, or beam search with ``num_beams`` above 1.
 
     It returns what ``generate()`` returns, up to rounding: the sequences, or with ``return_dict_in_generate=True`` an
-    output that has them and, of beams, their scores. All logits processors and stopping criteria apply. To a
-    ``custom_generate`` Transformers hands on neither a streamer nor the tokenizer that ``stop_strings`` needs.
+    output with the sequences and, for beams, their scores. All logits processors and stopping criteria apply.
+    Transformers passes neither a streamer nor the tokenizer that ``stop_strings`` needs to a ``custom_generate``.
 
     Raises:
         ValueError: what only Transformers' own loops do: sampled beams, outputs of single steps (``output_scores`` and
             the like), a cache to go on from, other arguments of the model's ``forward``; a decoder with hooks, which
-            would not be heard; masks that do not fit, as the model's ``forward`` says.
+            would be bypassed; masks that do not fit, as the model's ``forward`` says.
         TypeError: the model has no steps here (see ``STEPS``), or ``encoder_outputs`` are another's.
     """
     make_steps = STEPS.get(model.config.model_type)
@@ -75,14 +66,14 @@ def search(
         )
     config = generation_config
     mode = config.get_generation_mode()
-    known = make_steps.reads | _NOT_NEEDED
+    known = make_steps.reads | IGNORED_ARGUMENTS
     refused = [name for name, value in model_kwargs.items() if name not in known and value is not None]
     if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE, GenerationMode.BEAM_SEARCH):
         refused.append(f"mode {mode.value}")
     if config.return_dict_in_generate:
-        refused += [name for name in _OF_STEPS if getattr(config, name)]
+        refused += [name for name in STEP_OUTPUTS if getattr(config, name)]
     called = (model, model.model, model.model.decoder)
-    if any(part._forward_hooks or part._forward_pre_hooks or "forward" in vars(part) for part in called):
+    if any(hooks_of(part, FORWARD_HOOKS) or "forward" in vars(part) for part in called):
         refused.append("calls of the decoder as a whole, on which there are hooks")
     if refused:
         raise ValueError(f"search() has no {', '.join(refused)}; leave out custom_generate")
@@ -104,10 +95,14 @@ def search(
     return kinds[mode == GenerationMode.BEAM_SEARCH](**result)
 
 
+def _end_tokens(config: GenerationConfig) -> list[int]:
+    """The ids of the end tokens; empty where there is none."""
+    return [] if config.eos_token_id is None else torch.as_tensor(config.eos_token_id).flatten().tolist()
+
+
 def _candidates(config: GenerationConfig) -> int:
-    """C, so many that even if all ends are among them K run on."""
-    ends = config._eos_token_tensor
-    return max(2, 1 + (0 if ends is None else len(ends))) * config.num_beams
+    """C: even if all end tokens are among the candidates, K others remain."""
+    return max(2, 1 + len(_end_tokens(config))) * config.num_beams
 
 
 def _one_by_one(
@@ -116,6 +111,7 @@ def _one_by_one(
     """The best token, or one drawn, after every sequence (B, T)."""
     is_open = torch.ones(len(sequences), dtype=torch.bool, device=sequences.device)
     has_end = any(hasattr(stop, "eos_token_id") for stop in stops)
+    padding = next((token for token in (config.pad_token_id, *_end_tokens(config)) if token is not None), None)
     while True:
         logits = scores.process(sequences, decoder.logits(sequences))  # (B, vocabulary)
         if config.do_sample:
@@ -123,7 +119,7 @@ def _one_by_one(
         else:
             tokens = logits.argmax(dim=-1)
         if has_end:
-            tokens = torch.where(is_open, tokens, config._pad_token_tensor)  # type: ignore[arg-type]  # then there is one
+            tokens = torch.where(is_open, tokens, padding)  # type: ignore[arg-type]  # then there is one
         sequences = torch.cat([sequences, tokens.unsqueeze(1)], dim=1)
         is_open &= ~stops(sequences, None)
         if not is_open.any():
@@ -140,8 +136,8 @@ def _beam_search(
     to the power of ``length_penalty``.
     """
     beams, batch, prompt, penalty = config.num_beams, len(running), running.shape[2], config.length_penalty
-    count, ends, device = _candidates(config), config._eos_token_tensor, running.device
-    fill = -1 if ends is None else int(config._pad_token_tensor or ends[0])
+    count, ends, device = _candidates(config), _end_tokens(config), running.device
+    fill = int(config.pad_token_id or ends[0]) if ends else -1
     running_scores = torch.zeros(running.shape[:2], device=device)
     running_scores[:, 1:] = NEVER  # all beams of a source are the same at first
     ended = running.new_full((batch, beams, config.max_length), fill)
@@ -229,9 +225,9 @@ class _Scores:
         self.steps: list[Any] = []  # a processor, or up to which length which tokens are forbidden
         for processor in processors:
             step: Any = processor
-            if type(processor) is MinLengthLogitsProcessor:
+            if type(processor) is generation.MinLengthLogitsProcessor:
                 step = processor.min_length, processor.eos_token_id
-            elif type(processor) is MinNewTokensLengthLogitsProcessor:
+            elif type(processor) is generation.MinNewTokensLengthLogitsProcessor:
                 step = processor.prompt_length_to_skip + processor.min_new_tokens, processor.eos_token_id
             if isinstance(step, tuple):
                 step = step[0], step[1][(step[1] >= 0) & (step[1] < vocabulary)]

@@ -1,9 +1,9 @@
-r"""The small Transformer's decoder, one token after the other, for ``search()``: nothing but the products of a step.
+r"""The small Transformer's decoder for ``search()``, one token after the other.
 
-Modules, caches and masks cost a small model's step as much as its products. Here the weights are laid out once,
-queries, keys and values come out of one product, and the beams of a source keep their keys side by side, under a mask
-that says whose they are: beams that change places move a line of the mask, and not a key. (Every beam then multiplies
-with the keys of all K: cheap beside the other products up to a few hundred tokens, not for thousands.)
+In a small model's step, modules, caches and masks take as long as the products. Here the weights are laid out once, and
+one product makes queries, keys and values. The keys of a source's beams stay side by side, and a mask says which beam
+has seen which key. To reorder the beams is to reorder rows of this mask; no key moves. (Each query is multiplied with
+the keys of all K beams: cheap up to a few hundred tokens, not for thousands.)
 
 Letters in shapes: B sources (or prompts, where there is no source), G groups of rows that share their keys, N rows in
 each, R = G * N rows, T tokens so far, S tokens of a group's keys or of a source, D model width, H heads, K head width.
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from ..library_internals import attention_backend
 from ..loss import is_untouched
 from ..transformer_layers import TransformerLayer
 from .repeated_product import RepeatedProduct
@@ -25,7 +26,7 @@ ROOM = 32  # tokens that keys have room for at first; then for twice as many
 
 
 class TransformerSteps:
-    """The decoder's last hidden states, of sequences that grow by a token at a time.
+    """The decoder's last hidden states for sequences that grow by one token at a time.
 
     Args:
         arguments: what ``generate()`` would call the model with
@@ -55,10 +56,10 @@ class TransformerSteps:
             )
         if decoder.training and (decoder.dropout or decoder.config.attention_dropout):
             raise ValueError("search() drops nothing out; call model.eval(), or leave out custom_generate")
-        if decoder.config._attn_implementation not in SCALED_DOT_PRODUCTS:
+        if (backend := attention_backend(decoder.config)) not in SCALED_DOT_PRODUCTS:
             raise ValueError(
-                f"search() has scaled dot-product attention, not attn_implementation="
-                f"{decoder.config._attn_implementation!r}; leave out custom_generate"
+                f"search() has scaled dot-product attention, not attn_implementation={backend!r}; leave out "
+                "custom_generate"
             )
         cache = arguments.get("past_key_values")
         if cache is not None and cache.get_seq_length():
@@ -76,7 +77,7 @@ class TransformerSteps:
             self.memory_mask = mask.to(self.device).bool()[:, None, None]  # (B, 1, 1, S)
         if self.prompt_mask is not None:  # repeated for the rows of a prompt
             self.prompt_mask = self.prompt_mask[:: len(self.prompt_mask) // num_sources]
-        # From the first reading on: layers, which tokens a row has seen, and the position of what is read next.
+        # Set by the first read: the layers, which tokens a row has seen, and the position of the next token.
         self.layers: list[_LayerSteps] = []
         self.mask: Tensor | None = None  # (G, 1, N, S), None where all have seen all
         self.positions = torch.empty(0)  # (B, 1), or (1, 1) where all are alike
@@ -137,28 +138,26 @@ class _LayerSteps:
         self.output = RepeatedProduct(attention.output_proj)
         if (cross := layer.cross_attention) is not None:
             self.memory = of_memory.keys, of_memory.values
-            self.memory_query, self.memory_output = (
-                RepeatedProduct(cross.query_proj),
-                RepeatedProduct(cross.output_proj),
-            )
+            self.memory_query = RepeatedProduct(cross.query_proj)
+            self.memory_output = RepeatedProduct(cross.output_proj)
         self.intermediate = RepeatedProduct(layer.feed_forward.intermediate_proj)
         self.feed_forward_output = RepeatedProduct(layer.feed_forward.output_proj)
 
     def step(self, x: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
         """(R, D) to (R, D)."""
-        layer, is_pre_norm = self.layer, self.layer.is_pre_norm
-        norm = layer.self_attention_norm
-        output = self.output(self._attend_to_itself(norm(x) if is_pre_norm else x, mask))
-        x = x + output if is_pre_norm else norm(x + output)
+        layer = self.layer
+
+        def attend_to_memory(x: Tensor) -> Tensor:
+            query = self._heads(self.memory_query(x), len(self.memory[0]))
+            return self.memory_output(self._attend(query, *self.memory, memory_mask))
+
+        def feed_forward(x: Tensor) -> Tensor:
+            return self.feed_forward_output(layer.feed_forward.activation(self.intermediate(x)))
+
+        x = layer.residual(x, lambda x: self.output(self._attend_to_itself(x, mask)), layer.self_attention_norm)
         if layer.cross_attention_norm is not None:
-            norm = layer.cross_attention_norm
-            query = self._heads(self.memory_query(norm(x) if is_pre_norm else x), len(self.memory[0]))
-            output = self.memory_output(self._attend(query, *self.memory, memory_mask))
-            x = x + output if is_pre_norm else norm(x + output)
-        norm = layer.feed_forward_norm
-        hidden = layer.feed_forward.activation(self.intermediate(norm(x) if is_pre_norm else x))
-        output = self.feed_forward_output(hidden)
-        return x + output if is_pre_norm else norm(x + output)
+            x = layer.residual(x, attend_to_memory, layer.cross_attention_norm)
+        return layer.residual(x, feed_forward, layer.feed_forward_norm)
 
     def _attend_to_itself(self, x: Tensor, mask: Tensor | None) -> Tensor:
         query, key, value = (self._heads(part, len(self.keys)) for part in self.inputs(x).chunk(3, dim=1))

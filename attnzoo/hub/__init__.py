@@ -1,5 +1,7 @@
 """Models on the Hugging Face Hub: push a folder with a model's code, and verify what a repository holds."""
 
-from .push_and_verify import push, require_write_access, verify
+from .access import require_write_access
+from .pushing import push
+from .verification import verify
 
 __all__ = ["push", "require_write_access", "verify"]

@@ -1,11 +1,10 @@
 """Which files of a folder are pushed to the Hub, and why the others are not.
 
-Next to its model a folder may hold private files: a token, data, logs, the state of an optimizer. So only files of the
-kinds listed here are pushed, and those that the caller names.
+A folder may also hold private files: a token, data, logs, the state of an optimizer. So only files of the kinds listed
+here are pushed, and files that the caller names.
 """
 
 import fnmatch
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -40,8 +39,8 @@ class Contents:
 def contents(folder: str | Path, also: Iterable[str] = ()) -> Contents:
     """Divide a folder into what :func:`attnzoo.hub.push` sends and what it does not send.
 
-    Sent are the card and the pictures that it shows, the configs, the tokenizer, the weights in safetensors with their
-    index, an adapter, the licence, ``recipe.yaml`` and ``run.json``; and the files named in ``also``.
+    It sends the card and the pictures that it shows, the configs, the tokenizer, the weights in safetensors with their
+    index, an adapter, the licence, ``recipe.yaml``, ``run.json``, and the files named in ``also``.
 
     Args:
         folder: the folder to push
@@ -59,16 +58,14 @@ def contents(folder: str | Path, also: Iterable[str] = ()) -> Contents:
     also = set(also)
     for name in sorted(also):
         _require_sendable(folder, name)
-    shown = _shown_pictures(folder / "README.md")
+    wanted = also | _shown_pictures(folder / "README.md")
     sent, kept = [], {}
     for path in sorted(folder.iterdir()):
-        is_wanted = path.name in also or path.name in shown or is_one_of(path.name, KNOWN)
-        if not is_wanted:
-            kept[path.name] = _reason(path)
-        elif path.is_file() or path.is_symlink():
+        is_wanted = path.name in wanted or is_one_of(path.name, KNOWN)
+        if is_wanted and (path.is_file() or path.is_symlink()):
             sent.append(path.name)
         else:
-            kept[path.name] = "no plain file"
+            kept[path.name] = "no plain file" if is_wanted else _reason(path)
     _refuse_links_out(folder, sent)
     if not any(is_one_of(name, ("*.safetensors",)) for name in sent):
         raise FileNotFoundError(f"{folder} has no safetensors of a model; write it with save_pretrained")
@@ -102,28 +99,25 @@ def _shown_pictures(card: Path) -> set[str]:
 
 
 def _reason(path: Path) -> str:
-    if not path.exists():
-        return "a link to nothing"
-    if path.is_dir():
-        return "a folder"
-    if not path.is_file():
-        return "no plain file"
-    if path.name.startswith("."):
-        return "hidden"
+    """Why a file of no known kind is not pushed."""
     name = path.name.lower()
     reasons = {
-        "a pickle, which runs code where it is loaded": PICKLES,
-        "code; only attnzoo's own code is sent, with code=True (--code)": ("*.py",),
-        "a picture that the card does not show": PICTURES,
+        "a link to nothing": not path.exists(),
+        "a folder": path.is_dir(),
+        "no plain file": not path.is_file(),
+        "hidden": name.startswith("."),
+        "a pickle, which runs code where it is loaded": is_one_of(name, PICKLES),
+        "code; only attnzoo's own code is sent, with code=True (--code)": is_one_of(name, ("*.py",)),
+        "a picture that the card does not show": is_one_of(name, PICTURES),
     }
-    return next((why for why, patterns in reasons.items() if is_one_of(name, patterns)), "of no known kind")
+    return next((reason for reason, holds in reasons.items() if holds), "of no known kind")
 
 
 def _refuse_links_out(folder: Path, names: list[str]) -> None:
-    links = {name: folder / name for name in names if (folder / name).is_symlink()}
-    if dangling := [printable(name) for name, path in links.items() if not path.is_file()]:
+    links = {printable(name): folder / name for name in names if (folder / name).is_symlink()}
+    if dangling := [name for name, path in links.items() if not path.is_file()]:
         raise ValueError(f"{folder} has links that lead nowhere: {', '.join(dangling)}")
-    home = Path(os.path.realpath(folder))
-    targets = {name: Path(os.path.realpath(path)) for name, path in links.items()}
-    if out := [f"{printable(name)} -> {targets[name]}" for name in links if not targets[name].is_relative_to(home)]:
+    targets = {name: path.resolve() for name, path in links.items()}
+    home = folder.resolve()
+    if out := [f"{name} -> {target}" for name, target in targets.items() if not target.is_relative_to(home)]:
         raise ValueError(f"{folder} has links that lead out of it: {', '.join(out)}; put the files themselves there")

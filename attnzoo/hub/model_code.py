@@ -4,33 +4,34 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from huggingface_hub import ModelCard
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import AutoConfig
 from transformers.dynamic_module_utils import get_relative_import_files
-from transformers.models.auto import modeling_auto
 
 from ..pipelines import PIPELINES, SourceToTargetPipeline
+from ..registered_models import auto_classes
 
 HEADING = "## Without attnzoo"
 IN_CARD = f"""
 
 {HEADING}
 
-The model's code is in this repository. Who has not installed attnzoo leaves `import attnzoo` out and gives
-`trust_remote_code=True` to every `from_pretrained` and `pipeline`; pin what was read with `revision=`.
+The model's code is in this repository. Without attnzoo installed, leave out `import attnzoo` and pass
+`trust_remote_code=True` to every `from_pretrained` and `pipeline`; pin the code that you have read with `revision=`.
 """
 
 
 def add_code(folder: Path) -> None:
-    """Put the code that a model needs beside it, its classes into ``config.json`` and what to do into the card.
+    """Copy a model's code into its folder, enter its classes in ``config.json``, and explain the use in the card.
 
-    The files of its classes with all that they import of each other, flat as they are here, and an entry for every Auto
-    class that the model serves: of a causal Transformer not those of a masked one. The pipeline of the card's tags or
-    ``pipeline_tag`` comes along.
+    The code is the flat files of the model's classes and all that these import of each other. ``config.json`` gets an
+    entry for every Auto class that the model serves (a causal Transformer serves no masked language model). The code of
+    the pipeline that the card's tags or ``pipeline_tag`` name is copied, too.
 
     Raises:
-        ValueError: the model is none of this package.
+        ValueError: the model is not of this package.
     """
     classes, pipelines = _travelling_classes(folder)
     path = folder / "config.json"
@@ -41,7 +42,7 @@ def add_code(folder: Path) -> None:
         entries["custom_pipelines"] = {
             task: {"impl": _place(class_), "pt": [class_.auto_class.__name__]} for task, class_ in pipelines.items()
         }
-    path.write_text(json.dumps(entries, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    _write(path, entries)
     for source in code_files(folder):
         shutil.copyfile(source, folder / source.name)
     if HEADING not in ModelCard.load(folder / "README.md").text:
@@ -50,10 +51,10 @@ def add_code(folder: Path) -> None:
 
 
 def code_files(folder: Path) -> list[Path]:
-    """The files of this package that :func:`add_code` puts beside a model, in alphabetical order.
+    """The files of this package that :func:`add_code` copies, in alphabetical order.
 
     Raises:
-        ValueError: the model is none of this package.
+        ValueError: the model is not of this package.
     """
     classes, pipelines = _travelling_classes(folder)
     modules = {
@@ -63,10 +64,10 @@ def code_files(folder: Path) -> list[Path]:
 
 
 def forget_missing_code(folder: Path) -> None:
-    """Take the names of code that is not in the folder out of ``config.json``.
+    """Remove names of code that is not in the folder from ``config.json``.
 
-    Of a model that came with code ``save_pretrained`` keeps the names and leaves the code; whoever trusted them would
-    look for files that are not there. Names of another repository's code stay.
+    ``save_pretrained`` of a model that came with code writes the names without the code, and loading with
+    ``trust_remote_code=True`` would fail. Names of another repository's code stay.
     """
     path = folder / "config.json"
     entries = json.loads(path.read_text(encoding="utf-8"))
@@ -82,21 +83,11 @@ def forget_missing_code(folder: Path) -> None:
     }
     if any(named != entries.get(name, {}) for name, named in kept.items()):
         entries = {name: value for name, value in entries.items() if name not in kept}
-        entries |= {name: named for name, named in kept.items() if named}
-        path.write_text(json.dumps(entries, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        _write(path, entries | {name: named for name, named in kept.items() if named})
 
 
-def auto_classes(config: PreTrainedConfig) -> dict[str, type]:
-    """The model that every Auto class has registered for this config, and that can be made of it."""
-    pattern = getattr(config, "attention_pattern", None)
-    found = {}
-    for name in sorted(vars(modeling_auto)):
-        registered = getattr(getattr(modeling_auto, name), "_model_mapping", None)
-        if name.startswith("AutoModel") and registered is not None and type(config) in registered:
-            model_class = registered[type(config)]
-            if isinstance(model_class, type) and pattern in getattr(model_class, "attention_patterns", (pattern,)):
-                found[name] = model_class
-    return found
+def _write(path: Path, entries: dict[str, Any]) -> None:
+    path.write_text(json.dumps(entries, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _travelling_classes(folder: Path) -> tuple[dict[str, type], dict[str, type[SourceToTargetPipeline]]]:

@@ -1,9 +1,9 @@
-"""What a model computes for a short text; run as a program, whether a fresh process computes it, too.
+"""The outputs of a model for a short text, computed here or compared in a fresh process.
 
     python -P sample_outputs.py EXPECTED AUTO_CLASS FOLDER package|code
 
-compares the outputs of a folder's model, bit for bit, with those in a file of safetensors. With ``code`` it does
-without the package, as a user does who has none: what is run is the folder's.
+compares the outputs of a folder's model, bit for bit, with those in a file of safetensors. With ``code`` the package is
+hidden, as for a user without attnzoo: the folder's own code runs.
 """
 
 import sys
@@ -18,11 +18,11 @@ from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
 
 def save_outputs(path: Path, folder: Path, auto_class: str) -> None:
-    """Write the outputs of a folder's model where a fresh process finds them.
+    """Write the outputs of a folder's model to a file, for a fresh process.
 
     Raises:
         OSError: the model cannot be loaded.
-        ValueError: it can, but a weight is not in its files, or its outputs are no numbers.
+        ValueError: a weight is missing in its files, or its outputs are NaN.
     """
     computed = outputs(folder, auto_class, is_trusted=False)
     if computed.isnan().any():
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> None:
             config = AutoConfig.from_pretrained(folder, trust_remote_code=True)
             for pipeline in getattr(config, "custom_pipelines", {}).values():
                 get_class_from_dynamic_module(pipeline["impl"], folder)
-    except Exception as error:  # whatever the folder's code may raise, in one line for the process that asked
+    except Exception as error:  # of any class; one line for the process that started this one
         sys.exit(f"{type(error).__name__}: {error}")
     if expected.shape != computed.shape:
         sys.exit(f"the outputs have the shape {tuple(computed.shape)} instead of {tuple(expected.shape)}")

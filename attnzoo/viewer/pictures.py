@@ -7,7 +7,7 @@ import html
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ def plot_alignments(
         attention_weights: one (T, S) tensor a picture, or as many lists of rows, as the pipelines give them
         source_tokens: the S names of its columns
         target_tokens: the T names of its rows
-        path: where to save it, as PNG, PDF or SVG by its ending; None to leave that to the caller
+        path: a file to save it to, PNG, PDF or SVG by its suffix; None saves nothing
         titles: one for every picture
         columns: pictures in a row
 
@@ -39,52 +39,40 @@ def plot_alignments(
         ValueError: there is nothing to draw, the lists differ in length, or the weights of a picture do not have a row
             for every target token and a column for every source token.
     """
-    from matplotlib.figure import Figure  # a model's user need not have it
+    from matplotlib.figure import Figure
 
     if not len(attention_weights):
         raise ValueError("there are no alignments to plot")
-    if not len(attention_weights) == len(source_tokens) == len(target_tokens):
-        raise ValueError(
-            "every picture needs its attention_weights, source_tokens and target_tokens, got "
-            f"{len(attention_weights)}, {len(source_tokens)} and {len(target_tokens)} of them; one picture needs lists "
-            "of one each"
-        )
-    maps = [torch.as_tensor(weights) for weights in attention_weights]
-    for weights, source, target in zip(maps, source_tokens, target_tokens, strict=True):
-        if tuple(weights.shape) != (len(target), len(source)):
-            raise ValueError(
-                f"attention weights of shape {tuple(weights.shape)} do not fit {len(target)} target and "
-                f"{len(source)} source tokens"
-            )
+    counts = [len(attention_weights), len(source_tokens), len(target_tokens)]
+    if len(set(counts)) > 1:
+        got = "got {}, {} and {} of them; one picture needs lists of one each".format(*counts)
+        raise ValueError(f"every picture needs its attention_weights, source_tokens and target_tokens, {got}")
     if titles is not None and len(titles) != len(attention_weights):
         raise ValueError(f"{len(titles)} titles do not fit {len(attention_weights)} pictures")
+    maps = [torch.as_tensor(weights) for weights in attention_weights]
+    for weights, source, target in zip(maps, source_tokens, target_tokens, strict=True):
+        _require_shape("attention weights", tuple(weights.shape), target, source)
     inches = 0.34  # a token, so that its name is legible
     width, height = max(map(len, source_tokens)), max(map(len, target_tokens))
     longest = max(len(token) for tokens in source_tokens for token in tokens)
-    upright = any(
-        len(token) > 3 for tokens in source_tokens for token in tokens[:-1]
-    )  # the last, </s>, has room beside
-    above = 0.1 * longest if upright else 0.0
-    columns = min(columns, len(attention_weights))
-    rows = math.ceil(len(attention_weights) / columns)
+    is_upright = any(len(token) > 3 for tokens in source_tokens for token in tokens[:-1])  # the last has room beside
+    above = 0.1 * longest if is_upright else 0.0
+    columns = min(columns, len(maps))
+    rows = math.ceil(len(maps) / columns)
     size = columns * (inches * width + 0.7) + 0.9, rows * (inches * height + above + (0.5 if titles is None else 0.8))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).flat
-    for axis in axes[len(attention_weights) :]:
-        axis.remove()
-    for index, (weights, source, target) in enumerate(zip(maps, source_tokens, target_tokens, strict=True)):
-        axis = axes[index]
+    for index, axis in enumerate(axes):
+        if index >= len(maps):
+            axis.remove()
+            continue
         if titles is not None:
             axis.set_title(titles[index], parse_math=False)
-        image = axis.imshow(weights.detach().float().cpu().numpy(), cmap="gray", vmin=0, vmax=1)
-        axis.set_xticks(range(len(source)), source, parse_math=False, rotation=90 if upright else 0)
+        _heat_map(axis, maps[index])
+        source, target = source_tokens[index], target_tokens[index]
+        axis.set_xticks(range(len(source)), source, parse_math=False, rotation=90 if is_upright else 0)
         axis.set_yticks(range(len(target)), target, parse_math=False)
-        axis.xaxis.tick_top()
-        axis.tick_params(length=0)
-    figure.colorbar(image, ax=figure.axes, label="attention weight", aspect=40)
-    if path is not None:
-        figure.savefig(path, dpi=150)
-    return figure
+    return _finished(figure, path)
 
 
 def plot_heads(
@@ -96,16 +84,16 @@ def plot_heads(
 ) -> "Figure":
     """Every head of every layer on one sentence, as a grid of heat maps: a row of it for a layer, a column for a head.
 
-    Each map is as in :func:`plot_alignments`, what is attended to along the top and who attends down the side, black 0
-    and white 1 in all of them; their names are on the outer maps alone.
+    Each map is drawn as in :func:`plot_alignments`, with source tokens along the top and target tokens down the side,
+    black 0 and white 1. Only the outer maps show the tokens' names.
 
     Args:
         attentions: what a model called with ``output_attentions=True`` gives, (B, H, T, S) for every layer:
             ``attentions``, ``encoder_attentions`` or ``decoder_attentions``, ``cross_attentions``
-        source_tokens: the S names of what is attended to
-        target_tokens: the T names of what attends; of self-attention the same
-        path: where to save it, as PNG, PDF or SVG by its ending; None to leave that to the caller
-        row: of the batch, the sentence
+        source_tokens: the names of the S tokens that are attended to
+        target_tokens: the names of the T tokens that attend; the same in self-attention
+        path: a file to save it to, PNG, PDF or SVG by its suffix; None saves nothing
+        row: which sentence of the batch
 
     Raises:
         ValueError: there is no layer, no such row, or the weights do not have a row for every target token and a column
@@ -118,16 +106,11 @@ def plot_heads(
     if not source_tokens or not target_tokens:
         raise ValueError("there are no tokens to plot the attentions of")
     for number, layer in enumerate(attentions, start=1):
+        shape = tuple(layer.shape)
         if layer.ndim != 4 or not 0 <= row < len(layer):
-            raise ValueError(
-                f"layer {number} has attentions of shape {tuple(layer.shape)}; it must be (batch, heads, target, "
-                f"source), with a row {row}"
-            )
-        if tuple(layer.shape[2:]) != (len(target_tokens), len(source_tokens)):
-            raise ValueError(
-                f"layer {number} has attentions of shape {tuple(layer.shape)}, which do not fit {len(target_tokens)} "
-                f"target and {len(source_tokens)} source tokens"
-            )
+            expected = f"it must be (batch, heads, target, source), with a row {row}"
+            raise ValueError(f"layer {number} has attentions of shape {shape}; {expected}")
+        _require_shape(f"attentions of layer {number}", shape, target_tokens, source_tokens)
     inches = 0.17  # a token, so that its name is legible
     rows, columns = len(attentions), max(layer.shape[1] for layer in attentions)
     names = 0.07 * max(map(len, (*source_tokens, *target_tokens)))
@@ -141,24 +124,18 @@ def plot_heads(
             if head >= layer.shape[1]:
                 axis.remove()
                 continue
-            image = axis.imshow(layer[row, head].detach().float().cpu().numpy(), cmap="gray", vmin=0, vmax=1)
-            axis.set(xticks=[], yticks=[])
-            axis.xaxis.tick_top()
-            axis.tick_params(length=0)
+            _heat_map(axis, layer[row, head])
             if index == 0:
                 axis.set_title(f"head {head + 1}", fontsize=9)
                 axis.set_xticks(range(len(source_tokens)), source_tokens, rotation=90, **font)
             if head == 0:
                 axis.set_ylabel(f"layer {index + 1}", fontsize=9)
                 axis.set_yticks(range(len(target_tokens)), target_tokens, **font)
-    figure.colorbar(image, ax=figure.axes, label="attention weight", aspect=40)
-    if path is not None:
-        figure.savefig(path, dpi=150)
-    return figure
+    return _finished(figure, path)
 
 
 def overall_attention(annotation_matrix: Tensor) -> Tensor:
-    """What all hops together look at: their sum, normalised again (Lin et al., 2017, section 4.1).
+    """The attention of all hops together: their sum, normalised again (Lin et al., 2017, section 4.1).
 
     Shape:
         - annotation_matrix: (R, S)
@@ -181,7 +158,7 @@ def plot_sentence(
     Args:
         annotation_matrix: (R, S), the A of the sentence
         tokens: its S tokens, without padding
-        path: where to save it, as PNG, PDF or SVG by its ending; None to leave that to the caller
+        path: a file to save it to, PNG, PDF or SVG by its suffix; None saves nothing
         title: above the picture
         width: characters in a line
 
@@ -219,9 +196,7 @@ def plot_sentence(
             corner = start - 0.5, top + line
             axis.add_patch(Rectangle(corner, len(token) + 1, 1, facecolor=_RED, alpha=weight, edgecolor="none"))
             axis.text(start, top + line + 0.5, token, **font)  # type: ignore[arg-type]
-    if path is not None:
-        figure.savefig(path, dpi=150)
-    return figure
+    return _finished(figure, path)
 
 
 def sentences_html(
@@ -232,13 +207,13 @@ def sentences_html(
 ) -> str:
     """A web page with every sentence coloured as in :func:`plot_sentence`; the hops unfold below it.
 
-    The page is one file without scripts and asks no network for anything. Tokens and titles are shown as they are.
+    The page is one file without scripts and loads nothing from a network. Tokens and titles appear literally.
 
     Args:
         annotation_matrices: one (R, S) tensor a sentence
         tokens: the S tokens of each, without padding
-        path: where to save it; None to leave that to the caller
-        titles: one for every sentence, such as what the model says of it
+        path: a file to save it to; None saves nothing
+        titles: one for every sentence, such as the model's prediction
 
     Raises:
         ValueError: there is nothing to draw, or a matrix does not have a column for every token of its sentence.
@@ -261,6 +236,29 @@ def sentences_html(
     return page
 
 
+def _require_shape(what: str, shape: tuple[int, ...], target: Sequence[str], source: Sequence[str]) -> None:
+    if shape[-2:] != (len(target), len(source)):
+        raise ValueError(f"{what} of shape {shape} do not fit {len(target)} target and {len(source)} source tokens")
+
+
+def _heat_map(axis: Any, weights: Tensor) -> None:
+    """Draw weights (T, S), black 0 and white 1, with the marks above and without names."""
+    axis.imshow(weights.detach().float().cpu().numpy(), cmap="gray", vmin=0, vmax=1)
+    axis.set(xticks=[], yticks=[])
+    axis.xaxis.tick_top()
+    axis.tick_params(length=0)
+
+
+def _finished(figure: "Figure", path: str | Path | None) -> "Figure":
+    """Add the colour bar of the heat maps, if there are any, and save the figure if there is a path."""
+    images = [image for axis in figure.axes for image in axis.images]
+    if images:
+        figure.colorbar(images[0], ax=figure.axes, label="attention weight", aspect=40)
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
 _RED = "#e0503c"
 _PAGE = """<!DOCTYPE html>
 <html><head><meta charset="utf-8"><title>Attention</title><style>
@@ -277,10 +275,8 @@ span {{ padding: .15em .2em; white-space: pre-wrap }} small, summary {{ color: g
 def _copies(annotation_matrix: Tensor, tokens: Sequence[str]) -> list[tuple[str, list[float]]]:
     """Names and weights of every line to draw, all hops together first; the largest weight of a line is 1."""
     if annotation_matrix.ndim != 2 or not len(tokens) or annotation_matrix.shape[1] != len(tokens):
-        raise ValueError(
-            f"an annotation matrix of shape {tuple(annotation_matrix.shape)} does not fit {len(tokens)} tokens; it "
-            "must be (hops, tokens), and there must be a token"
-        )
+        shape = tuple(annotation_matrix.shape)
+        raise ValueError(f"an annotation matrix (hops, tokens) of shape {shape} does not fit {len(tokens)} tokens")
     matrix = annotation_matrix.detach().double().cpu()
     names = ["all hops", *(f"hop {number}" for number in range(1, len(matrix) + 1))]
     lines = torch.cat([overall_attention(matrix).unsqueeze(0), matrix])

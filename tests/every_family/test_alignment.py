@@ -19,7 +19,7 @@ from attnzoo.alignment import (
     paper_shift,
     to_pharaoh,
 )
-from attnzoo.viewer.pictures import plot_alignments
+from attnzoo.viewer import plot_alignments
 from tests.factory import PAD, RNN_VARIANTS, padded_batch, tiny_config, tiny_model, words
 from tests.reference import attentional_rnn as reference
 

@@ -11,7 +11,7 @@ from transformers.pipelines.pt_utils import KeyDataset
 
 import attnzoo
 from attnzoo.alignment import align
-from attnzoo.viewer.pictures import plot_alignments
+from attnzoo.viewer import plot_alignments
 from tests.factory import TOKENIZER, make_model
 
 ROOT = Path(__file__).parents[2]

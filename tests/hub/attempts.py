@@ -14,7 +14,7 @@ import sys
 import huggingface_hub
 import transformers
 import attnzoo
-from attnzoo.hub import push_and_verify
+from attnzoo.hub import pushing
 from attnzoo.hub import push, require_write_access, verify
 
 load = transformers.AutoModelForSeq2SeqLM.from_pretrained
@@ -22,12 +22,12 @@ download_anew = huggingface_hub.snapshot_download
 
 
 def push_code_without(file, **options):
-    whole = push_and_verify.add_code
-    push_and_verify.add_code = lambda folder: (whole(folder), (folder / file).unlink())
+    whole = pushing.add_code
+    pushing.add_code = lambda folder: (whole(folder), (folder / file).unlink())
     try:
         return push(code=True, **options)
     finally:
-        push_and_verify.add_code = whole
+        pushing.add_code = whole
 
 
 said = {}

@@ -8,11 +8,9 @@ localhost, on the same port: to the client these are two origins, and only the f
 import base64
 import json
 import re
-import secrets
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote
 
 from starlette.requests import ClientDisconnect, Request
@@ -49,6 +47,15 @@ class Call:
     has_token: bool
     bytes_in: int
     bytes_out: int
+
+
+class Incoming(NamedTuple):
+    """A request that a handler answers."""
+
+    state: "Protocol"
+    request: Request
+    user: User | None
+    body: bytes
 
 
 @dataclass
@@ -107,7 +114,7 @@ class Protocol:
                 found = pattern.fullmatch(path)
                 if found and request.method in methods:
                     names = {name: unquote(value) for name, value in found.groupdict(default="").items()}
-                    return await handler(self, request, user, body, **names)
+                    return await handler(Incoming(self, request, user, body), **names)
             raise HubError(404, f"nothing at {path}")
         except HubError as error:
             return _refusal(error)
@@ -141,7 +148,7 @@ def _refusal(error: HubError) -> Response:
     return JSONResponse({"error": error.message}, error.status, headers=headers)
 
 
-def _base(request: Request) -> str:
+def base_url(request: Request) -> str:
     return f"http://127.0.0.1:{request.url.port}"
 
 
@@ -149,30 +156,30 @@ def _base(request: Request) -> str:
 
 
 @route("GET", "/api/whoami-v2")
-async def whoami(state: Protocol, request: Request, user: User | None, body: bytes) -> Response:
-    if user is None:
+async def whoami(call: Incoming) -> Response:
+    if call.user is None:
         raise HubError(401, "Invalid username or password.")
-    token = {"type": "access_token", "accessToken": {"displayName": "test", "role": user.role}}
-    organizations = [{"name": name, "type": "org"} for name in user.organizations]
+    token = {"type": "access_token", "accessToken": {"displayName": "test", "role": call.user.role}}
+    organizations = [{"name": name, "type": "org"} for name in call.user.organizations]
     return JSONResponse(
-        {"type": "user", "name": user.name, "fullname": user.name, "orgs": organizations, "auth": token}
+        {"type": "user", "name": call.user.name, "fullname": call.user.name, "orgs": organizations, "auth": token}
     )
 
 
 @route("POST DELETE", "/api/repos/(?P<verb>create|delete)")
-async def create_or_delete(state: Protocol, request: Request, user: User | None, body: bytes, verb: str) -> Response:
-    asked = json.loads(body)
+async def create_or_delete(call: Incoming, verb: str) -> Response:
+    asked = json.loads(call.body)
     kind = asked.get("type", "model") + "s"
-    if user is None:
+    if call.user is None:
         raise HubError(401, "Invalid username or password.")
-    name = f"{asked.get('organization') or user.name}/{asked['name']}"
+    name = f"{asked.get('organization') or call.user.name}/{asked['name']}"
     if verb == "delete":
-        state.hub.writable(user, kind, name)
-        del state.hub.repositories[kind, name]
+        call.state.hub.writable(call.user, kind, name)
+        del call.state.hub.repositories[kind, name]
         return JSONResponse({})
-    url = f"{_base(request)}/{'' if kind == 'models' else kind + '/'}{name}"
+    url = f"{base_url(call.request)}/{'' if kind == 'models' else kind + '/'}{name}"
     try:
-        state.hub.create(user, kind, name, asked.get("visibility") == "private")
+        call.state.hub.create(call.user, kind, name, asked.get("visibility") == "private")
     except HubError as error:
         if error.status != 409:
             raise
@@ -181,25 +188,23 @@ async def create_or_delete(state: Protocol, request: Request, user: User | None,
 
 
 @route("GET", "/api/{kind}/{repo}/auth-check(?P<write>/write)?")
-async def auth_check(
-    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, write: str
-) -> Response:
-    (state.hub.writable if write else state.hub.readable)(user, kind, repo)
+async def auth_check(call: Incoming, kind: str, repo: str, write: str) -> Response:
+    (call.state.hub.writable if write else call.state.hub.readable)(call.user, kind, repo)
     return JSONResponse({})
 
 
 @route("PUT", "/api/{kind}/{repo}/settings")
-async def settings(state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str) -> Response:
-    repository = state.hub.writable(user, kind, repo)
-    repository.private = json.loads(body).get("visibility", "private" if repository.private else "public") == "private"
+async def settings(call: Incoming, kind: str, repo: str) -> Response:
+    repository = call.state.hub.writable(call.user, kind, repo)
+    repository.private = (
+        json.loads(call.body).get("visibility", "private" if repository.private else "public") == "private"
+    )
     return JSONResponse({})
 
 
 @route("GET", "/api/{kind}/{repo}(/revision/{rev})?")
-async def info(
-    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str
-) -> Response:
-    repository = state.hub.readable(user, kind, repo)
+async def info(call: Incoming, kind: str, repo: str, rev: str) -> Response:
+    repository = call.state.hub.readable(call.user, kind, repo)
     commit = repository.resolve(rev or "main")
     siblings = [{"rfilename": path} for path in sorted(commit.files)]
     return JSONResponse(
@@ -219,8 +224,8 @@ async def info(
 
 
 @route("GET", "/api/{kind}/{repo}/refs")
-async def refs(state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str) -> Response:
-    repository = state.hub.readable(user, kind, repo)
+async def refs(call: Incoming, kind: str, repo: str) -> Response:
+    repository = call.state.hub.readable(call.user, kind, repo)
 
     def listed(names: dict[Any, str], prefix: str) -> list[dict[str, str]]:
         return [{"name": str(n), "ref": f"{prefix}{n}", "targetCommit": oid} for n, oid in names.items()]
@@ -232,29 +237,25 @@ async def refs(state: Protocol, request: Request, user: User | None, body: bytes
 
 
 @route("POST DELETE", "/api/{kind}/{repo}/branch/{name}")
-async def branch(
-    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, name: str
-) -> Response:
-    repository = state.hub.writable(user, kind, repo)
-    if request.method == "DELETE":
+async def branch(call: Incoming, kind: str, repo: str, name: str) -> Response:
+    repository = call.state.hub.writable(call.user, kind, repo)
+    if call.request.method == "DELETE":
         del repository.branches[name]
     elif name in repository.branches:
         raise HubError(409, f"Reference already exists: {name}")
     else:
-        start = json.loads(body or b"{}").get("startingPoint") or "main"
+        start = json.loads(call.body or b"{}").get("startingPoint") or "main"
         repository.branches[name] = repository.resolve(start).oid
     return JSONResponse({})
 
 
 @route("POST DELETE", "/api/{kind}/{repo}/tag/{rev}")
-async def tag(
-    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str
-) -> Response:
-    repository = state.hub.writable(user, kind, repo)
-    if request.method == "DELETE":
+async def tag(call: Incoming, kind: str, repo: str, rev: str) -> Response:
+    repository = call.state.hub.writable(call.user, kind, repo)
+    if call.request.method == "DELETE":
         del repository.tags[rev]  # its own name here; where a tag is made, what it points to
         return JSONResponse({})
-    name = json.loads(body)["tag"]
+    name = json.loads(call.body)["tag"]
     if name in repository.tags:
         raise HubError(409, f"Tag already exists: {name}")
     repository.tags[name] = repository.resolve(rev).oid
@@ -262,10 +263,8 @@ async def tag(
 
 
 @route("GET", "/api/{kind}/{repo}/commits/{rev}")
-async def commits(
-    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str
-) -> Response:
-    history = state.hub.readable(user, kind, repo).history(rev)
+async def commits(call: Incoming, kind: str, repo: str, rev: str) -> Response:
+    history = call.state.hub.readable(call.user, kind, repo).history(rev)
     return JSONResponse(
         [
             {"id": c.oid, "title": c.title, "message": "", "date": c.date, "authors": [{"user": c.author}]}
@@ -294,14 +293,12 @@ def _request(repository: Repository, number: int) -> dict[str, Any]:
 
 
 @route("GET", "/api/{kind}/{repo}/discussions(/{number})?")
-async def discussions(
-    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, number: str
-) -> Response:
-    repository = state.hub.readable(user, kind, repo)
+async def discussions(call: Incoming, kind: str, repo: str, number: str) -> Response:
+    repository = call.state.hub.readable(call.user, kind, repo)
     if number:
         return JSONResponse(_request(repository, int(number)))
     found = [_request(repository, number) for number in repository.openings]
-    author = request.query_params.get("author")
+    author = call.request.query_params.get("author")
     found = [item for item in found if author in (None, item["author"]["name"])]
     return JSONResponse({"discussions": found, "count": len(found), "start": 0})
 
@@ -320,15 +317,13 @@ def _listed(state: Protocol, path: str, entry: Entry) -> dict[str, Any]:
 
 
 @route("GET", "/api/{kind}/{repo}/tree/{rev}(/{path})?")
-async def tree(
-    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str, path: str
-) -> Response:
-    commit = state.hub.readable(user, kind, repo).resolve(rev)
+async def tree(call: Incoming, kind: str, repo: str, rev: str, path: str) -> Response:
+    commit = call.state.hub.readable(call.user, kind, repo).resolve(rev)
     prefix = path.rstrip("/") + "/" if path else ""
     below = {name: entry for name, entry in sorted(commit.files.items()) if name.startswith(prefix)}
     if prefix and not below:
         raise HubError(404, f"{path} does not exist", "EntryNotFound", **{"X-Repo-Commit": commit.oid})
-    recursive = request.query_params.get("recursive", "false").lower() == "true"
+    recursive = call.request.query_params.get("recursive", "false").lower() == "true"
     items: dict[str, dict[str, Any]] = {}
     for name, entry in below.items():
         folder, is_deeper, _ = name.removeprefix(prefix).partition("/")
@@ -337,42 +332,38 @@ async def tree(
                 prefix + folder, {"type": "directory", "path": prefix + folder, "oid": "0" * 40, "size": 0}
             )
         if recursive or not is_deeper:
-            items[name] = _listed(state, name, entry)
+            items[name] = _listed(call.state, name, entry)
     return JSONResponse(list(items.values()))
 
 
 @route("POST", "/api/{kind}/{repo}/paths-info/{rev}")
-async def paths_info(
-    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str
-) -> Response:
-    commit = state.hub.readable(user, kind, repo).resolve(rev)
-    paths = parse_qs(body.decode()).get("paths", [])
-    return JSONResponse([_listed(state, path, commit.files[path]) for path in paths if path in commit.files])
+async def paths_info(call: Incoming, kind: str, repo: str, rev: str) -> Response:
+    commit = call.state.hub.readable(call.user, kind, repo).resolve(rev)
+    paths = parse_qs(call.body.decode()).get("paths", [])
+    return JSONResponse([_listed(call.state, path, commit.files[path]) for path in paths if path in commit.files])
 
 
 @route("GET HEAD", "/((?P<kind>datasets|spaces)/)?{repo}/resolve/{rev}/{path}")
-async def resolve(
-    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str, path: str
-) -> Response:
+async def resolve(call: Incoming, kind: str, repo: str, rev: str, path: str) -> Response:
     kind = kind or "models"
-    commit, entry = state.hub.readable(user, kind, repo).entry(rev, path)
+    commit, entry = call.state.hub.readable(call.user, kind, repo).entry(rev, path)
     headers = {"X-Repo-Commit": commit.oid, "ETag": f'"{entry.oid}"', "Accept-Ranges": "bytes"}
     if not entry.is_large:
-        return _ranged(request, state.hub.contents[entry.oid], headers)
+        return ranged(call.request, call.state.hub.contents[entry.oid], headers)
     headers |= {"X-Linked-Etag": f'"{entry.oid}"', "X-Linked-Size": str(entry.size)}
-    headers["Location"] = f"http://localhost:{request.url.port}/large/{entry.oid}"
-    if entry.oid in state.xet.hashes:
-        headers["X-Xet-Hash"] = state.xet.hashes[entry.oid]
-        headers["X-Xet-Refresh-Route"] = f"{_base(request)}/api/{kind}/{repo}/xet-read-token/{commit.oid}"
+    headers["Location"] = f"http://localhost:{call.request.url.port}/large/{entry.oid}"
+    if entry.oid in call.state.xet.hashes:
+        headers["X-Xet-Hash"] = call.state.xet.hashes[entry.oid]
+        headers["X-Xet-Refresh-Route"] = f"{base_url(call.request)}/api/{kind}/{repo}/xet-read-token/{commit.oid}"
     return Response(status_code=302, headers=headers)
 
 
 @route("GET HEAD", "/large/{oid}")
-async def large(state: Protocol, request: Request, user: User | None, body: bytes, oid: str) -> Response:
-    return _ranged(request, state.hub.contents[oid], {"ETag": f'"{oid}"', "Accept-Ranges": "bytes"})
+async def large(call: Incoming, oid: str) -> Response:
+    return ranged(call.request, call.state.hub.contents[oid], {"ETag": f'"{oid}"', "Accept-Ranges": "bytes"})
 
 
-def _ranged(request: Request, content: bytes, headers: dict[str, str]) -> Response:
+def ranged(request: Request, content: bytes, headers: dict[str, str]) -> Response:
     """The part of the content that is asked for."""
     asked = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
     if asked is None:
@@ -388,29 +379,27 @@ def _ranged(request: Request, content: bytes, headers: dict[str, str]) -> Respon
 
 
 @route("POST", "/api/validate-yaml")
-async def validate_yaml(state: Protocol, request: Request, user: User | None, body: bytes) -> Response:
+async def validate_yaml(call: Incoming) -> Response:
     return JSONResponse({"errors": [], "warnings": []})
 
 
-def _may_commit(state: Protocol, request: Request, user: User | None, kind: str, repo: str, rev: str) -> Repository:
+def may_commit(call: Incoming, kind: str, repo: str, rev: str) -> Repository:
     """A pull request may come from everybody with a token, all else from who opened it or has the right to write."""
-    repository = state.hub.readable(user, kind, repo)
-    if user is not None and "create_pr" in request.query_params:
+    repository = call.state.hub.readable(call.user, kind, repo)
+    if call.user is not None and "create_pr" in call.request.query_params:
         return repository
-    if user is not None and rev.startswith("refs/pr/"):
+    if call.user is not None and rev.startswith("refs/pr/"):
         _, opened = repository.openings[int(rev.removeprefix("refs/pr/"))]
-        if repository.commits[opened].author == user.name:
+        if repository.commits[opened].author == call.user.name:
             return repository
-    return state.hub.writable(user, kind, repo)
+    return call.state.hub.writable(call.user, kind, repo)
 
 
 @route("POST", "/api/{kind}/{repo}/preupload/{rev}")
-async def preupload(
-    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str
-) -> Response:
-    commit = _may_commit(state, request, user, kind, repo, rev).resolve(rev)
+async def preupload(call: Incoming, kind: str, repo: str, rev: str) -> Response:
+    commit = may_commit(call, kind, repo, rev).resolve(rev)
     answers = []
-    for file in json.loads(body)["files"]:
+    for file in json.loads(call.body)["files"]:
         mode = "lfs" if is_large(file["path"], file["size"]) else "regular"
         answer = {"path": file["path"], "uploadMode": mode, "shouldIgnore": False}
         if file["path"] in commit.files:
@@ -420,13 +409,11 @@ async def preupload(
 
 
 @route("POST", "/api/{kind}/{repo}/commit/{rev}")
-async def commit(
-    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, rev: str
-) -> Response:
-    repository = _may_commit(state, request, user, kind, repo, rev)
+async def commit(call: Incoming, kind: str, repo: str, rev: str) -> Response:
+    repository = may_commit(call, kind, repo, rev)
     before = repository.resolve(rev)
     files, header = dict(before.files), {}
-    for line in body.splitlines():
+    for line in call.body.splitlines():
         key, value = (item := json.loads(line))["key"], item["value"]
         if key == "header":
             header = value
@@ -434,97 +421,22 @@ async def commit(
                 raise HubError(412, "A commit has happened since. Please refresh and try again.")
         elif key == "file":
             content = base64.b64decode(value["content"])
-            files[value["path"]] = Entry(state.hub.store(content, large=False), len(content), is_large=False)
+            files[value["path"]] = Entry(call.state.hub.store(content, large=False), len(content), is_large=False)
         elif key == "lfsFile":
-            if value["oid"] not in state.hub.contents:
+            if value["oid"] not in call.state.hub.contents:
                 raise HubError(400, f"LFS pointer pointed to a file that does not exist: {value['path']}")
-            files[value["path"]] = Entry(value["oid"], len(state.hub.contents[value["oid"]]), is_large=True)
+            files[value["path"]] = Entry(value["oid"], len(call.state.hub.contents[value["oid"]]), is_large=True)
         else:  # deletedFile or deletedFolder
             gone = [path for path in files if path == value["path"] or path.startswith(value["path"].rstrip("/") + "/")]
             if not gone:
                 raise HubError(404, "A file with this name doesn't exist", "EntryNotFound")
             for path in gone:
                 del files[path]
-    is_new = "create_pr" in request.query_params
-    assert user is not None
-    made: Commit = repository.commit(rev, header["summary"], user.name, files, is_new)
-    url = f"{_base(request)}/{'' if kind == 'models' else kind + '/'}{repo}"
+    is_new = "create_pr" in call.request.query_params
+    assert call.user is not None
+    made: Commit = repository.commit(rev, header["summary"], call.user.name, files, is_new)
+    url = f"{base_url(call.request)}/{'' if kind == 'models' else kind + '/'}{repo}"
     answer = {"success": True, "commitOid": made.oid, "commitUrl": f"{url}/commit/{made.oid}"}
     if is_new:
         answer["pullRequestUrl"] = f"{url}/discussions/{len(repository.pull_requests)}"
     return JSONResponse(answer)
-
-
-# Large files through LFS ----------------------------------------------------------------------------------------------
-
-
-@route("POST", "/((?P<kind>datasets|spaces)/)?{repo}.git/info/lfs/objects/batch")
-async def batch(state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str) -> Response:
-    state.hub.readable(user, kind or "models", repo)
-    objects = json.loads(body)["objects"]
-    for item in objects:
-        if item["oid"] not in state.hub.contents:
-            secret = secrets.token_hex(16)
-            state.uploads[secret] = item["oid"]
-            verify = f"{_base(request)}/{repo}.git/info/lfs/objects/verify"
-            href = f"http://localhost:{request.url.port}/upload/{secret}"
-            item["actions"] = {"upload": {"href": href}, "verify": {"href": verify}}
-    return JSONResponse({"transfer": "basic", "objects": objects})
-
-
-@route("PUT", "/upload/{secret}")
-async def upload(state: Protocol, request: Request, user: User | None, body: bytes, secret: str) -> Response:
-    expected = state.uploads[secret]
-    if state.hub.store(body, large=True) != expected:
-        raise HubError(400, f"the bytes are not those of {expected}")
-    return Response()
-
-
-@route("POST", "/{repo}.git/info/lfs/objects/verify")
-async def verify(state: Protocol, request: Request, user: User | None, body: bytes, repo: str) -> Response:
-    asked = json.loads(body)
-    if len(state.hub.contents.get(asked["oid"], b"")) != asked["size"]:
-        raise HubError(404, f"no object {asked['oid']} of {asked['size']} bytes")
-    return JSONResponse({})
-
-
-# Large files through Xet ----------------------------------------------------------------------------------------------
-
-
-@route("GET", "/api/{kind}/{repo}/xet-(?P<right>read|write)-token/{rev}")
-async def xet_token(
-    state: Protocol, request: Request, user: User | None, body: bytes, kind: str, repo: str, right: str, rev: str
-) -> Response:
-    if right == "write":
-        _may_commit(state, request, user, kind, repo, rev)
-    else:
-        state.hub.readable(user, kind, repo)
-    url, token, until = f"http://localhost:{request.url.port}/cas", secrets.token_hex(8), int(time.time()) + 3600
-    headers = {"X-Xet-Access-Token": token, "X-Xet-Token-Expiration": str(until), "X-Xet-Cas-Url": url}
-    return JSONResponse({"accessToken": token, "exp": until, "casUrl": url}, headers=headers)
-
-
-@route("POST", "/cas/v1/xorbs/default/{xorb}")
-async def add_xorb(state: Protocol, request: Request, user: User | None, body: bytes, xorb: str) -> Response:
-    is_new = xorb not in state.xet.xorbs
-    state.xet.xorbs[xorb] = body
-    return JSONResponse({"was_inserted": is_new})
-
-
-@route("POST", "/cas/v1/shards")
-async def add_shard(state: Protocol, request: Request, user: User | None, body: bytes) -> Response:
-    for content in state.xet.add_shard(body):
-        state.hub.store(content, large=True)
-    return JSONResponse({"result": 1})
-
-
-@route("GET", "/cas/v1/reconstructions/{name}")
-async def reconstruction(state: Protocol, request: Request, user: User | None, body: bytes, name: str) -> Response:
-    asked = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
-    url = f"http://localhost:{request.url.port}/xorbs"
-    return JSONResponse(state.xet.reconstruction(name, int(asked[1]) if asked else 0, url))
-
-
-@route("GET", "/xorbs/{xorb}")
-async def xorb_bytes(state: Protocol, request: Request, user: User | None, body: bytes, xorb: str) -> Response:
-    return _ranged(request, state.xet.xorbs[xorb], {})

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from tests.hub import large_files  # noqa: F401  (adds its handlers)
 from tests.hub.faults import Effect, Fault
 from tests.hub.protocol import Call, Protocol
 from tests.hub.repositories import Entry, Hub, Repository, User, is_large

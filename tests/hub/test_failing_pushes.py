@@ -21,8 +21,8 @@ from transformers import (
 from attnzoo.hub import sample_outputs
 from attnzoo.hub.model_code import add_code
 from tests.factory import TOKENIZER
-from tests.hub.attempts import Attempts, attempt, files_of, load_of, push_of
-from tests.hub.server import OWNER, READER, STRANGER, LoopbackHub, loopback_hub
+from tests.hub.attempts import Attempts, attempt, files_of, push_of
+from tests.hub.server import OWNER, READER, LoopbackHub, loopback_hub
 
 MakeFolder = Callable[[int], Path]
 NOT_SENT = "cannot be loaded and run on a short text, and is not sent"
@@ -33,35 +33,30 @@ def truncate(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(content[: len(content) // 2])
 
 
+def change_weights(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def write_index(folder: Path, places: dict[str, str]) -> None:
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+
+
 def lose_a_shard(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
-    first, second = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
-    save_file({name: weights[name] for name in list(weights)[::2]}, folder / first, {"format": "pt"})
-    places = {name: (first, second)[at % 2] for at, name in enumerate(weights)}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    shards = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+    save_file({name: weights[name] for name in list(weights)[::2]}, folder / shards[0], {"format": "pt"})
+    write_index(folder, {name: shards[at % 2] for at, name in enumerate(weights)})
     (folder / "model.safetensors").unlink()
-
-
-def lose_a_weight(folder: Path) -> None:
-    weights = load_file(folder / "model.safetensors")
-    del weights["lm_head.weight"]
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
 
 def put_the_shards_below(folder: Path) -> None:
     """Where the folder's index finds them, and a repository's would not: what is below stays at home."""
     (folder / "shards").mkdir()
-    names = list(load_file(folder / "model.safetensors"))
+    write_index(folder, dict.fromkeys(load_file(folder / "model.safetensors"), "shards/model.safetensors"))
     (folder / "model.safetensors").rename(folder / "shards" / "model.safetensors")
     save_file({}, folder / "model-00001-of-00002.safetensors")
-    places = dict.fromkeys(names, "shards/model.safetensors")
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": places}))
-
-
-def make_a_weight_nan(folder: Path) -> None:
-    weights = load_file(folder / "model.safetensors")
-    weights["lm_head.weight"].fill_(torch.nan)
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
 
 def name_other_code(folder: Path) -> None:
@@ -79,18 +74,13 @@ def keep_an_adapter_only(folder: Path) -> None:
     (folder / "config.json").rename(folder / "adapter_config.json")
 
 
-def link_out(folder: Path) -> None:
-    (folder.parent / f"{folder.name}.outside").write_text("{}")
-    (folder / "tokenizer.json").symlink_to(folder.parent / f"{folder.name}.outside")
-
-
-def link_out_in_ten_steps(folder: Path) -> None:
-    """Every one but the last to the next in the folder."""
-    (folder.parent / f"{folder.name}.outside").write_text("a secret")
-    (folder / "step 10").symlink_to(folder.parent / f"{folder.name}.outside")
-    for step in range(9, 0, -1):
-        (folder / f"step {step}").symlink_to(folder / f"step {step + 1}")
-    (folder / "vocab.txt").symlink_to(folder / "step 1")
+def link_out(folder: Path, name: str = "tokenizer.json", steps: int = 1) -> None:
+    """In so many steps, every one but the last to the next in the folder."""
+    outside = folder.parent / f"{folder.name}.outside"
+    outside.write_text("a secret")
+    links = [folder / name, *(folder / f"step {step}" for step in range(1, steps))]
+    for link, target in zip(links, [*links[1:], outside], strict=True):
+        link.symlink_to(target)
 
 
 def link_in_a_ring(folder: Path) -> None:
@@ -120,8 +110,14 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     "truncated": (truncate, f"{NOT_SENT}: the weights of"),
     "missing shard": (lose_a_shard, f"{NOT_SENT}: "),
     "shards below": (put_the_shards_below, f"{NOT_SENT}: "),
-    "missing weight": (lose_a_weight, f"{NOT_SENT}: its files lack 1 of its weights, such as lm_head.weight"),
-    "no number": (make_a_weight_nan, f"{NOT_SENT}: its outputs are not a number"),
+    "missing weight": (
+        lambda folder: change_weights(folder, lambda weights: weights.pop("lm_head.weight")),
+        f"{NOT_SENT}: its files lack 1 of its weights, such as lm_head.weight",
+    ),
+    "no number": (
+        lambda folder: change_weights(folder, lambda weights: weights["lm_head.weight"].fill_(torch.nan)),
+        f"{NOT_SENT}: its outputs are not a number",
+    ),
     "invalid config": (spoil_the_config, f"{NOT_SENT}: "),
     "other code": (name_other_code, "runs code of its own; push sends those of attnzoo and Transformers"),
     "tokenizer": (
@@ -137,7 +133,10 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
         "has links that lead nowhere: tokenizer.json",
     ),
     "link out": (link_out, "has links that lead out of it: tokenizer.json -> "),
-    "chain of links out": (link_out_in_ten_steps, "has links that lead out of it: vocab.txt -> "),
+    "chain of links out": (
+        lambda folder: link_out(folder, "vocab.txt", 11),
+        "has links that lead out of it: vocab.txt -> ",
+    ),
     "ring of links": (link_in_a_ring, "has links that lead nowhere: vocab.txt"),
     "base model of this machine": (
         lambda folder: name_a_base(folder, str(folder)),
@@ -292,7 +291,7 @@ def test_a_card_loads_from_the_hub_what_it_loaded_from_the_folder(
     card: str, becomes: str | None, make_folder: MakeFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the folder is called by: here it is the working directory, given as "."."""
-    from attnzoo.hub.push_and_verify import _stage
+    from attnzoo.hub.pushing import _stage
 
     (tmp_path / "model_cards").mkdir()
     folder = make_folder(1).rename(tmp_path / "model_cards" / "tiny")
@@ -457,62 +456,3 @@ def test_another_librarys_model_goes_without_code(make_folder: MakeFolder, tmp_p
     assert pushed == {"zoo/bert", "zoo/roberta", "zoo/gpt2"}
     assert [name for name, words in said.items() if words.startswith("ok ")] == ["without", "one type", "no padding"]
     assert "holds a BertConfig, whose code is not attnzoo's; push it without code" in said["with"]
-
-
-# Branches, pull requests, privacy -------------------------------------------------------------------------------------
-
-
-@pytest.mark.hub
-@pytest.mark.parametrize("xet", [False, True], ids=["LFS", "Xet"])
-def test_branches_pull_requests_privacy_and_uploads_that_break_off(
-    xet: bool, make_folder: MakeFolder, tmp_path: Path
-) -> None:
-    secret, ours, theirs, other, refused, forbidden = (make_folder(seed) for seed in range(60, 66))
-    (theirs / "README.md").write_text("# better")
-    by_stranger = {"create_pr": True, "token": STRANGER, "message": "Mine is better"}
-    with loopback_hub() as hub:
-        hub.put("zoo/public", {"README.md": b"# old"})
-        public = hub.repository("zoo/public")
-        old = public.branches["dev"] = public.resolve("main").oid
-        hub.fail("POST" if xet else "PUT", "/cas/v1/xorbs/" if xet else "/upload/", "cut upload")
-        hub.fail("POST", "zoo/refused/commit", "refuse", status=503)
-        hub.fail("POST", "zoo/forbidden/commit", "refuse", status=403)
-        attempts: Attempts = {
-            "cut once": push_of(secret, "institute/secret", private=True, revision="dev"),
-            "not theirs": load_of("institute/secret", token=STRANGER),
-            "theirs": load_of("institute/secret", revision="dev", token=OWNER),
-            "pull request": push_of(ours, "zoo/public", **by_stranger),
-            "repeated pull request": push_of(theirs, "zoo/public", **by_stranger),
-            "pull request to a branch": push_of(other, "zoo/public", revision="dev", **by_stranger),
-            "refused for good": push_of(forbidden, "zoo/forbidden"),
-            "refused": push_of(refused, "zoo/refused"),
-            "repeated": push_of(refused, "zoo/refused"),
-        }
-        said = attempt(hub.endpoint, tmp_path, attempts, xet=xet)
-    refusals = ("not theirs", "refused", "refused for good")
-    assert {name for name, words in said.items() if not words.startswith("ok ")} == {*refusals}
-    assert "is not a valid model identifier" in said["not theirs"]
-    assert "failed: Server error '503" in said["refused"]
-    private = hub.repository("institute/secret")
-    assert private.private
-    assert "model.safetensors" not in private.resolve("main").files
-    assert public.branches == {"main": old, "dev": old}
-    titles = [[commit.title for commit in public.history(f"refs/pr/{number}")] for number in public.pull_requests]
-    before = ["Upload", "initial commit"]
-    assert titles == [["Mine is better", "Mine is better", *before], ["Mine is better", *before]]
-    better = public.resolve("refs/pr/1").files["README.md"]
-    assert hub.hub.contents[better.oid] == b"# better"
-    assert len(hub.repository("zoo/refused").history("main")) == 2
-
-
-@pytest.mark.hub
-def test_an_upload_that_breaks_off_for_good(make_folder: MakeFolder, tmp_path: Path) -> None:
-    with loopback_hub() as hub:
-        fault = hub.fail("PUT", "/upload/", "cut upload", times=1000)
-        push = push_of(make_folder(70), "zoo/cut")
-        said = attempt(hub.endpoint, tmp_path, {"push": push})
-        assert "OSError: the push to zoo/cut failed: Error while uploading 'model.safetensors'" in said["push"]
-        assert "Push again" in said["push"]
-        assert [commit.title for commit in hub.repository("zoo/cut").history("main")] == ["initial commit"]
-        fault.times = 0
-        assert attempt(hub.endpoint, tmp_path, {"push": push})["push"].startswith("ok")

@@ -1,4 +1,4 @@
-"""Saving and loading: the files, another process, missing weights, tied and resized embeddings, the config."""
+"""Saving and loading: another process, missing weights, embeddings, the config."""
 
 import json
 import os
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, GenerationConfig
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, AttentionalRNNModel
-from tests.factory import BOS, aligned, padded_batch, tied, tiny_config, tiny_model
 from tests.factory import RNN_SIZES as SIZES
 from tests.factory import RNN_VARIANTS as VARIANTS
+from tests.factory import padded_batch, tied, tiny_config, tiny_model
 from tests.factory import words as random_words
 
 EVERY_LAYER = {"encoder_layers": 2, "decoder_layers": 2, "decoder_hidden_size": 8}
@@ -41,7 +41,8 @@ for folder in sorted(path for path in root.iterdir() if path.is_dir()):
     assert all(torch.equal(head.state_dict()[name], tensor) for name, tensor in saved.items())
     assert {parameter.dtype for model in (head, base) for parameter in model.parameters()} == {torch.float32}
     for parameter in [*head.parameters(), *base.parameters()]:
-        parameter.data = parameter.data.clone()  # see aligned
+        # Weights of a file lie where they stand in it: BLAS takes another kernel, whose last bit may differ.
+        parameter.data = parameter.data.clone()
     with torch.no_grad():
         outputs = {"logits": head(**inputs).logits, "readout": base(**inputs).last_hidden_state}
     outputs["generated"] = head.generate(
@@ -92,46 +93,6 @@ def test_another_process_computes_the_same(name: str, loaded_elsewhere: Path) ->
     assert torch.equal(outputs["logits"], expected)
     assert torch.equal(outputs["readout"], readout)
     assert torch.equal(outputs["generated"], generated)
-
-
-def test_shards_load_like_one_file(tmp_path: Path) -> None:
-    model = tiny_model("bahdanau-lstm-additive-2-layers", dtype=torch.float32)
-    model.save_pretrained(tmp_path, max_shard_size="4KB")
-    assert len(list(tmp_path.glob("*.safetensors"))) > 1
-    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
-    assert torch.equal(aligned(loaded)(**inputs()).logits, model(**inputs()).logits)
-
-
-def test_half_precision_files_load_as_the_config_says(tmp_path: Path) -> None:
-    model = tiny_model("luong-lstm-general-feeding", dtype=torch.float16)
-    model.save_pretrained(tmp_path)
-    assert AutoModelForSeq2SeqLM.from_pretrained(tmp_path).dtype == torch.float16
-    config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"dtype": "float32"}))
-    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
-    assert {parameter.dtype for parameter in loaded.parameters()} == {torch.float32}
-    assert torch.equal(aligned(loaded)(**inputs()).logits, model.float()(**inputs()).logits)
-    assert AutoModelForSeq2SeqLM.from_pretrained(tmp_path, dtype=torch.bfloat16).dtype == torch.bfloat16
-
-
-@pytest.mark.parametrize("is_tied", [False, True], ids=["untied", "tied"])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_base_loads_into_head_and_head_into_base(variant: str, is_tied: bool, tmp_path: Path) -> None:
-    head = tiny_model(variant, dtype=torch.float32, **(tied(variant) if is_tied else {}))
-    head.save_pretrained(tmp_path / "head")
-    base, info = AutoModel.from_pretrained(tmp_path / "head", output_loading_info=True)
-    assert set(info["missing_keys"]) == set()
-    assert set(info["unexpected_keys"]) == (set() if is_tied else {"lm_head.weight"})
-    assert torch.equal(aligned(base)(**inputs()).last_hidden_state, head.base_model(**inputs()).last_hidden_state)
-
-    base.save_pretrained(tmp_path / "base")
-    again, info = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "base", output_loading_info=True)
-    assert set(info["missing_keys"]) == (set() if is_tied else {"lm_head.weight"})
-    assert set(info["unexpected_keys"]) == set()
-    if not is_tied:
-        again.lm_head.weight = head.lm_head.weight
-    assert torch.equal(aligned(again)(**inputs()).logits, head(**inputs()).logits)
-    assert all(torch.equal(tensor, head.state_dict()[name]) for name, tensor in again.state_dict().items())
 
 
 def check_initialised(name: str, tensor: Tensor, config: AttentionalRNNConfig, scale: float | None = None) -> None:
@@ -219,83 +180,13 @@ def test_initialisation_is_reproducible_by_seed(variant: str) -> None:
     assert all(not torch.equal(weights[0][name], weights[2][name]) for name in weights[0] if weights[0][name].any())
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_models_are_built_on_the_meta_device(variant: str) -> None:
-    with torch.device("meta"):
-        model = AttentionalRNNForConditionalGeneration(tiny_config(variant, **EVERY_LAYER))
-    assert {tensor.device.type for tensor in model.state_dict().values()} == {"meta"}
-    assert [*model.buffers()] == []  # a buffer would have to be made again after loading
-
-
-# Tied and resized embeddings ------------------------------------------------------------------------------------------
+# Embeddings -----------------------------------------------------------------------------------------------------------
 
 
 def vocabulary_matrices(model: AttentionalRNNForConditionalGeneration) -> list[Tensor]:
     """Source embedding, target embedding and output projection."""
     base = model.base_model
     return [base.encoder.embed_tokens.weight, base.decoder.embed_tokens.weight, model.lm_head.weight]
-
-
-def num_storages(model: AttentionalRNNForConditionalGeneration) -> int:
-    return len({matrix.data_ptr() for matrix in vocabulary_matrices(model)})
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_tied_matrices_are_one_after_init_save_load_and_resize(variant: str, tmp_path: Path) -> None:
-    model = AttentionalRNNForConditionalGeneration(tiny_config(variant, **tied(variant)))
-    assert num_storages(model) == 1
-    model.save_pretrained(tmp_path)
-    saved = load_file(tmp_path / "model.safetensors")
-    assert sum("embed_tokens" in name or "lm_head" in name for name in saved) == 1
-    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
-    assert num_storages(loaded) == 1
-    assert torch.equal(aligned(loaded)(**inputs()).logits, model.eval()(**inputs()).logits)
-    loaded.resize_token_embeddings(NEW_VOCAB_SIZE)
-    assert num_storages(loaded) == 1
-
-
-def test_untied_matrices_are_three() -> None:
-    assert num_storages(AttentionalRNNForConditionalGeneration(tiny_config("luong-lstm-dot"))) == 3
-
-
-@pytest.mark.parametrize("is_tied", [False, True], ids=["untied", "tied"])
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_resized_vocabulary_keeps_the_old_logits_and_takes_new_ids(variant: str, is_tied: bool, tmp_path: Path) -> None:
-    old_size = SIZES["vocab_size"]
-    model = tiny_model(variant, dtype=torch.float32, **(tied(variant) if is_tied else {}))
-    with torch.no_grad():
-        expected = model(**inputs()).logits
-        model.resize_token_embeddings(NEW_VOCAB_SIZE)
-        logits = model(**inputs()).logits
-    assert [len(matrix) for matrix in vocabulary_matrices(model)] == [NEW_VOCAB_SIZE] * 3
-    assert model.config.vocab_size == NEW_VOCAB_SIZE
-    torch.testing.assert_close(logits[..., :old_size], expected, rtol=1e-5, atol=1e-5)
-    assert logits.shape[-1] == NEW_VOCAB_SIZE
-    assert logits.isfinite().all()
-
-    new_words = torch.arange(old_size, NEW_VOCAB_SIZE).unsqueeze(0)
-    loss = model(input_ids=new_words, labels=new_words.flip(1)).loss
-    assert loss.isfinite()
-    loss.backward()
-    assert all(matrix.grad is not None for matrix in vocabulary_matrices(model))
-    only_new = list(range(old_size))
-    generated = model.generate(new_words, num_beams=2, max_new_tokens=4, suppress_tokens=only_new)
-    assert generated[0, 0] == BOS
-    assert (generated[:, 1:] >= old_size).all()
-
-    model.save_pretrained(tmp_path)
-    loaded, info = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, output_loading_info=True)
-    assert not info["missing_keys"]
-    assert torch.equal(aligned(loaded)(**inputs()).logits, model(**inputs()).logits)
-
-
-def test_vocabulary_can_shrink_and_be_padded() -> None:
-    model = tiny_model("luong-lstm-dot")
-    expected = model(**inputs()).logits
-    model.resize_token_embeddings(NEW_VOCAB_SIZE, pad_to_multiple_of=8)
-    assert [len(matrix) for matrix in vocabulary_matrices(model)] == [24] * 3
-    model.resize_token_embeddings(SIZES["vocab_size"])
-    torch.testing.assert_close(model(**inputs()).logits, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_frozen_embeddings_stay_frozen_when_resized() -> None:

@@ -51,7 +51,7 @@ every_transformer = pytest.mark.parametrize(
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("variant", ONE_STACK)
 def test_texts_packed_in_a_row_do_not_see_each_other(variant: str, attention: str) -> None:
-    """With all that the collator makes, with gradients and where ``needed`` would leave tokens out."""
+    """With all that the collator makes, with gradients and where ``tokens_to_compute`` would leave tokens out."""
     model = tiny_model(variant, attention=attention)
     collator = DataCollatorWithFlattening(return_flash_attn_kwargs=True, return_seq_idx=True)
     batch = collator([{"input_ids": text[0].tolist()} for text in TEXTS])
@@ -275,7 +275,7 @@ def test_a_source_without_a_target_is_its_own_shifted_right(variant: str) -> Non
 
 
 def test_guidance_is_refused_where_the_prompt_is_a_source() -> None:
-    with pytest.raises(ValueError, match=r"guidance_scale=2.0 compares with a model without the prompt"):
+    with pytest.raises(ValueError, match=r"guidance_scale=2.0 is for models without an encoder"):
         tiny_model(SEQ2SEQ[0]).generate(words(1, 4), guidance_scale=2.0)
     guided = tiny_model(CAUSAL[0]).generate(words(1, 4), guidance_scale=2.0, max_new_tokens=4)
     assert guided.shape[1] > 4

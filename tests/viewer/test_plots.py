@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from attnzoo.viewer.pictures import overall_attention, plot_alignments, plot_heads, plot_sentence, sentences_html
+from attnzoo.viewer import overall_attention, plot_alignments, plot_heads, plot_sentence, sentences_html
 
 MATRIX = torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.7, 0.2]])
 TOKENS = ["<script>alert(1)</script>", "a & b", "$\\frac$"]

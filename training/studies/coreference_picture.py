@@ -15,7 +15,7 @@ from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
-from attnzoo.viewer.pictures import plot_alignments
+from attnzoo.viewer import plot_alignments
 
 from ..loop.checkpoint import require_model
 from ..loop.stopping import exit_on_user_error

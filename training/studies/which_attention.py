@@ -17,7 +17,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from attnzoo.alignment import forced_decode
 from attnzoo.phonemes import bracketed, token_names
 from attnzoo.pipelines import readable_word
-from attnzoo.viewer.pictures import plot_alignments
+from attnzoo.viewer import plot_alignments
 
 from ..loop.stopping import exit_on_user_error
 from ..recipe import load_recipe

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 
 from attnzoo.phonemes import CLOSE, OPEN, bracketed, known_phonemes
 from attnzoo.pipelines import readable_word
-from attnzoo.viewer.pictures import plot_alignments
+from attnzoo.viewer import plot_alignments
 
 from ..data import cmudict
 from ..data.cmudict import CMUDICT

@@ -18,7 +18,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from attnzoo.viewer.pictures import plot_heads
+from attnzoo.viewer import plot_heads
 
 from ..data.sources import Rows, text_files
 from ..data.speeches import SPEECHES

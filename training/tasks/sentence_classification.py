@@ -19,7 +19,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from attnzoo.viewer.pictures import plot_sentence
+from attnzoo.viewer import plot_sentence
 
 from ..data.labelled_sentences import ClassificationData, read_labelled
 from ..data.labels import known_numbers, label_text, number_labels

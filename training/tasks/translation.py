@@ -15,7 +15,7 @@ from huggingface_hub.dataclasses import strict
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from attnzoo.viewer.pictures import plot_alignments, plot_heads
+from attnzoo.viewer import plot_alignments, plot_heads
 
 from ..data.multi30k import MULTI30K
 from ..data.sources import Source, short

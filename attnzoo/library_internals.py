@@ -1,0 +1,70 @@
+"""Private names of torch, read in this file alone, each with public means for the day it is gone.
+
+A name with a leading underscore may disappear with any release. ``tests/package/test_library_internals.py`` takes each
+of these away and expects the same results; it also holds that no other file of the package reads one.
+
+Members that Transformers asks of a model, a config or a pipeline are no such reads and stay in their classes:
+``_init_weights``, ``_tied_weights_keys``, ``_sanitize_parameters`` and others. Some of them override a step of loading
+or of ``generate()``, such as ``_prepare_generation_config``. The same test lists all of them and expects that the
+library still has them.
+
+Letters in shapes: R rows, I input width, O output width.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+# Where a module keeps its hooks, and the public method that adds one.
+FORWARD_HOOKS: dict[str, Callable[..., Any]] = {
+    "_forward_hooks": nn.Module.register_forward_hook,
+    "_forward_pre_hooks": nn.Module.register_forward_pre_hook,
+}
+BACKWARD_HOOKS: dict[str, Callable[..., Any]] = {
+    "_backward_hooks": nn.Module.register_full_backward_hook,
+    "_backward_pre_hooks": nn.Module.register_full_backward_pre_hook,
+}
+# oneDNN's operators on float32 weights in blocks, as torch's own compiler calls them for a frozen linear layer.
+REORDER_WEIGHT = "_reorder_linear_weight"
+BLOCKED_LINEAR = "_linear_pointwise"
+
+
+def hooks_of(module: nn.Module, kinds: Mapping[str, Callable[..., Any]]) -> list[Any]:
+    """The hooks of a module itself, of the given kinds (``FORWARD_HOOKS``, ``BACKWARD_HOOKS``).
+
+    Without the private name a hook is added and removed: its handle refers to all hooks of its kind.
+    """
+    found: list[Any] = []
+    for name, register in kinds.items():
+        hooks = getattr(module, name, None)
+        if hooks is None:
+            handle = register(module, lambda *_: None)
+            hooks = dict(handle.hooks_dict_ref())
+            handle.remove()
+            del hooks[handle.id]
+        found += hooks.values()
+    return found
+
+
+def has_blocked_linear(weight: Tensor) -> bool:
+    """Whether torch has oneDNN's product with a weight of this type in blocks; torch's own product is the same."""
+    has_operators = hasattr(torch.ops.mkldnn, REORDER_WEIGHT) and hasattr(torch.ops.mkldnn, BLOCKED_LINEAR)
+    is_supported = weight.device.type == "cpu" and weight.dtype == torch.float32
+    return is_supported and has_operators and torch.backends.mkldnn.is_available()
+
+
+def blocked_weight(weight: Tensor, rows: int) -> Tensor:
+    """A weight (O, I) in blocks, for products with about so many rows."""
+    return getattr(torch.ops.mkldnn, REORDER_WEIGHT)(weight.contiguous(), rows)
+
+
+def blocked_linear(values: Tensor, blocks: Tensor, bias: Tensor | None) -> Tensor:
+    """``values`` (R, I) times a :func:`blocked_weight`, and the bias: (R, O)."""
+    return getattr(torch.ops.mkldnn, BLOCKED_LINEAR)(values.contiguous(), blocks, bias, "none", [], "")
+
+
+def attention_backend(config: Any) -> str:
+    """The attention function that a config asks for; where none is known "eager", which has the same results."""
+    return getattr(config, "_attn_implementation", None) or "eager"

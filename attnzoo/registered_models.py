@@ -1,0 +1,38 @@
+"""The models that each Auto class of Transformers serves."""
+
+from transformers import PreTrainedConfig
+
+from .modeling_attentional_rnn import AttentionalRNNForConditionalGeneration, AttentionalRNNModel
+from .modeling_self_attentive import SelfAttentiveForSequenceClassification, SelfAttentiveModel
+from .modeling_small_transformer import (
+    SmallTransformerForCausalLM,
+    SmallTransformerForConditionalGeneration,
+    SmallTransformerForMaskedLM,
+    SmallTransformerForSequenceClassification,
+    SmallTransformerForTokenClassification,
+    SmallTransformerModel,
+)
+
+MODELS: dict[str, tuple[type, ...]] = {
+    "AutoModel": (AttentionalRNNModel, SelfAttentiveModel, SmallTransformerModel),
+    "AutoModelForCausalLM": (SmallTransformerForCausalLM,),
+    "AutoModelForMaskedLM": (SmallTransformerForMaskedLM,),
+    "AutoModelForSeq2SeqLM": (AttentionalRNNForConditionalGeneration, SmallTransformerForConditionalGeneration),
+    "AutoModelForSequenceClassification": (
+        SelfAttentiveForSequenceClassification,
+        SmallTransformerForSequenceClassification,
+    ),
+    "AutoModelForTokenClassification": (SmallTransformerForTokenClassification,),
+}
+
+
+def auto_classes(config: PreTrainedConfig) -> dict[str, type]:
+    """The model that each Auto class makes of a config of this package: of a causal Transformer no masked one."""
+    pattern = getattr(config, "attention_pattern", None)
+    return {
+        name: model_class
+        for name, model_classes in MODELS.items()
+        for model_class in model_classes
+        if model_class.config_class is type(config)  # type: ignore[attr-defined]
+        and pattern in getattr(model_class, "attention_patterns", (pattern,))
+    }

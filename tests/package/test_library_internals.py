@@ -1,0 +1,120 @@
+"""Private names of torch and Transformers: read in one file, each with public means that give the same results."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from transformers import Pipeline, PreTrainedModel
+from transformers.generation import GenerationMixin
+
+from attnzoo import library_internals
+from attnzoo.decoding.repeated_product import RepeatedProduct
+from attnzoo.library_internals import BACKWARD_HOOKS, FORWARD_HOOKS, attention_backend, hooks_of
+from attnzoo.loss import is_untouched
+from tests.factory import KINDS, batch_for, make_model
+
+PACKAGE = sorted((Path(__file__).parents[2] / "attnzoo").rglob("*.py"))
+# Members that the authors of models and pipelines define, or that Transformers sets for them.
+OF_MODELS = {
+    *("_can_compile_fullgraph", "_can_record_outputs", "_gradient_checkpointing_func", "_init_weights", "_is_stateful"),
+    *("_no_split_modules", "_supports_attention_backend", "_supports_flex_attn", "_supports_sdpa"),
+    *("_tied_weights_keys", "_load_pretrained_model"),
+}
+OF_GENERATION = {
+    *("_expand_inputs_for_generation", "_prepare_generation_config", "_prepare_position_ids_for_generation"),
+    *("_reorder_cache", "_supports_default_dynamic_cache"),
+}
+OF_PIPELINES = {
+    *("_load_feature_extractor", "_load_image_processor", "_load_processor", "_load_tokenizer"),
+    *("_forward", "_sanitize_parameters"),
+}
+
+
+def private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def own_names(paths: list[Path]) -> set[str]:
+    """Every private name that the package itself defines: functions, classes, variables, attributes of its objects."""
+    found = set()
+    for node in (node for path in paths for node in ast.walk(ast.parse(path.read_text()))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.id if isinstance(node, ast.Name) else node.attr)
+    return found
+
+
+@pytest.mark.parametrize("path", PACKAGE, ids=lambda path: path.stem)
+def test_no_other_file_reads_a_private_name_of_a_library(path: Path) -> None:
+    known = own_names(PACKAGE) | OF_MODELS | OF_GENERATION | OF_PIPELINES | {"_fields"}  # of a NamedTuple: documented
+    read = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and private(node.attr):
+            read.add(node.attr)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr", "setattr", "delattr"):
+            read |= {name for name in (ast.unparse(node.args[1]).strip("'"),) if private(name)}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            read |= {alias.name for alias in node.names if private(alias.name)}
+    assert path.stem == "library_internals" or not read - known
+
+
+def test_the_library_still_has_what_the_package_overrides() -> None:
+    """An override of a step that is gone would silently do nothing: a pickle would be loaded, for example."""
+    set_on_instances, looked_for = {"_gradient_checkpointing_func"}, {"_reorder_cache"}
+    assert not {name for name in OF_MODELS - set_on_instances if not hasattr(PreTrainedModel, name)}
+    assert not {name for name in OF_GENERATION - looked_for if not hasattr(GenerationMixin, name)}
+    assert not {name for name in OF_PIPELINES if not hasattr(Pipeline, name)}
+
+
+def without(kinds: dict[str, Any]) -> dict[str, Any]:
+    return {f"{name}_that_is_gone": register for name, register in kinds.items()}
+
+
+def test_hooks_are_found_without_their_private_names() -> None:
+    layer = nn.Linear(2, 2)
+
+    def hook(*_: Any) -> None: ...
+
+    for kinds in (FORWARD_HOOKS, BACKWARD_HOOKS):
+        assert hooks_of(layer, kinds) == hooks_of(layer, without(kinds)) == []
+        for register in kinds.values():
+            handle = register(layer, hook)
+            assert hooks_of(layer, kinds) == hooks_of(layer, without(kinds)) == [hook]
+            handle.remove()
+    assert hooks_of(layer, FORWARD_HOOKS) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_computes_the_same_without_the_private_names(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model(kind)
+    batch = batch_for(model)
+    expected = model(**batch).loss
+    monkeypatch.setattr("attnzoo.loss.FORWARD_HOOKS", without(FORWARD_HOOKS))
+    monkeypatch.setattr("attnzoo.loss.BACKWARD_HOOKS", without(BACKWARD_HOOKS))
+    assert is_untouched(model)
+    assert torch.equal(model(**batch).loss, expected)
+
+
+@pytest.mark.parametrize("name", ["REORDER_WEIGHT", "BLOCKED_LINEAR"])
+def test_a_repeated_product_is_the_same_without_the_operators(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = nn.Linear(32, 8), nn.Linear(32, 16)
+    values = torch.randn(5, 32)
+    expected = RepeatedProduct(*layers)(values)
+    monkeypatch.setattr(library_internals, name, "an_operator_that_is_gone")
+    product = RepeatedProduct(*layers)
+    assert not product.has_blocks
+    torch.testing.assert_close(product(values), expected)
+
+
+def test_a_config_without_the_private_name_has_the_eager_backend() -> None:
+    model = make_model("transformer-causal")
+    batch = batch_for(model)
+    assert attention_backend(model.config) == "sdpa"
+    assert attention_backend(object()) == "eager"
+    expected = model(**batch).logits
+    model.set_attn_implementation("eager")
+    torch.testing.assert_close(model(**batch).logits, expected)
