@@ -21,20 +21,13 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils import can_return_tuple
 
-from .attention import AdditiveScore, SourceAttention
+from .attention import AdditiveScore, ScoreSizes, Source, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
-from .fused_decoder import has_fused_loop
 from .loss import loss_and_logits
 from .model_inputs import check_target_labels, checked, embed, refuse_lost_labels, shift_right, source_mask
+from .recurrent_cache import RecurrentDecoderCache, check_past
 from .recurrent_cells import RecurrentState
-from .recurrent_decoder import (
-    BahdanauDecoder,
-    ChoDecoder,
-    DecoderState,
-    LuongDecoder,
-    RecurrentDecoderCache,
-    SutskeverDecoder,
-)
+from .recurrent_decoder import BahdanauDecoder, ChoDecoder, DecoderState, LuongDecoder, SutskeverDecoder
 from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, as_encoder_outputs
 from .zoo_model import SafetensorsModel
 
@@ -233,49 +226,20 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         names = "decoder_input_ids", "decoder_inputs_embeds"
         embeddings = self.dropout(embed(self.embed_tokens, input_ids, inputs_embeds, *names))  # (B, T, E)
-        value = encoder_outputs.last_hidden_state
-        targets = embeddings.shape[0] // value.shape[0]
-        if embeddings.shape[0] != targets * value.shape[0] or not targets:
-            raise ValueError(
-                f"source and target are batches of {len(value)} and {len(embeddings)} rows; "
-                "every source needs one target, or as many as every other"
-            )
-        if use_cache is None:
-            use_cache = self.config.use_cache
-        if past_key_values is not None and not isinstance(past_key_values, RecurrentDecoderCache):
-            raise TypeError(
-                f"past_key_values must be a RecurrentDecoderCache, got {type(past_key_values).__name__}: "
-                "a recurrent decoder carries a state, not keys and values"
-            )
-        cache = RecurrentDecoderCache() if past_key_values is None and use_cache else past_key_values
-        loaded = cache.load() if cache is not None else None
-        if loaded is None:
-            hidden, cell = encoder_outputs.final_hidden, encoder_outputs.final_cell
-            if targets > 1:
-                hidden = hidden.repeat_interleave(targets, dim=0)
-                cell = None if cell is None else cell.repeat_interleave(targets, dim=0)
-            state, projected_key, step = self.wiring.initial_state(RecurrentState(hidden, cell)), None, 0
-        else:
-            state, projected_key, step = loaded
-            _check_past(state, projected_key, self.config, (len(embeddings), *value.shape[:2]))
-        mask = source_mask(encoder_attention_mask, value)
-        attention = self.wiring.attention
-        source = None if attention is None else attention.read(value, mask, projected_key)
+        cache = self._cache(past_key_values, use_cache)
+        state, source, step = self._start(embeddings, encoder_outputs, encoder_attention_mask, cache)
         check_target_mask(attention_mask, embeddings, step)
         if output_attentions is None:
             output_attentions = self.config.output_attentions
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
-        wiring: Any = self.wiring
-        is_readout_all = cache is None and not output_attentions and not output_hidden_states
-        is_fused = is_readout_all and targets == 1 and has_fused_loop(wiring)
-        run = wiring.readout if is_fused else wiring
+        is_several = embeddings.shape[0] > encoder_outputs.last_hidden_state.shape[0]  # targets of one source
+        if cache is not None or output_attentions or output_hidden_states or is_several:
+            lengths = None  # all steps of every row are wanted
+        run: Any = self.wiring
         if self.gradient_checkpointing and self.training:
             run = partial(self._gradient_checkpointing_func, run)
-        if is_fused:
-            readout = run(embeddings, state, source, lengths)
-            return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=readout)
-        outputs = run(embeddings, state, source, step)
+        outputs = run(embeddings, state, source, step, lengths)
         if cache is not None:
             cache.store(outputs.state, None if source is None else source.projected_key, embeddings.shape[1])
         cross_attentions = None
@@ -287,6 +251,59 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
             hidden_states=(embeddings, *outputs.hidden_states, outputs.readout) if output_hidden_states else None,
             cross_attentions=cross_attentions,
         )
+
+    def _cache(self, past: Any, use_cache: bool | None) -> RecurrentDecoderCache | None:
+        """The cache that is given, a new one if one is wanted, or None."""
+        if past is not None and not isinstance(past, RecurrentDecoderCache):
+            raise TypeError(
+                f"past_key_values must be a RecurrentDecoderCache, got {type(past).__name__}: "
+                "a recurrent decoder carries a state, not keys and values"
+            )
+        if past is None and (self.config.use_cache if use_cache is None else use_cache):
+            return RecurrentDecoderCache()
+        return past
+
+    def _start(
+        self,
+        embeddings: Tensor,
+        encoder_outputs: RecurrentEncoderOutput,
+        encoder_attention_mask: Tensor | None,
+        cache: RecurrentDecoderCache | None,
+    ) -> tuple[DecoderState, Source | None, int]:
+        """The state before the first target token, the source, and the number of tokens read before."""
+        value = encoder_outputs.last_hidden_state
+        targets = embeddings.shape[0] // value.shape[0]
+        if embeddings.shape[0] != targets * value.shape[0] or not targets:
+            raise ValueError(
+                f"source and target are batches of {len(value)} and {len(embeddings)} rows; "
+                "every source needs one target, or as many as every other"
+            )
+        mask, attention = source_mask(encoder_attention_mask, value), self.wiring.attention
+        past = None if cache is None else cache.load()
+        if past is None:
+            final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
+            if targets > 1:
+                final = final.map(lambda part: part.repeat_interleave(targets, dim=0))
+            state, projected_key, step = self.wiring.initial_state(final), None, 0
+        else:
+            state, projected_key, step = past
+            check_past(state, projected_key, self._cache_sizes(value), (embeddings.shape[0], *value.shape[:2]))
+        return state, None if attention is None else attention.read(value, mask, projected_key), step
+
+    def _cache_sizes(self, value: Tensor) -> dict[str, tuple[int, ...]]:
+        """The sizes of a row of every tensor in this decoder's cache."""
+        config, sizes = self.config, {"hidden": (self.config.decoder_layers, self.config.decoder_hidden_size)}
+        if config.cell == "lstm":
+            sizes["cell"] = sizes["hidden"]
+        if config.input_feeding:
+            sizes["input_feed"] = (config.readout_size,)  # type: ignore[assignment]  # the config fills it in
+        elif config.wiring == "cho":
+            sizes["input_feed"] = (config.decoder_hidden_size,)  # type: ignore[assignment]
+        if self.wiring.attention is not None:
+            no_rows = value[:0]
+            projected = self.wiring.attention.score.project_key(no_rows, no_rows[..., 0].long())
+            sizes["projected_key"] = tuple(projected.shape[2:])  # type: ignore[assignment]
+        return sizes  # type: ignore[return-value]
 
 
 class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
@@ -540,46 +557,10 @@ def _lengths(labels: Tensor) -> Tensor:
 
 
 def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:
-    return SourceAttention(
-        str(config.score),
-        config.window,
-        query_size=config.decoder_hidden_size,
-        key_size=config.encoder_output_size,
-        attention_size=config.attention_size,
-        window_size=config.window_size,
-        max_source_positions=config.max_source_positions,
+    sizes = ScoreSizes(
+        config.decoder_hidden_size, config.encoder_output_size, config.attention_size, config.max_source_positions
     )
-
-
-def _check_past(
-    state: DecoderState, projected_key: Tensor | None, config: AttentionalRNNConfig, batch: tuple[int, ...]
-) -> None:
-    """Check that a cache is of this model and of a batch of this size (targets, sources, source length)."""
-    expected: dict[str, tuple[int | None, ...]] = {"hidden": (config.decoder_layers, config.decoder_hidden_size)}
-    if config.cell == "lstm":
-        expected["cell"] = expected["hidden"]
-    if config.input_feeding:
-        expected["fed"] = (config.readout_size,)
-    elif config.wiring == "cho":
-        expected["fed"] = (config.decoder_hidden_size,)
-    if config.score != "none":
-        widths = {"additive": (config.attention_size,), "concat": (config.attention_size,), "location": ()}
-        expected["projected_key"] = widths.get(str(config.score), (config.decoder_hidden_size,))
-    parts = {"hidden": state.recurrent.hidden, "cell": state.recurrent.cell, "fed": state.fed}
-    sizes = {name: tuple(part.shape[1:]) for name, part in parts.items() if part is not None}
-    made_from: tuple[int, ...] = (len(state.recurrent.hidden),)
-    if projected_key is not None:  # without attention the cache does not hold the source's size
-        sizes["projected_key"] = tuple(projected_key.shape[2:])
-        made_from = (*made_from, *projected_key.shape[:2])
-    if sizes != expected:
-        raise ValueError(
-            f"past_key_values is from another model: each row has sizes {sizes}, and this decoder needs {expected}"
-        )
-    if made_from != batch[: len(made_from)]:
-        raise ValueError(
-            f"past_key_values is of another batch: (targets, sources, source length) were {made_from} and are "
-            f"{batch[: len(made_from)]}; continue with the source that the cache was made from"
-        )
+    return SourceAttention(str(config.score), config.window, sizes, config.window_size)
 
 
 def check_target_mask(attention_mask: Tensor | None, embeddings: Tensor, step: int) -> None:

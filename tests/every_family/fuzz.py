@@ -34,7 +34,7 @@ from attnzoo import (
     SmallTransformerModel,
 )
 from attnzoo.modeling_attentional_rnn import RecurrentEncoderOutput
-from attnzoo.recurrent_decoder import RecurrentDecoderCache
+from attnzoo.recurrent_cache import RecurrentDecoderCache
 from tests.families import KINDS, make_model
 from tests.recurrent import tiny
 from tests.transformer import tiny_transformers

@@ -270,9 +270,6 @@ for folder in sorted(path for path in root.iterdir() if path.is_dir()):
             parameter.data = parameter.data.clone()  # as aligned() does
         package = type(model).__module__.rpartition(".")[0]
         assert sys.modules[f"{package}.loss"].is_untouched(model), model
-        if config.model_type == "attentional_rnn":
-            wiring = model.get_decoder().wiring
-            assert sys.modules[f"{package}.fused_decoder"].has_fused_loop(wiring), wiring
         with torch.no_grad():
             outputs[type(model).__name__] = model(**inputs)[0].contiguous()
             if type(model).__name__ in config.architectures:

@@ -93,7 +93,7 @@ def test_package_loads_no_pickle(path: Path) -> None:
 @pytest.mark.parametrize("name", ["attention", "loss"])
 def test_the_equations_know_torch_alone(name: str) -> None:
     modules = {module.split(".")[0] for _, module in imports(FLAT[name])}
-    assert modules <= {"torch", "math", "typing"}
+    assert modules <= {"torch", "math", "typing", "collections"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "training").rglob("*.py")), ids=lambda path: path.stem)

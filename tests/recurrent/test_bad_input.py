@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoModelForSeq2SeqLM, DynamicCache
 from transformers.modeling_outputs import BaseModelOutput
 
 from attnzoo import AttentionalRNNConfig
-from attnzoo.recurrent_decoder import RecurrentDecoderCache
+from attnzoo.recurrent_cache import RecurrentDecoderCache
 from tests.recurrent.tiny import SIZES, VARIANTS, random_words, tiny_model
 
 SOURCE, TARGET = random_words(2, 4), random_words(2, 3, seed=1)

@@ -27,7 +27,7 @@ from transformers import (
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
 from attnzoo.loss import token_cross_entropy
-from attnzoo.recurrent_decoder import RecurrentDecoderCache
+from attnzoo.recurrent_cache import RecurrentDecoderCache
 from tests.families import weights
 
 PAD, BOS, EOS = 0, 1, 2

@@ -23,7 +23,7 @@ from transformers.generation import GenerationMixin
 from transformers.generation import utils as generation_utils
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, AttentionalRNNModel
-from attnzoo.recurrent_decoder import RecurrentDecoderCache
+from attnzoo.recurrent_cache import RecurrentDecoderCache
 from tests.families import TOKENIZER
 
 PAD, BOS, EOS = 0, 1, 2
