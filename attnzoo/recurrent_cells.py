@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .loss import is_untouched
-from .shared_products import Rows
+from .shared_products import Rows, SharedFactor
 
 FEW_ROWS = 8  # so few that on a CPU a product with a large weight waits for memory and not for arithmetic
 
@@ -165,7 +165,7 @@ class CellStep:
 
     def gates(self, inputs: Tensor) -> Tensor:
         """What inputs (n, I) and bias add to the gates (n, G)."""
-        return product(inputs, self.weight.mT) + self.bias
+        return add_product(self.bias, inputs, self.weight.mT)
 
 
 class ChoGRUStep(CellStep):
@@ -180,8 +180,8 @@ class ChoGRUStep(CellStep):
         (hidden,) = state
         size = hidden.shape[1]
         gates, candidate = gates.split([2 * size, size], dim=1)
-        update_gate, reset_gate = (gates + product(hidden, self.of_gates)).sigmoid().chunk(2, dim=1)
-        candidate = (candidate + product(reset_gate * hidden, self.of_candidate)).tanh()
+        update_gate, reset_gate = add_product(gates, hidden, self.of_gates).sigmoid().chunk(2, dim=1)
+        candidate = add_product(candidate, reset_gate * hidden, self.of_candidate).tanh()
         return (torch.lerp(hidden, candidate, update_gate),)
 
 
@@ -200,7 +200,7 @@ class GRUStep(CellStep):
         (hidden,) = state
         size = hidden.shape[1]
         gates, candidate = gates.split([2 * size, size], dim=1)
-        recurrent = product(hidden, self.recurrent) + self.bias_hidden
+        recurrent = add_product(self.bias_hidden.expand(hidden.shape[0], -1), hidden, self.recurrent)
         of_gates, of_candidate = recurrent.split([2 * size, size], dim=1)
         reset_gate, update_gate = (gates + of_gates).sigmoid().chunk(2, dim=1)
         candidate = (candidate + reset_gate * of_candidate).tanh()
@@ -220,7 +220,7 @@ class LSTMStep(CellStep):
 
     def __call__(self, gates: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         hidden, cell = state
-        input_gate, forget_gate, candidate, output_gate = (gates + product(hidden, self.recurrent)).chunk(4, dim=1)
+        input_gate, forget_gate, candidate, output_gate = add_product(gates, hidden, self.recurrent).chunk(4, dim=1)
         cell = torch.addcmul(forget_gate.sigmoid() * cell, input_gate.sigmoid(), candidate.tanh())
         return output_gate.sigmoid() * cell.tanh(), cell
 
@@ -234,7 +234,7 @@ class RNNStep(CellStep):
         self.recurrent = rows.share(weight_hidden.mT)
 
     def __call__(self, gates: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        return ((gates + product(state[0], self.recurrent)).tanh(),)
+        return (add_product(gates, state[0], self.recurrent).tanh(),)
 
 
 STEPS: dict[str, Callable[[Any, Rows], CellStep]] = {
@@ -245,15 +245,16 @@ STEPS: dict[str, Callable[[Any, Rows], CellStep]] = {
 }
 
 
-def product(values: Tensor, factor: Any) -> Tensor:
-    """Values (n, I) times a transposed weight (I, G), or what :meth:`Rows.share` gives for it."""
-    is_small = (
-        not torch.compiler.is_exporting()  # an exported graph must fit any number of rows
-        and len(values) <= FEW_ROWS
-        and isinstance(factor, Tensor)
-        and values.device.type == "cpu"
-    )
-    return few_rows_product(values, factor.mT) if is_small else values @ factor
+def add_product(base: Tensor, values: Tensor, factor: Any) -> Tensor:
+    """``base + values @ factor``, of values (n, I) and a transposed weight (I, G) or what :meth:`Rows.share` gives."""
+    if isinstance(factor, SharedFactor):
+        return factor.add_product(base, values)
+    is_exporting = torch.compiler.is_exporting()  # an exported graph must fit any number of rows
+    if not is_exporting and len(values) <= FEW_ROWS and values.device.type == "cpu":
+        return base + few_rows_product(values, factor.mT)
+    if base.dtype == values.dtype == factor.dtype and not torch.is_autocast_enabled(values.device.type):
+        return torch.addmm(base, values, factor)
+    return base + values @ factor
 
 
 def few_rows_product(values: Tensor, weight: Tensor) -> Tensor:
@@ -355,7 +356,7 @@ class StackSteps:
         self.cells = [STEPS[stack.cell](layer, rows) for layer in stack.layers]
         bottom, known = self.cells[0], inputs.shape[1]
         of_inputs, of_others = bottom.weight.split([known, bottom.weight.shape[1] - known], dim=1)
-        self.gates = (product(inputs, of_inputs.mT) + bottom.bias).split(rows.sizes)
+        self.gates = add_product(bottom.bias, inputs, of_inputs.mT).split(rows.sizes)
         self.factors = [rows.share(weight.mT) for weight in (of_others, *(cell.weight for cell in self.cells[1:]))]
         parts = [rows.sort(part.to(inputs.dtype)).unbind(1) for part in state if part is not None]
         self.states = list(zip(*parts, strict=True))  # hidden and cell (B, H) of every layer
@@ -363,7 +364,8 @@ class StackSteps:
     def __call__(self, step: int, others: Tensor) -> list[Tensor]:
         """The hidden states (n, H) of every layer, bottom to top."""
         for index, (cell, factor) in enumerate(zip(self.cells, self.factors, strict=True)):
-            gates = (cell.bias if index else self.gates[step]) + product(others, factor)
+            base = cell.bias.expand(others.shape[0], -1) if index else self.gates[step]
+            gates = add_product(base, others, factor)
             self.states[index] = cell(gates, *(part[: gates.shape[0]] for part in self.states[index]))
             others = self.states[index][0]
             if index + 1 < len(self.cells):

@@ -124,7 +124,11 @@ class SharedFactor:
         if function is not Tensor.matmul or not isinstance(args[1], cls):
             return NotImplemented
         values, shared = args
-        product, shared.token = _Product.apply(values, shared.token, shared.factor.detach(), shared.notes)
+        return shared.add_product(None, values)
+
+    def add_product(self, base: Tensor | None, values: Tensor) -> Tensor:
+        """``base + values @ factor``, or the product alone."""
+        product, self.token = _Product.apply(base, values, self.token, self.factor.detach(), self.notes)
         return product
 
 
@@ -153,18 +157,24 @@ class _FactorGradient(torch.autograd.Function):
 
 
 class _Product(torch.autograd.Function):
-    """``values @ factor`` and the token, which passes through all steps in their order, and its gradient back."""
+    """The product, and the token, which passes through all steps in their order, and its gradient back."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, token: Tensor, factor: Tensor, notes: Notes) -> tuple[Tensor, Tensor]:
-        ctx.notes = notes
+    def forward(
+        ctx: Any, base: Tensor | None, values: Tensor, token: Tensor, factor: Tensor, notes: Notes
+    ) -> tuple[Tensor, Tensor]:
+        ctx.notes, ctx.dtype = notes, values.dtype
         ctx.set_materialize_grads(False)
         if factor.ndim == 3:
             factor = factor[: len(values)]
         used = values.to(factor.dtype)
         ctx.save_for_backward(used, factor)
         with torch.autocast(values.device.type, enabled=False):
-            return (used @ factor).to(values.dtype), token
+            if base is None:
+                return (used @ factor).to(values.dtype), token
+            if used.dtype == base.dtype:
+                return torch.addmm(base, used, factor), token
+            return base + used @ factor, token
 
     @staticmethod
     @once_differentiable
@@ -173,11 +183,12 @@ class _Product(torch.autograd.Function):
         if grad_token is None:  # the last step of this backward pass: what an unfinished one has left is not of it
             ctx.notes.clear()
         if gradient is None:  # this step has no part in the loss
-            return None, grad_token, None, None
+            return None, None, grad_token, None, None
         used = gradient.to(factor.dtype)
         ctx.notes.append((values, used))
-        grad_values = (used @ factor.mT).to(gradient.dtype) if ctx.needs_input_grad[0] else None
-        return grad_values, gradient.new_zeros(()) if grad_token is None else grad_token, None, None
+        grad_values = (used @ factor.mT).to(ctx.dtype) if ctx.needs_input_grad[1] else None
+        grad_base = gradient if ctx.needs_input_grad[0] else None
+        return grad_base, grad_values, gradient.new_zeros(()) if grad_token is None else grad_token, None, None
 
 
 class _SharedLinear:
