@@ -79,7 +79,7 @@ class ChoGRU(nn.Module):
         for gates in step.gates(rows.pack(inputs)).to(inputs.dtype).split(rows.sizes):
             (hidden,) = step(gates, hidden)
             outputs.append(hidden)
-        return torch.stack(outputs, dim=1), hidden.unsqueeze(0)
+        return rows.join(outputs), hidden.unsqueeze(0)
 
 
 class PaddedLSTM(nn.LSTM):

@@ -17,6 +17,7 @@ Letters in shapes: B batch, T target length, S source length, L layers, E embedd
 the encoder's outputs, R readout width, N rows of all steps, packed (see :class:`Rows`).
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -41,7 +42,7 @@ class DecoderState(NamedTuple):
 
 
 class DecoderOutput(NamedTuple):
-    """What a decoder returns for T steps.
+    """What a decoder returns for T steps; the readout alone where the lengths of the targets were given.
 
     Shape:
         - readout: (B, T, R), what the output projection reads
@@ -51,9 +52,23 @@ class DecoderOutput(NamedTuple):
     """
 
     readout: Tensor
-    attention_weights: Tensor | None
-    hidden_states: list[Tensor]
-    state: DecoderState
+    attention_weights: Tensor | None = None
+    hidden_states: Sequence[Tensor] = ()
+    state: DecoderState | None = None
+
+
+def joined(
+    rows: Rows,
+    readout: Tensor,
+    attention_weights: list[Tensor],
+    hidden_states: list[list[Tensor]],
+    state: DecoderState,
+) -> DecoderOutput:
+    """The output of a loop, from the weights (n, S) and the layers' states (n, H) of every step."""
+    if rows.order is not None:  # most rows ended before the last step
+        return DecoderOutput(readout)
+    layers = [rows.join(layer) for layer in zip(*hidden_states, strict=True)]
+    return DecoderOutput(readout, rows.join(attention_weights), layers, state)
 
 
 def projected_start(initial_proj: nn.Linear, vector: Tensor, rnn: RecurrentStack) -> RecurrentState:
@@ -259,12 +274,7 @@ class BahdanauDecoder(nn.Module):
         # No step needs the readout of another one, so all are made at once.
         parts = [part.to(inputs.dtype) for part in (torch.cat(queries), inputs, torch.cat(contexts))]
         readout = self.dropout(_maxout(self.readout_proj(torch.cat(parts, dim=-1))))  # (N, R)
-        return DecoderOutput(
-            readout=rows.unpack(readout),
-            attention_weights=rows.join(attention_weights),
-            hidden_states=[rows.join(layer) for layer in zip(*hidden_states, strict=True)],
-            state=DecoderState(rnn.state),
-        )
+        return joined(rows, rows.unpack(readout), attention_weights, hidden_states, DecoderState(rnn.state))
 
 
 def _maxout(pairs: Tensor) -> Tensor:
@@ -344,9 +354,4 @@ class LuongDecoder(nn.Module):
             readouts.append(feed)
             attention_weights.append(weights)
             hidden_states.append(outputs)
-        return DecoderOutput(
-            readout=rows.join(readouts),
-            attention_weights=rows.join(attention_weights),
-            hidden_states=[rows.join(layer) for layer in zip(*hidden_states, strict=True)],
-            state=DecoderState(rnn.state, feed),
-        )
+        return joined(rows, rows.join(readouts), attention_weights, hidden_states, DecoderState(rnn.state, feed))

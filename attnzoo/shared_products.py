@@ -103,7 +103,7 @@ class SharedFactor:
     """Stands for a tensor in ``values @ factor`` and ``values @ factor.mT``; see :meth:`Rows.share`."""
 
     def __init__(self, factor: Tensor) -> None:
-        self.factor, self.dtype = factor, factor.dtype
+        self.factor, self.dtype, self.detached = factor, factor.dtype, factor.detach()
         self.notes: Notes = []
 
     @cached_property
@@ -128,7 +128,7 @@ class SharedFactor:
 
     def add_product(self, base: Tensor | None, values: Tensor) -> Tensor:
         """``base + values @ factor``, or the product alone."""
-        product, self.token = _Product.apply(base, values, self.token, self.factor.detach(), self.notes)
+        product, self.token = _Product.apply(base, values, self.token, self.detached, self.notes)
         return product
 
 
@@ -169,12 +169,11 @@ class _Product(torch.autograd.Function):
             factor = factor[: len(values)]
         used = values.to(factor.dtype)
         ctx.save_for_backward(used, factor)
-        with torch.autocast(values.device.type, enabled=False):
-            if base is None:
-                return (used @ factor).to(values.dtype), token
-            if used.dtype == base.dtype:
-                return torch.addmm(base, used, factor), token
-            return base + used @ factor, token
+        if base is None:
+            return (used @ factor).to(values.dtype), token
+        if used.dtype == base.dtype:
+            return torch.addmm(base, used, factor), token
+        return base + used @ factor, token
 
     @staticmethod
     @once_differentiable
