@@ -25,10 +25,11 @@ from .attention import AdditiveScore, ScoreSizes, Source, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .loss import loss_and_logits
 from .model_inputs import check_target_labels, checked, embed, refuse_lost_labels, shift_right, source_mask
-from .recurrent_cache import RecurrentDecoderCache, check_past
+from .recurrent_cache import RecurrentDecoderCache, check_past, check_target_mask
 from .recurrent_cells import RecurrentState
 from .recurrent_decoder import BahdanauDecoder, ChoDecoder, DecoderState, LuongDecoder, SutskeverDecoder
 from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, as_encoder_outputs
+from .recurrent_initialisation import initialise
 from .zoo_model import SafetensorsModel
 
 
@@ -78,30 +79,8 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        r"""Initialise as the paper of the wiring does, r being the config's ``initializer_range``.
-
-        Cho (2014, section 4.1.1) and Bahdanau (2014, appendix B.1), r = 0.01: recurrent matrices orthogonal, gate by
-        gate; :math:`W_a, U_a` from N(0, (r / 10)^2); :math:`v_a` and all biases 0; everything else from N(0, r^2).
-        Sutskever (2014, section 3.4), r = 0.08, and Luong (2015, section 4.1), r = 0.1: everything from U(-r, r).
-        """
-        scale: float = self.config.initializer_range  # type: ignore[assignment]  # the config fills it in
-        own = dict(module.named_parameters(recurse=False))
-        for name, parameter in own.items():
-            if self.config.wiring in ("sutskever", "luong"):
-                init.uniform_(parameter, -scale, scale)
-            elif name.startswith("bias"):
-                init.zeros_(parameter)
-            elif name.startswith("weight_h"):  # torch's weight_hh_l0 and ChoGRU's weight_hidden, gates stacked in rows
-                if not getattr(parameter, "_is_hf_initialized", False):
-                    for gate in parameter.split(parameter.shape[1]):
-                        nn.init.orthogonal_(gate)
-            else:
-                init.normal_(parameter, std=scale)
-        if isinstance(module, nn.LSTM) and self.config.forget_gate_bias is not None:
-            # Of torch's two biases, which are added, one takes the value and the other nothing.
-            for name, value in (("bias_ih_l0", self.config.forget_gate_bias), ("bias_hh_l0", 0.0)):
-                if not getattr(own[name], "_is_hf_initialized", False):
-                    own[name][module.hidden_size : 2 * module.hidden_size] = value  # gates i, f, g, o
+        config = self.config
+        initialise(module, config.wiring, config.initializer_range, config.forget_gate_bias)  # type: ignore[arg-type]
 
     def _resize_token_embeddings(
         self, new_num_tokens: int, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
@@ -280,30 +259,18 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
             )
         mask, attention = source_mask(encoder_attention_mask, value), self.wiring.attention
         past = None if cache is None else cache.load()
+        final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
         if past is None:
-            final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
             if targets > 1:
                 final = final.map(lambda part: part.repeat_interleave(targets, dim=0))
             state, projected_key, step = self.wiring.initial_state(final), None, 0
         else:
             state, projected_key, step = past
-            check_past(state, projected_key, self._cache_sizes(value), (embeddings.shape[0], *value.shape[:2]))
+            own_state = self.wiring.initial_state(final.map(lambda part: part[:0]))  # of no rows, for its sizes
+            own_key = None if attention is None else attention.read(value[:0], mask[:0]).projected_key
+            batch = embeddings.shape[0], *value.shape[:2]
+            check_past(state, projected_key, own_state, own_key, batch)
         return state, None if attention is None else attention.read(value, mask, projected_key), step
-
-    def _cache_sizes(self, value: Tensor) -> dict[str, tuple[int, ...]]:
-        """The sizes of a row of every tensor in this decoder's cache."""
-        config, sizes = self.config, {"hidden": (self.config.decoder_layers, self.config.decoder_hidden_size)}
-        if config.cell == "lstm":
-            sizes["cell"] = sizes["hidden"]
-        if config.input_feeding:
-            sizes["input_feed"] = (config.readout_size,)  # type: ignore[assignment]  # the config fills it in
-        elif config.wiring == "cho":
-            sizes["input_feed"] = (config.decoder_hidden_size,)  # type: ignore[assignment]
-        if self.wiring.attention is not None:
-            no_rows = value[:0]
-            projected = self.wiring.attention.score.project_key(no_rows, no_rows[..., 0].long())
-            sizes["projected_key"] = tuple(projected.shape[2:])  # type: ignore[assignment]
-        return sizes  # type: ignore[return-value]
 
 
 class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
@@ -561,17 +528,3 @@ def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:
         config.decoder_hidden_size, config.encoder_output_size, config.attention_size, config.max_source_positions
     )
     return SourceAttention(str(config.score), config.window, sizes, config.window_size)
-
-
-def check_target_mask(attention_mask: Tensor | None, embeddings: Tensor, step: int) -> None:
-    """Refuse what a recurrent decoder cannot skip: padding on the left of the target would be read into its state."""
-    if attention_mask is None:
-        return
-    rows, length = embeddings.shape[:2]
-    if attention_mask.shape not in ((rows, length), (rows, step + length)):
-        raise ValueError(
-            f"decoder_attention_mask must be (batch, target length) = {(rows, step + length)}, "
-            f"got {tuple(attention_mask.shape)}"
-        )
-    if bool((attention_mask[:, 1:] > attention_mask[:, :-1]).any()):
-        raise ValueError("decoder_attention_mask has padding before a token; pad the target on the right")

@@ -110,25 +110,52 @@ class RecurrentDecoderCache(Cache):
 
 
 def check_past(
-    state: DecoderState, projected_key: Tensor | None, expected: dict[str, tuple[int, ...]], batch: tuple[int, ...]
+    state: DecoderState,
+    projected_key: Tensor | None,
+    own_state: DecoderState,
+    own_key: Tensor | None,
+    batch: tuple[int, ...],
 ) -> None:
-    """Check what a cache holds: of this decoder, and of this batch (targets, sources, source length).
+    """Check that a cache is of this decoder, whose own state and key of no rows are given, and of this batch.
+
+    A batch is (targets, sources, source length).
 
     Raises:
         ValueError: it is of another model, another batch or another source.
     """
-    parts = {"hidden": state.recurrent.hidden, "cell": state.recurrent.cell, "input_feed": state.input_feed}
-    sizes = {name: tuple(part.shape[1:]) for name, part in parts.items() if part is not None}
-    made_from: tuple[int, ...] = (len(state.recurrent.hidden),)
-    if projected_key is not None:  # without attention the cache does not hold the source's size
-        sizes["projected_key"] = tuple(projected_key.shape[2:])
-        made_from = (*made_from, *projected_key.shape[:2])
+    sizes, expected = _sizes(state, projected_key), _sizes(own_state, own_key)
     if sizes != expected:
         raise ValueError(
             f"past_key_values is from another model: each row has sizes {sizes}, and this decoder needs {expected}"
         )
+    made_from: tuple[int, ...] = (state.recurrent.hidden.shape[0],)
+    if projected_key is not None:  # without attention the cache does not hold the source's size
+        made_from = (*made_from, *projected_key.shape[:2])
     if made_from != batch[: len(made_from)]:
         raise ValueError(
             f"past_key_values is of another batch: (targets, sources, source length) were {made_from} and are "
             f"{batch[: len(made_from)]}; continue with the source that the cache was made from"
         )
+
+
+def _sizes(state: DecoderState, projected_key: Tensor | None) -> dict[str, tuple[int, ...]]:
+    """The size of a row of every tensor, and of a token of the keys."""
+    parts = {"hidden": state.recurrent.hidden, "cell": state.recurrent.cell, "input_feed": state.input_feed}
+    sizes = {name: tuple(part.shape[1:]) for name, part in parts.items() if part is not None}
+    if projected_key is not None:
+        sizes["projected_key"] = tuple(projected_key.shape[2:])
+    return sizes
+
+
+def check_target_mask(attention_mask: Tensor | None, embeddings: Tensor, step: int) -> None:
+    """Refuse what a recurrent decoder cannot skip: padding on the left of the target would be read into its state."""
+    if attention_mask is None:
+        return
+    rows, length = embeddings.shape[:2]
+    if attention_mask.shape not in ((rows, length), (rows, step + length)):
+        raise ValueError(
+            f"decoder_attention_mask must be (batch, target length) = {(rows, step + length)}, "
+            f"got {tuple(attention_mask.shape)}"
+        )
+    if bool((attention_mask[:, 1:] > attention_mask[:, :-1]).any()):
+        raise ValueError("decoder_attention_mask has padding before a token; pad the target on the right")

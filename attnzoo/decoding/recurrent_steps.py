@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ..model_inputs import source_mask
-from ..modeling_attentional_rnn import check_target_mask
+from ..recurrent_cache import check_target_mask
 from ..recurrent_cells import RecurrentState
 from ..recurrent_decoder import DecoderState
 from ..recurrent_encoder import as_encoder_outputs

@@ -90,10 +90,10 @@ def test_package_loads_no_pickle(path: Path) -> None:
     assert not {"torch.load", "numpy.load", "np.load"} & set(calls)
 
 
-@pytest.mark.parametrize("name", ["attention", "loss"])
+@pytest.mark.parametrize("name", ["attention", "additive_kernel", "loss"])
 def test_the_equations_know_torch_alone(name: str) -> None:
     modules = {module.split(".")[0] for _, module in imports(FLAT[name])}
-    assert modules <= {"torch", "math", "typing", "collections"}
+    assert modules <= {"torch", "math", "typing", "collections", "additive_kernel"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "training").rglob("*.py")), ids=lambda path: path.stem)

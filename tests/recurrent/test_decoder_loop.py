@@ -9,7 +9,7 @@ from peft import LoraConfig, inject_adapter_in_model
 from torch import Tensor, nn
 
 import attnzoo
-from attnzoo import AttentionalRNNForConditionalGeneration, attention, loss
+from attnzoo import AttentionalRNNForConditionalGeneration, additive_kernel, attention, loss
 from attnzoo.attention import Score, additive_score
 from attnzoo.loss import IGNORED, linear_cross_entropy, token_cross_entropy
 from attnzoo.recurrent_cells import RecurrentState
@@ -82,7 +82,7 @@ def test_additive_attention_takes_some_rows_at_a_time(rows: int, wiring: str, mo
     model, inputs = tiny_model(case), batch()
     expected = reference.cross_entropy(loop_translation(model, inputs).logits, inputs["labels"])
     of_query = inputs["input_ids"].shape[1] * model.config.attention_size
-    monkeypatch.setattr(attention, "ADDITIVE_CHUNK_ELEMENTS", rows * of_query)
+    monkeypatch.setattr(additive_kernel, "ADDITIVE_CHUNK_ELEMENTS", rows * of_query)
     actual = model(**inputs, skip_logits=True)
     assert_equal(actual.loss, expected, "loss")
     assert_same_gradients(gradients(actual.loss, model), gradients(expected, model))
