@@ -11,15 +11,13 @@ width, R hops. "..." stands for (B,), or (B, H) where there are heads. Masks are
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx, once_differentiable
 
-# Additive attention holds about this many elements of tanh(q + k) at a time, and at least those of one query: 2 MB in
-# float32, so that what is made of them finds them in a core's cache. Elsewhere than on a CPU it is 64 times as many.
-ADDITIVE_CHUNK_ELEMENTS = 2**19
+from .additive_kernel import PassedKey, additive_score
 
 
 def dot_score(query: Tensor, key: Tensor, scale: float = 1.0) -> Tensor:
@@ -33,86 +31,6 @@ def dot_score(query: Tensor, key: Tensor, scale: float = 1.0) -> Tensor:
         - returns: (..., T, S)
     """
     return (query if scale == 1.0 else query * scale) @ key.mT
-
-
-def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
-    r"""Additive score (Bahdanau et al., 2014, appendix A.1.2).
-
-    .. math:: e_{ts} = v^\top \tanh(q_t + k_s)
-
-    Query and key come already projected. The sum over all pairs, (..., T, S, A), is never held: it is made in chunks,
-    and made again in the backward pass. Differentiable once. It computes in the wider dtype of query and key, in
-    float32 at least, and returns that wider dtype, under autocast too.
-
-    Shape:
-        - query: (..., T, A)
-        - key: (..., S, A)
-        - vector: (A,)
-        - returns: (..., T, S)
-    """
-    dtype = torch.promote_types(query.dtype, key.dtype)
-    sums = torch.promote_types(dtype, torch.float32)
-    with torch.autocast(query.device.type, enabled=False):  # or the backward pass would meet another dtype than made it
-        scores = _AdditiveScore.apply(_one_batch(query, sums), _one_batch(key, sums), vector.to(sums))
-    return scores.view(*query.shape[:-1], key.shape[-2]).to(dtype)
-
-
-def _one_batch(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """(..., N, A) as (B, N, A)."""
-    return values.to(dtype).reshape(math.prod(values.shape[:-2]), *values.shape[-2:])
-
-
-class _AdditiveScore(torch.autograd.Function):
-    """Of query (B, T, A), key (B, S, A) and vector (A,), by ``sigmoid_of_pairs``."""
-
-    @staticmethod
-    def forward(ctx: FunctionCtx, query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
-        ctx.save_for_backward(query, key, vector)
-        scores = query.new_empty(*query.shape[:2], key.shape[1])
-        for rows, steps in pair_chunks(query.shape[1], key):
-            scores[rows, steps] = sigmoid_of_pairs(query[rows, steps], key[rows]) @ vector
-        return scores.mul_(2).sub_(vector.sum())
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: FunctionCtx, grad_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        query, key, vector = ctx.saved_tensors  # type: ignore[attr-defined]
-        grad_query, grad_key, grad_vector = torch.empty_like(query), torch.zeros_like(key), torch.zeros_like(vector)
-        for rows, steps in pair_chunks(query.shape[1], key):
-            grad_chunk = grad_scores[rows, steps]  # (r, t, S)
-            sigmoid = sigmoid_of_pairs(query[rows, steps], key[rows])  # (r, t, S, A)
-            grad_vector += grad_chunk.flatten() @ sigmoid.flatten(0, -2)
-            grad_pairs = sigmoid.addcmul_(sigmoid, sigmoid, value=-1).mul_(grad_chunk.unsqueeze(-1))
-            grad_query[rows, steps] = grad_pairs.sum(dim=-2)
-            grad_key[rows] += grad_pairs.sum(dim=-3)
-        slope = 4 * vector
-        return grad_query.mul_(slope), grad_key.mul_(slope), 2 * grad_vector - grad_scores.sum()
-
-
-def pair_chunks(num_steps: int, key: Tensor) -> list[tuple[slice, slice]]:
-    """Which rows, and which of ``num_steps`` target steps, additive attention to a key (B, S, A) takes at a time."""
-    elements = ADDITIVE_CHUNK_ELEMENTS * (1 if key.device.type == "cpu" else 64)
-    of_query = max(1, key.shape[1] * key.shape[2])
-    steps = min(max(1, elements // of_query), max(1, num_steps))
-    rows = max(1, elements // (of_query * steps))
-    return [
-        (slice(row, min(row + rows, len(key))), slice(step, step + steps))
-        for row in range(0, len(key), rows)
-        for step in range(0, num_steps, steps)
-    ]
-
-
-def sigmoid_of_pairs(query: Tensor, key: Tensor) -> Tensor:
-    r""":math:`\sigma = \sigma(2 (q_t + k_s))`, whence :math:`\tanh(q_t + k_s) = 2 \sigma - 1`.
-
-    Its derivative is :math:`4 (\sigma - \sigma^2)`. On a CPU torch makes a sigmoid in a sixth of the time of a tanh.
-
-    Shape:
-        - query: (..., t, A)
-        - key: (..., S, A)
-        - returns: (..., t, S, A)
-    """
-    return torch.add(2 * query.unsqueeze(-2), key.unsqueeze(-3), alpha=2).sigmoid_()
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -178,7 +96,32 @@ def source_positions(mask: Tensor) -> tuple[Tensor, Tensor]:
     return mask.cumsum(dim=-1).sub(1).clamp_(min=0), mask.sum(dim=-1)
 
 
-class DotScore(nn.Module):
+class Score(nn.Module):
+    """A score function: a subclass is one formula, and a line in :data:`SCORES` gives it a name in the config.
+
+    Its own code is :meth:`forward`, and :meth:`project_key` if the key is projected. In a decoder's loop its linear
+    layers share their products without further code; a subclass whose whole formula is a product can override
+    :meth:`share_key` too.
+
+    Shape:
+        - query: (B, T, query_size)
+        - key: (B, S, key_size); positions: (B, S), from :func:`source_positions`
+        - projected_key: (B, S, ...), from :meth:`project_key`, once per source
+        - returns: scores (B, T, S), before mask and softmax; -inf counts as masked
+    """
+
+    def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
+        return key
+
+    def share_key(self, projected_key: Tensor, rows: Any) -> Any:
+        """The projected key as all steps of a loop over :class:`Rows` read it."""
+        return projected_key
+
+    def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class DotScore(Score):
     r"""Luong's dot score (Luong et al., 2015, section 3.1, "dot").
 
     .. math:: \mathrm{score}(h_t, \bar h_s) = h_t^\top \bar h_s
@@ -202,14 +145,14 @@ class DotScore(nn.Module):
                 "the general score maps one onto the other"
             )
 
-    def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
-        return key
+    def share_key(self, projected_key: Tensor, rows: Any) -> Any:
+        return rows.share(projected_key)
 
     def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
         return dot_score(query, projected_key)
 
 
-class GeneralScore(nn.Module):
+class GeneralScore(Score):
     r"""Luong's general score (Luong et al., 2015, section 3.1, "general").
 
     .. math:: \mathrm{score}(h_t, \bar h_s) = h_t^\top W_a \bar h_s
@@ -230,11 +173,14 @@ class GeneralScore(nn.Module):
     def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
         return self.key_proj(key)
 
+    def share_key(self, projected_key: Tensor, rows: Any) -> Any:
+        return rows.share(projected_key)
+
     def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
         return dot_score(query, projected_key)
 
 
-class AdditiveScore(nn.Module):
+class AdditiveScore(Score):
     r"""Additive alignment score (Bahdanau et al., 2014, appendix A.1.2); Luong's concat (2015, section 3.1) is the
     same.
 
@@ -255,18 +201,21 @@ class AdditiveScore(nn.Module):
         super().__init__()
         self.query_proj = nn.Linear(query_size, attention_size, bias=False)
         self.key_proj = nn.Linear(key_size, attention_size, bias=False)
-        # A parameter of this module and not of a Linear: whoever loads weights as they are needed (accelerate, from a
-        # disk) brings those of the module that is called.
+        # A parameter of this module and not of a Linear: Accelerate loads offloaded weights of the module that is
+        # called, and the loop reads this one without calling a Linear.
         self.score_vector = nn.Parameter(torch.zeros(attention_size))
 
     def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
         return self.key_proj(key)
 
+    def share_key(self, projected_key: Tensor, rows: Any) -> Any:
+        return PassedKey(projected_key) if rows.is_shared else projected_key
+
     def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
         return additive_score(self.query_proj(query), projected_key, self.score_vector)
 
 
-class LocationScore(nn.Module):
+class LocationScore(Score):
     r"""Luong's location score (Luong et al., 2015, section 3.1, "location"): from the target state alone.
 
     .. math:: a_t = \mathrm{softmax}(W_a h_t)
@@ -290,7 +239,7 @@ class LocationScore(nn.Module):
 
     def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
         scores = dot_score(query, self.position_key)  # (B, T, max_source_positions)
-        scores = nn.functional.pad(scores, (0, 1), value=-math.inf)  # one more row, for every position past the last
+        scores = nn.functional.pad(scores, (0, 1), value=-math.inf)  # one more entry, for every position past the last
         positions = projected_key.clamp(max=len(self.position_key))
         return scores.gather(-1, positions.unsqueeze(1).expand(-1, query.shape[1], -1))  # (B, T, S)
 
@@ -346,6 +295,25 @@ class LocalWindow(nn.Module):
         return mask, torch.exp(-distance.square() / (2 * standard_deviation**2))
 
 
+class ScoreSizes(NamedTuple):
+    """What a score can be built from."""
+
+    query_size: int
+    key_size: int
+    attention_size: int  # of additive scores
+    max_source_positions: int  # of location scores
+
+
+# Every score by its name in the config.
+SCORES: dict[str, Callable[[ScoreSizes], Score]] = {
+    "additive": lambda sizes: AdditiveScore(sizes.query_size, sizes.key_size, sizes.attention_size),
+    "dot": lambda sizes: DotScore(sizes.query_size, sizes.key_size),
+    "general": lambda sizes: GeneralScore(sizes.query_size, sizes.key_size),
+    "concat": lambda sizes: AdditiveScore(sizes.query_size, sizes.key_size, sizes.attention_size),
+    "location": lambda sizes: LocationScore(sizes.query_size, sizes.max_source_positions),
+}
+
+
 class Source(NamedTuple):
     """What is attended to, made once per source by :meth:`SourceAttention.read`.
 
@@ -362,12 +330,15 @@ class Source(NamedTuple):
     positions: Tensor
     length: Tensor
 
+    def first(self, rows: int) -> "Source":
+        """The sources of the first rows."""
+        return self if rows >= self.mask.shape[0] else Source(*(part[:rows] for part in self))
+
 
 class SourceAttention(nn.Module):
     """A score function and, for local attention, a window: one look of the decoder at the source.
 
-    ``score`` is "dot", "general", "additive", "concat" (the same function as additive) or "location"; ``window`` is
-    "global", "monotonic" (local-m) or "predictive" (local-p).
+    ``score`` is a name in :data:`SCORES`; ``window`` is "global", "monotonic" (local-m) or "predictive" (local-p).
 
     Every source may have N targets, one after the other in the batch, as the beams of a search: it is not repeated.
 
@@ -376,32 +347,15 @@ class SourceAttention(nn.Module):
         - returns: context (B * N, T, V), attention_weights (B * N, T, S)
 
     Raises:
-        ValueError: ``score`` is none of these, or the dot score has a query and a key of different widths.
+        ValueError: ``score`` is not in SCORES, or the dot score has a query and a key of different widths.
     """
 
-    def __init__(
-        self,
-        score: str,
-        window: str,
-        query_size: int,
-        key_size: int,
-        attention_size: int,
-        window_size: int,
-        max_source_positions: int,
-    ) -> None:
+    def __init__(self, score: str, window: str, sizes: ScoreSizes, window_size: int) -> None:
         super().__init__()
-        self.score: DotScore | GeneralScore | AdditiveScore | LocationScore
-        if score == "dot":
-            self.score = DotScore(query_size, key_size)
-        elif score == "general":
-            self.score = GeneralScore(query_size, key_size)
-        elif score in ("additive", "concat"):
-            self.score = AdditiveScore(query_size, key_size, attention_size)
-        elif score == "location":
-            self.score = LocationScore(query_size, max_source_positions)
-        else:
-            raise ValueError(f"unknown score {score!r}; choose 'dot', 'general', 'additive', 'concat' or 'location'")
-        self.window = None if window == "global" else LocalWindow(query_size, window_size, window == "predictive")
+        if score not in SCORES:
+            raise ValueError(f"unknown score {score!r}; choose one of {', '.join(map(repr, SCORES))}")
+        self.score = SCORES[score](sizes)
+        self.window = None if window == "global" else LocalWindow(sizes.query_size, window_size, window == "predictive")
 
     def read(self, value: Tensor, mask: Tensor, projected_key: Tensor | None = None) -> Source:
         """The source as every step needs it; keys that are projected already (from a cache) are taken as they are."""
@@ -410,17 +364,34 @@ class SourceAttention(nn.Module):
             projected_key = self.score.project_key(value, positions)
         return Source(value, projected_key, mask, positions, length)
 
+    def steps(self, source: Source, rows: Any, first: int) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
+        """The looks of a loop over :class:`Rows`, whose first step is the target position ``first``.
+
+        Called with a query (n, H) and the number of the step it returns context (n, V) and weights (n, S).
+        """
+        value, key, *others = (rows.sort(part) for part in source)
+        shared = Source(rows.share(value), self.score.share_key(key, rows), *others)
+        attention = rows.share_linears(self)
+
+        def look(query: Tensor, step: int) -> tuple[Tensor, Tensor]:
+            context, weights = attention(query.unsqueeze(1), shared.first(query.shape[0]), first + step)
+            return context[:, 0], weights[:, 0]
+
+        return look
+
     def forward(self, query: Tensor, source: Source, step: int) -> tuple[Tensor, Tensor]:
         """``step`` is the target position of the first query of a row, from 0."""
-        targets, length = query.shape[0] // source.value.shape[0], query.shape[1]
-        query = query.unflatten(0, (-1, targets)).flatten(1, 2)  # (B, N * T, H)
+        targets, length = query.shape[0] // source.mask.shape[0], query.shape[1]
+        if targets > 1:
+            query = query.unflatten(0, (-1, targets)).flatten(1, 2)  # (B, N * T, H)
         mask, reweight = source.mask.unsqueeze(1), None  # (B, 1, S)
         if self.window is not None:
             steps = torch.arange(step, step + length, device=query.device).repeat(targets)
             window_mask, reweight = self.window(query, steps, source.positions, source.length)
             mask = mask & window_mask
-        of_all = attend(self.score(query, source.projected_key), source.value, mask, reweight)
-        context, weights = (of_targets.unflatten(1, (targets, length)).flatten(0, 1) for of_targets in of_all)
+        context, weights = attend(self.score(query, source.projected_key), source.value, mask, reweight)
+        if targets > 1:
+            context, weights = (part.unflatten(1, (targets, length)).flatten(0, 1) for part in (context, weights))
         return context, weights
 
 

@@ -3,14 +3,15 @@
 import math
 from typing import Any, Literal, Self
 
-from huggingface_hub.dataclasses import strict
+from huggingface_hub.dataclasses import strict, validated_field
 from transformers import PreTrainedConfig
 
+from .attention import SCORES
 from .config_checks import check_arguments, check_sizes, check_token_ids
 from .from_paper import config_of_paper
 
-# What a wiring has where nothing else is said: the score, and the scale of the initial weights.
-SCORES = {"cho": "none", "sutskever": "none", "bahdanau": "additive", "luong": "general"}
+# The defaults of a wiring: its score, and the scale of its initial weights.
+WIRING_SCORES = {"cho": "none", "sutskever": "none", "bahdanau": "additive", "luong": "general"}
 INITIALIZER_RANGES = {"cho": 0.01, "sutskever": 0.08, "bahdanau": 0.01, "luong": 0.1}
 
 _LUONG: dict[str, Any] = {
@@ -47,6 +48,12 @@ PAPERS: dict[str, dict[str, Any]] = {
 }
 
 
+def check_score(score: Any) -> None:
+    """Check a score's name against those that ``attention.py`` has now: a new one is registered there alone."""
+    if score is not None and score not in ("none", *SCORES):
+        raise ValueError(f"score must be 'none' or one of {', '.join(map(repr, SCORES))}, got {score!r}")
+
+
 @strict
 class AttentionalRNNConfig(PreTrainedConfig):
     r"""Configuration of :class:`AttentionalRNNModel`; the defaults are RNNsearch (Bahdanau et al., 2014, appendix B).
@@ -56,9 +63,10 @@ class AttentionalRNNConfig(PreTrainedConfig):
             attention: "cho" (2014, appendix A.1), one vector of the source at every step, and "sutskever" (2014),
             the source in the start state only. With attention: "bahdanau" (2014, appendix A.2.2) and "luong" (2015,
             section 3).
-        score: the alignment score; None is the wiring's own: "additive" (Bahdanau), "general" (Luong), "none" (the
-            two without attention, which take no other). "concat" is Luong's name for the additive function. "dot"
-            needs a decoder as wide as the encoder's outputs.
+        score: the alignment score, a name in ``attnzoo.attention.SCORES``: "additive", "dot", "general", "concat" or
+            "location"; or "none". None is the wiring's own: "additive" (Bahdanau), "general" (Luong), "none" (the two
+            without attention, which take no other). "concat" is Luong's name for the additive function. "dot" needs a
+            decoder as wide as the encoder's outputs.
         window: "global", or Luong's local attention: "monotonic" (local-m) or "predictive" (local-p).
         window_size: D, half the width of a local window, in tokens.
         max_source_positions: the source positions that the location score knows; later tokens get no weight from it.
@@ -103,7 +111,7 @@ class AttentionalRNNConfig(PreTrainedConfig):
     attribute_map = {"hidden_size": "decoder_hidden_size", "num_hidden_layers": "decoder_layers"}
 
     wiring: Literal["cho", "sutskever", "bahdanau", "luong"] = "bahdanau"
-    score: Literal["none", "additive", "dot", "general", "concat", "location"] | None = None
+    score: Any = validated_field(check_score, default=None)
     window: Literal["global", "monotonic", "predictive"] = "global"
     window_size: int = 10
     max_source_positions: int = 50
@@ -157,7 +165,7 @@ class AttentionalRNNConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         if self.score is None:
-            self.score = SCORES[self.wiring]  # type: ignore[assignment]
+            self.score = WIRING_SCORES[self.wiring]
         if self.initializer_range is None:
             self.initializer_range = INITIALIZER_RANGES[self.wiring]
         check_arguments(self, kwargs)
@@ -216,7 +224,7 @@ class AttentionalRNNConfig(PreTrainedConfig):
                 f"input_feeding=True belongs to wiring='luong', got wiring={self.wiring!r}; "
                 "the other decoders feed the context into the cell by their nature or have none"
             )
-        if SCORES[self.wiring] == "none":
+        if WIRING_SCORES[self.wiring] == "none":
             if self.score != "none":
                 raise ValueError(
                     f"wiring={self.wiring!r} has no attention and takes score='none' only, got score={self.score!r}; "
@@ -230,7 +238,7 @@ class AttentionalRNNConfig(PreTrainedConfig):
         elif self.score == "none":
             raise ValueError(
                 f"score='none' belongs to wiring='cho' and wiring='sutskever', got wiring={self.wiring!r}; "
-                "choose score='additive', 'dot', 'general', 'concat' or 'location'"
+                f"choose one of {', '.join(map(repr, SCORES))}"
             )
         if self.score == "dot" and self.decoder_hidden_size != self.encoder_output_size:
             raise ValueError(

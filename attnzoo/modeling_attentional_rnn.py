@@ -20,21 +20,15 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils import can_return_tuple
 
-from .attention import AdditiveScore, SourceAttention
+from .attention import AdditiveScore, ScoreSizes, Source, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
-from .fused_decoder import has_fused_loop
 from .loss import loss_and_logits
 from .model_inputs import checked, checked_head, embed, shift_right, source_mask
+from .recurrent_cache import RecurrentDecoderCache, check_past, check_target_mask
 from .recurrent_cells import RecurrentState
-from .recurrent_decoder import (
-    BahdanauDecoder,
-    ChoDecoder,
-    DecoderState,
-    LuongDecoder,
-    RecurrentDecoderCache,
-    SutskeverDecoder,
-)
+from .recurrent_decoder import BahdanauDecoder, ChoDecoder, DecoderState, LuongDecoder, SutskeverDecoder
 from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, as_encoder_outputs
+from .recurrent_initialisation import initialise
 from .zoo_model import ConditionalGenerationMixin, SafetensorsModel, with_head
 
 
@@ -77,30 +71,8 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        r"""Initialise as the paper of the wiring does, r being the config's ``initializer_range``.
-
-        Cho (2014, section 4.1.1) and Bahdanau (2014, appendix B.1), r = 0.01: recurrent matrices orthogonal, gate by
-        gate; :math:`W_a, U_a` from N(0, (r / 10)^2); :math:`v_a` and all biases 0; everything else from N(0, r^2).
-        Sutskever (2014, section 3.4), r = 0.08, and Luong (2015, section 4.1), r = 0.1: everything from U(-r, r).
-        """
-        scale: float = self.config.initializer_range  # type: ignore[assignment]  # the config fills it in
-        own = dict(module.named_parameters(recurse=False))
-        for name, parameter in own.items():
-            if self.config.wiring in ("sutskever", "luong"):
-                init.uniform_(parameter, -scale, scale)
-            elif name.startswith("bias"):
-                init.zeros_(parameter)
-            elif name.startswith("weight_h"):  # torch's weight_hh_l0 and ChoGRU's weight_hidden, gates stacked in rows
-                gates = parameter.new_empty(parameter.shape).split(parameter.shape[1])
-                init.copy_(parameter, torch.cat([nn.init.orthogonal_(gate) for gate in gates]))
-            else:
-                init.normal_(parameter, std=scale)
-        if isinstance(module, nn.LSTM) and self.config.forget_gate_bias is not None:
-            # Of torch's two biases, which are added, one takes the value and the other nothing.
-            for name, value in (("bias_ih_l0", self.config.forget_gate_bias), ("bias_hh_l0", 0.0)):
-                bias = own[name].clone()
-                bias[module.hidden_size : 2 * module.hidden_size] = value  # gates i, f, g, o
-                init.copy_(own[name], bias)
+        config = self.config
+        initialise(module, config.wiring, config.initializer_range, config.forget_gate_bias)  # type: ignore[arg-type]
 
 
 class AttentionalRNNEncoder(AttentionalRNNPreTrainedModel):
@@ -209,49 +181,16 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         names = "decoder_input_ids", "decoder_inputs_embeds"
         embeddings = self.dropout(embed(self.embed_tokens, input_ids, inputs_embeds, *names))  # (B, T, E)
-        value = encoder_outputs.last_hidden_state
-        targets = embeddings.shape[0] // value.shape[0]
-        if embeddings.shape[0] != targets * value.shape[0] or not targets:
-            raise ValueError(
-                f"source and target are batches of {len(value)} and {len(embeddings)} rows; "
-                "every source needs one target, or as many as every other"
-            )
-        if use_cache is None:
-            use_cache = self.config.use_cache
-        if past_key_values is not None and not isinstance(past_key_values, RecurrentDecoderCache):
-            raise TypeError(
-                f"past_key_values must be a RecurrentDecoderCache, got {type(past_key_values).__name__}: "
-                "a recurrent decoder carries a state, not keys and values"
-            )
-        cache = RecurrentDecoderCache() if past_key_values is None and use_cache else past_key_values
-        loaded = cache.load() if cache is not None else None
-        if loaded is None:
-            hidden, cell = encoder_outputs.final_hidden, encoder_outputs.final_cell
-            if targets > 1:
-                hidden = hidden.repeat_interleave(targets, dim=0)
-                cell = None if cell is None else cell.repeat_interleave(targets, dim=0)
-            state, projected_key, step = self.wiring.initial_state(RecurrentState(hidden, cell)), None, 0
-        else:
-            state, projected_key, step = loaded
-            _check_past(state, projected_key, self.config, (len(embeddings), *value.shape[:2]))
-        mask = source_mask(encoder_attention_mask, value)
-        attention = self.wiring.attention
-        source = None if attention is None else attention.read(value, mask, projected_key)
+        cache = self._cache(past_key_values, use_cache)
+        state, source, step = self._start(embeddings, encoder_outputs, encoder_attention_mask, cache)
         check_target_mask(attention_mask, embeddings, step)
-        if output_attentions is None:
-            output_attentions = self.config.output_attentions
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
-        wiring: Any = self.wiring
-        is_readout_all = cache is None and not output_attentions and not output_hidden_states
-        is_fused = is_readout_all and targets == 1 and has_fused_loop(wiring)
-        run = wiring.readout if is_fused else wiring
+        is_several = embeddings.shape[0] > encoder_outputs.last_hidden_state.shape[0]  # targets of one source
+        if cache is not None or output_attentions or output_hidden_states or is_several:
+            lengths = None  # all steps of every row are wanted
+        run: Any = self.wiring
         if self.gradient_checkpointing and self.training:
             run = partial(self._gradient_checkpointing_func, run)
-        if is_fused:
-            readout = run(embeddings, state, source, lengths)
-            return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=readout)
-        outputs = run(embeddings, state, source, step)
+        outputs = run(embeddings, state, source, step, lengths)
         if cache is not None:
             cache.store(outputs.state, None if source is None else source.projected_key, embeddings.shape[1])
         cross_attentions = None
@@ -263,6 +202,47 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
             hidden_states=(embeddings, *outputs.hidden_states, outputs.readout) if output_hidden_states else None,
             cross_attentions=cross_attentions,
         )
+
+    def _cache(self, past: Any, use_cache: bool | None) -> RecurrentDecoderCache | None:
+        """The cache that is given, a new one if one is wanted, or None."""
+        if past is not None and not isinstance(past, RecurrentDecoderCache):
+            raise TypeError(
+                f"past_key_values must be a RecurrentDecoderCache, got {type(past).__name__}: "
+                "a recurrent decoder carries a state, not keys and values"
+            )
+        if past is None and (self.config.use_cache if use_cache is None else use_cache):
+            return RecurrentDecoderCache()
+        return past
+
+    def _start(
+        self,
+        embeddings: Tensor,
+        encoder_outputs: RecurrentEncoderOutput,
+        encoder_attention_mask: Tensor | None,
+        cache: RecurrentDecoderCache | None,
+    ) -> tuple[DecoderState, Source | None, int]:
+        """The state before the first target token, the source, and the number of tokens read before."""
+        value = encoder_outputs.last_hidden_state
+        targets = embeddings.shape[0] // value.shape[0]
+        if embeddings.shape[0] != targets * value.shape[0] or not targets:
+            raise ValueError(
+                f"source and target are batches of {len(value)} and {len(embeddings)} rows; "
+                "every source needs one target, or as many as every other"
+            )
+        mask, attention = source_mask(encoder_attention_mask, value), self.wiring.attention
+        past = None if cache is None else cache.load()
+        final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
+        if past is None:
+            if targets > 1:
+                final = final.map(lambda part: part.repeat_interleave(targets, dim=0))
+            state, projected_key, step = self.wiring.initial_state(final), None, 0
+        else:
+            state, projected_key, step = past
+            own_state = self.wiring.initial_state(final.map(lambda part: part[:0]))  # of no rows, for its sizes
+            own_key = None if attention is None else attention.read(value[:0], mask[:0]).projected_key
+            batch = embeddings.shape[0], *value.shape[:2]
+            check_past(state, projected_key, own_state, own_key, batch)
+        return state, None if attention is None else attention.read(value, mask, projected_key), step
 
 
 class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
@@ -466,57 +446,7 @@ def _lengths(labels: Tensor) -> Tensor:
 
 
 def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:
-    return SourceAttention(
-        str(config.score),
-        config.window,
-        query_size=config.decoder_hidden_size,
-        key_size=config.encoder_output_size,
-        attention_size=config.attention_size,
-        window_size=config.window_size,
-        max_source_positions=config.max_source_positions,
+    sizes = ScoreSizes(
+        config.decoder_hidden_size, config.encoder_output_size, config.attention_size, config.max_source_positions
     )
-
-
-def _check_past(
-    state: DecoderState, projected_key: Tensor | None, config: AttentionalRNNConfig, batch: tuple[int, ...]
-) -> None:
-    """Check that a cache is of this model and of a batch of this size (targets, sources, source length)."""
-    expected: dict[str, tuple[int | None, ...]] = {"hidden": (config.decoder_layers, config.decoder_hidden_size)}
-    if config.cell == "lstm":
-        expected["cell"] = expected["hidden"]
-    if config.input_feeding:
-        expected["fed"] = (config.readout_size,)
-    elif config.wiring == "cho":
-        expected["fed"] = (config.decoder_hidden_size,)
-    if config.score != "none":
-        widths = {"additive": (config.attention_size,), "concat": (config.attention_size,), "location": ()}
-        expected["projected_key"] = widths.get(str(config.score), (config.decoder_hidden_size,))
-    parts = {"hidden": state.recurrent.hidden, "cell": state.recurrent.cell, "fed": state.fed}
-    sizes = {name: tuple(part.shape[1:]) for name, part in parts.items() if part is not None}
-    made_from: tuple[int, ...] = (len(state.recurrent.hidden),)
-    if projected_key is not None:  # without attention the cache does not hold the source's size
-        sizes["projected_key"] = tuple(projected_key.shape[2:])
-        made_from = (*made_from, *projected_key.shape[:2])
-    if sizes != expected:
-        raise ValueError(
-            f"past_key_values is from another model: each row has sizes {sizes}, and this decoder needs {expected}"
-        )
-    if made_from != batch[: len(made_from)]:
-        raise ValueError(
-            f"past_key_values is of another batch: (targets, sources, source length) were {made_from} and are "
-            f"{batch[: len(made_from)]}; continue with the source that the cache was made from"
-        )
-
-
-def check_target_mask(attention_mask: Tensor | None, embeddings: Tensor, step: int) -> None:
-    """Refuse what a recurrent decoder cannot skip: padding on the left of the target would be read into its state."""
-    if attention_mask is None:
-        return
-    rows, length = embeddings.shape[:2]
-    if attention_mask.shape not in ((rows, length), (rows, step + length)):
-        raise ValueError(
-            f"decoder_attention_mask must be (batch, target length) = {(rows, step + length)}, "
-            f"got {tuple(attention_mask.shape)}"
-        )
-    if bool((attention_mask[:, 1:] > attention_mask[:, :-1]).any()):
-        raise ValueError("decoder_attention_mask has padding before a token; pad the target on the right")
+    return SourceAttention(str(config.score), config.window, sizes, config.window_size)

@@ -1,18 +1,21 @@
-"""The recurrent cells, and a stack of them, shared by the encoder and the decoders.
+"""The recurrent cells, one step of each, and a stack of them, shared by the encoder and the decoders.
 
 Every cell is a one-layer, one-direction, batch-first module that is called as ``torch.nn.GRU`` is: with inputs
-(B, T, I) and a state of shape (1, B, H).
+(B, T, I) and a state of shape (1, B, H). ``torch.nn``'s cells then run torch's own loop. The classes in ``STEPS`` are
+one step of a cell, for loops whose steps wait for something else: a decoder's attention, or the next token.
 
-Letters in shapes: B batch, T time, L layers, I input width, H hidden width.
+Letters in shapes: B batch, T time, L layers, I input width, H hidden width, G width of a cell's gates, n rows of one
+step.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .fused_cells import cho_gru
 from .loss import is_untouched
+from .shared_products import Rows, SharedFactor
 
 FEW_ROWS = 8  # so few that on a CPU a product with a large weight waits for memory and not for arithmetic
 
@@ -27,6 +30,10 @@ class RecurrentState(NamedTuple):
 
     hidden: Tensor
     cell: Tensor | None
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "RecurrentState":
+        """Both parts changed."""
+        return RecurrentState(change(self.hidden), None if self.cell is None else change(self.cell))
 
 
 class ChoGRU(nn.Module):
@@ -44,7 +51,7 @@ class ChoGRU(nn.Module):
     weights.
 
     Symbols: the rows of ``weight_input``, ``weight_hidden`` and ``bias`` are the gates z, r and the candidate, in this
-    order. The decoder's context is part of its input: :math:`W x_t` is there :math:`W E y_{i-1} + C c_i`.
+    order. In a decoder the context is part of the input: :math:`W x_t` is :math:`W E y_{i-1} + C c_i`.
 
     Shape:
         - inputs: (B, T, I)
@@ -62,29 +69,32 @@ class ChoGRU(nn.Module):
             nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)
 
     def forward(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        start = inputs.new_zeros(len(inputs), self.hidden_size) if state is None else state[0]
-        tensors: tuple[Tensor, ...] = inputs, self.weight_input, self.bias, self.weight_hidden, start
+        hidden = inputs.new_zeros(inputs.shape[0], self.hidden_size) if state is None else state[0]
         device = inputs.device.type
-        if torch.is_autocast_enabled(device):  # whose precision it has, as torch's own cells
-            tensors = tuple(tensor.to(torch.get_autocast_dtype(device)) for tensor in tensors)
-        with torch.autocast(device, enabled=False):
-            outputs = cho_gru(*tensors)
-        return outputs, outputs[:, -1].unsqueeze(0)
+        if torch.is_autocast_enabled(device):  # its precision is that of the states too, as with torch's own cells
+            inputs, hidden = (part.to(torch.get_autocast_dtype(device)) for part in (inputs, hidden))
+        rows = Rows(inputs)
+        step = ChoGRUStep(self, rows)
+        outputs = []
+        for gates in step.gates(rows.pack(inputs)).to(inputs.dtype).split(rows.sizes):
+            (hidden,) = step(gates, hidden)
+            outputs.append(hidden)
+        return rows.join(outputs), hidden.unsqueeze(0)
 
 
 class PaddedLSTM(nn.LSTM):
-    r"""torch's LSTM of one layer and one direction, whose memory passes over padding unchanged.
+    r"""torch's LSTM of one layer and one direction, whose cell state passes over padding unchanged.
 
-    Where a token is padding its input gate is 0 and its forget gate 1, :math:`c_t = 1 \circ c_{t-1} + 0 \circ g_t`, by
-    one more input that is 1 there and adds so much to the two gates that their sigmoids are 0 and 1 to the last bit.
-    Thus the last memory is that after the last real token, without the slow way over a packed sequence. The hidden
+    Where a token is padding its input gate is 0 and its forget gate 1, :math:`c_t = 1 \circ c_{t-1} + 0 \circ g_t`. One
+    more input, 1 on padding, adds so much to the two gates that their sigmoids are 0 and 1 to the last bit. The last
+    cell state is then that after the last real token, and no packed sequence, which is slow, is needed. The hidden
     states on padding are not to be used.
 
     Shape:
         - inputs: (B, T, I)
         - state: (1, B, H) each, zeros if None
         - is_padding: (B, T) bool, after the real tokens of a row; None where there is none
-        - returns: outputs (B, T, H), and the last hidden state and memory, (1, B, H) each
+        - returns: outputs (B, T, H), and the last hidden state and cell state, (1, B, H) each
     """
 
     SHUT = 1e4  # sigmoid(-1e4) = 0 and sigmoid(1e4) = 1 in every floating-point format
@@ -95,8 +105,6 @@ class PaddedLSTM(nn.LSTM):
         state: tuple[Tensor, Tensor] | None = None,
         is_padding: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        if is_padding is None and state is not None and inputs.shape[1] == 1:  # a step of a decoder: no set-up
-            return self._step(inputs[:, 0], state[0][0], state[1][0])
         if is_padding is None:
             return super().forward(inputs, state)
         if state is None:
@@ -114,40 +122,139 @@ class PaddedLSTM(nn.LSTM):
         shut[0], shut[1] = -self.SHUT, self.SHUT  # gates i, f, g, o
         return [torch.cat([weight, shut.view(-1, 1)], dim=1), *others]
 
-    def _step(self, inputs: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(self)
-        is_for_all = torch.compiler.is_exporting()  # an exported graph must fit any number of rows
-        if not is_for_all and len(inputs) <= FEW_ROWS and inputs.device.type == "cpu":
-            gates = few_rows_product(inputs, weight_input) + few_rows_product(hidden, weight_hidden)
-            gates = gates + bias_input + bias_hidden
-            enter, forget, new, leave = gates.chunk(4, dim=1)
-            cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
-            hidden = leave.sigmoid() * cell.tanh()
-        else:
-            hidden, cell = torch.lstm_cell(inputs, [hidden, cell], weight_input, weight_hidden, bias_input, bias_hidden)
-        return hidden.unsqueeze(1), (hidden.unsqueeze(0), cell.unsqueeze(0))
-
 
 def bidirectional_lstm(
     forward: PaddedLSTM, backward: PaddedLSTM, inputs: Tensor, is_padding: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Two LSTMs in one call, one from the first token to the last, one back: nothing is turned round or put together.
+    """Two LSTMs in one call, one from the first token to the last and one back, without reversing or joining tensors.
 
-    The one that comes back meets the padding first, with zeros for a state, which stay as they are there.
+    The backward one meets the padding first. Its state is zero there and stays zero.
 
     Shape:
         - inputs: (B, T, I)
         - is_padding: (B, T) bool, after the real tokens of a row; None where there is none
-        - returns: outputs (B, T, 2H), and the last memories (2, B, H)
+        - returns: outputs (B, T, 2H), and the last cell states (2, B, H)
     """
     weights = [layer_weights(layer) if is_padding is None else layer.padded_weights() for layer in (forward, backward)]
     zeros = inputs.new_zeros(2, inputs.shape[0], forward.hidden_size)
     if is_padding is not None:
         inputs = torch.cat([inputs, is_padding.unsqueeze(-1).to(inputs.dtype)], dim=-1)
-    outputs, _, memory = torch.lstm(
+    outputs, _, cell = torch.lstm(
         inputs, (zeros, zeros), weights[0] + weights[1], True, 1, 0.0, forward.training, True, batch_first=True
     )
-    return outputs, memory
+    return outputs, cell
+
+
+def layer_weights(layer: nn.RNNBase) -> list[Tensor]:
+    """The weights of one of torch's layers, in its own order: input, hidden, and the bias of either."""
+    return [getattr(layer, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+
+
+class CellStep:
+    """One step of a cell, whose recurrent weights are shared by all steps of a loop.
+
+    Called with what inputs and bias add to the gates (n, G), and the parts (n, H) of the state before; it returns the
+    parts of the next state, the hidden one first.
+    """
+
+    weight: Tensor  # (G, I), of the inputs
+    bias: Tensor  # (G,)
+
+    def __call__(self, gates: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        raise NotImplementedError
+
+    def gates(self, inputs: Tensor) -> Tensor:
+        """What inputs (n, I) and bias add to the gates (n, G)."""
+        return add_product(self.bias, inputs, self.weight.mT)
+
+
+class ChoGRUStep(CellStep):
+    """One step of :class:`ChoGRU`; the gates are z, r and the candidate."""
+
+    def __init__(self, layer: ChoGRU, rows: Rows) -> None:
+        self.weight, self.bias = layer.weight_input, layer.bias
+        of_gates, of_candidate = layer.weight_hidden.split([2 * layer.hidden_size, layer.hidden_size])
+        self.of_gates, self.of_candidate = rows.share(of_gates.mT), rows.share(of_candidate.mT)
+
+    def __call__(self, gates: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        (hidden,) = state
+        size = hidden.shape[1]
+        gates, candidate = gates.split([2 * size, size], dim=1)
+        update_gate, reset_gate = add_product(gates, hidden, self.of_gates).sigmoid().chunk(2, dim=1)
+        candidate = add_product(candidate, reset_gate * hidden, self.of_candidate).tanh()
+        return (torch.lerp(hidden, candidate, update_gate),)
+
+
+class GRUStep(CellStep):
+    r"""One step of ``torch.nn.GRU``, its reset gate after U; the gates are r, z and the candidate.
+
+    .. math:: \tilde h_t = \tanh(W x_t + b + r_t \circ (U h_{t-1} + b')), \qquad
+              h_t = (1 - z_t) \circ \tilde h_t + z_t \circ h_{t-1}
+    """
+
+    def __init__(self, layer: nn.GRU, rows: Rows) -> None:
+        self.weight, weight_hidden, self.bias, self.bias_hidden = layer_weights(layer)
+        self.recurrent = rows.share(weight_hidden.mT)
+
+    def __call__(self, gates: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        (hidden,) = state
+        size = hidden.shape[1]
+        gates, candidate = gates.split([2 * size, size], dim=1)
+        recurrent = add_product(self.bias_hidden.expand(hidden.shape[0], -1), hidden, self.recurrent)
+        of_gates, of_candidate = recurrent.split([2 * size, size], dim=1)
+        reset_gate, update_gate = (gates + of_gates).sigmoid().chunk(2, dim=1)
+        candidate = (candidate + reset_gate * of_candidate).tanh()
+        return (torch.lerp(candidate, hidden, update_gate),)
+
+
+class LSTMStep(CellStep):
+    r"""One step of ``torch.nn.LSTM``; the gates are i, f, the candidate and o.
+
+    .. math:: c_t = f_t \circ c_{t-1} + i_t \circ \tilde c_t, \qquad h_t = o_t \circ \tanh c_t
+    """
+
+    def __init__(self, layer: nn.LSTM, rows: Rows) -> None:
+        self.weight, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
+        self.bias = bias_input + bias_hidden
+        self.recurrent = rows.share(weight_hidden.mT)
+
+    def __call__(self, gates: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        hidden, cell = state
+        input_gate, forget_gate, candidate, output_gate = add_product(gates, hidden, self.recurrent).chunk(4, dim=1)
+        cell = torch.addcmul(forget_gate.sigmoid() * cell, input_gate.sigmoid(), candidate.tanh())
+        return output_gate.sigmoid() * cell.tanh(), cell
+
+
+class RNNStep(CellStep):
+    r"""One step of ``torch.nn.RNN``: :math:`h_t = \tanh(W x_t + U h_{t-1} + b)`."""
+
+    def __init__(self, layer: nn.RNN, rows: Rows) -> None:
+        self.weight, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
+        self.bias = bias_input + bias_hidden
+        self.recurrent = rows.share(weight_hidden.mT)
+
+    def __call__(self, gates: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        return (add_product(gates, state[0], self.recurrent).tanh(),)
+
+
+STEPS: dict[str, Callable[[Any, Rows], CellStep]] = {
+    "cho_gru": ChoGRUStep,
+    "gru": GRUStep,
+    "lstm": LSTMStep,
+    "rnn": RNNStep,
+}
+
+
+def add_product(base: Tensor, values: Tensor, factor: Any) -> Tensor:
+    """``base + values @ factor``, of values (n, I) and a transposed weight (I, G) or what :meth:`Rows.share` gives."""
+    if isinstance(factor, SharedFactor):
+        return factor.add_product(base, values)
+    is_exporting = torch.compiler.is_exporting()  # an exported graph must fit any number of rows
+    if not is_exporting and len(values) <= FEW_ROWS and values.device.type == "cpu":
+        return base + few_rows_product(values, factor.mT)
+    if base.dtype == values.dtype == factor.dtype and not torch.is_autocast_enabled(values.device.type):
+        return torch.addmm(base, values, factor)
+    return base + values @ factor
 
 
 def few_rows_product(values: Tensor, weight: Tensor) -> Tensor:
@@ -179,11 +286,6 @@ def many_rows_linear(layer: nn.Module, values: Tensor) -> Tensor:
     return layer(values.to_mkldnn()).to_dense() if is_for_onednn else layer(values)
 
 
-def layer_weights(layer: nn.RNNBase) -> list[Tensor]:
-    """The weights of one of torch's layers, in its own order: input, hidden, and the bias of either."""
-    return [getattr(layer, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-
-
 def recurrent_layer(cell: str, input_size: int, hidden_size: int) -> nn.Module:
     """One layer in one direction: "cho_gru" (as published), or torch's fused "gru", "lstm" and "rnn" (tanh).
 
@@ -204,6 +306,8 @@ def recurrent_layer(cell: str, input_size: int, hidden_size: int) -> nn.Module:
 class RecurrentStack(nn.Module):
     """Layers of one cell in one direction, each reading the outputs of the one below, with dropout in between.
 
+    Called, it reads inputs that are known from the first to the last; :meth:`steps` reads one after the other.
+
     Shape:
         - inputs: (B, T, I)
         - state: a :class:`RecurrentState` of this depth
@@ -218,6 +322,9 @@ class RecurrentStack(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[list[Tensor], RecurrentState]:
+        if inputs.shape[1] == 1 and is_untouched(self):
+            steps = StackSteps(self, Rows(inputs), inputs[:, 0, :0], state)
+            return [hidden.unsqueeze(1) for hidden in steps(0, inputs[:, 0])], steps.state
         outputs, hiddens, cells = [], [], []
         for index, layer in enumerate(self.layers):
             hidden = _layer_state(state.hidden, index, inputs)  # (1, B, H)
@@ -232,6 +339,67 @@ class RecurrentStack(nn.Module):
             if index + 1 < len(self.layers):
                 inputs = self.dropout(inputs)
         return outputs, RecurrentState(torch.stack(hiddens, dim=1), torch.stack(cells, dim=1) if cells else None)
+
+    def steps(self, rows: Rows, inputs: Tensor, state: RecurrentState) -> "StackSteps | CalledSteps":
+        """The stack one step at a time; hooks on its layers need calls of them."""
+        return (StackSteps if is_untouched(self) else CalledSteps)(self, rows, inputs, state)
+
+
+class StackSteps:
+    """A stack over packed rows, one step at a time, from a :class:`RecurrentState` (B, L, H).
+
+    A step reads its part of ``inputs`` (N, E), which are known from the start, and what comes with it, (n, X).
+    """
+
+    def __init__(self, stack: RecurrentStack, rows: Rows, inputs: Tensor, state: RecurrentState) -> None:
+        self.dropout = stack.dropout
+        self.cells = [STEPS[stack.cell](layer, rows) for layer in stack.layers]
+        bottom, known = self.cells[0], inputs.shape[1]
+        of_inputs, of_others = bottom.weight.split([known, bottom.weight.shape[1] - known], dim=1)
+        self.gates = add_product(bottom.bias, inputs, of_inputs.mT).split(rows.sizes)
+        self.factors = [rows.share(weight.mT) for weight in (of_others, *(cell.weight for cell in self.cells[1:]))]
+        parts = [rows.sort(part.to(inputs.dtype)).unbind(1) for part in state if part is not None]
+        self.states = list(zip(*parts, strict=True))  # hidden and cell (B, H) of every layer
+
+    def __call__(self, step: int, others: Tensor) -> list[Tensor]:
+        """The hidden states (n, H) of every layer, bottom to top."""
+        for index, (cell, factor) in enumerate(zip(self.cells, self.factors, strict=True)):
+            base = cell.bias.expand(others.shape[0], -1) if index else self.gates[step]
+            gates = add_product(base, others, factor)
+            self.states[index] = cell(gates, *(part[: gates.shape[0]] for part in self.states[index]))
+            others = self.states[index][0]
+            if index + 1 < len(self.cells):
+                others = self.dropout(others)
+        return [state[0] for state in self.states]
+
+    @property
+    def top(self) -> Tensor:
+        """The top layer's last hidden state."""
+        return self.states[-1][0]
+
+    @property
+    def state(self) -> RecurrentState:
+        """After the last step; of rows that all end there."""
+        hidden, *cell = (torch.stack(part, dim=1) for part in zip(*self.states, strict=True))
+        return RecurrentState(hidden, cell[0] if cell else None)
+
+
+class CalledSteps:
+    """What :class:`StackSteps` is, by calls of the stack's layers."""
+
+    def __init__(self, stack: RecurrentStack, rows: Rows, inputs: Tensor, state: RecurrentState) -> None:
+        self.stack, self.inputs = stack, inputs.split(rows.sizes)
+        self.state = state.map(rows.sort)
+
+    def __call__(self, step: int, others: Tensor) -> list[Tensor]:
+        inputs = self.inputs[step]
+        state = self.state.map(lambda part: part[: inputs.shape[0]])
+        outputs, self.state = self.stack(torch.cat([inputs, others.to(inputs.dtype)], dim=1).unsqueeze(1), state)
+        return [output[:, 0] for output in outputs]
+
+    @property
+    def top(self) -> Tensor:
+        return self.state.hidden[:, -1]
 
 
 def _layer_state(states: Tensor, index: int, inputs: Tensor) -> Tensor:

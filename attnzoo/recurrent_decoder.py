@@ -1,4 +1,4 @@
-r"""The papers' decoders: one step of each, wired as its paper has it, and the cache that carries their state.
+r"""The papers' decoders, each wired as its paper has it.
 
 They differ in where the source enters and in the order of things, which is not a free choice (i target step, s the
 decoder state):
@@ -10,20 +10,22 @@ decoder state):
 - Luong: the cell makes :math:`h_t`, which attends, and the word is read out from
   :math:`\tilde h_t = \tanh(W_c [c_t; h_t])`.
 
+Where a step waits for the attention of the step before, one loop serves training, generation and search; see
+``shared_products.py`` for what its steps share.
+
 Letters in shapes: B batch, T target length, S source length, L layers, E embedding width, H hidden width, V width of
-the encoder's outputs, R readout width.
+the encoder's outputs, R readout width, N rows of all steps, packed (see :class:`Rows`).
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers.cache_utils import Cache, CacheLayerMixin
 
 from .attention import Source, SourceAttention
-from .fused_decoder import bahdanau_states, luong_readout
 from .recurrent_cells import RecurrentStack, RecurrentState
+from .shared_products import Rows
 
 
 class DecoderState(NamedTuple):
@@ -31,16 +33,16 @@ class DecoderState(NamedTuple):
 
     Shape:
         - recurrent: a :class:`RecurrentState` (B, L, H)
-        - fed: what the next step reads beside its embedding: Luong's attentional vector (B, R) with input feeding, or
-          Cho's c (B, H), the same at every step; else None
+        - input_feed: what the next step reads beside its embedding: Luong's attentional vector (B, R) with input
+          feeding, or Cho's c (B, H), the same at every step; else None
     """
 
     recurrent: RecurrentState
-    fed: Tensor | None = None
+    input_feed: Tensor | None = None
 
 
 class DecoderOutput(NamedTuple):
-    """What a decoder returns for T steps.
+    """What a decoder returns for T steps; the readout alone where the lengths of the targets were given.
 
     Shape:
         - readout: (B, T, R), what the output projection reads
@@ -50,9 +52,29 @@ class DecoderOutput(NamedTuple):
     """
 
     readout: Tensor
-    attention_weights: Tensor | None
-    hidden_states: list[Tensor]
-    state: DecoderState
+    attention_weights: Tensor | None = None
+    hidden_states: Sequence[Tensor] = ()
+    state: DecoderState | None = None
+
+
+def joined(
+    rows: Rows,
+    readout: Tensor,
+    attention_weights: list[Tensor],
+    hidden_states: list[list[Tensor]],
+    state: DecoderState,
+) -> DecoderOutput:
+    """The output of a loop, from the weights (n, S) and the layers' states (n, H) of every step."""
+    if rows.order is not None:  # most rows ended before the last step
+        return DecoderOutput(readout)
+    layers = [rows.join(layer) for layer in zip(*hidden_states, strict=True)]
+    return DecoderOutput(readout, rows.join(attention_weights), layers, state)
+
+
+def projected_start(initial_proj: nn.Linear, vector: Tensor, rnn: RecurrentStack) -> RecurrentState:
+    r""":math:`s_0 = \tanh(W v)` of a vector (B, ...), every layer with a W of its own; LSTM cells start at zero."""
+    hidden = torch.tanh(initial_proj(vector)).unflatten(-1, (len(rnn.layers), -1))  # (B, L, H)
+    return RecurrentState(hidden, torch.zeros_like(hidden) if rnn.cell == "lstm" else None)
 
 
 class StateBridge(nn.Module):
@@ -100,8 +122,8 @@ class ChoDecoder(nn.Module):
 
     **Differs from the paper**: c is a part of the cell's input, as Bahdanau et al. (2014, appendix A.2.2) write it;
     Cho's appendix has the decoder's reset gate after U, on :math:`U s_{i-1} + C c`; projections and cell have biases;
-    the output matrix is not factored. Beyond the paper: LSTM memories start at zero, and with several layers each has
-    its own :math:`V'`.
+    the output matrix is not factored. Beyond the paper: LSTM cell states start at zero, and with several layers each
+    has its own :math:`V'`.
 
     Shape:
         - inputs: (B, T, E), embeddings of the tokens before the ones to predict
@@ -124,22 +146,22 @@ class ChoDecoder(nn.Module):
         self.context_proj = nn.Linear(encoder_size, hidden_size)
         self.initial_proj = nn.Linear(hidden_size, num_layers * hidden_size)
         self.rnn = RecurrentStack(cell, embedding_size + hidden_size, hidden_size, num_layers, dropout)
-        self.has_memory = cell == "lstm"
         self.readout_proj = nn.Linear(hidden_size + embedding_size + hidden_size, 2 * readout_size)
         self.dropout = nn.Dropout(dropout)
 
     def initial_state(self, encoder_state: RecurrentState) -> DecoderState:
         """s_0 and c from the encoder's final state (B, encoder layers, V)."""
         context = torch.tanh(self.context_proj(encoder_state.hidden[:, -1]))  # (B, H)
-        hidden = torch.tanh(self.initial_proj(context)).unflatten(-1, (len(self.rnn.layers), -1))  # (B, L, H)
-        return DecoderState(RecurrentState(hidden, torch.zeros_like(hidden) if self.has_memory else None), context)
+        return DecoderState(projected_start(self.initial_proj, context, self.rnn), context)
 
-    def forward(self, inputs: Tensor, state: DecoderState, source: Source | None, step: int) -> DecoderOutput:
-        assert state.fed is not None  # by initial_state
-        context = state.fed.to(inputs.dtype).unsqueeze(1).expand(-1, inputs.shape[1], -1)  # (B, T, H)
+    def forward(
+        self, inputs: Tensor, state: DecoderState, source: Source | None, step: int, lengths: Tensor | None = None
+    ) -> DecoderOutput:
+        assert state.input_feed is not None  # by initial_state
+        context = state.input_feed.to(inputs.dtype).unsqueeze(1).expand(-1, inputs.shape[1], -1)  # (B, T, H)
         outputs, recurrent = self.rnn(torch.cat([inputs, context], dim=-1), state.recurrent)
         pairs = self.readout_proj(torch.cat([outputs[-1].to(inputs.dtype), inputs, context], dim=-1))
-        return DecoderOutput(self.dropout(_maxout(pairs)), None, outputs, DecoderState(recurrent, state.fed))
+        return DecoderOutput(self.dropout(_maxout(pairs)), None, outputs, DecoderState(recurrent, state.input_feed))
 
 
 class SutskeverDecoder(nn.Module):
@@ -177,7 +199,9 @@ class SutskeverDecoder(nn.Module):
         """s_0 from the encoder's final state (B, encoder layers, V)."""
         return DecoderState(self.bridge(encoder_state))
 
-    def forward(self, inputs: Tensor, state: DecoderState, source: Source | None, step: int) -> DecoderOutput:
+    def forward(
+        self, inputs: Tensor, state: DecoderState, source: Source | None, step: int, lengths: Tensor | None = None
+    ) -> DecoderOutput:
         outputs, recurrent = self.rnn(inputs, state.recurrent)
         return DecoderOutput(self.dropout(outputs[-1]), None, outputs, DecoderState(recurrent))
 
@@ -201,8 +225,8 @@ class BahdanauDecoder(nn.Module):
 
     **Differs from the paper** only beyond it: an encoder of one direction has no :math:`\overleftarrow h_1` unless it
     reads from the end, and :math:`s_0` comes from its final state; with LSTM cells :math:`s_0` is the hidden part and
-    the memory starts at zero; with several layers each has its own :math:`W_s`, and the top layer's state is the one
-    that attends and is read out.
+    the cell state starts at zero; with several layers each has its own :math:`W_s`, and the top layer's state is the
+    one that attends and is read out.
 
     Shape:
         - inputs: (B, T, E), embeddings of the tokens before the ones to predict
@@ -224,7 +248,6 @@ class BahdanauDecoder(nn.Module):
         super().__init__()
         self.attention = attention
         self.rnn = RecurrentStack(cell, embedding_size + encoder_size, hidden_size, num_layers, dropout)
-        self.has_memory = cell == "lstm"
         self.initial_proj = nn.Linear(direction_size, num_layers * hidden_size)
         self.readout_proj = nn.Linear(hidden_size + embedding_size + encoder_size, 2 * readout_size)
         self.dropout = nn.Dropout(dropout)
@@ -232,36 +255,26 @@ class BahdanauDecoder(nn.Module):
     def initial_state(self, encoder_state: RecurrentState) -> DecoderState:
         """s_0 from the encoder's final state (B, encoder layers, V), whose top layer ends with h_1 backward."""
         backward = encoder_state.hidden[:, -1, -self.initial_proj.in_features :]
-        hidden = torch.tanh(self.initial_proj(backward)).unflatten(-1, (len(self.rnn.layers), -1))  # (B, L, H)
-        return DecoderState(RecurrentState(hidden, torch.zeros_like(hidden) if self.has_memory else None))
+        return DecoderState(projected_start(self.initial_proj, backward, self.rnn))
 
-    def forward(self, inputs: Tensor, state: DecoderState, source: Source, step: int) -> DecoderOutput:
-        recurrent = state.recurrent
+    def forward(
+        self, inputs: Tensor, state: DecoderState, source: Source, step: int, lengths: Tensor | None = None
+    ) -> DecoderOutput:
+        rows = Rows(inputs, lengths)
+        inputs = rows.pack(inputs)  # (N, E)
+        rnn, attend = self.rnn.steps(rows, inputs, state.recurrent), self.attention.steps(source, rows, step)
         queries, contexts, attention_weights, hidden_states = [], [], [], []
-        for index, embedding in enumerate(inputs.split(1, dim=1)):  # (B, 1, E)
-            query = recurrent.hidden[:, -1:].to(inputs.dtype)  # (B, 1, H), s_{i-1}
-            context, weights = self.attention(query, source, step + index)
-            outputs, recurrent = self.rnn(torch.cat([embedding, context.to(embedding.dtype)], dim=-1), recurrent)
+        for index, size in enumerate(rows.sizes):
+            query = rnn.top[:size]  # (n, H), s_{i-1}
+            context, weights = attend(query, index)
             queries.append(query)
             contexts.append(context)
             attention_weights.append(weights)
-            hidden_states.append(outputs)
-        return DecoderOutput(
-            # No step needs the readout of another one, so all are made at once.
-            readout=self._read_out(torch.cat(queries, dim=1), inputs, torch.cat(contexts, dim=1)),
-            attention_weights=torch.cat(attention_weights, dim=1),
-            hidden_states=[torch.cat(layer, dim=1) for layer in zip(*hidden_states, strict=True)],
-            state=DecoderState(recurrent),
-        )
-
-    def readout(self, inputs: Tensor, state: DecoderState, source: Source, lengths: Tensor | None) -> Tensor:
-        """The readout of a whole target alone, by the loop of ``fused_decoder.py``."""
-        queries, contexts = bahdanau_states(self.rnn, self.attention, inputs, state.recurrent, source, lengths)
-        return self._read_out(queries, inputs, contexts)
-
-    def _read_out(self, queries: Tensor, inputs: Tensor, contexts: Tensor) -> Tensor:
-        parts = [part.to(inputs.dtype) for part in (queries, inputs, contexts)]
-        return self.dropout(_maxout(self.readout_proj(torch.cat(parts, dim=-1))))  # (B, T, R)
+            hidden_states.append(rnn(index, context))
+        # No step needs the readout of another one, so all are made at once.
+        parts = [part.to(inputs.dtype) for part in (torch.cat(queries), inputs, torch.cat(contexts))]
+        readout = self.dropout(_maxout(self.readout_proj(torch.cat(parts, dim=-1))))  # (N, R)
+        return joined(rows, rows.unpack(readout), attention_weights, hidden_states, DecoderState(rnn.state))
 
 
 def _maxout(pairs: Tensor) -> Tensor:
@@ -321,126 +334,24 @@ class LuongDecoder(nn.Module):
         rows, width = recurrent.hidden.shape[0], self.output_proj.out_features
         return DecoderState(recurrent, recurrent.hidden.new_zeros(rows, width))
 
-    def forward(self, inputs: Tensor, state: DecoderState, source: Source, step: int) -> DecoderOutput:
-        recurrent, fed = state
-        readouts, attention_weights, hidden_states = [], [], []
-        # With input feeding one token at a time, without it the whole target in one piece.
-        for piece in inputs.split(1 if self.input_feeding else inputs.shape[1], dim=1):
-            if fed is not None:
-                piece = torch.cat([piece, self.dropout(fed).unsqueeze(1).to(piece.dtype)], dim=-1)
-            outputs, recurrent = self.rnn(piece, recurrent)
+    def forward(
+        self, inputs: Tensor, state: DecoderState, source: Source, step: int, lengths: Tensor | None = None
+    ) -> DecoderOutput:
+        if state.input_feed is None:  # no step waits for another one
+            outputs, recurrent = self.rnn(inputs, state.recurrent)
             context, weights = self.attention(outputs[-1], source, step)
-            attentional = torch.tanh(self.output_proj(torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
-            step += piece.shape[1]
-            fed = attentional[:, -1] if self.input_feeding else None
-            readouts.append(attentional)
+            readout = torch.tanh(self.output_proj(torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
+            return DecoderOutput(readout, weights, outputs, DecoderState(recurrent))
+        rows = Rows(inputs, lengths)
+        rnn = self.rnn.steps(rows, rows.pack(inputs), state.recurrent)
+        attend, output_proj = self.attention.steps(source, rows, step), rows.share_linears(self.output_proj)
+        feed = rows.sort(state.input_feed).to(inputs.dtype)
+        readouts, attention_weights, hidden_states = [], [], []
+        for index, size in enumerate(rows.sizes):
+            outputs = rnn(index, self.dropout(feed[:size]))
+            context, weights = attend(outputs[-1], index)
+            feed = torch.tanh(output_proj(torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
+            readouts.append(feed)
             attention_weights.append(weights)
             hidden_states.append(outputs)
-        return DecoderOutput(
-            readout=torch.cat(readouts, dim=1),
-            attention_weights=torch.cat(attention_weights, dim=1),
-            hidden_states=[torch.cat(layer, dim=1) for layer in zip(*hidden_states, strict=True)],
-            state=DecoderState(recurrent, fed),
-        )
-
-    def readout(self, inputs: Tensor, state: DecoderState, source: Source, lengths: Tensor | None) -> Tensor:
-        """The readout of a whole target alone, with input feeding, by the loop of ``fused_decoder.py``."""
-        return luong_readout(
-            self.rnn, self.attention, self.output_proj.weight, self.dropout, inputs, state.recurrent, source, lengths
-        )
-
-
-class _RecurrentCacheLayer(CacheLayerMixin):
-    """The named, batch-first tensors of a decoder's state, and how many tokens it has read.
-
-    Tensors are replaced, never written into, so that the same code trains.
-    """
-
-    is_compileable = False
-    is_croppable = False
-    supports_early_init = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tensors: dict[str, Tensor] = {}
-        self.projected_key: Tensor | None = None
-        self.length = 0
-
-    def lazy_initialization(self, *args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError("a recurrent state has no keys and values to initialise; the model makes it")
-
-    def update(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("a recurrent state is stored with RecurrentDecoderCache.store, not with update")
-
-    def get_seq_length(self) -> int:
-        return self.length
-
-    def get_max_length(self) -> int:
-        return -1
-
-    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        return self.length + query_length, 0
-
-    def reorder_cache(self, beam_idx: Tensor) -> None:
-        # Beams change places within their source, as the encoder's outputs beside this cache expect, which stay.
-        self.tensors = {k: v.index_select(0, beam_idx.to(v.device)) for k, v in self.tensors.items()}
-
-    def batch_select_indices(self, indices: Tensor) -> None:
-        self.projected_key = self._of_rows(lambda key: key[indices.to(key.device)])
-        self.tensors = {k: v[indices.to(v.device)] for k, v in self.tensors.items()}
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        self.projected_key = self._of_rows(lambda key: key.repeat_interleave(repeats, dim=0))
-        self.tensors = {k: v.repeat_interleave(repeats, dim=0) for k, v in self.tensors.items()}
-
-    def _of_rows(self, change: Callable[[Tensor], Tensor]) -> Tensor | None:
-        """The keys, changed as the states are if there is a row for each of them and not one for a source."""
-        key = self.projected_key
-        return change(key) if key is not None and len(key) == len(self.tensors["hidden"]) else key
-
-    def reset(self) -> None:
-        self.tensors, self.projected_key, self.length, self.is_initialized = {}, None, 0, False
-
-    def offload(self) -> None:
-        """Nothing to do: the state is as small as one token."""
-
-    def prefetch(self) -> None:
-        """Nothing to do: the state is as small as one token."""
-
-
-class RecurrentDecoderCache(Cache):
-    """The decoder's state and the projected keys, as ``past_key_values`` carries them through ``generate()``.
-
-    It holds the state after the last token, not one state per token, and so cannot be cropped: assisted decoding does
-    not apply. Beam search reorders it row by row.
-    """
-
-    def __init__(self) -> None:
-        self._layer = _RecurrentCacheLayer()
-        super().__init__(layers=[self._layer])
-
-    def crop(self, tokens_to_remove: int) -> None:
-        """Refuse: a state cannot be taken back to an earlier token."""
-        raise NotImplementedError(
-            "a recurrent state cannot be cropped: it holds the last token's state, not one per token"
-        )
-
-    def store(self, state: DecoderState, projected_key: Tensor | None, num_tokens: int) -> None:
-        """Replace the state by the one after ``num_tokens`` more tokens; without attention there are no keys."""
-        named = {
-            "hidden": state.recurrent.hidden,
-            "cell": state.recurrent.cell,
-            "fed": state.fed,
-        }
-        self._layer.tensors = {name: tensor for name, tensor in named.items() if tensor is not None}
-        self._layer.projected_key = projected_key
-        self._layer.length += num_tokens
-        self._layer.is_initialized = True
-
-    def load(self) -> tuple[DecoderState, Tensor | None, int] | None:
-        """The state, the projected keys and the number of tokens read, or None before the first token."""
-        tensors = self._layer.tensors
-        if not tensors:
-            return None
-        recurrent = RecurrentState(tensors["hidden"], tensors.get("cell"))
-        return DecoderState(recurrent, tensors.get("fed")), self._layer.projected_key, self._layer.length
+        return joined(rows, rows.join(readouts), attention_weights, hidden_states, DecoderState(rnn.state, feed))

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ..model_inputs import source_mask
-from ..modeling_attentional_rnn import check_target_mask
+from ..recurrent_cache import check_target_mask
 from ..recurrent_cells import RecurrentState
 from ..recurrent_decoder import DecoderState
 from ..recurrent_encoder import as_encoder_outputs
@@ -49,12 +49,11 @@ class RecurrentSteps:
     def read(self, sequences: Tensor) -> Tensor:
         """Read the last token of every sequence (R, T), at first all of them; returns the readouts (R, H)."""
         if self.state is None:
-            hidden, cell = self.encoder_outputs.final_hidden, self.encoder_outputs.final_cell
-            skip = len(hidden) // len(sequences)  # of a source whose rows are all alike, one is read at first
+            final = RecurrentState(self.encoder_outputs.final_hidden, self.encoder_outputs.final_cell)
+            skip = len(final.hidden) // len(sequences)  # if the rows of a source are all alike, one is read at first
             mask = None if self.prompt_mask is None else self.prompt_mask[::skip]
             check_target_mask(mask, sequences.unsqueeze(2), 0)
-            state = RecurrentState(hidden[::skip], None if cell is None else cell[::skip])
-            self.state = self.wiring.initial_state(state)
+            self.state = self.wiring.initial_state(final.map(lambda part: part[::skip]))
         for tokens in sequences[:, self.number :].unbind(dim=1):
             outputs = self.wiring(self.embed(tokens.unsqueeze(1)), self.state, self.source, self.number)
             self.state, self.number = outputs.state, self.number + 1
@@ -63,8 +62,7 @@ class RecurrentSteps:
     def reorder(self, rows: Tensor) -> None:
         """Go on from the states of ``rows`` (R,)."""
         assert self.state is not None
-        (hidden, cell), fed = self.state
-        rows = rows.to(hidden.device)
-        cell = None if cell is None else cell.index_select(0, rows)
-        fed = None if fed is None else fed.index_select(0, rows)
-        self.state = DecoderState(RecurrentState(hidden.index_select(0, rows), cell), fed)
+        recurrent, input_feed = self.state
+        rows = rows.to(recurrent.hidden.device)
+        input_feed = None if input_feed is None else input_feed.index_select(0, rows)
+        self.state = DecoderState(recurrent.map(lambda part: part.index_select(0, rows)), input_feed)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from attnzoo import attention
+from attnzoo import additive_kernel
 from attnzoo.attention import (
     AdditiveScore,
     DotScore,
@@ -135,7 +135,7 @@ def test_additive_score_equals_the_loop(
     vector = random(WIDTH, seed=3)
     # 0: not even one step fits, and one is taken; 2: the last chunk is shorter than the others; then all steps of one
     # row, and of two of them.
-    monkeypatch.setattr(attention, "ADDITIVE_CHUNK_ELEMENTS", max(1, steps_per_chunk * SOURCE * WIDTH))
+    monkeypatch.setattr(additive_kernel, "ADDITIVE_CHUNK_ELEMENTS", max(1, steps_per_chunk * SOURCE * WIDTH))
     eye = torch.eye(WIDTH, dtype=torch.float64)
     expected = loop_scores(lambda q, k: reference.additive(q, k, eye, eye, vector), query, key)
     inputs = {"query": query, "key": key, "vector": vector}
@@ -144,7 +144,7 @@ def test_additive_score_equals_the_loop(
 
 @pytest.mark.parametrize("chunk_elements", [1, 2**22])
 def test_additive_score_passes_gradcheck(chunk_elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "ADDITIVE_CHUNK_ELEMENTS", chunk_elements)
+    monkeypatch.setattr(additive_kernel, "ADDITIVE_CHUNK_ELEMENTS", chunk_elements)
     inputs = random(2, 3, 4, seed=1), random(2, 5, 4, seed=2), random(4, seed=3)
     assert torch.autograd.gradcheck(additive_score, inputs)
 

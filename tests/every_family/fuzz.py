@@ -34,7 +34,7 @@ from attnzoo import (
     SmallTransformerModel,
 )
 from attnzoo.modeling_attentional_rnn import RecurrentEncoderOutput
-from attnzoo.recurrent_decoder import RecurrentDecoderCache
+from attnzoo.recurrent_cache import RecurrentDecoderCache
 from tests.factory import CLASSIFIER_SIZES, KINDS, MODELS, RNN_SIZES, TRANSFORMER_SIZES, make_model, tiny_model
 
 VOCAB = 13

@@ -16,6 +16,7 @@ from peft import AutoPeftModel, LoraConfig, PeftModel, get_peft_model
 from torch import Tensor, nn
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
+from attnzoo.attention import SCORES
 from tests.factory import (
     HEADS,
     KINDS,
@@ -62,7 +63,8 @@ def every_rnn() -> Iterable[nn.Module]:
     """Every wiring, score and window, with every kind of start state, as far as they go together; an LSTM's states
     need all that those of other cells need."""
     fields = AttentionalRNNConfig.__dataclass_fields__
-    choices = [re.findall(r"'(\w+)'", str(fields[name].type)) for name in ("wiring", "score", "window")]
+    wirings, windows = (re.findall(r"'(\w+)'", str(fields[name].type)) for name in ("wiring", "window"))
+    choices = [wirings, ["none", *SCORES], windows]
     sizes = ((4, True), (4, False), (8, False))  # the encoder's width and directions
     found = 0
     for wiring, score, window, width, (encoder, bidirectional) in itertools.product(*choices, (6, 8), sizes):

@@ -11,7 +11,7 @@ from transformers import AutoModel, AutoModelForSeq2SeqLM, DynamicCache
 from transformers.modeling_outputs import BaseModelOutput
 
 from attnzoo import AttentionalRNNConfig
-from attnzoo.recurrent_decoder import RecurrentDecoderCache
+from attnzoo.recurrent_cache import RecurrentDecoderCache
 from tests.factory import RNN_SIZES, RNN_VARIANTS, VOCAB_SIZE, refused, tiny_model, words
 
 SOURCE, TARGET = words(2, 4), words(2, 3, seed=1)

@@ -23,7 +23,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from attnzoo import AttentionalRNNForConditionalGeneration
 from attnzoo.alignment import generation_alignments
-from attnzoo.recurrent_decoder import RecurrentDecoderCache
+from attnzoo.recurrent_cache import RecurrentDecoderCache
 from tests.factory import (
     ATTENTION_VARIANTS,
     BOS,
@@ -111,7 +111,7 @@ def test_what_is_fed_to_the_next_step_needs_its_place_in_the_cache(
     def store_and_forget(cache: RecurrentDecoderCache, *args: Any, **kwargs: Any) -> None:
         store(cache, *args, **kwargs)
         tensors = cache.layers[0].tensors
-        tensors["fed"] = torch.zeros_like(tensors["fed"])
+        tensors["input_feed"] = torch.zeros_like(tensors["input_feed"])
 
     monkeypatch.setattr(RecurrentDecoderCache, "store", store_and_forget)
     logits, _, _ = decode_in_chunks(model, source, mask, target, [1] * 4)

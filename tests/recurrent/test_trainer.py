@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
-from attnzoo.recurrent_decoder import RecurrentDecoderCache
+from attnzoo.recurrent_cache import RecurrentDecoderCache
 from tests.factory import TOKENIZER, make_model, make_trainer
 
 

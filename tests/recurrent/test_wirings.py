@@ -9,7 +9,7 @@ from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
+from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, attention
 from attnzoo.recurrent_cells import ChoGRU, recurrent_layer
 from attnzoo.recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput
 from tests.attention.test_attention import assert_equal, assert_equal_with_gradients, random, randomize
@@ -157,7 +157,8 @@ def params(cases: list[dict[str, Any]]) -> list[Any]:
 
 
 def test_the_product_is_whole() -> None:
-    known = {"wiring": WIRINGS, "score": ["none", *SCORES], "window": WINDOWS, "cell": CELLS}
+    assert list(attention.SCORES) == SCORES
+    known = {"wiring": WIRINGS, "window": WINDOWS, "cell": CELLS}
     for name, values in known.items():
         parts = get_args(AttentionalRNNConfig.__annotations__[name])
         flat = [value for part in parts for value in (get_args(part) or [part]) if value is not type(None)]

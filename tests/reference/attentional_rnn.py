@@ -4,6 +4,7 @@ The executable specification of the recurrent cells, the encoder, the four decod
 are read from a module by their names; everything else is written from the equations.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -221,13 +222,21 @@ def context_of(weights: list[Tensor], annotations: list[Tensor], size: int) -> T
     return attention.context(weights, annotations) if annotations else torch.zeros(size, dtype=torch.float64)
 
 
-def read_token(cell: str, weights: Weights, x: Tensor, states: list[State]) -> list[State]:
+Drop = Callable[[str, Tensor], Tensor]  # a named place of a decoder, and what is dropped there
+
+
+def keep(place: str, values: Tensor) -> Tensor:
+    """No dropout."""
+    return values
+
+
+def read_token(cell: str, weights: Weights, x: Tensor, states: list[State], drop: Drop = keep) -> list[State]:
     """A stack of cells reads one token, each layer the new state of the one below."""
     new_states = []
     for layer, state in enumerate(states):
         state = STEPS[cell](below(weights, f"rnn.layers.{layer}."), x, state)
         new_states.append(state)
-        x = state.hidden
+        x = drop("rnn.dropout", state.hidden) if layer + 1 < len(states) else state.hidden
     return new_states
 
 
@@ -301,6 +310,7 @@ def bahdanau_decode(
     source: Encoding,
     direction_size: int,
     fixed_context: Tensor | None = None,
+    drop: Drop = keep,
 ) -> list[Step]:
     """Bahdanau et al., 2014, appendix A.2.2: readout t_i and weights a_i for every word before the one to predict.
 
@@ -318,8 +328,8 @@ def bahdanau_decode(
         alignment = look.look(s, annotations, step)
         c = context_of(alignment, annotations, width) if fixed_context is None else fixed_context
         readout = maxout(u_o @ s + v_o @ word + c_o @ c + weights["readout_proj.bias"])
-        states = read_token(cell, weights, torch.cat([word, c]), states)  # s_i
-        steps.append((readout, alignment))
+        states = read_token(cell, weights, torch.cat([word, c]), states, drop)  # s_i
+        steps.append((drop("dropout", readout), alignment))
     return steps
 
 
@@ -332,6 +342,7 @@ def luong_decode(
     words: list[Tensor],
     source: Encoding,
     input_feeding: bool,
+    drop: Drop = keep,
 ) -> list[Step]:
     """Luong et al., 2015, section 3: h~_t and weights a_t for every word before the one to predict.
 
@@ -343,7 +354,8 @@ def luong_decode(
     fed = torch.zeros(len(weights["output_proj.weight"]), dtype=torch.float64) if input_feeding else None
     steps = []
     for step, word in enumerate(words):
-        states = read_token(cell, weights, word if fed is None else torch.cat([word, fed]), states)
+        x = word if fed is None else torch.cat([word, drop("dropout", fed)])
+        states = read_token(cell, weights, x, states, drop)
         h = states[-1].hidden
         alignment = look.look(h, annotations, step)
         c = context_of(alignment, annotations, len(source.finals[-1].hidden))
@@ -368,11 +380,17 @@ def directions_of(config: Any) -> tuple[str, ...]:
 
 
 def translate(
-    model: nn.Module, input_ids: Tensor, mask: Tensor, decoder_input_ids: Tensor, fix_context: bool = False
+    model: nn.Module,
+    input_ids: Tensor,
+    mask: Tensor,
+    decoder_input_ids: Tensor,
+    fix_context: bool = False,
+    drop: Callable[[int], Drop] = lambda row: keep,
 ) -> Translation:
     """Logits and alignments of an ``AttentionalRNNForConditionalGeneration``, sentence by sentence.
 
-    With ``fix_context`` every context of Bahdanau's decoder is the encoder's last state.
+    With ``fix_context`` every context of Bahdanau's decoder is the encoder's last state. ``drop`` gives the dropout of
+    every row for Bahdanau's and Luong's decoder; those of embeddings and encoder are not here.
     """
     config, weights = model.config, weights_of(model)
     embed_source = weights["model.encoder.embed_tokens.weight"]
@@ -397,9 +415,9 @@ def translate(
             steps = sutskever_decode(decoder, *shape, words, source)
         elif config.wiring == "bahdanau":
             fixed = source.finals[-1].hidden if fix_context else None
-            steps = bahdanau_decode(decoder, look, *shape, words, source, config.encoder_hidden_size, fixed)
+            steps = bahdanau_decode(decoder, look, *shape, words, source, config.encoder_hidden_size, fixed, drop(row))
         else:
-            steps = luong_decode(decoder, look, *shape, words, source, config.input_feeding)
+            steps = luong_decode(decoder, look, *shape, words, source, config.input_feeding, drop(row))
         logits.append(torch.stack([weights["lm_head.weight"] @ readout for readout, _ in steps]))
         if alignments is not None:
             for step, (_, alignment) in enumerate(steps):

@@ -1,0 +1,208 @@
+"""Products that all steps of a loop share: one gradient after the loop instead of one in every step.
+
+A recurrent loop multiplies with the same weights, keys and values at every step. Plain autograd then makes a gradient
+as large as the factor in every step and adds them up. Here the backward pass of a step only notes its input and its
+gradient, and one product of all notes makes the gradient of the factor. Autograd does everything else.
+
+:class:`Rows` arranges a padded batch so that a step runs over the rows that have not ended. :meth:`Rows.share` gives
+what stands in a factor's place in ``values @ factor``.
+
+Letters in shapes: B batch, T steps, n rows of one step, N rows of all steps, I and O widths before and after a product.
+"""
+
+import copy
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .loss import is_untouched
+
+Notes = list[tuple[Tensor, Tensor]]  # input and gradient of every step, the last step first
+
+
+class Rows:
+    """The rows of a batch, longest first, so that the rows of step t are the first n_t.
+
+    Packed values are (N, ...): the rows of all steps one below the other.
+
+    Args:
+        values: (B, T, ...), for the sizes of the batch
+        lengths: (B,), at least 1, where rows end before T; None if none does
+
+    Attributes:
+        sizes: n_t of every step, until the longest row ends
+        is_shared: whether factors are shared: gradients are wanted and there are steps to share them
+    """
+
+    def __init__(self, values: Tensor, lengths: Tensor | None = None) -> None:
+        self.shape = batch, steps = values.shape[0], values.shape[1]
+        self.order: Tensor | None = None
+        self.sizes = [batch] * steps
+        if lengths is not None:
+            lengths, self.order = lengths.sort(descending=True, stable=True)
+            step = torch.arange(int(lengths[0]), device=lengths.device).unsqueeze(1)
+            is_open = lengths > step  # (T, B)
+            self.sizes = is_open.sum(dim=1).tolist()
+            self.places = (self.order * steps + step)[is_open]  # (N,), of packed rows in (B * T, ...)
+        self.is_shared = torch.is_grad_enabled() and len(self.sizes) > 1 and not torch.compiler.is_compiling()
+
+    def sort(self, values: Tensor) -> Tensor:
+        """(B, ...) in the order of the rows."""
+        return values if self.order is None else values.index_select(0, self.order)
+
+    def pack(self, values: Tensor) -> Tensor:
+        """(B, T, ...) to (N, ...)."""
+        if self.order is None:
+            return values.transpose(0, 1).flatten(0, 1)
+        return values.flatten(0, 1).index_select(0, self.places)
+
+    def unpack(self, values: Tensor) -> Tensor:
+        """(N, ...) to (B, T, ...), with zeros where a row has ended."""
+        batch, steps = self.shape
+        if self.order is None:
+            return values.unflatten(0, (steps, batch)).transpose(0, 1)
+        whole = values.new_zeros(batch * steps, *values.shape[1:])
+        return whole.index_copy(0, self.places, values).unflatten(0, (batch, steps))
+
+    def join(self, steps: Sequence[Tensor]) -> Tensor:
+        """Values (n, ...) of every step as (B, T, ...), with zeros where a row has ended."""
+        return self.unpack(torch.cat(list(steps)))
+
+    def share(self, factor: Tensor) -> Any:
+        """What stands for ``factor``, (I, O) or (B, I, O), in the product ``values @ factor`` of every step.
+
+        Values are (n, I) for a weight and (n, 1, I) for a factor of each row. Under autocast the products are in its
+        precision. The factor itself comes back where sharing gains nothing: one step, or no gradient of the factor.
+        """
+        if len(self.sizes) > 1 and torch.is_autocast_enabled(factor.device.type):
+            factor = factor.to(torch.get_autocast_dtype(factor.device.type))  # once, and not at every step
+        return SharedFactor(factor) if self.is_shared and factor.requires_grad else factor
+
+    def share_linears(self, module: Any) -> Any:
+        """A copy of ``module`` for this loop, whose linear layers share their products.
+
+        Parameters and hooks are those of ``module``. A layer that is more than a product and a bias (hooks, an
+        adapter, a quantised layer) stays as it is.
+        """
+        if not self.is_shared:
+            return module
+        if isinstance(module, nn.Linear):
+            return _SharedLinear(module, self) if type(module) is nn.Linear and is_untouched(module) else module
+        if "forward" in vars(module):  # somebody's own function, which knows the module and not its copy
+            return module
+        module = copy.copy(module)
+        module._modules = {name: child and self.share_linears(child) for name, child in module._modules.items()}
+        return module
+
+
+class SharedFactor:
+    """Stands for a tensor in ``values @ factor`` and ``values @ factor.mT``; see :meth:`Rows.share`."""
+
+    def __init__(self, factor: Tensor) -> None:
+        self.factor, self.dtype, self.detached = factor, factor.dtype, factor.detach()
+        self.notes: Notes = []
+
+    @cached_property
+    def mT(self) -> "SharedFactor":  # noqa: N802
+        return SharedFactor(self.factor.mT)
+
+    @cached_property
+    def token(self) -> Tensor:
+        """Connects the steps for autograd: its gradient reaches the factor after all steps have made their notes."""
+        return _FactorGradient.apply(self.factor, self.notes)
+
+    def __getitem__(self, rows: slice) -> "SharedFactor":
+        return self  # the number of rows is that of the values
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+        """Called by torch for ``values @ factor``."""
+        if function is not Tensor.matmul or not isinstance(args[1], cls):
+            return NotImplemented
+        values, shared = args
+        return shared.add_product(None, values)
+
+    def add_product(self, base: Tensor | None, values: Tensor) -> Tensor:
+        """``base + values @ factor``, or the product alone."""
+        product, self.token = _Product.apply(base, values, self.token, self.detached, self.notes)
+        return product
+
+
+class _FactorGradient(torch.autograd.Function):
+    """The token of a factor; its backward pass makes the factor's gradient of the notes."""
+
+    @staticmethod
+    def forward(ctx: Any, factor: Tensor, notes: Notes) -> Tensor:
+        ctx.notes, ctx.shape = notes, factor.shape
+        return factor.new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_token: Tensor) -> tuple[Tensor | None, None]:
+        if not ctx.notes:  # no step had a part in the loss
+            return None, None
+        if len(ctx.shape) == 2:
+            values, gradients = (torch.cat(parts).flatten(0, -2) for parts in zip(*ctx.notes, strict=True))
+        else:
+            rows = ctx.shape[0]
+            values, gradients = (
+                torch.cat([_with_rows(part, rows) for part in parts], dim=1) for parts in zip(*ctx.notes, strict=True)
+            )
+        ctx.notes.clear()
+        return (gradients.mT @ values).mT, None  # most factors are transposed weights: theirs is contiguous
+
+
+class _Product(torch.autograd.Function):
+    """The product, and the token, which passes through all steps in their order, and its gradient back."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, base: Tensor | None, values: Tensor, token: Tensor, factor: Tensor, notes: Notes
+    ) -> tuple[Tensor, Tensor]:
+        ctx.notes, ctx.dtype = notes, values.dtype
+        ctx.set_materialize_grads(False)
+        if factor.ndim == 3:
+            factor = factor[: len(values)]
+        used = values.to(factor.dtype)
+        ctx.save_for_backward(used, factor)
+        if base is None:
+            return (used @ factor).to(values.dtype), token
+        if used.dtype == base.dtype:
+            return torch.addmm(base, used, factor), token
+        return base + used @ factor, token
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor | None, grad_token: Tensor | None) -> tuple[Tensor | None, ...]:
+        values, factor = ctx.saved_tensors
+        if grad_token is None:  # the last step of this backward pass: what an unfinished one has left is not of it
+            ctx.notes.clear()
+        if gradient is None:  # this step has no part in the loss
+            return None, None, grad_token, None, None
+        used = gradient.to(factor.dtype)
+        ctx.notes.append((values, used))
+        grad_values = (used @ factor.mT).to(ctx.dtype) if ctx.needs_input_grad[1] else None
+        grad_base = gradient if ctx.needs_input_grad[0] else None
+        return grad_base, grad_values, gradient.new_zeros(()) if grad_token is None else grad_token, None, None
+
+
+class _SharedLinear:
+    """A linear layer whose weight is shared."""
+
+    def __init__(self, layer: nn.Linear, rows: Rows) -> None:
+        self.weight, self.bias = rows.share(layer.weight), layer.bias
+
+    def __call__(self, values: Tensor) -> Tensor:
+        product = values @ self.weight.mT
+        return product if self.bias is None else product + self.bias
+
+
+def _with_rows(values: Tensor, rows: int) -> Tensor:
+    """(n, ...) as (rows, ...), with zeros for the rows that have ended."""
+    if len(values) == rows:
+        return values
+    return torch.cat([values, values.new_zeros(rows - len(values), *values.shape[1:])])

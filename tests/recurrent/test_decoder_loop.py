@@ -1,0 +1,480 @@
+"""The decoders' loop and the products that its steps share, against loop references and plain autograd."""
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+import torch
+from peft import LoraConfig, inject_adapter_in_model
+from torch import Tensor, nn
+
+import attnzoo
+from attnzoo import AttentionalRNNForConditionalGeneration, additive_kernel, attention, loss
+from attnzoo.attention import Score, additive_score
+from attnzoo.loss import IGNORED, linear_cross_entropy, token_cross_entropy
+from attnzoo.recurrent_cells import RecurrentState
+from attnzoo.recurrent_decoder import DecoderState
+from attnzoo.shared_products import Rows, SharedFactor
+from tests.attention.test_attention import assert_equal
+from tests.recurrent.test_wirings import (
+    ACCEPTED,
+    CELLS,
+    COPIED,
+    WINDOWS,
+    assert_same_alignments,
+    assert_same_gradients,
+    batch,
+    gradients,
+    loop_translation,
+    words_read,
+)
+from tests.recurrent.test_wirings import tiny_model as tiny_model_of
+from tests.reference import attentional_rnn as reference
+
+STEPPING = [case for case in ACCEPTED if case["wiring"] == "bahdanau" or case["input_feeding"]]
+OTHERS = [case for case in ACCEPTED if case not in STEPPING]
+LUONG = {"wiring": "luong", "score": "general", "window": "global", "cell": "lstm", "input_feeding": True}
+BAHDANAU = {"wiring": "bahdanau", "score": "additive", "window": "global", "cell": "cho_gru"}
+CASES = [LUONG, BAHDANAU, LUONG | {"score": "additive", "window": "predictive"}, BAHDANAU | {"cell": "gru"}]
+
+
+def tiny_model(case: dict[str, Any]) -> AttentionalRNNForConditionalGeneration:
+    return tiny_model_of(case | (COPIED if case["score"] == "dot" else {}))
+
+
+def name(case: dict[str, Any]) -> str:
+    return "-".join(str(value) for value in case.values())
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A call of a model whose steps share nothing: plain autograd."""
+
+    def call(model: nn.Module, **inputs: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(Rows, "is_shared", False, raising=False)
+            patch.setattr(
+                Rows,
+                "__setattr__",
+                lambda rows, name, value: name == "is_shared" or vars(rows).__setitem__(name, value),
+            )
+            return model(**inputs)
+
+    return call
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("case", [*STEPPING, *OTHERS[::7]], ids=name)
+def test_targets_of_all_lengths_equal_the_loop(case: dict[str, Any], layers: int) -> None:
+    """A training step without logits runs over the rows that have not ended; the loss and every gradient are equal."""
+    model, inputs = tiny_model(case | {"decoder_layers": layers}), batch()
+    expected = reference.cross_entropy(loop_translation(model, inputs).logits, inputs["labels"])
+    outputs = model(**inputs, skip_logits=True)
+    assert outputs.logits is None
+    assert_equal(outputs.loss, expected, "loss")
+    assert_same_gradients(gradients(outputs.loss, model), gradients(expected, model))
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("wiring", ["bahdanau", "luong"])
+def test_additive_attention_takes_some_rows_at_a_time(rows: int, wiring: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = BAHDANAU | {"wiring": wiring, "cell": "gru", "input_feeding": wiring == "luong"}
+    model, inputs = tiny_model(case), batch()
+    expected = reference.cross_entropy(loop_translation(model, inputs).logits, inputs["labels"])
+    of_query = inputs["input_ids"].shape[1] * model.config.attention_size
+    monkeypatch.setattr(additive_kernel, "ADDITIVE_CHUNK_ELEMENTS", rows * of_query)
+    actual = model(**inputs, skip_logits=True)
+    assert_equal(actual.loss, expected, "loss")
+    assert_same_gradients(gradients(actual.loss, model), gradients(expected, model))
+
+
+@pytest.mark.parametrize("case", [*STEPPING[::9], STEPPING[-1]], ids=name)
+def test_dropout_equals_the_loop(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The masks of every step, layer and row are drawn from their numbers; Bahdanau's readouts are dropped at once."""
+    model, inputs = tiny_model(case | {"decoder_layers": 3, "dropout": 0.4}).train(), batch()
+    wiring = model.model.decoder.wiring
+    places = {id(wiring.get_submodule(place)): place for place in ("dropout", "rnn.dropout")}
+    calls: dict[str, int] = defaultdict(int)
+    rows, steps = inputs["labels"].shape
+
+    def mask(place: str, call: int, row: int, width: int) -> Tensor:
+        generator = torch.Generator().manual_seed(1000 * call + 10 * row + len(place))
+        return torch.empty(width, dtype=torch.float64).bernoulli_(0.6, generator=generator) / 0.6
+
+    def forward(dropout: nn.Dropout, values: Tensor) -> Tensor:
+        place = places.get(id(dropout))
+        if place is None:  # of the embeddings or the encoder
+            return values
+        masks = []
+        for _ in range(len(values) // rows):
+            masks += [mask(place, calls[place], row, values.shape[-1]) for row in range(rows)]
+            calls[place] += 1
+        return values * torch.stack(masks)
+
+    def drop(row: int) -> reference.Drop:
+        counts: dict[str, int] = defaultdict(int)
+
+        def drop_values(place: str, values: Tensor) -> Tensor:
+            counts[place] += 1
+            return values * mask(place, counts[place] - 1, row, len(values))
+
+        return drop_values
+
+    monkeypatch.setattr(nn.Dropout, "forward", forward)
+    actual = model(**inputs)
+    assert calls == {"dropout": steps, "rnn.dropout": 2 * steps}
+    read = words_read(model, inputs["labels"])
+    expected = reference.translate(model, inputs["input_ids"], inputs["attention_mask"], read, drop=drop)
+    assert_equal(actual.logits, expected.logits, "logits")
+    expected_loss = reference.cross_entropy(expected.logits, inputs["labels"])
+    assert_same_gradients(gradients(actual.loss, model), gradients(expected_loss, model))
+
+
+def test_dropout_is_drawn_in_training_alone() -> None:
+    case = {"wiring": "luong", "score": "general", "window": "global", "cell": "lstm", "input_feeding": True}
+    model, inputs = tiny_model(case | {"decoder_layers": 2, "dropout": 0.5}).eval(), batch()
+    assert torch.equal(model(**inputs).logits, model(**inputs).logits)
+    model.model.encoder.eval()
+    model.model.decoder.train()
+    model.model.decoder.dropout.eval()  # the one of the embeddings
+    torch.manual_seed(0)
+    first = model(**inputs).logits
+    assert not torch.equal(first, model(**inputs).logits)
+    torch.manual_seed(0)
+    assert torch.equal(first, model(**inputs).logits)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("wiring", ["bahdanau", "luong"])
+@pytest.mark.parametrize("score", ["general", "additive"])
+@pytest.mark.parametrize("window", ["global", "predictive"])
+def test_gradients_are_those_of_finite_differences(cell: str, wiring: str, score: str, window: str) -> None:
+    case = {"wiring": wiring, "score": score, "window": window, "cell": cell, "input_feeding": wiring == "luong"}
+    # A window whose edge moves over a token has no derivative there: this one holds every token.
+    model = tiny_model(case | {"window_size": 9, "decoder_layers": 2})
+    generator = torch.Generator().manual_seed(5)
+    decoder = model.model.decoder.wiring
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(shape, dtype=torch.float64, generator=generator)
+
+    mask = torch.tensor([[True, True, True], [True, False, True], [False, False, False]])
+    value, inputs = random(3, 3, 4).requires_grad_(), random(3, 4, 3).requires_grad_()
+    lengths = torch.tensor([2, 4, 1])
+    starts = [random(3, 2, 9).requires_grad_() for _ in range(2 if cell == "lstm" else 1)]
+    feed = random(3, 10) if wiring == "luong" else None
+    names = [name for name, _ in decoder.named_parameters() if "bridge" not in name and "initial" not in name]
+
+    def readout(inputs: Tensor, value: Tensor, *others: Tensor) -> Tensor:
+        weights = dict(zip(names, others[len(starts) :], strict=True))
+        hidden, cell_state = [*others[: len(starts)], None][:2]
+        return torch.func.functional_call(
+            ReadOut(decoder),
+            {f"decoder.{name}": w for name, w in weights.items()},
+            (inputs, DecoderState(RecurrentState(hidden, cell_state), feed), value, mask, lengths),
+        )
+
+    tensors = [inputs, value, *starts, *(decoder.get_parameter(name) for name in names)]
+    # Along one random direction instead of every axis: a wrong gradient shows in it, in a thirtieth of the time.
+    assert torch.autograd.gradcheck(readout, tensors, atol=1e-6, fast_mode=True)
+
+
+class ReadOut(nn.Module):
+    """A decoder as a function of its weights too."""
+
+    def __init__(self, decoder: nn.Module) -> None:
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(self, inputs: Tensor, state: DecoderState, value: Tensor, mask: Tensor, lengths: Tensor) -> Tensor:
+        return self.decoder(inputs, state, self.decoder.attention.read(value, mask), 0, lengths).readout
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_a_second_backward_pass_finds_what_the_first_one_found(case: dict[str, Any]) -> None:
+    model, inputs = tiny_model(case), batch()
+    loss = model(**inputs, skip_logits=True).loss
+    first = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
+    second = torch.autograd.grad(loss, list(model.parameters()))
+    assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        torch.autograd.grad(loss, list(model.parameters()))  # and nothing is kept after the last one
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_a_backward_pass_counts_its_own_steps_alone(case: dict[str, Any], plain: Any) -> None:
+    """After one that needs no gradient of a weight, of the first three steps, and of a step in the middle."""
+    model, inputs = tiny_model(case), batch()
+    parameters = list(model.parameters())
+    embeddings = model.model.decoder.embed_tokens(words_read(model, inputs["labels"])).detach().requires_grad_()
+    source = {"input_ids": inputs["input_ids"], "decoder_inputs_embeds": embeddings}
+    outputs, expected = (call(**source).logits for call in (model, lambda **inputs: plain(model, **inputs)))
+    torch.autograd.grad(outputs.square().sum(), embeddings, retain_graph=True)
+    for steps in (slice(0, 3), slice(2, 3), slice(0, None)):
+        actual, wanted = (
+            torch.autograd.grad(logits[:, steps].square().sum(), parameters, retain_graph=True, allow_unused=True)
+            for logits in (outputs, expected)
+        )
+        for parameter, gradient, other in zip(parameters, actual, wanted, strict=True):
+            assert_equal(
+                torch.zeros_like(parameter) if gradient is None else gradient,
+                torch.zeros_like(parameter) if other is None else other,
+            )
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_a_weight_that_changed_in_between_is_noticed(case: dict[str, Any]) -> None:
+    model, inputs = tiny_model(case), batch()
+    loss = model(**inputs).loss
+    with torch.no_grad():
+        for parameter in model.model.decoder.wiring.rnn.parameters():
+            parameter += 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_a_checkpointed_loop_and_frozen_weights_have_the_same_gradients(case: dict[str, Any]) -> None:
+    model, inputs = tiny_model(case).train(), batch()
+    expected = gradients(model(**inputs, skip_logits=True).loss, model)
+    model.gradient_checkpointing_enable()
+    assert_same_gradients(gradients(model(**inputs, skip_logits=True).loss, model), expected)
+    for part in ("encoder", "decoder.wiring.rnn", "decoder.wiring.attention"):
+        frozen = model.model.get_submodule(part).requires_grad_(False)
+        model(**inputs, skip_logits=True).loss.backward()
+        for name_, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                assert_equal(parameter.grad, expected[name_], name_)
+            else:
+                assert parameter.grad is None
+        frozen.requires_grad_(True)
+        model.zero_grad()
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_a_compiled_model_has_the_same_gradients(case: dict[str, Any]) -> None:
+    model, inputs = tiny_model(case).train(), batch()
+    expected = gradients(model(**inputs).loss, model)
+    torch.compiler.reset()
+    assert_same_gradients(gradients(torch.compile(model, backend="eager")(**inputs).loss, model), expected)
+
+
+@pytest.mark.parametrize("case", CASES[:3], ids=name)
+def test_a_training_is_the_same_training(case: dict[str, Any], plain: Any) -> None:
+    """200 steps of Adam in float32."""
+    models = [tiny_model(case).float() for _ in range(2)]
+    calls = [lambda **inputs: plain(models[0], **inputs), lambda **inputs: models[1](**inputs, skip_logits=True)]
+    losses = []
+    for model, call in zip(models, calls, strict=True):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter *= 0.3
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        losses.append([])
+        for _ in range(200):
+            loss = call(**batch()).loss
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses[-1].append(loss.item())
+    assert losses[0][-1] < losses[0][0] - 0.1
+    assert losses[1] == pytest.approx(losses[0], abs=1e-4)
+
+
+# Hooks, adapters and new scores
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_a_hook_anywhere_in_the_decoder_is_called_at_every_step(case: dict[str, Any]) -> None:
+    model, inputs = tiny_model(case | {"decoder_layers": 2}), batch()
+    expected = model(**inputs)
+    wiring, calls = model.model.decoder.wiring, defaultdict(int)
+    at_every_step = {name for name, _ in wiring.named_modules() if name.startswith(("attention", "rnn.layers."))}
+    at_every_step -= {"attention.score.key_proj"}
+    if case["wiring"] == "luong":
+        at_every_step |= {"output_proj"}
+    for name_ in at_every_step:
+        handle = wiring.get_submodule(name_).register_forward_hook(
+            lambda *_, name=name_: calls.update({name: calls[name] + 1})
+        )
+        outputs = model(**inputs)
+        handle.remove()
+        assert calls[name_] == inputs["labels"].shape[1], name_
+        assert_equal(outputs.logits, expected.logits, name_)
+        assert_same_gradients(
+            gradients(outputs.loss, model),
+            gradients(expected.loss, model) if name_ == "attention" else gradients(model(**inputs).loss, model),
+        )
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_adapters_are_trained_with_shared_products(
+    case: dict[str, Any], plain: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LoRA on every linear layer; all other weights of the loop stay shared."""
+    model, inputs = tiny_model(case), batch()
+    model = inject_adapter_in_model(
+        LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False), model
+    ).double()
+    for parameter in model.parameters():
+        parameter.requires_grad_(True)
+    shared = []
+    make = SharedFactor.__init__
+    monkeypatch.setattr(SharedFactor, "__init__", lambda self, factor: shared.append(factor) or make(self, factor))
+    actual, expected = model(**inputs), plain(model, **inputs)
+    assert shared
+    assert_equal(actual.logits, expected.logits, "logits")
+    assert_same_gradients(gradients(actual.loss, model), gradients(expected.loss, model))
+
+
+class DistanceScore(Score):
+    """Minus the squared distance of a projected query and the key, a score that is in no paper here."""
+
+    def __init__(self, query_size: int, key_size: int) -> None:
+        super().__init__()
+        self.query_proj = nn.Linear(query_size, key_size)
+
+    def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
+        return -(self.query_proj(query).unsqueeze(2) - projected_key.unsqueeze(1)).square().sum(dim=-1)
+
+
+def distance_by_hand(look: reference.Attention, query: Tensor, annotation: Tensor, position: int) -> Tensor:
+    projected = look.weights["score.query_proj.weight"] @ query + look.weights["score.query_proj.bias"]
+    return -sum((projected[i] - annotation[i]) ** 2 for i in range(len(annotation)))
+
+
+@pytest.fixture
+def with_distance(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(attention.SCORES, "distance", lambda sizes: DistanceScore(sizes.query_size, sizes.key_size))
+    monkeypatch.setattr(reference.Attention, "score_of", distance_by_hand)
+
+
+@pytest.mark.usefixtures("with_distance")
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize(
+    "wiring", [{"wiring": "bahdanau"}, {"wiring": "luong"}, {"wiring": "luong", "input_feeding": True}], ids=name
+)
+def test_a_new_score_is_a_formula_and_a_line(wiring: dict[str, Any], window: str, cell: str) -> None:
+    """In training, with padding and without, alignments, generation, search and through a saved config."""
+    model, inputs = tiny_model(wiring | {"score": "distance", "window": window, "cell": cell}).train(), batch()
+    expected = loop_translation(model, inputs)
+    expected_loss = reference.cross_entropy(expected.logits, inputs["labels"])
+    expected_gradients = gradients(expected_loss, model)
+    outputs = model(**inputs, output_attentions=True)
+    assert_equal(outputs.logits, expected.logits, "logits")
+    assert_same_alignments(outputs, expected)
+    for loss_ in (outputs.loss, model(**inputs, skip_logits=True).loss):
+        assert_equal(loss_, expected_loss, "loss")
+        assert_same_gradients(gradients(loss_, model), expected_gradients)
+
+    model.eval()
+    source = {"input_ids": inputs["input_ids"], "attention_mask": inputs["attention_mask"]}
+    options = {"max_new_tokens": 5, "min_new_tokens": 5}
+    greedy = model.generate(**source, **options)
+    by_hand = reference.own_words(model, *source.values(), 6)
+    assert torch.equal(greedy[:, 1:5], by_hand[:, 1:5]) or (model.generation_config.eos_token_id in by_hand)
+    for beams in (1, 3):
+        generated = model.generate(**source, **options, num_beams=beams)
+        assert torch.equal(
+            model.generate(**source, **options, num_beams=beams, custom_generate=attnzoo.search), generated
+        )
+    again = type(model.config).from_dict(model.config.to_dict())
+    assert again.score == "distance"
+
+
+# The loss without logits
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("num_items", [None, 7, torch.tensor(7)])
+def test_the_loss_is_that_of_the_logits(
+    label_smoothing: float, num_items: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss, "TOKENS_AT_A_TIME", 4)
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(3, 5, 6, dtype=torch.float64, generator=generator).requires_grad_()
+    weight = torch.randn(11, 6, dtype=torch.float64, generator=generator).requires_grad_()
+    labels = torch.randint(0, 11, (3, 5), generator=generator)
+    labels[0, 2:] = labels[1, 0] = IGNORED
+    expected = token_cross_entropy(hidden @ weight.t(), labels, num_items, label_smoothing)
+    actual = linear_cross_entropy(hidden, weight, labels, num_items, label_smoothing)
+    torch.testing.assert_close(actual, expected)
+    for one, other in zip(*(torch.autograd.grad(3 * x, (hidden, weight)) for x in (actual, expected)), strict=True):
+        torch.testing.assert_close(one, other)
+    with torch.no_grad():
+        torch.testing.assert_close(linear_cross_entropy(hidden, weight, labels, num_items, label_smoothing), expected)
+
+
+def test_under_autocast_the_products_alone_are_less_precise() -> None:
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(4, 9, 32, generator=generator).requires_grad_()
+    weight = torch.randn(50, 32, generator=generator).mul(0.2).requires_grad_()
+    labels = torch.randint(0, 50, (4, 9), generator=generator)
+    expected = linear_cross_entropy(hidden, weight, labels)
+    with torch.autocast("cpu", torch.bfloat16):
+        actual = linear_cross_entropy(hidden, weight, labels)
+    assert actual.dtype == torch.float32
+    torch.testing.assert_close(actual, expected, rtol=1e-2, atol=0)
+    for one, other in zip(*(torch.autograd.grad(x, (hidden, weight)) for x in (actual, expected)), strict=True):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one, other, rtol=0, atol=0.02 * other.abs().max().item())
+
+
+@pytest.mark.parametrize("case", [*CASES, LUONG | {"window": "predictive"}], ids=name)
+def test_under_autocast_the_gradients_are_those_of_plain_autograd(case: dict[str, Any], plain: Any) -> None:
+    model, inputs = tiny_model(case).float(), batch()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter *= 0.4
+    expected = gradients(plain(model, **inputs).loss, model)
+    with torch.autocast("cpu", torch.bfloat16):
+        losses = plain(model, **inputs).loss, model(**inputs, skip_logits=True).loss
+    torch.testing.assert_close(*losses, rtol=1e-2, atol=0)
+    of_plain, of_shared = (gradients(loss, model) for loss in losses)
+    for name_, gradient in of_shared.items():
+        assert gradient.dtype == torch.float32
+        errors = [
+            ((one[name_] - expected[name_]).norm() / expected[name_].norm()).item() for one in (of_plain, of_shared)
+        ]
+        assert errors[1] < max(1.5 * errors[0], 0.05), name_
+
+
+@pytest.mark.parametrize("width", [0.01, 0.1, 1.0])
+def test_small_scores_keep_their_digits_in_half_precision(width: float) -> None:
+    """As they are when a training begins: a small tanh must not be the difference of two rounded sigmoids."""
+    torch.manual_seed(0)
+    query, key, vector, grad_scores = (
+        values.bfloat16()
+        for values in (
+            width * torch.randn(8, 1, 64),
+            width * torch.randn(8, 20, 64),
+            0.01 * torch.randn(64),
+            torch.randn(8, 1, 20),
+        )
+    )
+
+    def step(dtype: torch.dtype) -> list[Tensor]:
+        q, k, v, g = (values.to(dtype).requires_grad_() for values in (query, key, vector, grad_scores))
+        scores = additive_score(q, k, v)
+        return [scores, *torch.autograd.grad(scores, (q, k, v), g)]
+
+    for rounded, exact in zip(step(torch.bfloat16), step(torch.float64), strict=True):
+        assert rounded.dtype == torch.bfloat16
+        assert float((rounded.double() - exact).norm() / exact.norm()) < 0.01
+
+
+def test_a_batch_without_labels_has_no_loss_and_no_gradient() -> None:
+    hidden, weight = torch.randn(2, 3, 4, requires_grad=True), torch.randn(5, 4, requires_grad=True)
+    nothing = linear_cross_entropy(hidden, weight, torch.full((2, 3), IGNORED))
+    assert nothing.item() == 0
+    assert not any(gradient.any() for gradient in torch.autograd.grad(nothing, (hidden, weight)))
+
+
+def test_logits_are_skipped_only_when_asked_for() -> None:
+    model, inputs = tiny_model(LUONG), batch()
+    assert model(**inputs).logits is not None
+    with pytest.raises(ValueError, match="skip_logits=True leaves nothing to return without labels"):
+        model(inputs["input_ids"], decoder_input_ids=inputs["labels"].clamp(min=3), skip_logits=True)
+    with pytest.raises(ValueError, match=r"labels of shape .* do not fit a target of shape"):
+        model(**inputs, decoder_input_ids=inputs["labels"][:, 1:].clamp(min=3), skip_logits=True)
