@@ -15,9 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .loss import is_untouched
-from .shared_products import Rows, SharedFactor
-
-FEW_ROWS = 8  # so few that on a CPU a product with a large weight waits for memory and not for arithmetic
+from .shared_products import FEW_ROWS, Rows, add_products
 
 
 class RecurrentState(NamedTuple):
@@ -74,10 +72,10 @@ class ChoGRU(nn.Module):
         if torch.is_autocast_enabled(device):  # its precision is that of the states too, as with torch's own cells
             inputs, hidden = (part.to(torch.get_autocast_dtype(device)) for part in (inputs, hidden))
         rows = Rows(inputs)
-        step = ChoGRUStep(self, rows)
+        cell, nothing = ChoGRUStep(self, rows, rows.pack(inputs)), inputs[:, 0, :0]
         outputs = []
-        for gates in step.gates(rows.pack(inputs)).to(inputs.dtype).split(rows.sizes):
-            (hidden,) = step(gates, hidden)
+        for step in range(inputs.shape[1]):
+            (hidden,) = cell(step, nothing, hidden)
             outputs.append(hidden)
         return rows.join(outputs), hidden.unsqueeze(0)
 
@@ -151,37 +149,36 @@ def layer_weights(layer: nn.RNNBase) -> list[Tensor]:
 
 
 class CellStep:
-    """One step of a cell, whose recurrent weights are shared by all steps of a loop.
+    """One step of a cell, whose weights are shared by all steps of a loop.
 
-    Called with what inputs and bias add to the gates (n, G), and the parts (n, H) of the state before; it returns the
-    parts of the next state, the hidden one first.
+    Called with the number of the step, inputs that are known only now (n, X) and the parts (n, H) of the state before;
+    it returns the parts of the next state, the hidden one first.
+
+    Args:
+        layer: the cell, a module
+        rows: of the loop
+        known: (N, I), inputs that are known before the loop
     """
 
-    weight: Tensor  # (G, I), of the inputs
-    bias: Tensor  # (G,)
-
-    def __call__(self, gates: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+    def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         raise NotImplementedError
-
-    def gates(self, inputs: Tensor) -> Tensor:
-        """What inputs (n, I) and bias add to the gates (n, G)."""
-        return add_product(self.bias, inputs, self.weight.mT)
 
 
 class ChoGRUStep(CellStep):
     """One step of :class:`ChoGRU`; the gates are z, r and the candidate."""
 
-    def __init__(self, layer: ChoGRU, rows: Rows) -> None:
-        self.weight, self.bias = layer.weight_input, layer.bias
-        of_gates, of_candidate = layer.weight_hidden.split([2 * layer.hidden_size, layer.hidden_size])
-        self.of_gates, self.of_candidate = rows.share(of_gates.mT), rows.share(of_candidate.mT)
+    def __init__(self, layer: ChoGRU, rows: Rows, known: Tensor) -> None:
+        sizes = [2 * layer.hidden_size, layer.hidden_size]
+        parts = (weight.split(sizes) for weight in (layer.weight_input, layer.bias, layer.weight_hidden))
+        self.gates, self.candidate = (
+            rows.share_sum(*known_and_new(weight_input, bias, known), weight_hidden)
+            for weight_input, bias, weight_hidden in zip(*parts, strict=True)
+        )
 
-    def __call__(self, gates: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+    def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         (hidden,) = state
-        size = hidden.shape[1]
-        gates, candidate = gates.split([2 * size, size], dim=1)
-        update_gate, reset_gate = add_product(gates, hidden, self.of_gates).sigmoid().chunk(2, dim=1)
-        candidate = add_product(candidate, reset_gate * hidden, self.of_candidate).tanh()
+        update_gate, reset_gate = self.gates(step, inputs, hidden).sigmoid().chunk(2, dim=1)
+        candidate = self.candidate(step, inputs, reset_gate * hidden).tanh()
         return (torch.lerp(hidden, candidate, update_gate),)
 
 
@@ -192,16 +189,17 @@ class GRUStep(CellStep):
               h_t = (1 - z_t) \circ \tilde h_t + z_t \circ h_{t-1}
     """
 
-    def __init__(self, layer: nn.GRU, rows: Rows) -> None:
-        self.weight, weight_hidden, self.bias, self.bias_hidden = layer_weights(layer)
-        self.recurrent = rows.share(weight_hidden.mT)
+    def __init__(self, layer: nn.GRU, rows: Rows, known: Tensor) -> None:
+        weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
+        base, new = known_and_new(weight_input, bias_input, known)
+        self.of_inputs = rows.share_sum(base, new)
+        self.of_hidden = rows.share_sum(bias_hidden.expand(len(known), -1), weight_hidden)
 
-    def __call__(self, gates: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+    def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         (hidden,) = state
-        size = hidden.shape[1]
-        gates, candidate = gates.split([2 * size, size], dim=1)
-        recurrent = add_product(self.bias_hidden.expand(hidden.shape[0], -1), hidden, self.recurrent)
-        of_gates, of_candidate = recurrent.split([2 * size, size], dim=1)
+        sizes = [2 * hidden.shape[1], hidden.shape[1]]
+        gates, candidate = self.of_inputs(step, inputs).split(sizes, dim=1)
+        of_gates, of_candidate = self.of_hidden(step, hidden).split(sizes, dim=1)
         reset_gate, update_gate = (gates + of_gates).sigmoid().chunk(2, dim=1)
         candidate = (candidate + reset_gate * of_candidate).tanh()
         return (torch.lerp(candidate, hidden, update_gate),)
@@ -213,14 +211,14 @@ class LSTMStep(CellStep):
     .. math:: c_t = f_t \circ c_{t-1} + i_t \circ \tilde c_t, \qquad h_t = o_t \circ \tanh c_t
     """
 
-    def __init__(self, layer: nn.LSTM, rows: Rows) -> None:
-        self.weight, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
-        self.bias = bias_input + bias_hidden
-        self.recurrent = rows.share(weight_hidden.mT)
+    def __init__(self, layer: nn.LSTM, rows: Rows, known: Tensor) -> None:
+        weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
+        base, new = known_and_new(weight_input, bias_input + bias_hidden, known)
+        self.gates = rows.share_sum(base, new, weight_hidden)
 
-    def __call__(self, gates: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+    def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         hidden, cell = state
-        input_gate, forget_gate, candidate, output_gate = add_product(gates, hidden, self.recurrent).chunk(4, dim=1)
+        input_gate, forget_gate, candidate, output_gate = self.gates(step, inputs, hidden).chunk(4, dim=1)
         cell = torch.addcmul(forget_gate.sigmoid() * cell, input_gate.sigmoid(), candidate.tanh())
         return output_gate.sigmoid() * cell.tanh(), cell
 
@@ -228,42 +226,28 @@ class LSTMStep(CellStep):
 class RNNStep(CellStep):
     r"""One step of ``torch.nn.RNN``: :math:`h_t = \tanh(W x_t + U h_{t-1} + b)`."""
 
-    def __init__(self, layer: nn.RNN, rows: Rows) -> None:
-        self.weight, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
-        self.bias = bias_input + bias_hidden
-        self.recurrent = rows.share(weight_hidden.mT)
+    def __init__(self, layer: nn.RNN, rows: Rows, known: Tensor) -> None:
+        weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
+        base, new = known_and_new(weight_input, bias_input + bias_hidden, known)
+        self.total = rows.share_sum(base, new, weight_hidden)
 
-    def __call__(self, gates: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        return (add_product(gates, state[0], self.recurrent).tanh(),)
+    def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
+        return (self.total(step, inputs, *state).tanh(),)
 
 
-STEPS: dict[str, Callable[[Any, Rows], CellStep]] = {
+def known_and_new(weight: Tensor, bias: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """What known inputs (N, I) and bias add to the gates (N, G), and the weight (G, X) of the inputs to come."""
+    size = known.shape[1]
+    base = add_products(bias, (known,), (weight[:, :size].mT,)) if size else bias.expand(len(known), -1)
+    return base.to(known.dtype), weight[:, size:]
+
+
+STEPS: dict[str, Callable[[Any, Rows, Tensor], CellStep]] = {
     "cho_gru": ChoGRUStep,
     "gru": GRUStep,
     "lstm": LSTMStep,
     "rnn": RNNStep,
 }
-
-
-def add_product(base: Tensor, values: Tensor, factor: Any) -> Tensor:
-    """``base + values @ factor``, of values (n, I) and a transposed weight (I, G) or what :meth:`Rows.share` gives."""
-    if isinstance(factor, SharedFactor):
-        return factor.add_product(base, values)
-    is_exporting = torch.compiler.is_exporting()  # an exported graph must fit any number of rows
-    if not is_exporting and len(values) <= FEW_ROWS and values.device.type == "cpu":
-        return base + few_rows_product(values, factor.mT)
-    if base.dtype == values.dtype == factor.dtype and not torch.is_autocast_enabled(values.device.type):
-        return torch.addmm(base, values, factor)
-    return base + values @ factor
-
-
-def few_rows_product(values: Tensor, weight: Tensor) -> Tensor:
-    """Values (n, I) times the transpose of a large weight (G, I), for an n so small that memory is the limit.
-
-    BLAS reads the weight about twice as fast as it lies, and for two columns than for one.
-    """
-    columns = values.expand(max(2, len(values)), -1).contiguous().t()
-    return (weight @ columns)[:, : len(values)].t()
 
 
 def many_rows_linear(layer: nn.Module, values: Tensor) -> Tensor:
@@ -353,20 +337,15 @@ class StackSteps:
 
     def __init__(self, stack: RecurrentStack, rows: Rows, inputs: Tensor, state: RecurrentState) -> None:
         self.dropout = stack.dropout
-        self.cells = [STEPS[stack.cell](layer, rows) for layer in stack.layers]
-        bottom, known = self.cells[0], inputs.shape[1]
-        of_inputs, of_others = bottom.weight.split([known, bottom.weight.shape[1] - known], dim=1)
-        self.gates = add_product(bottom.bias, inputs, of_inputs.mT).split(rows.sizes)
-        self.factors = [rows.share(weight.mT) for weight in (of_others, *(cell.weight for cell in self.cells[1:]))]
+        known = [inputs] + [inputs[:, :0]] * (len(stack.layers) - 1)
+        self.cells = [STEPS[stack.cell](layer, rows, part) for layer, part in zip(stack.layers, known, strict=True)]
         parts = [rows.sort(part.to(inputs.dtype)).unbind(1) for part in state if part is not None]
         self.states = list(zip(*parts, strict=True))  # hidden and cell (B, H) of every layer
 
     def __call__(self, step: int, others: Tensor) -> list[Tensor]:
         """The hidden states (n, H) of every layer, bottom to top."""
-        for index, (cell, factor) in enumerate(zip(self.cells, self.factors, strict=True)):
-            base = cell.bias.expand(others.shape[0], -1) if index else self.gates[step]
-            gates = add_product(base, others, factor)
-            self.states[index] = cell(gates, *(part[: gates.shape[0]] for part in self.states[index]))
+        for index, cell in enumerate(self.cells):
+            self.states[index] = cell(step, others, *(part[: others.shape[0]] for part in self.states[index]))
             others = self.states[index][0]
             if index + 1 < len(self.cells):
                 others = self.dropout(others)

@@ -11,7 +11,7 @@ Letters in shapes: B batch, T steps, n rows of one step, N rows of all steps, I 
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from .loss import is_untouched
 
+FEW_ROWS = 8  # so few that on a CPU a product with a large weight waits for memory and not for arithmetic
 Notes = list[tuple[Tensor, Tensor]]  # input and gradient of every step, the last step first
 
 
@@ -82,6 +83,16 @@ class Rows:
             factor = factor.to(torch.get_autocast_dtype(factor.device.type))  # once, and not at every step
         return SharedFactor(factor) if self.is_shared and factor.requires_grad else factor
 
+    def share_sum(self, base: Tensor, *weights: Tensor) -> Callable[..., Tensor]:
+        """A function of step t and values (n_t, I): rows of ``base`` (N, O) plus each value times its weight (O, I).
+
+        Where steps share it is one product, of the values side by side with the weights side by side.
+        """
+        if self.is_shared:
+            return SharedSum(base, torch.cat(weights, dim=1).mT, self.sizes)
+        bases, factors = base.split(self.sizes), [self.share(weight.mT) for weight in weights]
+        return lambda step, *values: add_products(bases[step], values, factors)
+
     def share_linears(self, module: Any) -> Any:
         """A copy of ``module`` for this loop, whose linear layers share their products.
 
@@ -113,7 +124,7 @@ class SharedFactor:
     @cached_property
     def token(self) -> Tensor:
         """Connects the steps for autograd: its gradient reaches the factor after all steps have made their notes."""
-        return _FactorGradient.apply(self.factor, self.notes)
+        return _FactorGradient.apply(self.factor, None, self.notes)
 
     def __getitem__(self, rows: slice) -> "SharedFactor":
         return self  # the number of rows is that of the values
@@ -124,27 +135,41 @@ class SharedFactor:
         if function is not Tensor.matmul or not isinstance(args[1], cls):
             return NotImplemented
         values, shared = args
-        return shared.add_product(None, values)
-
-    def add_product(self, base: Tensor | None, values: Tensor) -> Tensor:
-        """``base + values @ factor``, or the product alone."""
-        product, self.token = _Product.apply(base, values, self.token, self.detached, self.notes)
+        product, shared.token = _Product.apply(None, shared.token, shared.detached, shared.notes, values)
         return product
 
 
+class SharedSum:
+    """What :meth:`Rows.share_sum` gives: the base has one gradient after the loop, too."""
+
+    def __init__(self, base: Tensor, factor: Tensor, sizes: list[int]) -> None:
+        if torch.is_autocast_enabled(factor.device.type):
+            factor = factor.to(torch.get_autocast_dtype(factor.device.type))
+        self.notes: Notes = []
+        self.bases, self.factor = base.detach().split(sizes), factor.detach()
+        self.token = _FactorGradient.apply(factor, base, self.notes)
+
+    def __call__(self, step: int, *values: Tensor) -> Tensor:
+        parts = [value for value in values if value.shape[1]]
+        total, self.token = _Product.apply(self.bases[step], self.token, self.factor, self.notes, *parts)
+        return total
+
+
 class _FactorGradient(torch.autograd.Function):
-    """The token of a factor; its backward pass makes the factor's gradient of the notes."""
+    """The token of a factor; its backward pass makes the gradients of the factor and of the base of the notes."""
 
     @staticmethod
-    def forward(ctx: Any, factor: Tensor, notes: Notes) -> Tensor:
-        ctx.notes, ctx.shape = notes, factor.shape
+    def forward(ctx: Any, factor: Tensor, base: Tensor | None, notes: Notes) -> Tensor:
+        ctx.notes, ctx.shape, ctx.dtype = notes, factor.shape, factor.dtype
+        ctx.base_shape = None if base is None else base.shape
         return factor.new_zeros(())
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_token: Tensor) -> tuple[Tensor | None, None]:
+    def backward(ctx: Any, grad_token: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         if not ctx.notes:  # no step had a part in the loss
-            return None, None
+            return None, None, None
+        ctx.notes.reverse()
         if len(ctx.shape) == 2:
             values, gradients = (torch.cat(parts).flatten(0, -2) for parts in zip(*ctx.notes, strict=True))
         else:
@@ -153,24 +178,28 @@ class _FactorGradient(torch.autograd.Function):
                 torch.cat([_with_rows(part, rows) for part in parts], dim=1) for parts in zip(*ctx.notes, strict=True)
             )
         ctx.notes.clear()
-        return (gradients.mT @ values).mT, None  # most factors are transposed weights: theirs is contiguous
+        # Most factors are transposed weights, whose gradient is contiguous when it is made in this order.
+        grad_factor = (gradients.to(ctx.dtype).mT @ values).mT if ctx.needs_input_grad[0] else None
+        grad_base = _with_rows(gradients, ctx.base_shape[0]) if ctx.needs_input_grad[1] else None
+        return grad_factor, grad_base, None
 
 
 class _Product(torch.autograd.Function):
-    """The product, and the token, which passes through all steps in their order, and its gradient back."""
+    """The product of values side by side, and the token: it passes through all steps in order, its gradient back."""
 
     @staticmethod
     def forward(
-        ctx: Any, base: Tensor | None, values: Tensor, token: Tensor, factor: Tensor, notes: Notes
+        ctx: Any, base: Tensor | None, token: Tensor, factor: Tensor, notes: Notes, *values: Tensor
     ) -> tuple[Tensor, Tensor]:
-        ctx.notes, ctx.dtype = notes, values.dtype
+        ctx.notes, ctx.dtype, ctx.has_base = notes, values[0].dtype, base is not None
+        ctx.widths = [value.shape[-1] for value in values]
         ctx.set_materialize_grads(False)
         if factor.ndim == 3:
-            factor = factor[: len(values)]
-        used = values.to(factor.dtype)
+            factor = factor[: len(values[0])]
+        used = (values[0] if len(values) == 1 else torch.cat(values, dim=1)).to(factor.dtype)
         ctx.save_for_backward(used, factor)
         if base is None:
-            return (used @ factor).to(values.dtype), token
+            return (used @ factor).to(ctx.dtype), token
         if used.dtype == base.dtype:
             return torch.addmm(base, used, factor), token
         return base + used @ factor, token
@@ -181,13 +210,15 @@ class _Product(torch.autograd.Function):
         values, factor = ctx.saved_tensors
         if grad_token is None:  # the last step of this backward pass: what an unfinished one has left is not of it
             ctx.notes.clear()
-        if gradient is None:  # this step has no part in the loss
-            return None, None, grad_token, None, None
+            grad_token = factor.new_zeros(())
+        if gradient is None:  # this step has no part in the loss, but its rows of the base have their place
+            if ctx.has_base:
+                ctx.notes.append((values, values.new_zeros(len(values), factor.shape[1])))
+            return None, grad_token, None, None, *([None] * len(ctx.widths))
         used = gradient.to(factor.dtype)
-        ctx.notes.append((values, used))
-        grad_values = (used @ factor.mT).to(ctx.dtype) if ctx.needs_input_grad[1] else None
-        grad_base = gradient if ctx.needs_input_grad[0] else None
-        return grad_base, grad_values, gradient.new_zeros(()) if grad_token is None else grad_token, None, None
+        ctx.notes.append((values, gradient if ctx.has_base else used))
+        grad_values = (used @ factor.mT).to(ctx.dtype).split(ctx.widths, dim=-1)
+        return None, grad_token, None, None, *grad_values
 
 
 class _SharedLinear:
@@ -199,6 +230,28 @@ class _SharedLinear:
     def __call__(self, values: Tensor) -> Tensor:
         product = values @ self.weight.mT
         return product if self.bias is None else product + self.bias
+
+
+def add_products(base: Tensor, values: Sequence[Tensor], factors: Sequence[Tensor]) -> Tensor:
+    """``base`` and the products of values (n, I) with transposed weights (I, O)."""
+    for value, factor in zip(values, factors, strict=True):
+        is_exporting = torch.compiler.is_exporting()  # an exported graph must fit any number of rows
+        if not is_exporting and len(value) <= FEW_ROWS and value.device.type == "cpu":
+            base = base + few_rows_product(value, factor.mT)
+        elif base.dtype == value.dtype == factor.dtype and not torch.is_autocast_enabled(value.device.type):
+            base = torch.addmm(base, value, factor)
+        else:
+            base = base + value @ factor
+    return base
+
+
+def few_rows_product(values: Tensor, weight: Tensor) -> Tensor:
+    """Values (n, I) times the transpose of a large weight (O, I), for an n so small that memory is the limit.
+
+    BLAS reads the weight about twice as fast as it lies, and for two columns than for one.
+    """
+    columns = values.expand(max(2, len(values)), -1).contiguous().t()
+    return (weight @ columns)[:, : len(values)].t()
 
 
 def _with_rows(values: Tensor, rows: int) -> Tensor:
