@@ -125,7 +125,7 @@ def test_a_saved_model_does_the_same_through_the_auto_classes(reversal: Reversal
     tokenizer = AutoTokenizer.from_pretrained(reversal.saved)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     words = list(reversal.unseen["word"])
-    inputs = tokenizer(words, padding=True, return_tensors="pt")
+    inputs = tokenizer(words, padding=True, return_tensors="pt", return_token_type_ids=False)
     answers = tokenizer.batch_decode(model.generate(**inputs, max_new_tokens=11), skip_special_tokens=True)
     assert answers == decode(reversal.trainer.predict(reversal.unseen).predictions)
     assert np.mean([answer == word[::-1] for answer, word in zip(answers, words, strict=True)]) >= 0.99
@@ -134,7 +134,7 @@ def test_a_saved_model_does_the_same_through_the_auto_classes(reversal: Reversal
 def test_a_saved_model_still_generates_with_its_cache(reversal: Reversal) -> None:
     """The Trainer sets ``config.use_cache`` to False and saves that; generate() goes by the generation config."""
     model = AutoModelForSeq2SeqLM.from_pretrained(reversal.saved)
-    inputs = TOKENIZER(reversal.unseen["word"][:3], padding=True, return_tensors="pt")
+    inputs = TOKENIZER(reversal.unseen["word"][:3], padding=True, return_tensors="pt", return_token_type_ids=False)
     result = model.generate(**inputs, max_new_tokens=11, return_dict_in_generate=True)
     assert isinstance(result.past_key_values, RecurrentDecoderCache)
 
