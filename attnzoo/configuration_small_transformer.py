@@ -5,7 +5,7 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-from .config_checks import check_arguments, check_rates, check_sizes, check_token_ids
+from .config_checks import check_arguments, check_numbers, check_token_ids
 
 
 @strict
@@ -78,14 +78,7 @@ class SmallTransformerConfig(PreTrainedConfig):
     def validate_architecture(self) -> None:
         """Refuse sizes out of range and fields that do not go together."""
         super().validate_architecture()
-        check_sizes(
-            self,
-            layers=("num_hidden_layers",),
-            heads=("num_attention_heads",),
-            widths=("hidden_size", "intermediate_size"),
-            rows=("vocab_size", "max_position_embeddings"),
-        )
-        check_rates(self, "dropout", "attention_dropout")
+        check_numbers(self)
         if not 0 < self.layer_norm_eps <= 1:
             raise ValueError(f"layer_norm_eps must be above 0 and at most 1, got {self.layer_norm_eps}")
         if self.is_encoder_decoder != (self.attention_pattern == "encoder_decoder"):

@@ -257,13 +257,8 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         loss = None
         if labels is not None:
             loss = self._loss(logits, labels.to(logits.device), outputs.penalty, num_items_in_batch, smoothing)
-        return SelfAttentiveClassifierOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-            penalty=outputs.penalty,
-        )
+        recorded = outputs.hidden_states, outputs.attentions
+        return SelfAttentiveClassifierOutput(loss, logits, *recorded, outputs.penalty)
 
     def _loss(
         self, logits: Tensor, labels: Tensor, penalty: Tensor, num_items: Tensor | int | None, smoothing: float

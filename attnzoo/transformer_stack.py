@@ -203,15 +203,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         mask = mask_for(backend, mask, (rows, length, num_keys))
         for layer in self.layers:
             memory = encoder_hidden_states, memory_mask
-            hidden_states = layer(
-                hidden_states,
-                mask,
-                *memory,
-                past_key_values=cache,
-                packing=packing,
-                memory_packing=memory_packing,
-                **kwargs,
-            )
+            packings = {"packing": packing, "memory_packing": memory_packing}
+            hidden_states = layer(hidden_states, mask, *memory, past_key_values=cache, **packings, **kwargs)
         if self.final_norm is not None:
             hidden_states = self.final_norm(hidden_states)
         if packing is not None:
