@@ -127,6 +127,8 @@ class AttentionalRNNConfig(PreTrainedConfig):
     eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int = 1
 
+    validate_token_ids = check_token_ids  # an error; Transformers only warns
+
     @classmethod
     def from_paper(cls, paper: str, **overrides: Any) -> Self:
         """The model of a paper with the paper's sizes, any field of it overridden.
@@ -161,10 +163,6 @@ class AttentionalRNNConfig(PreTrainedConfig):
         if self.readout_size is None and isinstance(self.decoder_hidden_size, int):
             has_maxout = self.wiring in ("cho", "bahdanau")
             self.readout_size = max(1, self.decoder_hidden_size // 2) if has_maxout else self.decoder_hidden_size
-
-    def validate_token_ids(self) -> None:
-        """Raise an error for special tokens outside the vocabulary; Transformers only warns."""
-        check_token_ids(self)
 
     def validate_architecture(self) -> None:
         """Refuse sizes out of range and fields that do not go together."""

@@ -77,6 +77,8 @@ class SelfAttentiveConfig(PreTrainedConfig):
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
 
+    validate_token_ids = check_token_ids  # an error; Transformers only warns
+
     @classmethod
     def from_paper(cls, paper: str, **overrides: Any) -> Self:
         """The model of Lin et al. (2017) for one of its data sets, any field of it overridden.
@@ -108,10 +110,6 @@ class SelfAttentiveConfig(PreTrainedConfig):
             self.gate_size = 2 * self.hidden_size
         check_arguments(self, kwargs)
         super().__post_init__(**kwargs)
-
-    def validate_token_ids(self) -> None:
-        """Raise an error for special tokens outside the vocabulary; Transformers only warns."""
-        check_token_ids(self)
 
     def validate_architecture(self) -> None:
         """Refuse sizes out of range and fields that do not go together."""

@@ -65,15 +65,13 @@ class SmallTransformerConfig(PreTrainedConfig):
     eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int = 1
 
+    validate_token_ids = check_token_ids  # an error; Transformers only warns
+
     def __post_init__(self, **kwargs: Any) -> None:
         if self.is_encoder_decoder is None:
             self.is_encoder_decoder = self.attention_pattern == "encoder_decoder"
         check_arguments(self, kwargs)
         super().__post_init__(**kwargs)
-
-    def validate_token_ids(self) -> None:
-        """Raise an error for special tokens outside the vocabulary; Transformers only warns."""
-        check_token_ids(self)
 
     def validate_architecture(self) -> None:
         """Refuse sizes out of range and fields that do not go together."""

@@ -63,9 +63,8 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
         past_key_values: RecurrentDecoderCache | None,
     ) -> Tensor | None:
         """The ids of the target. Without a target they are the source's ids, shifted right, as in BART."""
-        if input_ids is None or past_key_values is not None:
-            return decoder_input_ids
-        if decoder_input_ids is not None or decoder_inputs_embeds is not None:
+        target = decoder_input_ids, decoder_inputs_embeds, past_key_values
+        if input_ids is None or any(part is not None for part in target):
             return decoder_input_ids
         return shift_right(input_ids, self.config.decoder_start_token_id, self.config.pad_token_id)
 
@@ -405,8 +404,7 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
         """The encoder's outputs, and the target with some of the model's own words, see :meth:`_mix_own_words`."""
         if encoder_outputs is None:
             names = ("input_ids", "attention_mask", "inputs_embeds", "output_hidden_states")
-            source = {name: inputs[name] for name in names if name in inputs}
-            encoder_outputs = self.model.encoder(**source, return_dict=True)
+            encoder_outputs = self.model.encoder(*map(inputs.get, names), return_dict=True)
         target = self._target_ids(inputs.get("input_ids"), decoder_input_ids, decoder_inputs_embeds, None)
         if target is None:
             raise ValueError(

@@ -7,6 +7,7 @@ Letters in shapes: B batch, S tokens, V = 2u width of the encoder's outputs, R h
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -84,12 +85,8 @@ class GatedEncoder(nn.Module):
         self.second_weight = nn.Parameter(torch.empty(num_hops, state_size, gate_size))
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        return _batched_dot(first, self.first_weight) * _batched_dot(second, self.second_weight)
-
-
-def _batched_dot(matrix: Tensor, weight: Tensor) -> Tensor:
-    """Row r of every ``matrix`` (B, R, V) times ``weight[r]``, of (R, V, G): (B, R, G)."""
-    return (matrix.transpose(0, 1) @ weight).transpose(0, 1)
+        batched_dot = partial(torch.einsum, "brv, rvg -> brg")
+        return batched_dot(first, self.first_weight) * batched_dot(second, self.second_weight)
 
 
 class SelfAttentivePreTrainedModel(SafetensorsModel):
