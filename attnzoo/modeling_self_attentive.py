@@ -165,22 +165,19 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         else:  # padding may hold anything, NaN included, which the backward LSTM would spread
             embeddings = embeddings.masked_fill(~mask.unsqueeze(-1), 0.0)
         embeddings = self.dropout(embeddings)
-        if self.gate is None:
-            outputs, _ = self.rnn(embeddings, mask)
-            sentence_matrix, annotation_matrix = self.attention(outputs[-1], mask)
-            penalty = redundancy_penalty(annotation_matrix)
-            pooled = sentence_matrix
-        else:
+        sentences, sentence_mask = embeddings, mask
+        if self.gate is not None:
             sentences, sentence_mask, places = split_pairs(embeddings, mask, token_type_ids)
-            outputs, _ = self.rnn(sentences, sentence_mask)
-            matrices, annotations = self.attention(outputs[-1], sentence_mask)
-            first, second = matrices.chunk(2)
+        outputs, _ = self.rnn(sentences, sentence_mask)
+        sentence_matrix, annotation_matrix = self.attention(outputs[-1], sentence_mask)
+        penalty, pooled = redundancy_penalty(annotation_matrix), sentence_matrix
+        if self.gate is not None:
+            first, second = sentence_matrix.chunk(2)
             sentence_matrix = torch.stack([first, second], dim=1)
-            penalty = redundancy_penalty(annotations).view(2, -1).sum(dim=0)
+            penalty = penalty.view(2, -1).sum(dim=0)
             pooled = self.gate(first, second)
-            length = mask.shape[1]
-            outputs = [join_pairs(output, places, length) for output in outputs]
-            annotation_matrix = join_pairs(annotations.mT, places, length).mT
+            outputs = [join_pairs(output, places, mask.shape[1]) for output in outputs]
+            annotation_matrix = join_pairs(annotation_matrix.mT, places, mask.shape[1]).mT
         return SelfAttentiveModelOutput(
             last_hidden_state=outputs[-1],
             pooler_output=pooled.flatten(1),
