@@ -4,7 +4,6 @@ Training and release write them. ``attnzoo card model_cards/NAME`` writes the ca
 ``run.json``, when words here or in a task have changed. It needs the data, for the card's example, but not the run.
 """
 
-import argparse
 import json
 import math
 import re
@@ -19,6 +18,7 @@ from transformers import AutoConfig, PreTrainedConfig
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
+from .commands import add_overrides, command_parser
 from .loop.run_folder import read_mapping
 from .loop.stopping import exit_on_user_error
 from .markdown import code, escaped, one_line
@@ -44,11 +44,9 @@ def describe(task: Task, scores: dict[str, float]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog="attnzoo card", description="Write a card again.", epilog="example: attnzoo card my-model"
-    )
+    parser = command_parser("attnzoo card", "Write a card again.", "my-model")
     parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="where the data is")
+    add_overrides(parser, "where the data is")
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         path, figures = options.folder / "recipe.yaml", read_figures(options.folder)

@@ -23,11 +23,7 @@ from attnzoo.viewer import plot_sentence
 
 from ..data.labelled_sentences import ClassificationData, read_labelled
 from ..data.labels import known_numbers, label_text, number_labels
-from ..data.sources import (
-    Rows,
-    SourceError,
-    short,
-)
+from ..data.sources import Rows, SourceError, short
 from ..data.splits import first_row
 from ..data.sst2 import SST2
 from ..data.vocabulary import normalizer, refuse_overfull
