@@ -36,7 +36,9 @@ class _Metric(evaluate.Metric):
 
 
 class _PronunciationMetric(_Metric):
-    """A metric of pronunciations (Yao and Zweig, 2015, "Sequence-to-Sequence Neural Net Models for G2P").
+    """A metric of pronunciations.
+
+    Paper: Yao and Zweig (2015), "Sequence-to-Sequence Neural Net Models for Grapheme-to-Phoneme Conversion".
 
     Predictions: one pronunciation per word, phonemes separated by spaces. References: for each word the list of its
     accepted pronunciations, written in the same way.

@@ -240,9 +240,7 @@ class SentenceClassification(Task):
         scores = super().score(split, predictions)
         return scores | {"error": 100 - scores["accuracy"]}
 
-    def draw(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, num_beams: int = 1
-    ) -> None:
+    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
         """The pictures of a released model: a sentence coloured by attention, and the test split's confusion matrix."""
         ids = tokenizer(*([self.splits["test"][column][0]] for column in self.columns), return_tensors="pt")
         with torch.no_grad():
