@@ -18,17 +18,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from attnzoo import search
 from attnzoo.decoding.token_search import BLOCK, _best
-from tests.factory import (
-    BOS,
-    EOS,
-    PAD,
-    RNN_SIZES,
-    RNN_VARIANTS,
-    VOCAB_SIZE,
-    padded_batch,
-    tiny_model,
-    words,
-)
+from tests.factory import BOS, EOS, PAD, RNN_SIZES, RNN_VARIANTS, VOCAB_SIZE, padded_batch, tiny_model, words
 from tests.recurrent.test_generation import AfterTokens, OnlyThese
 
 LENGTHS = [5, 3, 1, 7]
@@ -53,10 +43,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _no_gradients():
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def both(model: PreTrainedModel, **options: Any) -> tuple[Any, Any]:

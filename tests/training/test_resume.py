@@ -22,18 +22,13 @@ from attnzoo.training.train import main
 from transformers import AutoModelForSeq2SeqLM
 
 from tests.regular_language import SMALL
-from tests.training.runs import Running, command_line, start
+from tests.training.runs import Running, command_line, overrides, start
 
 STEPS = 40
 # Everything that has a state: dropout, moving average, accumulation, two epochs and more, evaluations on the way.
 RECIPE = [
-    *SMALL,
-    f"training.max_steps={STEPS}",
-    "training.checkpoint_every=7",
-    "training.evaluations=2",
-    "training.accumulation_steps=2",
-    "training.ema_decay=0.9",
-    "model.dropout=0.3",
+    *(*SMALL, "model.dropout=0.3"),
+    *overrides("training", max_steps=STEPS, checkpoint_every=7, evaluations=2, accumulation_steps=2, ema_decay=0.9),
 ]
 
 
