@@ -10,7 +10,9 @@ from transformers import (
     BartForConditionalGeneration,
     LogitsProcessor,
     LogitsProcessorList,
+    MaxLengthCriteria,
     MinLengthLogitsProcessor,
+    PrefixConstrainedLogitsProcessor,
     PreTrainedModel,
     StoppingCriteriaList,
 )
@@ -19,7 +21,6 @@ from transformers.modeling_outputs import BaseModelOutput
 from attnzoo import search
 from attnzoo.decoding.token_search import BLOCK, _best
 from tests.factory import BOS, EOS, PAD, RNN_SIZES, RNN_VARIANTS, VOCAB_SIZE, padded_batch, tiny_model, words
-from tests.recurrent.test_generation import AfterTokens, OnlyThese
 
 LENGTHS = [5, 3, 1, 7]
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -96,7 +97,7 @@ def test_forbidden_words_are_not_among_the_best(beams: int) -> None:
     """Whole blocks of -inf, and fewer words that are allowed than beams."""
     vocab_size = BLOCK * 20
     model = tiny_model("luong-lstm-dot", vocab_size=vocab_size)
-    processors = LogitsProcessorList([OnlyThese([4, 7 + BLOCK, EOS])])
+    processors = LogitsProcessorList([PrefixConstrainedLogitsProcessor(lambda row, ids: [4, 7 + BLOCK, EOS], 1)])
     expected, found = both(model, input_ids=words(3, 5), num_beams=beams, logits_processor=processors)
     assert found.tolist() == expected.tolist()
     assert set(found.flatten().tolist()) <= {0, BOS, EOS, 4, 7 + BLOCK}
@@ -136,7 +137,7 @@ def test_under_autocast(beams: int) -> None:
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_stopping_criteria_are_obeyed(beams: int) -> None:
-    criteria = StoppingCriteriaList([AfterTokens(3)])
+    criteria = StoppingCriteriaList([MaxLengthCriteria(4)])
     model = tiny_model("luong-gru-concat")
     expected, found = both(model, input_ids=words(2, 5), num_beams=beams, stopping_criteria=criteria)
     assert found.tolist() == expected.tolist()
