@@ -1,4 +1,4 @@
-"""Saving and loading: another process, missing weights, embeddings, the config."""
+"""What only the recurrent encoder-decoder has in its files: weights as its papers start them, and its config."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForSeq2SeqLM, GenerationConfig
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, AttentionalRNNModel
+from tests.every_family.test_files import vocabulary_matrices
 from tests.factory import RNN_SIZES as SIZES
 from tests.factory import RNN_VARIANTS as VARIANTS
 from tests.factory import tiny_config, tiny_model
@@ -97,12 +98,6 @@ def test_initialisation_is_reproducible_by_seed(variant: str) -> None:
 
 
 # Embeddings -----------------------------------------------------------------------------------------------------------
-
-
-def vocabulary_matrices(model: AttentionalRNNForConditionalGeneration) -> list[Tensor]:
-    """Source embedding, target embedding and output projection."""
-    base = model.base_model
-    return [base.encoder.embed_tokens.weight, base.decoder.embed_tokens.weight, model.lm_head.weight]
 
 
 def test_frozen_embeddings_stay_frozen_when_resized() -> None:

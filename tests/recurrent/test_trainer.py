@@ -62,18 +62,9 @@ def reversal(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Reve
     # The text columns stay in the table: the Trainer takes out what forward() has no argument for.
     table = table.map(lambda rows: tokenizer(rows["word"], text_target=rows["reversed"]), batched=True)
     torch.manual_seed(0)
-    config = AttentionalRNNConfig(
-        wiring="luong",  # without input feeding: a whole target is one call of the LSTM
-        cell="lstm",
-        vocab_size=len(tokenizer),
-        embedding_size=32,
-        encoder_hidden_size=48,
-        decoder_hidden_size=96,
-        initializer_range=0.15,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
+    sizes = {"embedding_size": 32, "encoder_hidden_size": 48, "decoder_hidden_size": 96, "vocab_size": len(tokenizer)}
+    # Without input feeding a whole target is one call of the LSTM. The special tokens are the config's own.
+    config = AttentionalRNNConfig(wiring="luong", cell="lstm", initializer_range=0.15, **sizes)
     model = AttentionalRNNForConditionalGeneration(config)
     folder = tmp_path_factory.mktemp("reversal")
     train, unseen = table.select(range(500, len(table))), table.select(range(500))

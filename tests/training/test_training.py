@@ -27,7 +27,6 @@ from attnzoo import (
     AttentionalRNNForConditionalGeneration,
     SelfAttentiveConfig,
     SelfAttentiveForSequenceClassification,
-    cli,
 )
 from attnzoo.alignment import align, alignment_error_rate
 from tests.regular_language import SMALL, gold_links, spell_out
@@ -74,16 +73,6 @@ def test_best_is_what_was_evaluated(run: Path, dictionary: Path) -> None:
     task = GraphemeToPhoneme(str(dictionary))
     scores = task.score("validation", task.predict(model, tokenizer, "validation"))
     assert scores == pytest.approx(json.loads((run / "run.json").read_text())["validation"])
-
-
-def test_pronounce_prints_words_and_draws_alignments(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cli.main(["pronounce", "Tetha", "kola", "--model", str(run / "best"), "--plot", str(tmp_path / "a.png")])
-    printed = capsys.readouterr().out
-    assert "T EH TH AA" in printed
-    assert "K OW L AA" in printed
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_evaluate_prints_the_figures_of_a_split(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
