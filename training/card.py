@@ -118,12 +118,9 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
             folder=json.dumps(shown, ensure_ascii=False)[1:-1], example=json.dumps(words.example, ensure_ascii=False)
         ),
         words=words,
-        columns=["split", "examples", *columns.values()] + (["decoding"] if generates else []),
-        results=[
-            [split, row["examples"], *(f"{row[key]:.2f}" for key in columns)]
-            + (["greedy" if row["num_beams"] == 1 else f"beam {row['num_beams']}"] if generates else [])
-            for split, row in scores.items()
-        ],
+        columns=columns,
+        scores=scores,
+        generates=generates,
         is_released=is_released,
         pictures=[(name, caption) for name, caption in words.pictures.items() if (written / name).is_file()],
         data=escaped(name),

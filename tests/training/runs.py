@@ -33,6 +33,12 @@ def train_recipe(recipe: str, output: Path, sets: list[str], *more: str) -> Path
     return output
 
 
+def log_rows(output: Path, key: str) -> list[dict[str, Any]]:
+    """The lines of a run's log that have this key, "loss" or "validation"."""
+    rows = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    return [row for row in rows if key in row]
+
+
 @dataclass
 class Running:
     process: multiprocessing.process.BaseProcess

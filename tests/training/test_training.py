@@ -30,7 +30,7 @@ from attnzoo import (
 )
 from attnzoo.alignment import align, alignment_error_rate
 from tests.regular_language import SMALL, gold_links, spell_out
-from tests.training.runs import ROOT, train_recipe
+from tests.training.runs import ROOT, log_rows, train_recipe
 
 
 def test_it_learns_to_pronounce_words_it_has_not_seen(run: Path) -> None:
@@ -41,12 +41,11 @@ def test_it_learns_to_pronounce_words_it_has_not_seen(run: Path) -> None:
 
 
 def test_the_log_has_losses_and_evaluations(run: Path) -> None:
-    rows = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    losses = [row["loss"] for row in rows if "loss" in row]
-    assert len(losses) == 90
-    assert losses[-1] < losses[0] / 5
-    assert [row["step"] for row in rows if "validation" in row] == [150, 300, 450]
-    assert all(row["tokens_per_second"] > 0 for row in rows if "loss" in row)
+    rows = log_rows(run, "loss")
+    assert len(rows) == 90
+    assert rows[-1]["loss"] < rows[0]["loss"] / 5
+    assert all(row["tokens_per_second"] > 0 for row in rows)
+    assert [row["step"] for row in log_rows(run, "validation")] == [150, 300, 450]
 
 
 @pytest.mark.parametrize("name", ["best", "last"])

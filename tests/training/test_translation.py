@@ -27,7 +27,7 @@ from transformers import (
     Seq2SeqTrainingArguments,
 )
 
-from tests.training.runs import ROOT, overrides, train_recipe
+from tests.training.runs import ROOT, log_rows, overrides, train_recipe
 
 RECIPES = {"rnn": "attentional_rnn_multi30k", "transformer": "small_transformer_multi30k"}
 SMALL = {
@@ -89,8 +89,7 @@ def test_it_learns_to_translate_and_keeps_its_best_weights(
 ) -> None:
     result = json.loads((translator / "run.json").read_text())
     assert result["validation"]["bleu"] > 80
-    log = [json.loads(line) for line in (translator / "log.jsonl").read_text().splitlines()]
-    bleu = {row["step"]: row["validation"]["bleu"] for row in log if "validation" in row}
+    bleu = {row["step"]: row["validation"]["bleu"] for row in log_rows(translator, "validation")}
     assert bleu[result["steps"]] == max(bleu.values())
     evaluate.main([str(translator / "best"), "--split", "validation"])
     assert f"BLEU {result['validation']['bleu']:.2f}, chrF" in capsys.readouterr().out
