@@ -12,6 +12,7 @@ Letters in shapes: N sequences, B rows in the decoder (sources times beams), T t
 """
 
 import math
+import re
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -230,15 +231,13 @@ def from_pharaoh(line: str) -> tuple[Links, Links]:
     """
     sure, possible = set(), set()
     for link in line.split():
-        for mark in "-p?":
-            source, found, target = link.partition(mark)
-            if found and source.isdecimal() and target.isdecimal():
-                possible.add((int(source), int(target)))
-                if mark == "-":
-                    sure.add((int(source), int(target)))
-                break
-        else:
+        parts = re.fullmatch(r"(\d+)([-p?])(\d+)", link)
+        if parts is None:
             raise ValueError(f"{link!r} is not a link; write 3-4 for a sure one and 3p4 or 3?4 for a possible one")
+        words = int(parts[1]), int(parts[3])
+        possible.add(words)
+        if parts[2] == "-":
+            sure.add(words)
     return sure, possible
 
 

@@ -79,20 +79,20 @@ def _module(command: str, name: str) -> Any:
         sys.exit(f"error: attnzoo {command} needs the package {error.name!r}, which is not installed: {install}")
 
 
-def _parser(command: str, example: str, model: str, text: str = "", more: str = "") -> argparse.ArgumentParser:
-    """The parser of a command that uses a model, with its ``text`` arguments if it reads any."""
+def _parser(
+    command: str, example: str, model: str, text: str = "", results: str = "", more: str = ""
+) -> argparse.ArgumentParser:
+    """The parser of a command that uses a model: ``text`` and ``results`` name what it reads and searches, if any."""
     description = f"{COMMANDS[command][0].capitalize()}. {more}"
     parser = argparse.ArgumentParser(prog=f"attnzoo {command}", description=description, epilog=f"example: {example}")
     if text:
         parser.add_argument("texts", nargs="*", metavar=text.upper(), help=f"default: read a {text} from each line")
     said = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub (default: %(default)s)"
     parser.add_argument("--model", default=model, help=said)
+    if results:
+        parser.add_argument("--n-best", type=int, default=1, help=f"{results} of each, with log p (default: 1)")
+        parser.add_argument("--num-beams", type=int, help="width of the beam search (default: the model's)")
     return parser
-
-
-def _add_search(parser: argparse.ArgumentParser, results: str) -> None:
-    parser.add_argument("--n-best", type=int, default=1, help=f"{results} of each, with log p (default: %(default)s)")
-    parser.add_argument("--num-beams", type=int, help="width of the beam search (default: the model's)")
 
 
 def _texts(options: argparse.Namespace, what: str) -> list[str]:
@@ -130,8 +130,7 @@ def _folder(model: str) -> str:
 
 def pronounce(arguments: list[str]) -> None:
     """``attnzoo pronounce``: a line for every word, or for each of its n best pronunciations."""
-    parser = _parser("pronounce", "attnzoo pronounce philosophy --n-best 3", PRONUNCIATION, "word")
-    _add_search(parser, "pronunciations")
+    parser = _parser("pronounce", "attnzoo pronounce philosophy --n-best 3", PRONUNCIATION, "word", "pronunciations")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the alignments of the first four words")
     options = parser.parse_args(arguments)
     words = [word for word in _texts(options, "word") if word]
@@ -151,9 +150,8 @@ def pronounce(arguments: list[str]) -> None:
 
 def translate(arguments: list[str]) -> None:
     """``attnzoo translate``: a line for every sentence, or for each of its n best translations."""
-    parser = _parser("translate", 'attnzoo translate "Two dogs are playing in the snow."', TRANSLATION, "sentence")
-    _add_search(parser, "translations")
-    options = parser.parse_args(arguments)
+    example = 'attnzoo translate "Two dogs are playing in the snow."'
+    options = _parser("translate", example, TRANSLATION, "sentence", "translations").parse_args(arguments)
     sentences = _texts(options, "sentence")
     pipe: Any = pipeline("machine-translation", model=_folder(options.model))  # type: ignore[call-overload]  # ours
     if known_phonemes(pipe.tokenizer):
@@ -194,7 +192,7 @@ def classify(arguments: list[str]) -> None:
     """``attnzoo classify``: the label of every sentence, and on request an HTML page of the attention weights."""
     more = "For a model of sentence pairs, put a tab between the two sentences."
     example = 'attnzoo classify "A moving film." --html film.html'
-    parser = _parser("classify", example, SENTIMENT, "sentence", more)
+    parser = _parser("classify", example, SENTIMENT, "sentence", more=more)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that shows the attention to words")
     options = parser.parse_args(arguments)
     sentences = [sentence for sentence in _texts(options, "sentence") if sentence]

@@ -1,33 +1,49 @@
-"""Checks of every config: sizes must be within limits, and special tokens within the vocabulary.
+"""Checks of every config: sizes and rates must be within limits, and special tokens within the vocabulary.
 
 The limits are far above the sizes in any paper. They make a damaged or hostile ``config.json`` raise an error at once
 instead of taking minutes or all memory.
 """
 
+import math
 from typing import Any
 
 import torch
 from transformers import PreTrainedConfig
 
-Names = tuple[str, ...]
+# The greatest value of every size, by the name of its field. An alias of a field follows the field.
+MAX_SIZES = {
+    **dict.fromkeys(("encoder_layers", "decoder_layers", "num_hidden_layers"), 256),
+    **dict.fromkeys(("num_attention_heads", "num_hops"), 1024),
+    **dict.fromkeys(("embedding_size", "encoder_hidden_size", "decoder_hidden_size", "hidden_size"), 2**16),
+    **dict.fromkeys(("attention_size", "attention_hidden_size", "readout_size", "gate_size"), 2**16),
+    **dict.fromkeys(("classifier_size", "intermediate_size"), 2**16),
+    # Rows of an embedding: words or positions.
+    **dict.fromkeys(("vocab_size", "max_position_embeddings", "max_source_positions", "window_size"), 10**7),
+    "num_labels": 10**6,  # each has a name in the config
+}
+RATES = ("dropout", "attention_dropout", "classifier_dropout")
 
-MAX_LAYERS = 256
-MAX_WIDTH = 2**16
-MAX_HEADS = 1024  # attention heads, or hops
-MAX_ROWS = 10**7  # rows of an embedding: words or positions
-MAX_LABELS = 10**6  # each has a name in the config
 
+def check_numbers(config: PreTrainedConfig, unused: str = "") -> None:
+    """Check the sizes, the dropout rates and the scale of the initial weights, as far as the config has such fields.
 
-def check_sizes(config: PreTrainedConfig, *, layers: Names, widths: Names, rows: Names, heads: Names = ()) -> None:
-    """Raise an error if a named field is not a whole number from 1 to the limit of its kind.
+    Args:
+        config: its fields
+        unused: the name of a size that this config does without
 
     Raises:
-        ValueError: a size or ``num_labels`` is outside its limits.
+        ValueError: a size is not a whole number from 1 to its limit, a rate is not at least 0 and below 1, or
+            ``initializer_range`` is not above 0 and finite.
     """
-    limits = {layers: MAX_LAYERS, heads: MAX_HEADS, widths: MAX_WIDTH, rows: MAX_ROWS, ("num_labels",): MAX_LABELS}
-    for names, most in limits.items():
-        for name in names:
+    for name, most in MAX_SIZES.items():
+        if hasattr(config, name) and name != unused:
             check_size(name, getattr(config, name), most)
+    for name in RATES:
+        if not 0 <= getattr(config, name, 0) < 1:
+            raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(config, name)}")
+    scale = getattr(config, "initializer_range", 1)
+    if scale is None or not 0 < scale < math.inf:
+        raise ValueError(f"initializer_range must be above 0 and finite, got {scale}")
 
 
 def check_size(name: str, value: Any, most: int) -> None:
@@ -38,13 +54,6 @@ def check_size(name: str, value: Any, most: int) -> None:
         raise ValueError(f"{name} must be at least 1, got {value}")
     if value > most:
         raise ValueError(f"{name} must be at most {most:,}, got {value:,}")
-
-
-def check_rates(config: PreTrainedConfig, *names: str) -> None:
-    """Raise a ValueError unless the named dropout rates are at least 0 and below 1."""
-    for name in names:
-        if not 0 <= getattr(config, name) < 1:
-            raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(config, name)}")
 
 
 def check_arguments(config: PreTrainedConfig, others: dict[str, Any]) -> None:
@@ -58,7 +67,7 @@ def check_arguments(config: PreTrainedConfig, others: dict[str, Any]) -> None:
         ValueError: too many labels, ``id2label`` keys that are not whole numbers, or an unknown dtype.
     """
     if config.id2label is None and "num_labels" in others:
-        check_size("num_labels", others["num_labels"], MAX_LABELS)
+        check_size("num_labels", others["num_labels"], MAX_SIZES["num_labels"])
     for label in config.id2label or ():
         if not str(label).isdecimal():
             raise ValueError(f"id2label must have the labels' numbers for its keys, got {label!r}")

@@ -7,37 +7,25 @@ from huggingface_hub.dataclasses import strict, validated_field
 from transformers import PreTrainedConfig
 
 from .attention import SCORES
-from .config_checks import check_arguments, check_sizes, check_token_ids
+from .config_checks import check_arguments, check_numbers, check_token_ids
 from .from_paper import config_of_paper
 
 # The defaults of a wiring: its score, and the scale of its initial weights.
 WIRING_SCORES = {"cho": "none", "sutskever": "none", "bahdanau": "additive", "luong": "general"}
 INITIALIZER_RANGES = {"cho": 0.01, "sutskever": 0.08, "bahdanau": 0.01, "luong": 0.1}
 
-_LUONG: dict[str, Any] = {
-    "wiring": "luong",
-    "input_feeding": True,
+_DEEP_LSTM: dict[str, Any] = {
     "cell": "lstm",
     "bidirectional": False,
     "reverse_source": True,
-    "vocab_size": 50_000,
     "embedding_size": 1000,
     "encoder_layers": 4,
     "decoder_layers": 4,
-    "dropout": 0.2,
 }
+_LUONG = _DEEP_LSTM | {"wiring": "luong", "input_feeding": True, "vocab_size": 50_000, "dropout": 0.2}
 PAPERS: dict[str, dict[str, Any]] = {
     "cho2014": {"wiring": "cho", "bidirectional": False, "vocab_size": 15_000, "embedding_size": 100},
-    "sutskever2014": {
-        "wiring": "sutskever",
-        "cell": "lstm",
-        "bidirectional": False,
-        "reverse_source": True,
-        "vocab_size": 160_000,
-        "embedding_size": 1000,
-        "encoder_layers": 4,
-        "decoder_layers": 4,
-    },
+    "sutskever2014": _DEEP_LSTM | {"wiring": "sutskever", "vocab_size": 160_000},
     "bahdanau2014": {},  # the defaults
     "luong2015-global-dot": _LUONG | {"score": "dot"},
     "luong2015-global-general": _LUONG | {"score": "general"},
@@ -139,6 +127,8 @@ class AttentionalRNNConfig(PreTrainedConfig):
     eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int = 1
 
+    validate_token_ids = check_token_ids  # an error; Transformers only warns
+
     @classmethod
     def from_paper(cls, paper: str, **overrides: Any) -> Self:
         """The model of a paper with the paper's sizes, any field of it overridden.
@@ -174,23 +164,10 @@ class AttentionalRNNConfig(PreTrainedConfig):
             has_maxout = self.wiring in ("cho", "bahdanau")
             self.readout_size = max(1, self.decoder_hidden_size // 2) if has_maxout else self.decoder_hidden_size
 
-    def validate_token_ids(self) -> None:
-        """Raise an error for special tokens outside the vocabulary; Transformers only warns."""
-        check_token_ids(self)
-
     def validate_architecture(self) -> None:
         """Refuse sizes out of range and fields that do not go together."""
         super().validate_architecture()
-        check_sizes(
-            self,
-            layers=("encoder_layers", "decoder_layers"),
-            widths=("embedding_size", "encoder_hidden_size", "decoder_hidden_size", "attention_size", "readout_size"),
-            rows=("vocab_size", "max_source_positions", "window_size"),
-        )
-        if self.initializer_range is None or not 0 < self.initializer_range < math.inf:
-            raise ValueError(f"initializer_range must be above 0 and finite, got {self.initializer_range}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout}")
+        check_numbers(self)
         if not 0 <= self.teacher_forcing_ratio <= 1:
             raise ValueError(f"teacher_forcing_ratio must be between 0 and 1, got {self.teacher_forcing_ratio}")
         if not self.is_encoder_decoder:

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 from huggingface_hub.dataclasses import strict
 from transformers import PreTrainedConfig
 
-from .config_checks import check_arguments, check_rates, check_sizes, check_token_ids
+from .config_checks import check_arguments, check_numbers, check_token_ids
 from .from_paper import config_of_paper
 
 PAPERS: dict[str, dict[str, Any]] = {
@@ -77,6 +77,8 @@ class SelfAttentiveConfig(PreTrainedConfig):
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
 
+    validate_token_ids = check_token_ids  # an error; Transformers only warns
+
     @classmethod
     def from_paper(cls, paper: str, **overrides: Any) -> Self:
         """The model of Lin et al. (2017) for one of its data sets, any field of it overridden.
@@ -109,25 +111,11 @@ class SelfAttentiveConfig(PreTrainedConfig):
         check_arguments(self, kwargs)
         super().__post_init__(**kwargs)
 
-    def validate_token_ids(self) -> None:
-        """Raise an error for special tokens outside the vocabulary; Transformers only warns."""
-        check_token_ids(self)
-
     def validate_architecture(self) -> None:
         """Refuse sizes out of range and fields that do not go together."""
         super().validate_architecture()
-        widths = ("embedding_size", "hidden_size", "attention_hidden_size", "classifier_size")
-        check_sizes(
-            self,
-            layers=("num_hidden_layers",),
-            heads=("num_hops",),
-            widths=(*widths, "gate_size") if self.sentence_pair else widths,
-            rows=("vocab_size",),
-        )
+        check_numbers(self, unused="" if self.sentence_pair else "gate_size")
         if not self.sentence_pair and self.gate_size is not None:
             raise ValueError(f"gate_size={self.gate_size} needs sentence_pair=True: one sentence has no gate")
-        check_rates(self, "dropout", "classifier_dropout")
         if not 0 <= self.penalty_coefficient < math.inf:
             raise ValueError(f"penalty_coefficient must be at least 0 and finite, got {self.penalty_coefficient}")
-        if not 0 < self.initializer_range < math.inf:
-            raise ValueError(f"initializer_range must be above 0 and finite, got {self.initializer_range}")

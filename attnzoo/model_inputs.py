@@ -159,23 +159,17 @@ def read_mask(mask: Tensor, name: str) -> Tensor:
                     "mask must be of a floating-point type"
                 )
         return mask.bool()
-    if mask.ndim == 4:
-        fits = (mask == 0) | (mask <= MASKED)
-        if _is_readable(mask) and not bool(fits.all()):
-            raise ValueError(
-                f"{name} of four dimensions and floating-point must be additive, 0 where a token is attended to and "
-                f"{MASKED:g} or less where not; got {mask[~fits][0].item():g} among its values"
-            )
-        return torch.where((mask > 0).any(), mask > 0, mask == 0)  # in a graph, where nothing was looked at
-    is_additive = (mask < 0).any()
+    is_4d = mask.ndim == 4
+    is_additive = ~(mask > 0).any() if is_4d else (mask < 0).any()
     if _is_readable(mask) and mask.numel():
-        fits = (mask == 0) | torch.where(is_additive, mask <= MASKED, mask == 1)
-        if not bool(fits.all()):
+        wrong = mask[(mask != 0) & ~(mask <= MASKED if is_4d else torch.where(is_additive, mask <= MASKED, mask == 1))]
+        if len(wrong):
+            allowed = "of four dimensions must be" if is_4d else "must be 1 on real tokens and 0 on padding, or"
             raise ValueError(
-                f"{name} must be 1 on real tokens and 0 on padding, or additive: 0, and {MASKED:g} or less on "
-                f"padding; got {mask[~fits][0].item():g} among its values"
+                f"{name} {allowed} additive: 0 on real tokens and {MASKED:g} or less on the others; got "
+                f"{wrong[0].item():g} among its values"
             )
-        if not bool(mask.any()):
+        if not is_4d and not bool(mask.any()):
             raise ValueError(f"{name} is floating-point and all 0: all padding, or none? Give a mask of type bool")
     return torch.where(is_additive, mask == 0, mask == 1)
 
@@ -246,42 +240,21 @@ def source_mask(attention_mask: Tensor | None, states: Tensor, name: str = "atte
     return read_mask(attention_mask, name).to(states.device)
 
 
-def check_target_labels(labels: Tensor, ids: Tensor | None, embeddings: Tensor | None, is_new: bool) -> None:
-    """Refuse labels (B, T) that do not fit the target, which is ids or embeddings, or made of them if ``is_new``.
+def check_labels(labels: Tensor, inputs: dict[str, Any], prefix: str = "") -> bool:
+    """Check that ``labels`` (B, T) fit the text or target: the ids or embeddings among ``inputs`` with this prefix.
+
+    Returns:
+        Whether there is such a text or target.
 
     Raises:
-        ValueError: no label, another shape than the target's, or no target where an old one goes on.
+        ValueError: the text or target has another shape.
     """
-    require_tokens("labels", labels, "(batch, target length)", 2)
-    target = embeddings if ids is None else ids
-    if target is None and not is_new:
-        raise ValueError("labels start a new target and past_key_values continues one; give decoder_input_ids")
-    _require_fit(labels, target, "target")
-
-
-def check_text_labels(labels: Tensor, inputs: dict[str, Any]) -> None:
-    """Raise a ValueError unless ``labels`` has the shape (B, T) of the ids or embeddings among ``inputs``."""
-    ids, embeddings = inputs.get("input_ids"), inputs.get("inputs_embeds")
-    _require_fit(labels, ids if embeddings is None else embeddings, "text")
-
-
-def _require_fit(labels: Tensor, tokens: Tensor | None, what: str) -> None:
+    ids, embeddings = inputs.get(f"{prefix}input_ids"), inputs.get(f"{prefix}inputs_embeds")
+    tokens = ids if embeddings is None else embeddings
     if tokens is not None and labels.shape != tokens.shape[:2]:
-        raise ValueError(
-            f"labels of shape {tuple(labels.shape)} do not fit a {what} of shape {tuple(tokens.shape[:2])}"
-        )
-
-
-def refuse_lost_labels(num_items: Any, ids: Tensor | None, embeddings: Tensor | None) -> None:
-    """Raise a ValueError if a Trainer counts labels, which it keeps for its own loss, and there is no target either.
-
-    The source would be taken as the target.
-    """
-    if num_items is not None and ids is None and embeddings is None:
-        raise ValueError(
-            "num_items_in_batch is given without labels and without decoder_input_ids, as by a Trainer that smooths "
-            "labels; let DataCollatorForSeq2Seq(tokenizer, model=model) make decoder_input_ids"
-        )
+        shapes = f"{tuple(labels.shape)} do not fit a {'target' if prefix else 'text'} of shape"
+        raise ValueError(f"labels of shape {shapes} {tuple(tokens.shape[:2])}")
+    return tokens is not None
 
 
 def shift_right(labels: Tensor, start_token_id: int, pad_token_id: int) -> Tensor:
@@ -337,14 +310,10 @@ def _is_readable(tensor: Tensor) -> bool:
 
 def _integers(ids: Any, name: str) -> Tensor:
     """``ids`` as int32 or int64, which embeddings take."""
-    if not isinstance(ids, Tensor):
+    if not isinstance(ids, Tensor) or ids.dtype == torch.bool or ids.is_floating_point() or ids.is_complex():
         hint = "; unpack a batch: model(**batch)" if hasattr(ids, "keys") else ""
         raise TypeError(f"{name} must be a tensor of whole numbers, got {_what(ids)}{hint}")
-    if ids.dtype in (torch.int64, torch.int32):
-        return ids
-    if ids.dtype == torch.bool or ids.is_floating_point() or ids.is_complex():
-        raise TypeError(f"{name} must be a tensor of whole numbers, got {_what(ids)}")
-    return ids.long()
+    return ids if ids.dtype in (torch.int64, torch.int32) else ids.long()
 
 
 def _check_source(outputs: Any) -> None:

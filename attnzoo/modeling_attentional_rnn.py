@@ -29,7 +29,7 @@ from .recurrent_cells import RecurrentState
 from .recurrent_decoder import BahdanauDecoder, ChoDecoder, DecoderState, LuongDecoder, SutskeverDecoder
 from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, as_encoder_outputs
 from .recurrent_initialisation import initialise
-from .zoo_model import ConditionalGenerationMixin, SafetensorsModel, with_head
+from .zoo_model import ConditionalGenerationMixin, SafetensorsModel, joined_outputs, with_head
 
 
 class AttentionalRNNPreTrainedModel(SafetensorsModel):
@@ -63,9 +63,8 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
         past_key_values: RecurrentDecoderCache | None,
     ) -> Tensor | None:
         """The ids of the target. Without a target they are the source's ids, shifted right, as in BART."""
-        if input_ids is None or past_key_values is not None:
-            return decoder_input_ids
-        if decoder_input_ids is not None or decoder_inputs_embeds is not None:
+        target = decoder_input_ids, decoder_inputs_embeds, past_key_values
+        if input_ids is None or any(part is not None for part in target):
             return decoder_input_ids
         return shift_right(input_ids, self.config.decoder_start_token_id, self.config.pad_token_id)
 
@@ -302,37 +301,16 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
         **kwargs: Any,
     ) -> Seq2SeqModelOutput:
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(
-                input_ids=input_ids,
-                attention_mask=attention_mask,
-                inputs_embeds=inputs_embeds,
-                output_hidden_states=output_hidden_states,
-                return_dict=True,
-            )
+            source = input_ids, attention_mask, inputs_embeds
+            encoder_outputs = self.encoder(*source, output_hidden_states, return_dict=True)
         sizes = self.config.encoder_layers, self.config.encoder_output_size
         encoder_outputs = as_encoder_outputs(encoder_outputs, *sizes, has_cell=self.config.cell == "lstm")
         decoder_input_ids = self._target_ids(input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values)
-        outputs = self.decoder(
-            encoder_outputs,
-            input_ids=decoder_input_ids,
-            attention_mask=decoder_attention_mask,
-            encoder_attention_mask=attention_mask,
-            past_key_values=past_key_values,
-            inputs_embeds=decoder_inputs_embeds,
-            use_cache=use_cache,
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
-            lengths=decoder_lengths,
-            return_dict=True,
-        )
-        return Seq2SeqModelOutput(
-            last_hidden_state=outputs.last_hidden_state,
-            past_key_values=outputs.past_key_values,
-            decoder_hidden_states=outputs.hidden_states,
-            cross_attentions=outputs.cross_attentions,
-            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
-            encoder_hidden_states=encoder_outputs.hidden_states,
-        )
+        masks = decoder_attention_mask, attention_mask
+        requests = use_cache, output_attentions, output_hidden_states
+        target = decoder_input_ids, *masks, past_key_values, decoder_inputs_embeds
+        outputs = self.decoder(encoder_outputs, *target, *requests, decoder_lengths, return_dict=True)
+        return joined_outputs(encoder_outputs, outputs)
 
 
 class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, ConditionalGenerationMixin):
@@ -426,8 +404,7 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
         """The encoder's outputs, and the target with some of the model's own words, see :meth:`_mix_own_words`."""
         if encoder_outputs is None:
             names = ("input_ids", "attention_mask", "inputs_embeds", "output_hidden_states")
-            source = {name: inputs[name] for name in names if name in inputs}
-            encoder_outputs = self.model.encoder(**source, return_dict=True)
+            encoder_outputs = self.model.encoder(*map(inputs.get, names), return_dict=True)
         target = self._target_ids(inputs.get("input_ids"), decoder_input_ids, decoder_inputs_embeds, None)
         if target is None:
             raise ValueError(

@@ -7,6 +7,7 @@ Letters in shapes: B batch, S tokens, V = 2u width of the encoder's outputs, R h
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -84,12 +85,8 @@ class GatedEncoder(nn.Module):
         self.second_weight = nn.Parameter(torch.empty(num_hops, state_size, gate_size))
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        return _batched_dot(first, self.first_weight) * _batched_dot(second, self.second_weight)
-
-
-def _batched_dot(matrix: Tensor, weight: Tensor) -> Tensor:
-    """Row r of every ``matrix`` (B, R, V) times ``weight[r]``, of (R, V, G): (B, R, G)."""
-    return (matrix.transpose(0, 1) @ weight).transpose(0, 1)
+        batched_dot = partial(torch.einsum, "brv, rvg -> brg")
+        return batched_dot(first, self.first_weight) * batched_dot(second, self.second_weight)
 
 
 class SelfAttentivePreTrainedModel(SafetensorsModel):
@@ -168,22 +165,19 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         else:  # padding may hold anything, NaN included, which the backward LSTM would spread
             embeddings = embeddings.masked_fill(~mask.unsqueeze(-1), 0.0)
         embeddings = self.dropout(embeddings)
-        if self.gate is None:
-            outputs, _ = self.rnn(embeddings, mask)
-            sentence_matrix, annotation_matrix = self.attention(outputs[-1], mask)
-            penalty = redundancy_penalty(annotation_matrix)
-            pooled = sentence_matrix
-        else:
+        sentences, sentence_mask = embeddings, mask
+        if self.gate is not None:
             sentences, sentence_mask, places = split_pairs(embeddings, mask, token_type_ids)
-            outputs, _ = self.rnn(sentences, sentence_mask)
-            matrices, annotations = self.attention(outputs[-1], sentence_mask)
-            first, second = matrices.chunk(2)
+        outputs, _ = self.rnn(sentences, sentence_mask)
+        sentence_matrix, annotation_matrix = self.attention(outputs[-1], sentence_mask)
+        penalty, pooled = redundancy_penalty(annotation_matrix), sentence_matrix
+        if self.gate is not None:
+            first, second = sentence_matrix.chunk(2)
             sentence_matrix = torch.stack([first, second], dim=1)
-            penalty = redundancy_penalty(annotations).view(2, -1).sum(dim=0)
+            penalty = penalty.view(2, -1).sum(dim=0)
             pooled = self.gate(first, second)
-            length = mask.shape[1]
-            outputs = [join_pairs(output, places, length) for output in outputs]
-            annotation_matrix = join_pairs(annotations.mT, places, length).mT
+            outputs = [join_pairs(output, places, mask.shape[1]) for output in outputs]
+            annotation_matrix = join_pairs(annotation_matrix.mT, places, mask.shape[1]).mT
         return SelfAttentiveModelOutput(
             last_hidden_state=outputs[-1],
             pooler_output=pooled.flatten(1),
@@ -257,13 +251,8 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         loss = None
         if labels is not None:
             loss = self._loss(logits, labels.to(logits.device), outputs.penalty, num_items_in_batch, smoothing)
-        return SelfAttentiveClassifierOutput(
-            loss=loss,
-            logits=logits,
-            hidden_states=outputs.hidden_states,
-            attentions=outputs.attentions,
-            penalty=outputs.penalty,
-        )
+        recorded = outputs.hidden_states, outputs.attentions
+        return SelfAttentiveClassifierOutput(loss, logits, *recorded, outputs.penalty)
 
     def _loss(
         self, logits: Tensor, labels: Tensor, penalty: Tensor, num_items: Tensor | int | None, smoothing: float

@@ -29,9 +29,9 @@ from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
 from .loss import IGNORED, classification_loss, loss_and_logits, problem_type_of, token_cross_entropy
-from .model_inputs import check_text_labels, checked, checked_head, shift_right
+from .model_inputs import check_labels, checked, checked_head, shift_right
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
-from .zoo_model import ConditionalGenerationMixin, with_head
+from .zoo_model import ConditionalGenerationMixin, joined_outputs, with_head
 
 # The arguments that a head over one stack passes on to its model.
 TEXT = ("input_ids", "attention_mask", "position_ids", "inputs_embeds")
@@ -119,12 +119,8 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             outputs = self.first_stack(
                 *text, tokens_to_compute, past_key_values=past_key_values, use_cache=use_cache, **kwargs
             )
-            return BaseModelOutputWithPast(
-                last_hidden_state=outputs.last_hidden_state,
-                past_key_values=outputs.past_key_values,
-                hidden_states=outputs.hidden_states,
-                attentions=outputs.attentions,
-            )
+            names = "last_hidden_state", "past_key_values", "hidden_states", "attentions"
+            return BaseModelOutputWithPast(**{name: outputs.get(name) for name in names})
         if decoder_input_ids is None and decoder_inputs_embeds is None and input_ids is not None:
             if past_key_values is not None and past_key_values.get_seq_length():
                 raise ValueError("past_key_values continues a target; give its next tokens as decoder_input_ids")
@@ -143,16 +139,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         outputs = self.decoder(
             *target, tokens_to_compute, *source, past_key_values=past_key_values, use_cache=use_cache, **kwargs
         )
-        return Seq2SeqModelOutput(
-            last_hidden_state=outputs.last_hidden_state,
-            past_key_values=outputs.past_key_values,
-            decoder_hidden_states=outputs.hidden_states,
-            decoder_attentions=outputs.attentions,
-            cross_attentions=outputs.cross_attentions,
-            encoder_last_hidden_state=encoder_outputs[0],
-            encoder_hidden_states=encoder_outputs.get("hidden_states"),  # another output class may lack it
-            encoder_attentions=encoder_outputs.get("attentions"),
-        )
+        return joined_outputs(encoder_outputs, outputs)
 
 
 class SmallTransformerWithOutputProjection(SmallTransformerPreTrainedModel):
@@ -284,10 +271,10 @@ class SmallTransformerForCausalLM(SmallTransformerWithOutputProjection, Generati
         if isinstance(logits_to_keep, int) and logits_to_keep < 0:
             raise ValueError(f"logits_to_keep must be at least 0, or the places of tokens, got {logits_to_keep}")
         if labels is not None and shift_labels is None:
-            check_text_labels(labels, inputs)
+            check_labels(labels, inputs)
             shift_labels = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)  # a token predicts the one after it
         if shift_labels is not None:
-            check_text_labels(shift_labels, inputs)
+            check_labels(shift_labels, inputs)
             inputs["use_cache"] = False  # a training step has no next token
             inputs["tokens_to_compute"] = _attended_or_labelled(inputs, shift_labels) if skip_logits else None
         outputs = self.model(**inputs, return_dict=True)
@@ -338,7 +325,7 @@ class SmallTransformerForMaskedLM(SmallTransformerWithOutputProjection):
         **inputs: Any,
     ) -> MaskedLMOutput:
         if labels is not None:
-            check_text_labels(labels, inputs)
+            check_labels(labels, inputs)
             inputs["tokens_to_compute"] = _attended_or_labelled(inputs, labels) if skip_logits else None
         outputs = self.model(**inputs, return_dict=True)
         loss, logits = loss_and_logits(
@@ -431,7 +418,7 @@ class SmallTransformerForTokenClassification(SmallTransformerWithClassifier):
         **inputs: Any,
     ) -> TokenClassifierOutput:
         if labels is not None:
-            check_text_labels(labels, inputs)
+            check_labels(labels, inputs)
         outputs = self.model(**inputs, use_cache=False, return_dict=True)
         logits = self.classifier(self.dropout(outputs.last_hidden_state))
         loss = None

@@ -114,10 +114,8 @@ class SourceToTargetPipeline(Pipeline):
             raise ValueError(
                 f"decoder_start_token_id={other} is not the model's ({start}); set it in the model's config"
             )
-        if n_best is not None:
-            generate_kwargs["n_best"] = n_best
-        if alignments is not None:
-            generate_kwargs["alignments"] = alignments
+        given = {"n_best": n_best, "alignments": alignments}
+        generate_kwargs |= {name: value for name, value in given.items() if value is not None}
         return {} if errors is None else {"errors": errors}, generate_kwargs, {}
 
     def preprocess(self, source: Any, errors: str = "raise") -> dict[str, Any]:  # type: ignore[override]

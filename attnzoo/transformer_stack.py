@@ -183,7 +183,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         else:
             is_last_alone = length == 1 and isinstance(past, int) and num_keys == past + 1
             mask = _self_attention_mask(is_real, texts, steps, num_keys, self.is_causal and not is_last_alone)
-        if cache is not None or self._is_recorded(kwargs):
+        recorded = ("output_hidden_states", "output_attentions")  # they have the shapes of a padded batch
+        if cache is not None or any(kwargs.get(name, getattr(self.config, name)) for name in recorded):
             tokens_to_compute = None
         packing = memory_packing = None
         if tokens_to_compute is not None and (packing := Packing.of(tokens_to_compute)) is not None:
@@ -203,15 +204,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         mask = mask_for(backend, mask, (rows, length, num_keys))
         for layer in self.layers:
             memory = encoder_hidden_states, memory_mask
-            hidden_states = layer(
-                hidden_states,
-                mask,
-                *memory,
-                past_key_values=cache,
-                packing=packing,
-                memory_packing=memory_packing,
-                **kwargs,
-            )
+            packings = {"packing": packing, "memory_packing": memory_packing}
+            hidden_states = layer(hidden_states, mask, *memory, past_key_values=cache, **packings, **kwargs)
         if self.final_norm is not None:
             hidden_states = self.final_norm(hidden_states)
         if packing is not None:
@@ -249,11 +243,6 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             f"{self.prefix}position_ids are not consecutive: several texts in a row need "
             "attention_pattern='bidirectional' or 'causal'; give every text a row, or one text an attention_mask"
         )
-
-    def _is_recorded(self, kwargs: dict[str, Any]) -> bool:
-        """Whether the call requests the layers' states or weights, which have the shapes of a padded batch."""
-        names = ("output_hidden_states", "output_attentions")
-        return any(kwargs.get(name, getattr(self.config, name)) for name in names)
 
     def _cache(self, past_key_values: Cache | None, use_cache: bool | None) -> Cache | None:
         """The given cache, or a new one if ``use_cache``."""

@@ -11,9 +11,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.generation import GenerationMixin
-from transformers.modeling_outputs import ModelOutput
+from transformers.modeling_outputs import ModelOutput, Seq2SeqModelOutput
 
-from .model_inputs import check_target_labels, refuse_lost_labels, shift_right
+from .model_inputs import check_labels, require_tokens, shift_right
 
 CONVERT = "which may run code; convert weights that you trust with torch.load(..., weights_only=True) and"
 MAX_NEW_WEIGHTS = 10**8  # that may be missing in a file: those of a new head or of added words
@@ -106,19 +106,42 @@ class ConditionalGenerationMixin(GenerationMixin):
         Raises:
             ValueError: the labels do not fit the target, or a ``Trainer`` withholds them and there is no target.
         """
-        target = inputs.get("decoder_input_ids"), inputs.get("decoder_inputs_embeds")
         if labels is None:
-            refuse_lost_labels(num_items, *target)
+            target = inputs.get("decoder_input_ids"), inputs.get("decoder_inputs_embeds")
+            if num_items is not None and all(
+                part is None for part in target
+            ):  # the source would be taken as the target
+                raise ValueError(
+                    "num_items_in_batch is given without labels and without decoder_input_ids, as by a Trainer that "
+                    "smooths labels; let DataCollatorForSeq2Seq(tokenizer, model=model) make decoder_input_ids"
+                )
             return
         inputs["use_cache"] = False  # a training step has no next token
-        check_target_labels(labels, *target, is_new=inputs.get("past_key_values") is None)
-        if all(part is None for part in target):
-            inputs["decoder_input_ids"] = self.prepare_decoder_input_ids_from_labels(labels)
+        require_tokens("labels", labels, "(batch, target length)", 2)
+        if check_labels(labels, inputs, "decoder_"):
+            return
+        if inputs.get("past_key_values") is not None:
+            raise ValueError("labels start a new target and past_key_values continues one; give decoder_input_ids")
+        inputs["decoder_input_ids"] = self.prepare_decoder_input_ids_from_labels(labels)
 
 
 def with_head(output_class: type[ModelOutput], outputs: ModelOutput, **head: Any) -> Any:
     """The output of a model with a head: what the head adds, and all of ``outputs`` but the last hidden state."""
     return output_class(**head, **{name: value for name, value in outputs.items() if name != "last_hidden_state"})
+
+
+def joined_outputs(encoder: ModelOutput, decoder: Any) -> Seq2SeqModelOutput:
+    """The output of an encoder-decoder: what both parts return, under the names that Transformers has for it."""
+    return Seq2SeqModelOutput(
+        last_hidden_state=decoder.last_hidden_state,
+        past_key_values=decoder.past_key_values,
+        decoder_hidden_states=decoder.hidden_states,
+        decoder_attentions=decoder.attentions,
+        cross_attentions=decoder.cross_attentions,
+        encoder_last_hidden_state=encoder[0],
+        encoder_hidden_states=encoder.get("hidden_states"),  # another output class may lack it
+        encoder_attentions=encoder.get("attentions"),
+    )
 
 
 def _check_size(model: Any, files: list[str]) -> None:

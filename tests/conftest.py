@@ -36,6 +36,12 @@ def run(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def no_gradients() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture
 def uninitialised_memory_is_nan() -> Iterator[None]:
     """Make torch.empty give NaN, so that a weight nobody initialises cannot pass by chance."""
     torch.use_deterministic_algorithms(True)

@@ -419,19 +419,16 @@ ONE_STEP: dict[str, Any] = {"optim": "sgd", "learning_rate": 1.0, "lr_scheduler_
 
 
 def make_trainer(model: Any, folder: Path, parts: dict[str, Any] | None = None, **settings: Any) -> Trainer:
-    """The Trainer that the head is for, of one batch a step; ``parts`` are the Trainer's own arguments."""
+    """The Trainer that the head is for, of one batch a step; ``parts`` are the Trainer's own arguments.
+
+    By default it learns ``rows_for(model)``.
+    """
     quiet = {"report_to": [], "disable_tqdm": True, "save_strategy": "no", "logging_strategy": "no", "use_cpu": True}
     batches = {"per_device_train_batch_size": len(TEXTS), "per_device_eval_batch_size": len(TEXTS), "max_steps": 1}
     kinds = (
         (Seq2SeqTrainingArguments, Seq2SeqTrainer) if model.config.is_encoder_decoder else (TrainingArguments, Trainer)
     )
     arguments_class, trainer_class = kinds
-    return trainer_class(
-        model=model,
-        args=arguments_class(output_dir=str(folder), **(quiet | batches | settings)),
-        train_dataset=rows_for(model),
-        eval_dataset=rows_for(model),
-        data_collator=collator_for(model),
-        processing_class=TOKENIZER,
-        **(parts or {}),
-    )
+    given = {"data_collator": collator_for(model), "processing_class": TOKENIZER}
+    given |= {"train_dataset": rows_for(model), "eval_dataset": rows_for(model)} | (parts or {})
+    return trainer_class(model=model, args=arguments_class(str(folder), **(quiet | batches | settings)), **given)

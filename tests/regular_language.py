@@ -5,23 +5,15 @@ from pathlib import Path
 import numpy as np
 
 from attnzoo.alignment import Links
+from tests.training.runs import overrides
 
 # Every letter is one phoneme, but h is silent after t and k, which it changes: a rule over two letters.
 PHONEMES = ["AA", "B", "D", "EH", "G", "HH", "IY", "K", "L", "M", "N", "OW", "P", "R", "S", "T", "UW"]
 SOUNDS = dict(zip("abdeghiklmnoprstu", PHONEMES, strict=True))
 SMALL = [
-    "model.embedding_size=24",
-    "model.encoder_hidden_size=32",
-    "model.encoder_layers=1",
-    "model.decoder_hidden_size=64",
-    "model.readout_size=32",
-    "model.dropout=0.0",
-    "model.initializer_range=0.3",
-    "training.max_minutes=null",
-    "training.batch_tokens=200",
-    "training.learning_rate=1e-2",
-    "training.precision=fp32",
-    "training.log_every=5",
+    *overrides("model", embedding_size=24, encoder_hidden_size=32, encoder_layers=1, decoder_hidden_size=64),
+    *overrides("model", readout_size=32, dropout=0.0, initializer_range=0.3),
+    *overrides("training", max_minutes=None, batch_tokens=200, learning_rate=1e-2, precision="fp32", log_every=5),
 ]
 
 

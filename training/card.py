@@ -4,44 +4,27 @@ Training and release write them. ``attnzoo card model_cards/NAME`` writes the ca
 ``run.json``, when words here or in a task have changed. It needs the data, for the card's example, but not the run.
 """
 
-import argparse
 import json
 import math
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jinja2
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors import SafetensorError, safe_open
-from transformers import AutoConfig
+from transformers import AutoConfig, PreTrainedConfig
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
+from .commands import add_overrides, command_parser
 from .loop.run_folder import read_mapping
 from .loop.stopping import exit_on_user_error
 from .markdown import code, escaped, one_line
 from .recipe import Recipe, hub_id, load_recipe
 from .tasks import make_task
 from .tasks.base import Task
-
-PAPERS = {
-    "cho": "[Cho et al. (2014)](https://arxiv.org/abs/1406.1078), *Learning Phrase Representations using RNN "
-    "Encoder-Decoder for Statistical Machine Translation*",
-    "sutskever": "[Sutskever et al. (2014)](https://arxiv.org/abs/1409.3215), *Sequence to Sequence Learning with "
-    "Neural Networks*",
-    "bahdanau": "[Bahdanau et al. (2014)](https://arxiv.org/abs/1409.0473), *Neural Machine Translation by Jointly "
-    "Learning to Align and Translate*",
-    "luong": "[Luong et al. (2015)](https://arxiv.org/abs/1508.04025), *Effective Approaches to Attention-based Neural "
-    "Machine Translation*",
-    "lin": "[Lin et al. (2017)](https://arxiv.org/abs/1703.03130), *A Structured Self-attentive Sentence Embedding*",
-    "vaswani": "[Vaswani et al. (2017)](https://arxiv.org/abs/1706.03762), *Attention Is All You Need*",
-    "radford": "[Radford et al. (2018)](https://openai.com/index/language-unsupervised/), *Improving Language "
-    "Understanding by Generative Pre-Training*",
-    "devlin": "[Devlin et al. (2019)](https://arxiv.org/abs/1810.04805), *BERT: Pre-training of Deep Bidirectional "
-    "Transformers for Language Understanding*",
-}
 
 # The names that the Hub and the evaluate library have for our metrics, where they differ.
 HUB_METRICS = {"bleu": "sacrebleu", "macro_f1": "f1", "masked_accuracy": "accuracy", "matthews": "matthews_correlation"}
@@ -50,7 +33,8 @@ HUB_METRICS = {"bleu": "sacrebleu", "macro_f1": "f1", "masked_accuracy": "accura
 FIGURES: dict[str, Any] = {name: int for name in ("steps", "seed", "processes", "threads")}
 FIGURES |= {"minutes": float | int, "precision": str, "validation": dict}
 
-TEMPLATE = Path(__file__).with_name("card.md")  # in Jinja
+# In Jinja: the card, and its sentence about the model.
+TEMPLATE, ARCHITECTURE = (Path(__file__).with_name(name) for name in ("card.md", "architecture.md"))
 
 
 def describe(task: Task, scores: dict[str, float]) -> str:
@@ -60,11 +44,9 @@ def describe(task: Task, scores: dict[str, float]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog="attnzoo card", description="Write a card again.", epilog="example: attnzoo card my-model"
-    )
+    parser = command_parser("attnzoo card", "Write a card again.", "my-model")
     parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="where the data is")
+    add_overrides(parser, "where the data is")
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         path, figures = options.folder / "recipe.yaml", read_figures(options.folder)
@@ -130,18 +112,15 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
         data,
         template_path=str(TEMPLATE),
         title=escaped(title),
-        architecture=ARCHITECTURES[config.model_type](config),
+        architecture=architecture(config),
         evaluation=code(f"attnzoo evaluate {shlex.quote(shown)}"),
         snippet=words.snippet.format(
             folder=json.dumps(shown, ensure_ascii=False)[1:-1], example=json.dumps(words.example, ensure_ascii=False)
         ),
         words=words,
-        columns=["split", "examples", *columns.values()] + (["decoding"] if generates else []),
-        results=[
-            [split, row["examples"], *(f"{row[key]:.2f}" for key in columns)]
-            + (["greedy" if row["num_beams"] == 1 else f"beam {row['num_beams']}"] if generates else [])
-            for split, row in scores.items()
-        ],
+        columns=columns,
+        scores=scores,
+        generates=generates,
         is_released=is_released,
         pictures=[(name, caption) for name, caption in words.pictures.items() if (written / name).is_file()],
         data=escaped(name),
@@ -166,59 +145,9 @@ def _parameters(written: Path) -> int:
         raise OSError(f"{path} is damaged or incomplete: {error}") from error
 
 
-def _attentional_rnn(config: Any) -> str:
-    attention = f"{config.score} score, {config.window} attention" if config.score != "none" else "no attention"
-    feeding = " with input feeding" if config.input_feeding else ""
-    reading = "from the last token to the first" if config.reverse_source else "from the first token to the last"
-    encoder = f"{config.encoder_layers} x {config.encoder_hidden_size}"
-    return (
-        f"An RNN encoder-decoder after {PAPERS[config.wiring]}, trained with **attnzoo**: "
-        f"{config.wiring} wiring{feeding}, {attention}, {config.cell} cells; an encoder of {encoder} "
-        f"{'per direction, in both' if config.bidirectional else f'that reads {reading}'}, "
-        f"a decoder of {config.decoder_layers} x {config.decoder_hidden_size}, embeddings of {config.embedding_size}"
-    )
-
-
-def _self_attentive(config: Any) -> str:
-    related = ", related by the gated encoder" if config.sentence_pair else ""
-    paper = {"num_hops": 30, "attention_hidden_size": 150, "hidden_size": 300, "classifier_size": 2000}
-    smaller = all(getattr(config, name) < size for name, size in paper.items())
-    return (
-        f"A structured self-attentive classifier of {'sentence pairs' if config.sentence_pair else 'sentences'} after "
-        f"{PAPERS['lin']}, trained with **attnzoo**: {config.num_hops} hops of attention (attention width "
-        f"{config.attention_hidden_size}) over a bidirectional {config.cell} of {config.num_hidden_layers} x "
-        f"{config.hidden_size} per direction{related}, embeddings of {config.embedding_size}, an MLP of "
-        f"{config.classifier_size} units, penalty coefficient {config.penalty_coefficient}"
-        + (
-            ". The sizes are below the paper's: 30 hops of width 150 or 350, 300 per direction, an MLP of 2,000 to "
-            "4,000 units, which alone has 54 million weights where it has 3,000"
-            if smaller
-            else ""
-        )
-    )
-
-
-def _small_transformer(config: Any) -> str:
-    is_what = {
-        "encoder_decoder": f"A Transformer encoder-decoder after {PAPERS['vaswani']}",
-        "bidirectional": f"A Transformer encoder after {PAPERS['vaswani']}, as a masked language model after "
-        f"{PAPERS['devlin']}",
-        "causal": f"A Transformer decoder after {PAPERS['vaswani']}, as a language model after {PAPERS['radford']}",
-    }
-    return (
-        f"{is_what[config.attention_pattern]}, trained with **attnzoo**: {config.num_hidden_layers} layers of width "
-        f"{config.hidden_size} with {config.num_attention_heads} heads, feed-forward layers of "
-        f"{config.intermediate_size} with {config.activation.upper() if config.activation == 'gelu' else 'ReLU'}, "
-        f"{config.norm}-layer normalisation, {config.position_embedding} positions, dropout {config.dropout}, a "
-        f"vocabulary of {config.vocab_size:,}"
-    )
-
-
-ARCHITECTURES: dict[str, Callable[[Any], str]] = {
-    "attentional_rnn": _attentional_rnn,
-    "self_attentive": _self_attentive,
-    "small_transformer": _small_transformer,
-}
+def architecture(config: PreTrainedConfig) -> str:
+    """The sentence about the model and its paper."""
+    return " ".join(jinja2.Template(ARCHITECTURE.read_text(encoding="utf-8")).render(config=config).split())
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ With ``--set task.data.path=my_test.csv`` it evaluates other data: the split of 
 splits. If the path is the training data, in this or another folder, it evaluates the split that was held out.
 """
 
-import argparse
 import dataclasses
 import sys
 import time
@@ -21,6 +20,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
 from .card import describe
+from .commands import add_overrides, command_parser
 from .loop.checkpoint import require_model
 from .loop.stopping import exit_on_user_error
 from .recipe import checkpoint_recipe
@@ -30,15 +30,11 @@ from .tasks.base import Task
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog="attnzoo evaluate",
-        description="Evaluate a checkpoint folder.",
-        epilog="example: attnzoo evaluate runs/demo/best",
-    )
+    parser = command_parser("attnzoo evaluate", "Evaluate a checkpoint folder.", "runs/demo/best")
     parser.add_argument("folder", type=Path, help="a checkpoint folder, such as runs/demo/best")
     parser.add_argument("--split", default="test", help="train, validation or test (default: test)")
     parser.add_argument("--num-beams", type=int, help="default: what the folder's generation config says, or else 1")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
+    add_overrides(parser)
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         require_model(options.folder)

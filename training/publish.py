@@ -7,7 +7,6 @@ of files of another model that it removed. Repeated after a failure it sends onl
 another Hub.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
@@ -17,23 +16,20 @@ from attnzoo.hub import push
 from attnzoo.hub.folder_contents import contents, printable
 from attnzoo.hub.model_code import code_files
 
+from .commands import command_parser
 from .loop.stopping import exit_on_user_error
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog="attnzoo publish",
-        description="Publish a model on the Hub.",
-        epilog="example: attnzoo publish my-model owner/name --private",
-    )
+    parser = command_parser("attnzoo publish", "Publish a model on the Hub.", "my-model owner/name --private")
     parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
     parser.add_argument("repo_id", help="owner/name on the Hub; made if there is none")
     visibility = parser.add_mutually_exclusive_group()
     visibility.add_argument("--private", action="store_true", default=None, help="a repository that nobody else sees")
     visibility.add_argument("--public", dest="private", action="store_false", default=None)
     parser.add_argument("--revision", help="the branch to push to (default: main); made if there is none")
-    parser.add_argument("--pull-request", action="store_true", help="open a pull request instead")
+    parser.add_argument("--pull-request", dest="create_pr", action="store_true", help="open a pull request instead")
     parser.add_argument("--code", action="store_true", help="with the model's code, for users without attnzoo")
     parser.add_argument("--also", action="append", default=[], metavar="FILE", help="also send this file (name)")
     parser.add_argument("--message", default="Upload model", help="the commit's (default: %(default)s)")
@@ -41,16 +37,7 @@ def main(arguments: list[str] | None = None) -> None:
     disable_progress_bars()
     with exit_on_user_error():
         _announce(options.folder, options.repo_id, options.also, options.code)
-        commit = push(
-            options.folder,
-            options.repo_id,
-            private=options.private,
-            revision=options.revision,
-            create_pr=options.pull_request,
-            code=options.code,
-            also=options.also,
-            message=options.message,
-        )
+        commit = push(**vars(options))
     if commit.commit_description:
         print(commit.commit_description)
     print(f"{commit.pr_url or commit.commit_url}: bytes and logits as in {options.folder}")

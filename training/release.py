@@ -7,7 +7,6 @@ its id on the Hub or its last part. ``run.json`` has all figures, so ``attnzoo c
 run is gone.
 """
 
-import argparse
 import json
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from transformers import AutoTokenizer
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
 from .card import describe, read_figures, write_card
+from .commands import command_parser
 from .evaluate import decoding_of, evaluate
 from .loop.checkpoint import replacing, require_model
 from .loop.run_folder import read_mapping
@@ -27,11 +27,7 @@ from .tasks import TASKS, make_task
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog="attnzoo release",
-        description="Release a finished run.",
-        epilog="example: attnzoo release runs/demo my-model",
-    )
+    parser = command_parser("attnzoo release", "Release a finished run.", "runs/demo my-model")
     parser.add_argument("run", type=Path, help="the output folder of a training, such as runs/demo")
     parser.add_argument("folder", type=Path, help="what to write, such as model_cards/NAME; it is replaced")
     parser.add_argument("--num-beams", type=int, help="beams to decode with (default: what the task has)")

@@ -16,7 +16,6 @@ On several processes (``accelerate launch`` on GPUs, ``torchrun`` on CPUs) each 
 and of the evaluation. The loss is averaged over the target tokens of all processes.
 """
 
-import argparse
 import contextlib
 import functools
 import json
@@ -40,6 +39,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from .card import describe, write_card
+from .commands import add_overrides, command_parser
 from .loop.average import MovingAverage
 from .loop.batching import LengthBatchSampler, LengthBatchStream, length_of
 from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_atomically
@@ -57,20 +57,11 @@ LONGEST = 512  # tokens a tokenizer truncates to, on request, if the model has n
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog="attnzoo train",
-        description="Train a recipe.",
-        epilog="example: attnzoo train demo --output runs/demo --set training.max_minutes=1",
-    )
+    parser = command_parser("attnzoo train", "Train a recipe.", "demo --output runs/demo --set training.max_minutes=1")
     parser.add_argument("recipe", help=f"a YAML file, or the name of a shipped recipe: {', '.join(shipped_recipes())}")
     parser.add_argument("--output", type=Path, help="folder for the results (default: runs/<name of the recipe>)")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="SECTION.KEY=VALUE",
-        help="change the recipe, for example training.max_steps=100 or task.data.path=words.tsv; may be repeated",
-    )
+    example = "training.max_steps=100 or task.data.path=words.tsv"
+    add_overrides(parser, f"change the recipe, for example {example}; may be repeated")
     existing = parser.add_mutually_exclusive_group()
     existing.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the output folder")
     existing.add_argument("--overwrite", action="store_true", help="discard the run that is in the output folder")

@@ -4,12 +4,12 @@ It is made from the cards and files in ``model_cards/``, so each figure is in on
 trains them again.
 """
 
-import argparse
 import re
 from pathlib import Path
 
 from huggingface_hub import ModelCard
 
+from .commands import command_parser
 from .loop.stopping import exit_on_user_error
 
 START, END = "<!-- written by python -m attnzoo.training.zoo -->", "<!-- end of the zoo -->"
@@ -18,9 +18,7 @@ COLUMNS = ["model", "paper", "task", "parameters", "MB", "test", "by"]
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m attnzoo.training.zoo", description="Write the index of trained models."
-    )
+    parser = command_parser("python -m attnzoo.training.zoo", "Write the index of trained models.")
     parser.add_argument("--cards", type=Path, default=Path("model_cards"), help="(default: %(default)s)")
     parser.add_argument("--readme", type=Path, default=Path("README.md"), help="(default: %(default)s)")
     options = parser.parse_args(arguments)

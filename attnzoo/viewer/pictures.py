@@ -61,17 +61,13 @@ def plot_alignments(
     rows = math.ceil(len(maps) / columns)
     size = columns * (inches * width + 0.7) + 0.9, rows * (inches * height + above + (0.5 if titles is None else 0.8))
     figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).flat
-    for index, axis in enumerate(axes):
-        if index >= len(maps):
-            axis.remove()
-            continue
-        if titles is not None:
-            axis.set_title(titles[index], parse_math=False)
-        _heat_map(axis, maps[index])
-        source, target = source_tokens[index], target_tokens[index]
-        axis.set_xticks(range(len(source)), source, parse_math=False, rotation=90 if is_upright else 0)
-        axis.set_yticks(range(len(target)), target, parse_math=False)
+    axes = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axis in axes[len(maps) :]:
+        axis.remove()
+    for axis, weights, source, target in zip(axes, maps, source_tokens, target_tokens, strict=False):
+        _heat_map(axis, weights, source, target, rotation=90 if is_upright else 0)
+    for axis, title in zip(axes, titles or (), strict=False):
+        axis.set_title(title, parse_math=False)
     return _finished(figure, path)
 
 
@@ -118,19 +114,17 @@ def plot_heads(
     height = rows * (inches * len(target_tokens) + 0.1) + names + 0.6
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
-    font = {"fontsize": 7, "parse_math": False}
     for index, layer in enumerate(attentions):
         for head, axis in enumerate(axes[index]):
             if head >= layer.shape[1]:
                 axis.remove()
                 continue
-            _heat_map(axis, layer[row, head])
+            shown = source_tokens if index == 0 else (), target_tokens if head == 0 else ()
+            _heat_map(axis, layer[row, head], *shown, rotation=90, fontsize=7)
             if index == 0:
                 axis.set_title(f"head {head + 1}", fontsize=9)
-                axis.set_xticks(range(len(source_tokens)), source_tokens, rotation=90, **font)
             if head == 0:
                 axis.set_ylabel(f"layer {index + 1}", fontsize=9)
-                axis.set_yticks(range(len(target_tokens)), target_tokens, **font)
     return _finished(figure, path)
 
 
@@ -241,10 +235,13 @@ def _require_shape(what: str, shape: tuple[int, ...], target: Sequence[str], sou
         raise ValueError(f"{what} of shape {shape} do not fit {len(target)} target and {len(source)} source tokens")
 
 
-def _heat_map(axis: Any, weights: Tensor) -> None:
-    """Draw weights (T, S), black 0 and white 1, with the marks above and without names."""
+def _heat_map(
+    axis: Any, weights: Tensor, source: Sequence[str], target: Sequence[str], rotation: int, **font: Any
+) -> None:
+    """Draw weights (T, S), black 0 and white 1, with the source's names above and the target's on the left, if any."""
     axis.imshow(weights.detach().float().cpu().numpy(), cmap="gray", vmin=0, vmax=1)
-    axis.set(xticks=[], yticks=[])
+    axis.set_xticks(range(len(source)), source, rotation=rotation, parse_math=False, **font)
+    axis.set_yticks(range(len(target)), target, parse_math=False, **font)
     axis.xaxis.tick_top()
     axis.tick_params(length=0)
 

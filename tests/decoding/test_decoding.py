@@ -10,7 +10,9 @@ from transformers import (
     BartForConditionalGeneration,
     LogitsProcessor,
     LogitsProcessorList,
+    MaxLengthCriteria,
     MinLengthLogitsProcessor,
+    PrefixConstrainedLogitsProcessor,
     PreTrainedModel,
     StoppingCriteriaList,
 )
@@ -18,18 +20,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from attnzoo import search
 from attnzoo.decoding.token_search import BLOCK, _best
-from tests.factory import (
-    BOS,
-    EOS,
-    PAD,
-    RNN_SIZES,
-    RNN_VARIANTS,
-    VOCAB_SIZE,
-    padded_batch,
-    tiny_model,
-    words,
-)
-from tests.recurrent.test_generation import AfterTokens, OnlyThese
+from tests.factory import BOS, EOS, PAD, RNN_SIZES, RNN_VARIANTS, VOCAB_SIZE, padded_batch, tiny_model, words
 
 LENGTHS = [5, 3, 1, 7]
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -53,10 +44,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _no_gradients():
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def both(model: PreTrainedModel, **options: Any) -> tuple[Any, Any]:
@@ -109,7 +97,7 @@ def test_forbidden_words_are_not_among_the_best(beams: int) -> None:
     """Whole blocks of -inf, and fewer words that are allowed than beams."""
     vocab_size = BLOCK * 20
     model = tiny_model("luong-lstm-dot", vocab_size=vocab_size)
-    processors = LogitsProcessorList([OnlyThese([4, 7 + BLOCK, EOS])])
+    processors = LogitsProcessorList([PrefixConstrainedLogitsProcessor(lambda row, ids: [4, 7 + BLOCK, EOS], 1)])
     expected, found = both(model, input_ids=words(3, 5), num_beams=beams, logits_processor=processors)
     assert found.tolist() == expected.tolist()
     assert set(found.flatten().tolist()) <= {0, BOS, EOS, 4, 7 + BLOCK}
@@ -149,7 +137,7 @@ def test_under_autocast(beams: int) -> None:
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_stopping_criteria_are_obeyed(beams: int) -> None:
-    criteria = StoppingCriteriaList([AfterTokens(3)])
+    criteria = StoppingCriteriaList([MaxLengthCriteria(4)])
     model = tiny_model("luong-gru-concat")
     expected, found = both(model, input_ids=words(2, 5), num_beams=beams, stopping_criteria=criteria)
     assert found.tolist() == expected.tolist()

@@ -15,10 +15,7 @@ from tests.factory import BOS, CAUSAL, EOS, GENERATING, SEQ2SEQ, padded, tiny_mo
 LEFT_PADDED = [[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1], [0, 0, 0, 0, 0, 1], [0, 1, 1, 1, 1, 1]]
 
 
-@pytest.fixture(autouse=True)
-def _no_gradients():
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -44,17 +44,6 @@ def test_without_beams_the_steps_are_stacked() -> None:
     assert torch.equal(generation_alignments(generated), expected)
 
 
-@pytest.mark.parametrize("generated", [SimpleNamespace(cross_attentions=None), torch.tensor([[1, 2]])])
-def test_a_result_without_attentions_says_how_to_get_them(generated: object) -> None:
-    with pytest.raises(ValueError, match="output_attentions=True, return_dict_in_generate=True"):
-        generation_alignments(generated)
-
-
-def test_a_model_without_attention_has_no_alignments() -> None:
-    with pytest.raises(ValueError, match="without attention"):
-        generation_alignments(SimpleNamespace(cross_attentions=(None, None)))
-
-
 # Forced decoding ------------------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """Decoding step by step, of every model that generates: the cache, every mode of generate(), beam search."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 from transformers import DynamicCache, GenerationConfig
+from transformers.generation import (
+    LogitsProcessorList,
+    MaxLengthCriteria,
+    NoBadWordsLogitsProcessor,
+    StoppingCriteriaList,
+)
 
 from tests.every_family.test_outputs import expected_shapes
 from tests.factory import (
@@ -42,10 +48,7 @@ every_name = pytest.mark.parametrize("name", GENERATING_HEADS)
 every_mode = pytest.mark.parametrize("mode", MODES)
 
 
-@pytest.fixture(autouse=True)
-def _no_gradients() -> Iterator[None]:
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def wide_model(name: str, seed: int = 0, **options: Any) -> Any:
@@ -316,6 +319,7 @@ def test_generate_returns_all_that_is_requested(name: str, mode: str) -> None:
 
 # Options --------------------------------------------------------------------------------------------------------------
 
+AT_MOST_THREE = StoppingCriteriaList([MaxLengthCriteria(3)])
 CONTROLS: dict[str, tuple[dict[str, Any], Callable[[list[int]], bool]]] = {
     "min_new_tokens": ({"min_new_tokens": 4}, lambda new: EOS not in new[:4]),
     "min_length": ({"min_length": 4}, lambda new: EOS not in new[:3]),
@@ -329,6 +333,12 @@ CONTROLS: dict[str, tuple[dict[str, Any], Callable[[list[int]], bool]]] = {
         {"prefix_allowed_tokens_fn": lambda row, ids: [3 + row]},
         lambda new: len({*new}) == 1,
     ),
+    "logits_processor": (  # of the caller
+        {"logits_processor": LogitsProcessorList([NoBadWordsLogitsProcessor([[word] for word in range(3, 9)])])},
+        lambda new: not {*new} & {*range(3, 9)},
+    ),
+    "stopping_criteria": ({"stopping_criteria": AT_MOST_THREE}, lambda new: len(new) <= 2),
+    "max_time": ({"max_time": 1e-9}, lambda new: len(new) == 1),
     "sequence_bias": ({"sequence_bias": {(5,): 1e3}}, lambda new: {*new} == {5}),
     "encoder_no_repeat_ngram_size": (
         {"encoder_no_repeat_ngram_size": 1},

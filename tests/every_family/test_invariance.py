@@ -9,16 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.factory import (
-    BACKENDS,
-    FIRST_WORD,
-    GENERATING_HEADS,
-    VOCAB_SIZE,
-    alignments_of,
-    tensors,
-    tiny_model,
-    words,
-)
+from tests.factory import BACKENDS, FIRST_WORD, GENERATING_HEADS, VOCAB_SIZE, alignments_of, tensors, tiny_model, words
 
 # A busy machine must not fail a test: no clock is looked at.
 examples = settings(

@@ -5,16 +5,29 @@ from typing import Any
 import pytest
 import torch
 
-from tests.factory import CLASSIFIER_VARIANTS, HEADS, KINDS, inputs, labels_for, tiny_config, tiny_model, words
+from tests.factory import (
+    CLASSIFIER_VARIANTS,
+    HEADS,
+    KINDS,
+    RNN_VARIANTS,
+    every_kind,
+    inputs,
+    labels_for,
+    tiny_config,
+    tiny_model,
+    words,
+)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith("attentional-rnn")])
+@every_kind
 def test_eight_examples_are_learned_by_heart(kind: str) -> None:
-    """The recurrent encoder-decoder learns a whole task in ``recurrent/test_trainer``."""
     torch.manual_seed(0)
     model_class, variant = HEADS[KINDS[kind]]
     sizes: dict[str, Any] = {"hidden_size": 32, "intermediate_size": 64}
-    if variant in CLASSIFIER_VARIANTS:
+    if variant in RNN_VARIANTS:
+        sizes = {"embedding_size": 24, "encoder_hidden_size": 32, "decoder_hidden_size": 64, "readout_size": 32}
+        sizes |= {"attention_size": 32, "initializer_range": 0.3}
+    elif variant in CLASSIFIER_VARIANTS:
         sizes = {"embedding_size": 16, "hidden_size": 12, "classifier_size": 32}
     model = model_class(tiny_config(variant, **sizes)).train()
     batch = {"input_ids": torch.cat([torch.arange(3, 11).unsqueeze(1), words(8, 5)], dim=1)}

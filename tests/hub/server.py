@@ -14,11 +14,7 @@ from tests.hub.repositories import Entry, Hub, Repository, User, is_large
 from tests.hub.xet import XetStore
 
 OWNER, READER, STRANGER = "hf_owner", "hf_reader", "hf_stranger"  # tokens
-USERS = {
-    OWNER: User("zoo", organizations=("institute",)),
-    READER: User("zoo", role="read"),
-    STRANGER: User("stranger"),
-}
+USERS = {OWNER: User("zoo", organizations=("institute",)), READER: User("zoo", role="read"), STRANGER: User("stranger")}
 
 
 class LoopbackHub:

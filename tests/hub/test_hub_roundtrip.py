@@ -1,98 +1,24 @@
-"""Saving and loading: another process, missing weights, embeddings, the config."""
+"""What only the recurrent encoder-decoder has in its files: weights as its papers start them, and its config."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, GenerationConfig
+from transformers import AutoModelForSeq2SeqLM, GenerationConfig
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration, AttentionalRNNModel
+from tests.every_family.test_files import vocabulary_matrices
 from tests.factory import RNN_SIZES as SIZES
 from tests.factory import RNN_VARIANTS as VARIANTS
-from tests.factory import padded_batch, tied, tiny_config, tiny_model
-from tests.factory import words as random_words
+from tests.factory import tiny_config, tiny_model
 
 EVERY_LAYER = {"encoder_layers": 2, "decoder_layers": 2, "decoder_hidden_size": 8}
 NEW_VOCAB_SIZE = SIZES["vocab_size"] + 4
 
-# What a user does who installed the package: import it, and ask the Auto classes.
-LOAD_ELSEWHERE = """
-import sys
-from pathlib import Path
-from safetensors.torch import load_file, save_file
-import torch, attnzoo
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
-root = Path(sys.argv[1])
-inputs = load_file(root / "inputs.safetensors")
-for folder in sorted(path for path in root.iterdir() if path.is_dir()):
-    assert type(AutoConfig.from_pretrained(folder)) is attnzoo.AttentionalRNNConfig
-    head, base = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoModel.from_pretrained(folder)
-    assert type(head) is attnzoo.AttentionalRNNForConditionalGeneration
-    assert type(base) is attnzoo.AttentionalRNNModel
-    assert not head.training and not base.training
-    saved = load_file(folder / "model.safetensors")
-    assert all(torch.equal(head.state_dict()[name], tensor) for name, tensor in saved.items())
-    assert {parameter.dtype for model in (head, base) for parameter in model.parameters()} == {torch.float32}
-    for parameter in [*head.parameters(), *base.parameters()]:
-        # Weights of a file lie where they stand in it: BLAS takes another kernel, whose last bit may differ.
-        parameter.data = parameter.data.clone()
-    with torch.no_grad():
-        outputs = {"logits": head(**inputs).logits, "readout": base(**inputs).last_hidden_state}
-    outputs["generated"] = head.generate(
-        inputs["input_ids"], attention_mask=inputs["attention_mask"], num_beams=3, max_new_tokens=6
-    )
-    save_file({name: tensor.contiguous() for name, tensor in outputs.items()}, root / f"{folder.name}.safetensors")
-"""
-
-
-def inputs() -> dict[str, Tensor]:
-    source, mask = padded_batch([5, 3, 1, 7], "left")
-    return {"input_ids": source, "attention_mask": mask, "decoder_input_ids": random_words(4, 5, seed=1)}
-
-
-def saved_models() -> dict[str, AttentionalRNNForConditionalGeneration]:
-    models = {variant: tiny_model(variant, dtype=torch.float32) for variant in VARIANTS}
-    return models | {"tied": tiny_model("luong-lstm-dot", dtype=torch.float32, **tied("luong-lstm-dot"))}
-
-
-@pytest.fixture(scope="module")
-def loaded_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with every variant saved by this process, and its outputs in another one."""
-    root = tmp_path_factory.mktemp("saved")
-    save_file(inputs(), root / "inputs.safetensors")
-    for name, model in saved_models().items():
-        model.save_pretrained(root / name)
-    subprocess.run(
-        [sys.executable, "-c", LOAD_ELSEWHERE, str(root)],
-        check=True,
-        cwd=Path(__file__).parents[2],
-        env=os.environ | {"HF_HUB_OFFLINE": "1"},
-    )
-    return root
-
-
 # Weights --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", [*VARIANTS, "tied"])
-def test_another_process_computes_the_same(name: str, loaded_elsewhere: Path) -> None:
-    outputs = load_file(loaded_elsewhere / f"{name}.safetensors")
-    model = saved_models()[name]
-    with torch.no_grad():
-        expected = model(**inputs()).logits
-        readout = model.base_model(**inputs()).last_hidden_state
-    source, mask = inputs()["input_ids"], inputs()["attention_mask"]
-    generated = model.generate(source, attention_mask=mask, num_beams=3, max_new_tokens=6)
-    assert torch.equal(outputs["logits"], expected)
-    assert torch.equal(outputs["readout"], readout)
-    assert torch.equal(outputs["generated"], generated)
 
 
 def check_initialised(name: str, tensor: Tensor, config: AttentionalRNNConfig, scale: float | None = None) -> None:
@@ -120,15 +46,6 @@ def check_initialised(name: str, tensor: Tensor, config: AttentionalRNNConfig, s
             std /= 10
         assert tensor.abs().max() < 5 * std, name
         assert std / 3 < tensor.std() < 3 * std, name
-
-
-@pytest.fixture
-def uninitialised_memory_is_nan():
-    """Make torch.empty give NaN, so that a weight nobody initialises cannot pass by chance."""
-    torch.use_deterministic_algorithms(True)
-    assert torch.empty(3).isnan().all()
-    yield
-    torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.usefixtures("uninitialised_memory_is_nan")
@@ -183,12 +100,6 @@ def test_initialisation_is_reproducible_by_seed(variant: str) -> None:
 # Embeddings -----------------------------------------------------------------------------------------------------------
 
 
-def vocabulary_matrices(model: AttentionalRNNForConditionalGeneration) -> list[Tensor]:
-    """Source embedding, target embedding and output projection."""
-    base = model.base_model
-    return [base.encoder.embed_tokens.weight, base.decoder.embed_tokens.weight, model.lm_head.weight]
-
-
 def test_frozen_embeddings_stay_frozen_when_resized() -> None:
     model = tiny_model("luong-lstm-dot")
     for matrix in vocabulary_matrices(model):
@@ -213,33 +124,6 @@ def test_parts_are_found_under_the_usual_names(model_class: type) -> None:
 
 
 # The config -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_config_round_trip(variant: str, tmp_path: Path) -> None:
-    config = tiny_config(variant, dropout=0.25, eos_token_id=[2, 5])
-    config.save_pretrained(tmp_path)
-    for loaded in (
-        AttentionalRNNConfig.from_pretrained(tmp_path),
-        AutoConfig.from_pretrained(tmp_path),
-        AttentionalRNNConfig.from_dict(config.to_dict()),
-        AttentionalRNNConfig(**json.loads(config.to_json_string(use_diff=False))),
-    ):
-        assert type(loaded) is AttentionalRNNConfig
-        assert fields(loaded) == fields(config)
-    assert AttentionalRNNConfig.from_pretrained(tmp_path, dropout=0.5).dropout == 0.5
-
-
-def fields(config: AttentionalRNNConfig) -> dict[str, Any]:
-    """What the config says about the model; where it was loaded from aside."""
-    return {name: value for name, value in config.to_dict().items() if name not in ("_name_or_path",)}
-
-
-def test_every_field_is_in_config_json(tmp_path: Path) -> None:
-    AttentionalRNNConfig().save_pretrained(tmp_path)
-    saved = json.loads((tmp_path / "config.json").read_text())
-    assert set(AttentionalRNNConfig.__annotations__) <= set(saved)
-    assert saved["model_type"] == "attentional_rnn"
 
 
 @pytest.mark.parametrize(
@@ -283,13 +167,6 @@ def test_config_json_holds_no_generation_parameters(tmp_path: Path) -> None:
     assert shared <= {"transformers_version", "output_attentions", "output_hidden_states"}
     loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path).generation_config
     assert (loaded.num_beams, loaded.max_length, loaded.length_penalty) == (5, 77, 0.5)
-
-
-def test_import_registers_with_the_auto_classes() -> None:
-    config = AutoConfig.for_model("attentional_rnn", **SIZES)
-    assert type(config) is AttentionalRNNConfig
-    assert type(AutoModel.from_config(config)) is AttentionalRNNModel
-    assert type(AutoModelForSeq2SeqLM.from_config(config)) is AttentionalRNNForConditionalGeneration
 
 
 def test_text_config_of_either_side() -> None:

@@ -19,10 +19,7 @@ from tests.hub.client import ROOT, environment, run_python
 from tests.hub.server import loopback_hub
 
 # The task of every repository, and what it reads; the first is a model that ships, an RNN; the other is tiny.
-TASKS = {
-    "pronouncer": "grapheme-to-phoneme",
-    "transformer-encoder-decoder": "machine-translation",
-}
+TASKS = {"pronouncer": "grapheme-to-phoneme", "transformer-encoder-decoder": "machine-translation"}
 SOURCES = ["attention", "zoo", "abracadabra"]
 OPTIONS: dict[str, Any] = {"n_best": 3, "alignments": True, "batch_size": 2, "max_new_tokens": 12}
 Target = dict[str, Any]

@@ -1,24 +1,12 @@
 """What only recurrent decoding has: its cache, what is fed to the next step, alignments of generated sequences."""
 
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from transformers import (
-    Cache,
-    DynamicCache,
-    EncoderDecoderCache,
-    LlamaConfig,
-    LogitsProcessor,
-    LogitsProcessorList,
-    StaticCache,
-    StoppingCriteria,
-    StoppingCriteriaList,
-    TextStreamer,
-)
+from transformers import Cache, DynamicCache, EncoderDecoderCache, LlamaConfig, StaticCache, TextStreamer
 from transformers.generation.streamers import BaseStreamer
 
 from attnzoo import AttentionalRNNForConditionalGeneration
@@ -29,8 +17,6 @@ from tests.factory import (
     BOS,
     EOS,
     FED_VARIANTS,
-    FIRST_WORD,
-    PAD,
     RNN_VARIANTS,
     alignments_of,
     padded_batch,
@@ -79,10 +65,7 @@ def decode_in_chunks(
     return torch.cat(logits, dim=1), torch.cat(alignments, dim=1), cache
 
 
-@pytest.fixture(autouse=True)
-def _no_gradients():
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 # The cache ------------------------------------------------------------------------------------------------------------
@@ -147,22 +130,6 @@ def test_a_reset_cache_is_like_a_new_one(variant: str) -> None:
     inputs = {"input_ids": words(2, 3, seed=2), "decoder_input_ids": target}
     torch.testing.assert_close(model(**inputs, past_key_values=cache).logits, model(**inputs).logits, rtol=0, atol=0)
     assert cache.get_seq_length() == 4
-
-
-# Batches and padding --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mode", ["beam", "sampling", "beam-sampling"])
-def test_num_return_sequences_come_grouped_by_source(mode: str) -> None:
-    model = tiny_model("luong-lstm-general-feeding", std=0.3)
-    source, mask = padded_batch(LENGTHS, "left")
-    three = generate(model, source, mask, num_return_sequences=3, **MODES[mode])
-    assert len(three) == 3 * len(source)
-    if mode == "beam":
-        assert three[::3].tolist() == generate(model, source, mask, **MODES[mode]).tolist()
-        assert all(len({tuple(until_eos(row)) for row in rows}) == 3 for rows in three.split(3))
-    else:
-        assert len({tuple(row.tolist()) for row in three}) > len(source)
 
 
 # Alignments -----------------------------------------------------------------------------------------------------------
@@ -320,54 +287,6 @@ def test_a_cache_of_keys_and_values_is_refused_in_words(variant: str, mode: str,
         generate(tiny_model(variant), words(2, 4), past_key_values=cache, **MODES[mode])
 
 
-class OnlyThese(LogitsProcessor):
-    """Leave no token but these."""
-
-    def __init__(self, tokens: Sequence[int]) -> None:
-        self.tokens = list(tokens)
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        allowed = torch.full_like(scores, float("-inf"))
-        allowed[:, self.tokens] = scores[:, self.tokens]
-        return allowed
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_logits_processors_are_obeyed(mode: str) -> None:
-    model = tiny_model("luong-gru-concat")
-    source = words(4, 5)
-    processors = LogitsProcessorList([OnlyThese([4, 7, EOS])])
-    ids = generate(model, source, logits_processor=processors, min_new_tokens=3, **MODES[mode])
-    assert set(ids[:, 1:].flatten().tolist()) <= {4, 7, EOS, PAD}
-    assert all(EOS not in row[1:4] for row in ids.tolist())
-
-
-class AfterTokens(StoppingCriteria):
-    """Stop every row at this many generated tokens."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-
-    def __call__(self, input_ids: Tensor, scores: Tensor, **kwargs: Any) -> Tensor:
-        return torch.full((len(input_ids),), input_ids.shape[1] - 1 >= self.count)
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_stopping_criteria_are_obeyed(mode: str) -> None:
-    model = tiny_model("luong-gru-concat")
-    source = words(2, 5)
-    endless = {"suppress_tokens": [EOS], **MODES[mode]}
-    full = generate(model, source, **endless)
-    assert full.shape[1] == 9
-    stopped = generate(model, source, stopping_criteria=StoppingCriteriaList([AfterTokens(3)]), **endless)
-    assert stopped.shape[1] == 4
-    out_of_time = generate(model, source, max_time=1e-9, **endless)
-    assert out_of_time.shape[1] == 2
-    if mode == "greedy":
-        assert torch.equal(stopped, full[:, :4])
-        assert torch.equal(out_of_time, full[:, :2])
-
-
 class CollectingStreamer(BaseStreamer):
     """Keep every piece that generate() puts."""
 
@@ -391,22 +310,6 @@ def test_greedy_generation_streams_token_by_token() -> None:
     assert streamer.tokens == ids[0].tolist()
     assert streamer.num_pieces == ids.shape[1]
     assert streamer.ended
-
-
-class LetterTokenizer:
-    """As much of a tokenizer as TextStreamer asks for: token 3 is "a", and so on."""
-
-    def decode(self, ids: Sequence[int], **kwargs: Any) -> str:
-        return "".join(chr(ord("a") + token - FIRST_WORD) for token in ids if token >= FIRST_WORD)
-
-
-def test_text_streamer_prints_the_generated_text(capsys: pytest.CaptureFixture[str]) -> None:
-    model = tiny_model("luong-lstm-general-feeding")
-    streamer = TextStreamer(LetterTokenizer())
-    ids = generate(model, words(1, 4), streamer=streamer, suppress_tokens=[PAD, BOS, EOS])
-    text = LetterTokenizer().decode(ids[0].tolist())
-    assert len(text) == 8
-    assert capsys.readouterr().out.strip() == text
 
 
 def test_a_prompt_is_read_as_it_is_in_training_mode_too() -> None:

@@ -11,14 +11,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
-from transformers import (
-    AutoModelForSeq2SeqLM,
-    AutoTokenizer,
-    DataCollatorForSeq2Seq,
-    EvalPrediction,
-    Seq2SeqTrainer,
-    Seq2SeqTrainingArguments,
-)
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq, EvalPrediction, Seq2SeqTrainer
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
 from attnzoo.recurrent_cache import RecurrentDecoderCache
@@ -69,43 +62,16 @@ def reversal(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Reve
     # The text columns stay in the table: the Trainer takes out what forward() has no argument for.
     table = table.map(lambda rows: tokenizer(rows["word"], text_target=rows["reversed"]), batched=True)
     torch.manual_seed(0)
-    config = AttentionalRNNConfig(
-        wiring="luong",  # without input feeding: a whole target is one call of the LSTM
-        cell="lstm",
-        vocab_size=len(tokenizer),
-        embedding_size=32,
-        encoder_hidden_size=48,
-        decoder_hidden_size=96,
-        initializer_range=0.15,
-        pad_token_id=tokenizer.pad_token_id,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-    )
+    sizes = {"embedding_size": 32, "encoder_hidden_size": 48, "decoder_hidden_size": 96, "vocab_size": len(tokenizer)}
+    # Without input feeding a whole target is one call of the LSTM. The special tokens are the config's own.
+    config = AttentionalRNNConfig(wiring="luong", cell="lstm", initializer_range=0.15, **sizes)
     model = AttentionalRNNForConditionalGeneration(config)
     folder = tmp_path_factory.mktemp("reversal")
     train, unseen = table.select(range(500, len(table))), table.select(range(500))
-    trainer = Seq2SeqTrainer(
-        model=model,
-        args=Seq2SeqTrainingArguments(
-            output_dir=str(folder),
-            use_cpu=True,
-            num_train_epochs=5,
-            per_device_train_batch_size=128,
-            per_device_eval_batch_size=500,
-            learning_rate=1e-2,
-            eval_strategy="epoch",
-            predict_with_generate=True,
-            generation_max_length=12,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-        ),
-        train_dataset=train,
-        eval_dataset=unseen,
-        data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
-        processing_class=tokenizer,
-        compute_metrics=exact_match,
-    )
+    batches = {"per_device_train_batch_size": 128, "per_device_eval_batch_size": 500, "max_steps": -1}
+    generation = {"eval_strategy": "epoch", "predict_with_generate": True, "generation_max_length": 12}
+    parts = {"train_dataset": train, "eval_dataset": unseen, "compute_metrics": exact_match}
+    trainer = make_trainer(model, folder, parts, num_train_epochs=5, learning_rate=1e-2, **batches, **generation)
     start = time.process_time()
     trainer.train()
     seconds = time.process_time() - start
@@ -125,7 +91,7 @@ def test_a_saved_model_does_the_same_through_the_auto_classes(reversal: Reversal
     tokenizer = AutoTokenizer.from_pretrained(reversal.saved)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     words = list(reversal.unseen["word"])
-    inputs = tokenizer(words, padding=True, return_tensors="pt")
+    inputs = tokenizer(words, padding=True, return_token_type_ids=False, return_tensors="pt")
     answers = tokenizer.batch_decode(model.generate(**inputs, max_new_tokens=11), skip_special_tokens=True)
     assert answers == decode(reversal.trainer.predict(reversal.unseen).predictions)
     assert np.mean([answer == word[::-1] for answer, word in zip(answers, words, strict=True)]) >= 0.99
@@ -134,7 +100,7 @@ def test_a_saved_model_does_the_same_through_the_auto_classes(reversal: Reversal
 def test_a_saved_model_still_generates_with_its_cache(reversal: Reversal) -> None:
     """The Trainer sets ``config.use_cache`` to False and saves that; generate() goes by the generation config."""
     model = AutoModelForSeq2SeqLM.from_pretrained(reversal.saved)
-    inputs = TOKENIZER(reversal.unseen["word"][:3], padding=True, return_tensors="pt")
+    inputs = TOKENIZER(reversal.unseen["word"][:3], padding=True, return_token_type_ids=False, return_tensors="pt")
     result = model.generate(**inputs, max_new_tokens=11, return_dict_in_generate=True)
     assert isinstance(result.past_key_values, RecurrentDecoderCache)
 

@@ -152,13 +152,7 @@ def encode_sentence(
 
 
 def encode(
-    weights: Weights,
-    cell: str,
-    size: int,
-    depth: int,
-    inputs: Tensor,
-    mask: Tensor,
-    directions: tuple[str, ...],
+    weights: Weights, cell: str, size: int, depth: int, inputs: Tensor, mask: Tensor, directions: tuple[str, ...]
 ) -> tuple[list[Tensor], Tensor, Tensor | None]:
     """A padded batch, each row as a sentence of its own: annotations per layer (B, S, V), finals (B, L, V)."""
     annotations = [torch.zeros(*mask.shape, len(directions) * size, dtype=inputs.dtype) for _ in range(depth)]

@@ -8,16 +8,11 @@ import pytest
 import torch
 from datasets import Dataset
 from torch import Tensor, nn
-from transformers import (
-    AutoModelForSequenceClassification,
-    DataCollatorWithPadding,
-    EvalPrediction,
-    Trainer,
-    TrainingArguments,
-)
+from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding, EvalPrediction, Trainer
 
 from attnzoo import SelfAttentiveForSequenceClassification
-from tests.factory import weights
+from tests import factory
+from tests.factory import ONE_STEP, weights
 from tests.self_attentive.test_classifier import make, word_tokenizer
 
 # Of very unequal lengths and penalties, so that a mean of means is not the mean.
@@ -59,20 +54,10 @@ def make_trainer(
     model: nn.Module, folder: Path, labels: list[Any] = SINGLE, parts: dict[str, Any] | None = None, **settings: Any
 ) -> Trainer:
     """A trainer of one step of plain gradient descent on all rows; ``parts`` are the Trainer's own arguments."""
-    quiet = {"report_to": [], "disable_tqdm": True, "save_strategy": "no", "logging_strategy": "no", "use_cpu": True}
-    step = {"max_steps": 1, "learning_rate": 0.1, "optim": "sgd", "lr_scheduler_type": "constant", "max_grad_norm": 0}
-    batches = {"per_device_train_batch_size": len(labels), "per_device_eval_batch_size": len(labels)}
-    rows = encoded(labels, model.config.sentence_pair)
-    tokenizer = word_tokenizer()
-    return Trainer(
-        model=model,
-        args=TrainingArguments(output_dir=str(folder), **(quiet | step | batches | settings)),
-        train_dataset=rows,
-        eval_dataset=rows,
-        data_collator=DataCollatorWithPadding(tokenizer),
-        processing_class=tokenizer,
-        **(parts or {}),
-    )
+    rows, tokenizer = encoded(labels, model.config.sentence_pair), word_tokenizer()
+    own = {"train_dataset": rows, "eval_dataset": rows, "processing_class": tokenizer}
+    own |= {"data_collator": DataCollatorWithPadding(tokenizer)}
+    return factory.make_trainer(model, folder, own | (parts or {}), **(ONE_STEP | {"learning_rate": 0.1} | settings))
 
 
 def assert_near(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:

@@ -7,27 +7,14 @@ import numpy as np
 import pandas as pd
 from attnzoo.training.tasks.sentence_classification import ClassificationData, SentenceClassification
 
+from tests.training.runs import overrides
+
 SMALL = [
-    "model.embedding_size=12",
-    "model.hidden_size=12",
-    "model.attention_hidden_size=8",
-    "model.num_hops=2",
-    "model.classifier_size=8",
-    "model.dropout=0",
-    "model.classifier_dropout=0",
-    "model.penalty_coefficient=0.01",
-    "model.initializer_range=0.5",
-    "task.data.label_names=null",
-    "task.data.min_count=1",
-    "task.data.word_vectors=null",
-    "task.data.added_words=0",
-    "task.data.tune_word_vectors=true",
-    "task.data.word_dropout=0",
-    "training.batch_tokens=300",
-    "training.learning_rate=1e-2",
-    "training.warmup_steps=5",
-    "training.max_steps=150",
-    "training.evaluations=2",
+    *overrides("model", embedding_size=12, hidden_size=12, attention_hidden_size=8, num_hops=2, classifier_size=8),
+    *overrides("model", dropout=0, classifier_dropout=0, penalty_coefficient=0.01, initializer_range=0.5),
+    *overrides("task.data", label_names=None, min_count=1, word_vectors=None, added_words=0),
+    *overrides("task.data", tune_word_vectors=True, word_dropout=0),
+    *overrides("training", batch_tokens=300, learning_rate=1e-2, warmup_steps=5, max_steps=150, evaluations=2),
 ]
 
 

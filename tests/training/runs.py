@@ -1,11 +1,13 @@
 """Trainings for tests: in this process, or in processes of their own that can be killed."""
 
+import json
 import multiprocessing
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from attnzoo.training.train import main
 
@@ -13,6 +15,11 @@ ROOT = Path(__file__).parents[2]
 # A process that has imported torch forks the trainings, so that each of them starts in no time.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["attnzoo.training.train"])
+
+
+def overrides(section: str, **values: Any) -> list[str]:
+    """``section.key=value`` for every value, as ``--set`` takes it."""
+    return [f"{section}.{key}={json.dumps(value)}" for key, value in values.items()]
 
 
 def command_line(recipe: str, output: Path, sets: list[str], *more: str) -> list[str]:
@@ -24,6 +31,12 @@ def train_recipe(recipe: str, output: Path, sets: list[str], *more: str) -> Path
     """Train a shipped recipe in this process; the output folder."""
     main(command_line(recipe, output, sets, *more))
     return output
+
+
+def log_rows(output: Path, key: str) -> list[dict[str, Any]]:
+    """The lines of a run's log that have this key, "loss" or "validation"."""
+    rows = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    return [row for row in rows if key in row]
 
 
 @dataclass

@@ -33,39 +33,12 @@ from attnzoo.pipelines import PIPELINES
 ROOT = Path(__file__).parents[2]
 FOLDERS = sorted(path for path in (ROOT / "model_cards").iterdir() if path.is_dir())
 G2P, MULTI30K, SST2 = "attentional-rnn-g2p-cmudict", "attentional-rnn-multi30k-en-de", "self-attentive-sst2"
-LICENSES = {
-    "apache-2.0",
-    "mit",
-    "bsd-2-clause",
-    "bsd-3-clause",
-    "cc0-1.0",
-    "cc-by-4.0",
-    "cc-by-sa-4.0",
-    "unknown",
-    "other",
-}
-PIPELINE_TAGS = {
-    "text-classification",
-    "token-classification",
-    "zero-shot-classification",
-    "feature-extraction",
-    "text-generation",
-    "fill-mask",
-    "sentence-similarity",
-    "text-ranking",
-}
-METRICS = {
-    "accuracy",
-    "bleu",
-    "cer",
-    "chrf",
-    "exact_match",
-    "f1",
-    "matthews_correlation",
-    "perplexity",
-    "sacrebleu",
-    "wer",
-}
+LICENSES = {"apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0"}
+LICENSES |= {"unknown", "other"}
+PIPELINE_TAGS = {"text-classification", "token-classification", "zero-shot-classification", "feature-extraction"}
+PIPELINE_TAGS |= {"text-generation", "fill-mask", "sentence-similarity", "text-ranking"}
+METRICS = {"accuracy", "bleu", "cer", "chrf", "exact_match", "f1", "matthews_correlation", "perplexity"}
+METRICS |= {"sacrebleu", "wer"}
 OWN_METRICS = {"per": "PER:", "word_perplexity": "Perplexity per word:", "bits_per_byte": "Bits per byte:"}
 OWN_METRICS |= {"masked_loss": "Nats per masked token:"}  # what the card has before the explanation
 HUB_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*/[A-Za-z0-9_-][A-Za-z0-9_.-]*")

@@ -22,30 +22,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedTokenizerFast, pipeline
 
-from attnzoo import (
-    SmallTransformerConfig,
-    SmallTransformerForCausalLM,
-    SmallTransformerForMaskedLM,
-)
-from tests.training.runs import train_recipe
+from attnzoo import SmallTransformerConfig, SmallTransformerForCausalLM, SmallTransformerForMaskedLM
+from tests.training.runs import overrides, train_recipe
 
 ROOT = Path(__file__).parents[2]
 TASKS = {"causal": CausalLanguageModeling, "masked": MaskedLanguageModeling}
 SMALL = [
-    "model.hidden_size=32",
-    "model.num_hidden_layers=2",
-    "model.num_attention_heads=4",
-    "model.intermediate_size=32",
-    "model.dropout=0",
-    "task.data.vocabulary_size=300",
-    "task.data.block_size=32",
-    "training.max_minutes=null",
-    "training.max_steps=300",
-    "training.batch_tokens=640",
-    "training.learning_rate=1e-2",
-    "training.warmup_steps=10",
-    "training.precision=fp32",
-    "training.evaluations=2",
+    *overrides("model", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32, dropout=0),
+    *overrides("task.data", vocabulary_size=300, block_size=32),
+    *overrides("training", max_minutes=None, max_steps=300, batch_tokens=640, learning_rate=1e-2, warmup_steps=10),
+    *overrides("training", precision="fp32", evaluations=2),
 ]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from attnzoo.training import card as training_card
-from attnzoo.training.card import ARCHITECTURES
+from attnzoo.training.card import architecture
 from huggingface_hub import ModelCard
 from torch.nn.functional import normalize
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
@@ -118,7 +118,7 @@ def test_the_metadata_has_the_figures_of_the_table(folder: Path) -> None:
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
 def test_a_shipped_card_describes_the_shipped_config(folder: Path) -> None:
     config = AutoConfig.from_pretrained(folder)
-    assert f"\n\n{ARCHITECTURES[config.model_type](config)}.\n\n" in (folder / "README.md").read_text(encoding="utf-8")
+    assert f"\n\n{architecture(config)}.\n\n" in (folder / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
@@ -172,16 +172,15 @@ def test_a_translators_card_has_the_licence_of_its_data_and_how_bleu_was_compute
 @pytest.mark.parametrize("attention_pattern", ["encoder_decoder", "bidirectional", "causal"])
 def test_a_card_says_which_transformer_it_is_of(attention_pattern: str) -> None:
     config = SmallTransformerConfig(attention_pattern=attention_pattern, vocab_size=5000, activation="gelu")
-    text = ARCHITECTURES["small_transformer"](config)
+    text = architecture(config)
     papers = {"encoder_decoder": "Vaswani", "bidirectional": "Devlin", "causal": "Radford"}
     assert papers[attention_pattern] in text
     assert "6 layers of width 512 with 8 heads, feed-forward layers of 2048 with GELU, post-layer" in text
 
 
 def test_sizes_below_the_papers_are_said_to_be() -> None:
-    describe = ARCHITECTURES["self_attentive"]
-    assert "below the paper's" in describe(SelfAttentiveConfig(**SIZES))
-    assert "below the paper's" not in describe(SelfAttentiveConfig())  # which has the paper's
+    assert "below the paper's" in architecture(SelfAttentiveConfig(**SIZES))
+    assert "below the paper's" not in architecture(SelfAttentiveConfig())  # which has the paper's
     for name in SIZES:
         of_paper = {name: getattr(SelfAttentiveConfig(), name)}
-        assert "below the paper's" not in describe(SelfAttentiveConfig(**(SIZES | of_paper))), name
+        assert "below the paper's" not in architecture(SelfAttentiveConfig(**(SIZES | of_paper))), name

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +16,7 @@ from attnzoo.training.loop.checkpoint import checkpoints
 from safetensors.torch import load_file
 
 from tests.regular_language import SMALL
-from tests.training.runs import ROOT, command_line, start, train_recipe
+from tests.training.runs import ROOT, command_line, log_rows, start, train_recipe
 from tests.training.sharded_training import allow_sharding
 
 STEPS = 50
@@ -60,11 +59,6 @@ def train_on_two(dictionary: Path, output: Path, *more: str, resume: bool = Fals
     return output
 
 
-def rows_of(output: Path, kind: str) -> list[dict[str, Any]]:
-    rows = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
-    return [row for row in rows if kind in row]
-
-
 @pytest.fixture(scope="module")
 def one(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_recipe("demo", tmp_path_factory.mktemp("one"), sets(dictionary, 1))
@@ -83,14 +77,14 @@ def two(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_two_processes_give_the_loss_curve_of_one(one: Path, two: Path) -> None:
-    losses = [[row["loss"] for row in rows_of(output, "loss")] for output in (one, two)]
+    losses = [[row["loss"] for row in log_rows(output, "loss")] for output in (one, two)]
     assert len(losses[0]) == STEPS
     assert losses[0][-1] < losses[0][0] - 1  # there is a curve
     torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-5, atol=1e-5)
 
 
 def test_both_evaluate_every_example_once(one: Path, two: Path) -> None:
-    for alone, shared in zip(rows_of(one, "validation"), rows_of(two, "validation"), strict=True):
+    for alone, shared in zip(log_rows(one, "validation"), log_rows(two, "validation"), strict=True):
         assert shared["validation"]["examples"] == alone["validation"]["examples"]
         # A weight that differs in its last digits may change a word or two, no more.
         assert shared["validation"]["per"] == pytest.approx(alone["validation"]["per"], abs=3)
@@ -116,7 +110,7 @@ def test_two_processes_resume(dictionary: Path, two: Path, tmp_path: Path) -> No
     (checkpoints(output)[-1] / "state.json").write_text("{}")  # and this had been damaged since
     train_on_two(dictionary, output, resume=True)
     assert (output / "last" / "model.safetensors").read_bytes() == (two / "last" / "model.safetensors").read_bytes()
-    assert [row["loss"] for row in rows_of(output, "loss")] == [row["loss"] for row in rows_of(two, "loss")]
+    assert [row["loss"] for row in log_rows(output, "loss")] == [row["loss"] for row in log_rows(two, "loss")]
 
 
 def test_sharded_weights_give_the_same_curve_and_whole_checkpoints_and_resume(
@@ -124,7 +118,7 @@ def test_sharded_weights_give_the_same_curve_and_whole_checkpoints_and_resume(
 ) -> None:
     output = tmp_path / "run"
     train_on_two(dictionary, output, is_sharded=True)
-    losses = [[row["loss"] for row in rows_of(folder, "loss")] for folder in (one, output)]
+    losses = [[row["loss"] for row in log_rows(folder, "loss")] for folder in (one, output)]
     torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-5, atol=1e-5)
     expected, weights = (load_file(folder / "last" / "model.safetensors") for folder in (two, output))
     assert weights.keys() == expected.keys()
@@ -144,7 +138,7 @@ def test_sharded_weights_accumulate_gradients_and_need_no_moving_average(diction
     sharded = tmp_path / "sharded"
     train_on_two(dictionary, sharded, *more, "training.accumulation_steps=2", is_sharded=True)
     outputs = whole, sharded
-    losses = [[row["loss"] for row in rows_of(output, "loss")] for output in outputs]
+    losses = [[row["loss"] for row in log_rows(output, "loss")] for output in outputs]
     torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-5, atol=1e-5)
     expected, weights = (load_file(output / "last" / "model.safetensors") for output in outputs)
     for name, weight in expected.items():

@@ -22,18 +22,13 @@ from attnzoo.training.train import main
 from transformers import AutoModelForSeq2SeqLM
 
 from tests.regular_language import SMALL
-from tests.training.runs import Running, command_line, start
+from tests.training.runs import Running, command_line, log_rows, overrides, start
 
 STEPS = 40
 # Everything that has a state: dropout, moving average, accumulation, two epochs and more, evaluations on the way.
 RECIPE = [
-    *SMALL,
-    f"training.max_steps={STEPS}",
-    "training.checkpoint_every=7",
-    "training.evaluations=2",
-    "training.accumulation_steps=2",
-    "training.ema_decay=0.9",
-    "model.dropout=0.3",
+    *(*SMALL, "model.dropout=0.3"),
+    *overrides("training", max_steps=STEPS, checkpoint_every=7, evaluations=2, accumulation_steps=2, ema_decay=0.9),
 ]
 
 
@@ -54,15 +49,13 @@ def wait_for_a_checkpoint(training: Running, output: Path, after: Sequence[Path]
 
 def result(output: Path) -> tuple[bytes, bytes, list[tuple[int, float]]]:
     """The weights of both repositories, and the loss of every logged step."""
-    rows = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
-    losses = [(row["step"], row["loss"]) for row in rows if "loss" in row]
+    losses = [(row["step"], row["loss"]) for row in log_rows(output, "loss")]
     return *((output / name / "model.safetensors").read_bytes() for name in ("best", "last")), losses
 
 
 def evaluated(output: Path) -> list[int]:
     """The steps that were evaluated, each once however often it was interrupted."""
-    rows = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
-    return [row["step"] for row in rows if "validation" in row]
+    return [row["step"] for row in log_rows(output, "validation")]
 
 
 @pytest.fixture(scope="module")

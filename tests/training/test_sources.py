@@ -18,7 +18,7 @@ from attnzoo.training.train import main
 from safetensors.torch import load_file
 
 from tests.regular_language import SMALL
-from tests.training.runs import ROOT, train_recipe
+from tests.training.runs import ROOT, log_rows, train_recipe
 
 Pairs = list[tuple[str, str]]
 COLUMNS = {"word_column": "spelling", "pronunciation_column": "sounds"}
@@ -419,11 +419,9 @@ def test_a_streamed_training_learns_and_resumes_to_the_same_weights(
 ) -> None:
     whole = streamed("whole")
     assert "a.jsonl: streamed training examples" in capsys.readouterr().out
-    rows = [json.loads(line) for line in (whole / "log.jsonl").read_text().splitlines()]
-    losses = [(row["step"], row["loss"]) for row in rows if "loss" in row]
-    assert losses[-1][1] < losses[0][1] - 0.5
-    epochs = [row["epoch"] for row in rows if "loss" in row]
-    assert epochs[-1] >= 2
+    first, *_, last = log_rows(whole, "loss")
+    assert last["loss"] < first["loss"] - 0.5
+    assert last["epoch"] >= 2
     weights = (whole / "last" / "model.safetensors").read_bytes()
     for kept in (1, 5):  # as if it had been killed after that checkpoint, in the first epoch and in a later one
         (whole / "run.json").unlink()

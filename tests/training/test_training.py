@@ -20,7 +20,6 @@ from attnzoo.training.loop.stopping import exit_on_user_error
 from attnzoo.training.recipe import Training, checkpoint_recipe, load_recipe
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from attnzoo.training.train import _loss, main, train
-from torch import nn
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq
 
 from attnzoo import (
@@ -28,11 +27,10 @@ from attnzoo import (
     AttentionalRNNForConditionalGeneration,
     SelfAttentiveConfig,
     SelfAttentiveForSequenceClassification,
-    cli,
 )
 from attnzoo.alignment import align, alignment_error_rate
 from tests.regular_language import SMALL, gold_links, spell_out
-from tests.training.runs import ROOT, train_recipe
+from tests.training.runs import ROOT, log_rows, train_recipe
 
 
 def test_it_learns_to_pronounce_words_it_has_not_seen(run: Path) -> None:
@@ -43,12 +41,11 @@ def test_it_learns_to_pronounce_words_it_has_not_seen(run: Path) -> None:
 
 
 def test_the_log_has_losses_and_evaluations(run: Path) -> None:
-    rows = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
-    losses = [row["loss"] for row in rows if "loss" in row]
-    assert len(losses) == 90
-    assert losses[-1] < losses[0] / 5
-    assert [row["step"] for row in rows if "validation" in row] == [150, 300, 450]
-    assert all(row["tokens_per_second"] > 0 for row in rows if "loss" in row)
+    rows = log_rows(run, "loss")
+    assert len(rows) == 90
+    assert rows[-1]["loss"] < rows[0]["loss"] / 5
+    assert all(row["tokens_per_second"] > 0 for row in rows)
+    assert [row["step"] for row in log_rows(run, "validation")] == [150, 300, 450]
 
 
 @pytest.mark.parametrize("name", ["best", "last"])
@@ -75,16 +72,6 @@ def test_best_is_what_was_evaluated(run: Path, dictionary: Path) -> None:
     task = GraphemeToPhoneme(str(dictionary))
     scores = task.score("validation", task.predict(model, tokenizer, "validation"))
     assert scores == pytest.approx(json.loads((run / "run.json").read_text())["validation"])
-
-
-def test_pronounce_prints_words_and_draws_alignments(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cli.main(["pronounce", "Tetha", "kola", "--model", str(run / "best"), "--plot", str(tmp_path / "a.png")])
-    printed = capsys.readouterr().out
-    assert "T EH TH AA" in printed
-    assert "K OW L AA" in printed
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_evaluate_prints_the_figures_of_a_split(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,36 +152,6 @@ def test_accumulated_batches_give_the_gradient_of_one_large_batch(run: Path) -> 
 
     for one, many in zip(gradients([rows]), gradients([[row] for row in rows]), strict=True):
         torch.testing.assert_close(one, many, rtol=1e-10, atol=1e-12)
-
-
-@pytest.mark.parametrize("wiring", ["bahdanau", "luong"])
-def test_eight_examples_are_learned_by_heart(wiring: str) -> None:
-    torch.manual_seed(0)
-    config = AttentionalRNNConfig(
-        wiring=wiring,
-        input_feeding=wiring == "luong",
-        score="additive",
-        vocab_size=20,
-        embedding_size=16,
-        encoder_hidden_size=24,
-        decoder_hidden_size=48,
-        attention_size=24,
-        readout_size=24,
-    )
-    model = AttentionalRNNForConditionalGeneration(config)
-    inputs, labels = torch.randint(3, 20, (8, 6)), torch.randint(3, 20, (8, 5))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _ in range(600):
-        loss = model(input_ids=inputs, labels=labels).loss
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        if loss < 0.02:
-            break
-    model.eval()
-    generated = model.generate(inputs, max_new_tokens=5, min_new_tokens=5)
-    assert torch.equal(generated[:, 1:], labels)
 
 
 def test_clock_counts_steps_or_minutes_without_pauses() -> None:

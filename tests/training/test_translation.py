@@ -27,41 +27,24 @@ from transformers import (
     Seq2SeqTrainingArguments,
 )
 
-from tests.training.runs import ROOT, train_recipe
+from tests.training.runs import ROOT, log_rows, overrides, train_recipe
 
 RECIPES = {"rnn": "attentional_rnn_multi30k", "transformer": "small_transformer_multi30k"}
 SMALL = {
     "rnn": [
-        "model.embedding_size=24",
-        "model.encoder_hidden_size=32",
-        "model.decoder_hidden_size=64",
-        "model.readout_size=24",
-        "model.initializer_range=0.3",
-        "training.schedule=cosine",
-        "training.learning_rate=1e-2",
+        *overrides("model", embedding_size=24, encoder_hidden_size=32, decoder_hidden_size=64, readout_size=24),
+        *("model.initializer_range=0.3", "training.learning_rate=1e-2"),
     ],
     "transformer": [
-        "model.hidden_size=64",
-        "model.num_hidden_layers=1",
-        "model.intermediate_size=128",
-        "training.schedule=cosine",
+        *overrides("model", hidden_size=64, num_hidden_layers=1, intermediate_size=128),
         "training.learning_rate=3e-3",
     ],
 }
 TRAINING = [
-    "model.dropout=0",
-    "task.data.source_column=en",
-    "task.data.target_column=de",
-    "task.data.vocabulary_size=60",
-    "training.max_minutes=null",
-    "training.max_steps=250",
-    "training.batch_tokens=800",
-    "training.warmup_steps=20",
-    "training.precision=fp32",
-    "training.label_smoothing=0",
-    "training.ema_decay=0",
-    "training.evaluations=2",
-    "training.log_every=50",
+    *("model.dropout=0", "training.schedule=cosine"),
+    *overrides("task.data", source_column="en", target_column="de", vocabulary_size=60),
+    *overrides("training", max_minutes=None, max_steps=250, batch_tokens=800, warmup_steps=20, precision="fp32"),
+    *overrides("training", label_smoothing=0, ema_decay=0, evaluations=2, log_every=50),
 ]
 WORDS = {"a": "ein", "red": "rot", "man": "Mann", "Köln": "Köln", "sees": "sieht", "dog": "Hund", "two": "zwei"}
 
@@ -106,8 +89,7 @@ def test_it_learns_to_translate_and_keeps_its_best_weights(
 ) -> None:
     result = json.loads((translator / "run.json").read_text())
     assert result["validation"]["bleu"] > 80
-    log = [json.loads(line) for line in (translator / "log.jsonl").read_text().splitlines()]
-    bleu = {row["step"]: row["validation"]["bleu"] for row in log if "validation" in row}
+    bleu = {row["step"]: row["validation"]["bleu"] for row in log_rows(translator, "validation")}
     assert bleu[result["steps"]] == max(bleu.values())
     evaluate.main([str(translator / "best"), "--split", "validation"])
     assert f"BLEU {result['validation']['bleu']:.2f}, chrF" in capsys.readouterr().out

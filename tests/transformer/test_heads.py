@@ -12,16 +12,7 @@ from attnzoo import (
     SmallTransformerForConditionalGeneration,
     SmallTransformerForSequenceClassification,
 )
-from tests.factory import (
-    EVERY_PADDING,
-    MODELS,
-    SEQ2SEQ,
-    TRANSFORMER_VARIANTS,
-    inputs,
-    padded,
-    tiny_model,
-    words,
-)
+from tests.factory import EVERY_PADDING, MODELS, SEQ2SEQ, TRANSFORMER_VARIANTS, inputs, padded, tiny_model, words
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 every_transformer = pytest.mark.parametrize(

@@ -202,15 +202,8 @@ def test_the_same_weights_under_two_masks(pattern: str) -> None:
 
 # Other implementations ------------------------------------------------------------------------------------------------
 
-WIDE: dict[str, Any] = {
-    "vocab_size": 40,
-    "hidden_size": 32,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "attention_bias": True,
-    "dropout": 0.0,
-}
+SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
+WIDE: dict[str, Any] = {"vocab_size": 40, "attention_bias": True, "dropout": 0.0} | SIZES
 MASK = torch.tensor([[1] * 7, [1] * 5 + [0] * 2, [1] * 2 + [0] * 5])  # no row of padding only: others have NaN there
 
 
@@ -295,18 +288,9 @@ def into_torch(ours: TransformerLayer, theirs: Any) -> None:
 
 def test_bert() -> None:
     """Its stack; what it does to the embeddings before it, and we do not, comes in as embeddings."""
-    theirs = BertModel(
-        BertConfig(
-            vocab_size=40,
-            hidden_size=32,
-            num_hidden_layers=3,
-            num_attention_heads=4,
-            intermediate_size=48,
-            hidden_dropout_prob=0.0,
-            attention_probs_dropout_prob=0.0,
-            attn_implementation="eager",  # its only one with weights
-        )
-    ).eval()
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    # "eager" is its only backend with weights
+    theirs = BertModel(BertConfig(vocab_size=40, attn_implementation="eager", **SIZES, **no_dropout)).eval()
     randomise(theirs)
     config = SmallTransformerConfig(
         attention_pattern="bidirectional", activation="gelu", position_embedding="none", layer_norm_eps=1e-12, **WIDE
@@ -335,23 +319,10 @@ def test_bert() -> None:
 
 
 def test_gpt2() -> None:
-    theirs = GPT2LMHeadModel(
-        GPT2Config(
-            vocab_size=40,
-            n_embd=32,
-            n_layer=3,
-            n_head=4,
-            n_inner=48,
-            n_positions=16,
-            activation_function="gelu",
-            resid_pdrop=0.0,
-            embd_pdrop=0.0,
-            attn_pdrop=0.0,
-            bos_token_id=1,
-            eos_token_id=2,
-            pad_token_id=0,
-        )
-    ).eval()
+    sizes = {"n_embd": 32, "n_layer": 3, "n_head": 4, "n_inner": 48, "n_positions": 16, "vocab_size": 40}
+    no_dropout = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+    tokens = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    theirs = GPT2LMHeadModel(GPT2Config(activation_function="gelu", **sizes, **no_dropout, **tokens)).eval()
     randomise(theirs)
     config = SmallTransformerConfig(
         attention_pattern="causal",
@@ -393,26 +364,12 @@ def test_gpt2() -> None:
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_marian(activation: Any) -> None:
     """The paper's model as another library file has it, three-way tied; its sinusoids stand in another order."""
+    sizes = {"layers": 3, "attention_heads": 4, "ffn_dim": 48}
+    sides = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in sizes.items()}
+    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+    others = {"vocab_size": 40, "d_model": 32, "max_position_embeddings": 16, "activation_function": activation}
     theirs = MarianMTModel(
-        MarianConfig(
-            vocab_size=40,
-            d_model=32,
-            encoder_layers=3,
-            decoder_layers=3,
-            encoder_attention_heads=4,
-            decoder_attention_heads=4,
-            encoder_ffn_dim=48,
-            decoder_ffn_dim=48,
-            max_position_embeddings=16,
-            activation_function=activation,
-            scale_embedding=True,
-            dropout=0.0,
-            pad_token_id=0,
-            bos_token_id=1,
-            eos_token_id=2,
-            forced_eos_token_id=None,
-            decoder_start_token_id=1,
-        )
+        MarianConfig(**sides, **tokens, **others, scale_embedding=True, dropout=0.0, forced_eos_token_id=None)
     ).eval()
     randomise(theirs)
     config = SmallTransformerConfig(

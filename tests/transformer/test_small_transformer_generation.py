@@ -1,6 +1,5 @@
 """What only the Transformer's decoding has: sources read once, shared by targets; fixed-size caches; assistants."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,10 +15,7 @@ LEFT = [[1, 1, 1, 1, 1], [0, 0, 1, 1, 1], [0, 0, 0, 0, 1], [0, 1, 1, 1, 1]]
 every_variant = pytest.mark.parametrize("variant", GENERATING)
 
 
-@pytest.fixture(autouse=True)
-def _no_gradients() -> Iterator[None]:
-    with torch.no_grad():
-        yield
+pytestmark = pytest.mark.usefixtures("no_gradients")
 
 
 def generate(model: Any, batch: dict[str, Tensor], **options: Any) -> Any:

@@ -255,19 +255,14 @@ def test_a_training_step_is_one_graph(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", SEQ2SEQ)
-def test_a_source_without_a_target_is_its_own_shifted_right(variant: str) -> None:
-    model = tiny_model(variant)
-    source = words(2, 5)
-    target = torch.cat([torch.full((2, 1), 1), source[:, :-1]], dim=1)
-    expected = model(source, decoder_input_ids=target).logits
-    assert torch.equal(model(source).logits, expected)
+def test_a_source_without_a_target_may_be_states_or_padded(variant: str) -> None:
+    model, source = tiny_model(variant), words(2, 5)
+    expected = model(source).logits
     states = model.get_encoder()(source).last_hidden_state
     for outputs in ((states,), [states]):
         torch.testing.assert_close(model(source, encoder_outputs=outputs).logits, expected, **EXACT)
     with pytest.raises(TypeError, match=r"encoder_outputs must be a tuple .* give \(tensor,\)"):
         model(source, encoder_outputs=states)
-    assert model(**model.dummy_inputs).logits.shape == (3, 5, 13)
-    # Padding moves nothing.
     batch = {"input_ids": torch.cat([words(2, 2, seed=7), source], dim=1)}
     batch["attention_mask"] = torch.tensor([[0, 0, 1, 1, 1, 1, 1]] * 2)
     torch.testing.assert_close(model(**batch).logits[:, 3:], expected[:, 1:], **EXACT)

@@ -422,42 +422,37 @@ def checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: s
     require_columns(columns, found, where)
     rows = rows.select_columns(list(columns))
 
-    def faults(batch: dict[str, list[Any]]) -> Iterator[tuple[int, str]]:
-        """The numbers of bad rows in a batch, and what is wrong with each."""
-        for number, values in enumerate(zip(*(batch[column] for column in columns), strict=True)):
+    def bad_rows(batch: dict[str, list[Any]], start: int) -> dict[int, str]:
+        """What is wrong with the bad rows of a batch, by their places in it; its first row is number ``start``."""
+        bad = {}
+        for place, values in enumerate(zip(*(batch[column] for column in columns), strict=True)):
             for (column, name), value in zip(columns.items(), values, strict=True):
-                if fault := _fault(value, name in labels):
-                    yield number, f"column {column!r} {fault}"
-                    break
+                if place not in bad and (fault := _fault(value, name in labels)):
+                    bad[place] = f"column {column!r} {fault}"
+        if bad and not skip:
+            first = min(bad)
+            remedy = "set task.data.skip_bad_rows=true to leave such rows out"
+            raise SourceError(f"{where}, row {start + first + 1}: {bad[first]}; or {remedy}")
+        return bad
 
     def sound(batch: dict[str, list[Any]], numbers: Sequence[int]) -> dict[str, list[Any]]:
-        bad = {}
-        for number, fault in faults(batch):
-            if not skip:
-                raise SourceError(
-                    f"{where}, row {numbers[number] + 1}: {fault}; or set task.data.skip_bad_rows=true to leave such "
-                    "rows out"
-                )
-            bad[number] = fault
+        bad = bad_rows(batch, numbers[0])
         return {
-            name: [value for number, value in enumerate(batch[column]) if number not in bad]
+            name: [value for place, value in enumerate(batch[column]) if place not in bad]
             for column, name in columns.items()
         }
 
-    bad: dict[int, str] = {}
-    start = 0
-    if skip:
+    is_stream = isinstance(rows, datasets.IterableDataset)
+    if skip or not is_stream:  # a stream is checked as it is read
+        bad: dict[int, str] = {}
+        number = 0
         for batch in rows.iter(1000):
-            bad |= {start + number: fault for number, fault in faults(batch)}
-            start += len(next(iter(batch.values())))
-        report_skipped(bad, start, where)
-    if isinstance(rows, datasets.IterableDataset):
+            bad |= {number + place: fault for place, fault in bad_rows(batch, number).items()}
+            number += len(next(iter(batch.values())))
+        report_skipped(bad, number, where)
+    if is_stream:
         return rows.map(sound, with_indices=True, batched=True, remove_columns=list(columns))
-    if bad:
-        rows = rows.select([number for number in range(len(rows)) if number not in bad])
-    for start in range(0, len(rows), 1000):  # checked, not mapped: that would be a copy
-        sound(rows[start : start + 1000], range(start, min(start + 1000, len(rows))))
-    return rows.rename_columns(columns)
+    return rows.select([n for n in range(number) if n not in bad] if bad else range(number)).rename_columns(columns)
 
 
 def _fault(value: Any, is_label: bool) -> str | None:

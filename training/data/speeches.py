@@ -13,18 +13,7 @@ from .text_files import open_unpacked
 
 TRAIN_UNTIL, VALIDATION_UNTIL = 1999, 2009
 PACKAGE = re.compile(r"(?:(?P<scope>stdlib)-)?datasets-sotu(?:-(?P<version>\d+(?:\.\d+)+)\.tgz)?")
-TYPEWRITER = str.maketrans(
-    {
-        "\u2018": "'",
-        "\u2019": "'",
-        "\u201c": '"',
-        "\u201d": '"',
-        "\u2010": "-",
-        "\u2011": "-",
-        "\u2013": "--",
-        "\u2014": "--",
-    }
-)
+TYPEWRITER = str.maketrans("\u2018\u2019\u201c\u201d\u2010\u2011", "''\"\"--") | dict.fromkeys((0x2013, 0x2014), "--")
 SPEECH = re.compile(r"data/\d{4}\w*\.json$")
 
 

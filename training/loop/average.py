@@ -4,7 +4,6 @@
 Vaswani et al. (2017, section 6.1) do with the last five of a run. ``training.keep_evaluated`` keeps that many.
 """
 
-import argparse
 import copy
 import shutil
 from pathlib import Path
@@ -16,6 +15,7 @@ from transformers import AutoConfig
 
 import attnzoo
 
+from ..commands import command_parser
 from .checkpoint import replacing
 from .stopping import exit_on_user_error
 
@@ -44,9 +44,7 @@ class MovingAverage:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m attnzoo.training.loop.average", description="Average the weights of checkpoints."
-    )
+    parser = command_parser("python -m attnzoo.training.loop.average", "Average the weights of checkpoints.")
     parser.add_argument("folders", type=Path, nargs="+", help="checkpoint folders of one model")
     parser.add_argument("--output", type=Path, required=True, help="folder for the averaged checkpoint; must be new")
     options = parser.parse_args(arguments)

@@ -124,9 +124,7 @@ def describe_run(seed: int, precision: str, num_processes: int) -> dict[str, Any
         "git_commit": _git_commit(),
         "versions": {
             "python": platform.python_version(),
-            "attnzoo": attnzoo.__version__,
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
+            **{package.__name__: package.__version__ for package in (attnzoo, torch, transformers)},
         },
         "precision": precision,
         "processes": num_processes,

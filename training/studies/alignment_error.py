@@ -9,7 +9,6 @@ footnote 14). The alignment error rate of that choice is then measured on all ot
 verse.
 """
 
-import argparse
 import math
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from attnzoo.alignment import align, alignment_error_rate
 
+from ..commands import add_overrides, command_parser
 from ..data.verses import Verse, read_verses
 from ..loop.checkpoint import require_model
 from ..loop.stopping import exit_on_user_error
@@ -30,11 +30,9 @@ SHIFTS = (0, 1)
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m attnzoo.training.studies.alignment_error", description="Measure alignments."
-    )
+    parser = command_parser("python -m attnzoo.training.studies.alignment_error", "Measure alignments.")
     parser.add_argument("folder", type=Path, help="a checkpoint folder trained on the verses, such as runs/x/best")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
+    add_overrides(parser)
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         require_model(options.folder)

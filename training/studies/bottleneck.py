@@ -28,19 +28,15 @@ from .study import SEEDS, mean_and_range, print_table, refuse_overrides, study_p
 
 # The encoder reads one way but in Bahdanau's model; the widths make up for what the parts of a model cost.
 SUTSKEVER = ["wiring=sutskever", "score=none", "cell=lstm", "encoder_hidden_size=296", "decoder_hidden_size=296"]
+BAHDANAU = ["wiring=bahdanau", "score=additive", "cell=cho_gru", "attention_size=128"]
 LUONG = ["wiring=luong", "score=general", "cell=lstm", "bidirectional=false"]
+LOCAL = [*LUONG, "window=predictive", "window_size=5"]
 MODELS = {
     "fixed vector": [*SUTSKEVER, "bidirectional=false"],
     "fixed vector, reversed source": [*SUTSKEVER, "bidirectional=false", "reverse_source=true"],
-    "Bahdanau": [
-        *("wiring=bahdanau", "score=additive", "cell=cho_gru", "attention_size=128"),
-        *("encoder_hidden_size=136", "decoder_hidden_size=256"),
-    ],
+    "Bahdanau": [*BAHDANAU, "encoder_hidden_size=136", "decoder_hidden_size=256"],
     "Luong, global": [*LUONG, "encoder_hidden_size=256", "decoder_hidden_size=256"],
-    "Luong, local-p": [
-        *(*LUONG, "window=predictive", "window_size=5"),
-        *("encoder_hidden_size=246", "decoder_hidden_size=246"),
-    ],
+    "Luong, local-p": [*LOCAL, "encoder_hidden_size=246", "decoder_hidden_size=246"],
 }
 LENGTHS = (2, 5, 7, 9, 11, 13, 100)  # a group of words has at least one of them and less than the next, in letters
 

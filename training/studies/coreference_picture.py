@@ -7,7 +7,6 @@ every layer has a row, with the weights that "it" gives to the words of the sent
 two sentences show what the weights of this model are, not that it knows what "it" means.
 """
 
-import argparse
 from pathlib import Path
 
 import torch
@@ -17,6 +16,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, P
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from attnzoo.viewer import plot_alignments
 
+from ..commands import command_parser
 from ..loop.checkpoint import require_model
 from ..loop.stopping import exit_on_user_error
 
@@ -25,10 +25,7 @@ PAIR = [f"The animal did not cross the street because it was too {word}." for wo
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m attnzoo.training.studies.coreference_picture",
-        description='Draw what "it" looks at in two sentences.',
-    )
+    parser = command_parser("python -m attnzoo.training.studies.coreference_picture", __doc__.split("\n")[0])
     parser.add_argument("folder", type=Path, help="a masked language model, such as runs/NAME/best")
     parser.add_argument("picture", type=Path, help="what to write, as PNG, PDF or SVG by its ending")
     options = parser.parse_args(arguments)

@@ -6,11 +6,11 @@ Finished models are not trained again; an interrupted training is resumed. Then 
 validation and test splits: for every seed, and the mean with the lowest and the highest.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..commands import add_overrides, command_parser
 from ..evaluate import evaluate
 from ..loop.stopping import exit_on_user_error
 from ..recipe import load_recipe
@@ -20,13 +20,11 @@ from .study import SEEDS, mean_and_range, print_table, refuse_overrides, trained
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m attnzoo.training.studies.repeat", description=__doc__.split("\n")[0]
-    )
+    parser = command_parser("python -m attnzoo.training.studies.repeat", __doc__.split("\n")[0])
     parser.add_argument("recipe", help="a YAML file, or the name of a shipped recipe")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--models", type=Path, default=Path("runs"), help="where the models are kept")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
+    add_overrides(parser)
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         task = make_task(load_recipe(options.recipe, options.set))

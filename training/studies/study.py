@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..commands import add_overrides, command_parser
 from ..recipe import load_recipe
 from ..train import train_once
 
@@ -14,10 +15,10 @@ SEEDS = (1, 2, 3)
 
 def study_parser(name: str, description: str, recipe: str) -> argparse.ArgumentParser:
     """The options of a study: its recipe, where the models are kept, and changes to the recipe."""
-    parser = argparse.ArgumentParser(prog=f"python -m attnzoo.training.studies.{name}", description=description)
+    parser = command_parser(f"python -m attnzoo.training.studies.{name}", description)
     parser.add_argument("--recipe", default=recipe, help="default: %(default)s")
     parser.add_argument("--models", type=Path, default=Path("runs") / name, help="where the models are kept")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="change the recipe")
+    add_overrides(parser)
     return parser
 
 

@@ -192,8 +192,6 @@ class Task(ABC):
             scores |= metric().compute(predictions=predictions, references=references)
         return scores | {"examples": len(predictions)}
 
-    def draw(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, num_beams: int = 1
-    ) -> None:
-        """Write the card's pictures of a released model into a folder."""
+    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
+        """Write the card's pictures of a released model into a folder; ``decoding`` is for ``generate``."""
         raise NotImplementedError(f"{type(self).__name__} has pictures on its card and no method that draws them")

@@ -186,15 +186,13 @@ class GraphemeToPhoneme(SequenceToSequence):
         words = [readable_word(word, tokenizer) for word in rows["word"]]
         return generate_texts(model, tokenizer, words, num_beams, batch_size=256)
 
-    def draw(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, num_beams: int = 1
-    ) -> None:
+    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
         """The alignment of a word, if the model has attention."""
         if model.config.score != "none":
             pronounce: Any = pipeline(  # type: ignore[call-overload]  # attnzoo's own task
                 "grapheme-to-phoneme", model=model, tokenizer=tokenizer, device=model.device
             )
-            [best] = pronounce(self.card.example, alignments=True, num_beams=num_beams)
+            [best] = pronounce(self.card.example, alignments=True, **decoding)
             tokens = [best["source_tokens"]], [best["target_tokens"]]
             plot_alignments([best["alignment"]], *tokens, folder / ALIGNMENT)
 

@@ -249,9 +249,7 @@ class MaskedLanguageModeling(LanguageModeling):
         loss = -sum(log_probability) / len(predictions)
         return {"masked_accuracy": accuracy, "masked_loss": loss, "examples": len(predictions)}
 
-    def draw(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, num_beams: int = 1
-    ) -> None:
+    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
         """The picture of a released model: all its heads, on the example."""
         ids = tokenizer(self.card.example, return_tensors="pt").to(model.device)
         with torch.no_grad():

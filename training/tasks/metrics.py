@@ -2,6 +2,7 @@
 other.
 """
 
+import inspect
 import math
 import sys
 from collections.abc import Sequence
@@ -21,7 +22,6 @@ LARGEST_EXPONENT = math.log(sys.float_info.max)  # reached at first where a word
 class _Metric(evaluate.Metric):
     """What ``evaluate`` wants to know of a metric: attributes that a subclass sets."""
 
-    description = citation = inputs = ""
     prediction, reference = STRING, STRING
 
     def __init__(self) -> None:
@@ -29,19 +29,21 @@ class _Metric(evaluate.Metric):
 
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
-            description=self.description,
-            citation=self.citation,
-            inputs_description=self.inputs,
+            description=inspect.getdoc(type(self)),
+            citation="",
             features=datasets.Features({"predictions": self.prediction, "references": self.reference}),
         )
 
 
 class _PronunciationMetric(_Metric):
-    citation = "Yao and Zweig (2015), Sequence-to-Sequence Neural Net Models for Grapheme-to-Phoneme"
-    inputs = """
-    predictions: one pronunciation per word, phonemes separated by spaces
-    references: for each word the list of its accepted pronunciations, written in the same way
-"""
+    """A metric of pronunciations.
+
+    Paper: Yao and Zweig (2015), "Sequence-to-Sequence Neural Net Models for Grapheme-to-Phoneme Conversion".
+
+    Predictions: one pronunciation per word, phonemes separated by spaces. References: for each word the list of its
+    accepted pronunciations, written in the same way.
+    """
+
     reference = datasets.Sequence(STRING)
 
     def _check(self, references: list[list[str]]) -> None:
@@ -59,8 +61,6 @@ class PhonemeErrorRate(_PronunciationMetric):
     Of two accepted pronunciations at the same distance the longer counts as the nearest.
     """
 
-    description = "Phoneme error rate against the nearest of several accepted pronunciations, in percent."
-
     def _compute(self, predictions: list[str], references: list[list[str]]) -> dict[str, float]:
         self._check(references)
         errors = phonemes = 0
@@ -74,8 +74,6 @@ class PhonemeErrorRate(_PronunciationMetric):
 class WordErrorRate(_PronunciationMetric):
     """WER, in percent: the words whose prediction is none of their accepted pronunciations."""
 
-    description = "Share of words whose pronunciation is none of the accepted ones, in percent."
-
     def _compute(self, predictions: list[str], references: list[list[str]]) -> dict[str, float]:
         self._check(references)
         wrong = sum(
@@ -86,16 +84,13 @@ class WordErrorRate(_PronunciationMetric):
 
 
 class _LabelMetric(_Metric):
-    """A metric of predicted and true labels, both as numbers, by scikit-learn."""
+    """A metric of predicted and true labels, both as the number of a label for every example, by scikit-learn."""
 
-    inputs = "predictions and references: the number of a label for every example"
     prediction = reference = datasets.Value("int64")
 
 
 class Accuracy(_LabelMetric):
     """Accuracy, in percent: the examples whose label is predicted."""
-
-    description = "Share of examples whose label is predicted, in percent."
 
     def _compute(self, predictions: list[int], references: list[int]) -> dict[str, float]:
         _check_labels(predictions, references)
@@ -104,8 +99,6 @@ class Accuracy(_LabelMetric):
 
 class MacroF1(_LabelMetric):
     """Macro-F1, in percent: the mean of the labels' F1, each 2 TP / (2 TP + FP + FN), over all that occur."""
-
-    description = "Mean over the labels of the F1 score, in percent."
 
     def _compute(self, predictions: list[int], references: list[int]) -> dict[str, float]:
         _check_labels(predictions, references)
@@ -121,9 +114,6 @@ class Matthews(_LabelMetric):
     with n examples, c of them right, and for label k p_k predictions and t_k examples; 0 if there is only one label
     on either side.
     """
-
-    description = "Matthews' correlation coefficient, in percent."
-    citation = "Gorodkin (2004), Comparing two K-category assignments by a K-category correlation coefficient"
 
     def _compute(self, predictions: list[int], references: list[int]) -> dict[str, float]:
         _check_labels(predictions, references)
@@ -162,9 +152,11 @@ def _check_labels(predictions: Sequence[int], references: Sequence[int]) -> None
 
 
 class _LikelihoodMetric(_Metric):
-    """A metric of whole texts and their log-probabilities, whatever the tokens of the model that gives them."""
+    """A metric of whole texts and their log-probabilities, whatever the tokens of the model that gives them.
 
-    inputs = "predictions: the natural logarithm of every text's probability; references: the texts"
+    Predictions: the natural logarithm of every text's probability. References: the texts.
+    """
+
     prediction = NUMBER
 
     def _nats(self, log_probabilities: list[float], size: int) -> float:
@@ -186,8 +178,6 @@ class WordPerplexity(_LikelihoodMetric):
     being what stands between white space. Models of different tokens can be compared by it.
     """
 
-    description = "Perplexity per word, words being what stands between white space."
-
     def _compute(self, predictions: list[float], references: list[str]) -> dict[str, float]:
         nats = self._nats(predictions, sum(len(text.split()) for text in references))
         return {"word_perplexity": math.exp(nats) if nats < LARGEST_EXPONENT else math.inf}
@@ -196,17 +186,18 @@ class WordPerplexity(_LikelihoodMetric):
 class BitsPerByte(_LikelihoodMetric):
     """Bits per byte of the texts in UTF-8: minus the binary logarithm of their probability over their bytes."""
 
-    description = "Bits per byte of UTF-8."
-
     def _compute(self, predictions: list[float], references: list[str]) -> dict[str, float]:
         nats = self._nats(predictions, sum(len(text.encode()) for text in references))
         return {"bits_per_byte": nats / math.log(2)}
 
 
 class _TranslationMetric(_Metric):
-    """A metric of translations and one reference for each, by sacreBLEU (Post, 2018), with case and punctuation."""
+    """A metric of translations and one reference for each, by sacreBLEU, with case and punctuation.
 
-    inputs = "predictions: a translation for every sentence; references: the right one"
+    Paper: Post (2018), "A Call for Clarity in Reporting BLEU Scores".
+    """
+
+    key: str
     sacrebleu_class: type[sacrebleu.metrics.base.Metric]
 
     def signature(self) -> str:
@@ -215,10 +206,11 @@ class _TranslationMetric(_Metric):
         metric.corpus_score(["a"], [["a"]])  # which tells it the number of references
         return str(metric.get_signature())
 
-    def _corpus_score(self, predictions: list[str], references: list[str]) -> float:
+    def _compute(self, predictions: list[str], references: list[str]) -> dict[str, Any]:
         if not references:
             raise ValueError("there are no references, so that there is nothing to score")
-        return float(self.sacrebleu_class().corpus_score(predictions, [references]).score)
+        score = float(self.sacrebleu_class().corpus_score(predictions, [references]).score)
+        return {self.key: score, f"{self.key}_signature": self.signature()}
 
 
 class BLEU(_TranslationMetric):
@@ -226,13 +218,8 @@ class BLEU(_TranslationMetric):
     to 4, times a penalty on translations that are shorter than the references; words as mteval's 13a cuts them.
     """
 
-    description = "Corpus BLEU, cased, of detokenised text, by sacreBLEU."
-    citation = "Papineni et al. (2002), BLEU; Post (2018), A Call for Clarity in Reporting BLEU Scores"
-
+    key = "bleu"
     sacrebleu_class = sacrebleu.metrics.BLEU
-
-    def _compute(self, predictions: list[str], references: list[str]) -> dict[str, Any]:
-        return {"bleu": self._corpus_score(predictions, references), "bleu_signature": self.signature()}
 
 
 class ChrF(_TranslationMetric):
@@ -240,10 +227,5 @@ class ChrF(_TranslationMetric):
     n up to 6, white space left out.
     """
 
-    description = "Corpus chrF2, by sacreBLEU."
-    citation = "Popovic (2015), chrF; Post (2018), A Call for Clarity in Reporting BLEU Scores"
-
+    key = "chrf"
     sacrebleu_class = sacrebleu.metrics.CHRF
-
-    def _compute(self, predictions: list[str], references: list[str]) -> dict[str, Any]:
-        return {"chrf": self._corpus_score(predictions, references), "chrf_signature": self.signature()}

@@ -23,11 +23,7 @@ from attnzoo.viewer import plot_sentence
 
 from ..data.labelled_sentences import ClassificationData, read_labelled
 from ..data.labels import known_numbers, label_text, number_labels
-from ..data.sources import (
-    Rows,
-    SourceError,
-    short,
-)
+from ..data.sources import Rows, SourceError, short
 from ..data.splits import first_row
 from ..data.sst2 import SST2
 from ..data.vocabulary import normalizer, refuse_overfull
@@ -244,9 +240,7 @@ class SentenceClassification(Task):
         scores = super().score(split, predictions)
         return scores | {"error": 100 - scores["accuracy"]}
 
-    def draw(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, num_beams: int = 1
-    ) -> None:
+    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
         """The pictures of a released model: a sentence coloured by attention, and the test split's confusion matrix."""
         ids = tokenizer(*([self.splits["test"][column][0]] for column in self.columns), return_tensors="pt")
         with torch.no_grad():

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import datasets
 import torch
@@ -192,12 +192,22 @@ class Translation(SequenceToSequence):
             return [unicodedata.normalize("NFC", translation) for translation in translations]
         return translations
 
-    def draw(
-        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, num_beams: int = 1
-    ) -> None:
-        """The attention of a released model, if it has any."""
-        if getattr(model.config, "score", None) != "none":
-            draw_attention(model, tokenizer, self.card.example, num_beams, folder)
+    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
+        """What each subword of a translation looks at in the sentence of the example, in every head of every layer.
+
+        A model without attention has no picture.
+        """
+        if getattr(model.config, "score", None) == "none":
+            return
+        batch = tokenizer([self.card.example], return_tensors="pt").to(model.device)
+        labels = model.generate(**batch, **decoding, do_sample=False)[:, 1:]  # type: ignore[operator]
+        with torch.no_grad():
+            cross_attentions = model(**batch, labels=labels, output_attentions=True).cross_attentions
+        source, target = (tokenizer.convert_ids_to_tokens(ids[0]) for ids in (batch["input_ids"], labels))
+        if len(cross_attentions) * cross_attentions[0].shape[1] == 1:
+            plot_alignments([cross_attentions[0][0, 0]], [source], [target], folder / ALIGNMENT)
+        else:
+            plot_heads(cross_attentions, source, target, folder / HEADS)
 
 
 def translate(
@@ -212,18 +222,3 @@ def translate(
         if not sentence.strip():
             raise ValueError(f"sentence {row} is empty; there is nothing to translate")
     return generate_texts(model, tokenizer, sentences, num_beams, batch_size=64, longer=LONGER)
-
-
-def draw_attention(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentence: str, num_beams: int, folder: Path
-) -> None:
-    """Draw what each subword of a translation looks at in the sentence, in every head of every layer that there is."""
-    batch = tokenizer([sentence], return_tensors="pt").to(model.device)
-    labels = model.generate(**batch, num_beams=num_beams, do_sample=False)[:, 1:]  # type: ignore[operator]
-    with torch.no_grad():
-        cross_attentions = model(**batch, labels=labels, output_attentions=True).cross_attentions
-    source, target = (tokenizer.convert_ids_to_tokens(ids[0]) for ids in (batch["input_ids"], labels))
-    if len(cross_attentions) * cross_attentions[0].shape[1] == 1:
-        plot_alignments([cross_attentions[0][0, 0]], [source], [target], folder / ALIGNMENT)
-    else:
-        plot_heads(cross_attentions, source, target, folder / HEADS)
