@@ -67,17 +67,17 @@ class ChoGRU(nn.Module):
             nn.init.uniform_(parameter, -(hidden_size**-0.5), hidden_size**-0.5)
 
     def forward(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        hidden = inputs.new_zeros(inputs.shape[0], self.hidden_size) if state is None else state[0]
-        device = inputs.device.type
-        if torch.is_autocast_enabled(device):  # its precision is that of the states too, as with torch's own cells
-            inputs, hidden = (part.to(torch.get_autocast_dtype(device)) for part in (inputs, hidden))
+        hidden = inputs.new_zeros(inputs.shape[0], self.hidden_size) if state is None else state[0].to(inputs.dtype)
         rows = Rows(inputs)
         cell, nothing = ChoGRUStep(self, rows, rows.pack(inputs)), inputs[:, 0, :0]
         outputs = []
         for step in range(inputs.shape[1]):
             (hidden,) = cell(step, nothing, hidden)
             outputs.append(hidden)
-        return rows.join(outputs), hidden.unsqueeze(0)
+        device = inputs.device.type
+        # Under autocast states come in its precision, as those of torch's own cells do.
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
+        return rows.join(outputs).to(dtype), hidden.unsqueeze(0).to(dtype)
 
 
 class PaddedLSTM(nn.LSTM):
@@ -168,11 +168,10 @@ class ChoGRUStep(CellStep):
     """One step of :class:`ChoGRU`; the gates are z, r and the candidate."""
 
     def __init__(self, layer: ChoGRU, rows: Rows, known: Tensor) -> None:
-        sizes = [2 * layer.hidden_size, layer.hidden_size]
-        parts = (weight.split(sizes) for weight in (layer.weight_input, layer.bias, layer.weight_hidden))
+        size = 2 * layer.hidden_size
         self.gates, self.candidate = (
-            rows.share_sum(*known_and_new(weight_input, bias, known), weight_hidden)
-            for weight_input, bias, weight_hidden in zip(*parts, strict=True)
+            rows.share_sum(*known_and_new(layer.weight_input[part], layer.bias[part], known), layer.weight_hidden[part])
+            for part in (slice(size), slice(size, None))
         )
 
     def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
