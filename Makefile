@@ -29,7 +29,7 @@ demo: $(VENV)/installed
 	$(call say,Training on the CMU Pronouncing Dictionary for three minutes and evaluating on words held out)
 	$(BIN)/attnzoo train configs/demo.yaml --output $(OUTPUT) --overwrite
 	$(call say,Loading $(OUTPUT)/best in a new process and pronouncing words)
-	$(BIN)/attnzoo pronounce attention castle bureau dinosaur blorptastic --model $(OUTPUT)/best --plot $(OUTPUT)/alignment.png
+	$(BIN)/attnzoo pronounce electricity castle colonel dinosaur blorptastic --model $(OUTPUT)/best --plot $(OUTPUT)/alignment.png
 	$(call say,Done. The checkpoint is in $(OUTPUT)/best with its card and the picture of the alignments in $(OUTPUT)/alignment.png)
 
 test: $(VENV)/installed

@@ -1,1 +1,1 @@
-"""What the README and the docs measure, each by one command."""
+"""What the docs measure, each by one command."""
