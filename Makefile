@@ -38,7 +38,7 @@ test: $(VENV)/installed
 
 # Every equation, the outputs and gradients of every model, and what may import what. No files, Trainer or Hub, and no
 # long matrix of encoders and cells.
-QUICK := tests/attention tests/recurrent/test_wirings.py tests/self_attentive/test_self_attentive.py \
+QUICK := tests/attention tests/recurrent/test_wirings.py tests/recurrent/test_encoder_and_cells.py tests/self_attentive/test_self_attentive.py \
 	tests/transformer/test_small_transformer.py tests/every_family/test_outputs.py tests/package/test_layers.py
 
 quick: $(VENV)/installed

@@ -15,8 +15,8 @@ from attnzoo.loss import IGNORED, linear_cross_entropy, token_cross_entropy
 from attnzoo.recurrent_cells import RecurrentState
 from attnzoo.recurrent_decoder import DecoderState
 from attnzoo.shared_products import Rows, SharedFactor
-from tests.attention.test_attention import assert_equal
-from tests.recurrent.test_wirings import (
+from tests.attention.tensors import assert_equal
+from tests.recurrent.wirings import (
     ACCEPTED,
     CELLS,
     COPIED,
@@ -28,7 +28,7 @@ from tests.recurrent.test_wirings import (
     loop_translation,
     words_read,
 )
-from tests.recurrent.test_wirings import tiny_model as tiny_model_of
+from tests.recurrent.wirings import tiny_model as tiny_model_of
 from tests.reference import attentional_rnn as reference
 
 STEPPING = [case for case in ACCEPTED if case["wiring"] == "bahdanau" or case["input_feeding"]]

@@ -12,7 +12,7 @@ from attnzoo import SelfAttentiveConfig, SelfAttentiveForSequenceClassification
 from attnzoo.attention import StructuredSelfAttention, redundancy_penalty
 from attnzoo.modeling_self_attentive import GatedEncoder
 from attnzoo.recurrent_cells import many_rows_linear
-from tests.attention.test_attention import assert_equal, assert_equal_with_gradients, random, randomize
+from tests.attention.tensors import assert_equal, assert_equal_with_gradients, random, randomize
 from tests.reference import self_attentive as reference
 
 # All different, so that no two can be mixed up.

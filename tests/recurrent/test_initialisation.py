@@ -1,0 +1,110 @@
+"""The initial weights, as each paper draws them."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
+from tests.recurrent.wirings import (
+    CELLS,
+    SCORES,
+)
+
+# Initialisation
+
+
+INITIALISED = {
+    "vocab_size": 150,
+    "embedding_size": 50,
+    "encoder_hidden_size": 30,
+    "decoder_hidden_size": 60,
+    "attention_size": 70,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+}
+
+
+SCORED_WIRINGS = [(wiring, "none") for wiring in ("cho", "sutskever")]
+
+
+SCORED_WIRINGS += product(("bahdanau", "luong"), SCORES)
+
+
+def fresh_model(wiring: str, score: str, **choice: Any) -> AttentionalRNNForConditionalGeneration:
+    torch.manual_seed(0)
+    window = "global" if score == "none" else "predictive"
+    return AttentionalRNNForConditionalGeneration(
+        AttentionalRNNConfig(wiring=wiring, score=score, window=window, **INITIALISED, **choice)
+    )
+
+
+def assert_spread(parameter: Tensor, std: float, name: str) -> None:
+    """Mean 0 and this standard deviation, within five standard errors (of a normal; a uniform's are smaller)."""
+    assert abs(parameter.mean()) < 5 * std / parameter.numel() ** 0.5, name
+    assert abs(parameter.std() / std - 1) < 5 / (2 * parameter.numel()) ** 0.5, name
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(("wiring", "score"), [choice for choice in SCORED_WIRINGS if choice[0] in ("cho", "bahdanau")])
+def test_chos_and_bahdanaus_initialisation(wiring: str, score: str, cell: str) -> None:
+    """N(0, 0.01^2), recurrent matrices orthogonal, biases 0 (Cho et al., 2014, section 4.1.1); the same, but a tenth of
+    the spread for W_a and U_a, and 0 for v_a (Bahdanau et al., 2014, appendix B.1)."""
+    seen = set()
+    for name, parameter in fresh_model(wiring, score, cell=cell).named_parameters():
+        leaf = name.rsplit(".", 1)[-1]
+        if leaf.startswith("bias") or name.endswith("score.score_vector"):
+            kind = "zero"
+            assert not parameter.any(), name
+        elif leaf in ("weight_hidden", "weight_hh_l0"):
+            kind = "orthogonal"
+            gates = parameter.split(parameter.shape[1])
+            assert len(gates) == {"cho_gru": 3, "gru": 3, "lstm": 4, "rnn": 1}[cell]
+            for index, gate in enumerate(gates):
+                torch.testing.assert_close(gate @ gate.T, torch.eye(len(gate)), rtol=0, atol=1e-5)
+                assert all(not torch.allclose(gate, other, atol=0.01) for other in gates[:index]), name
+        elif name.endswith(("score.query_proj.weight", "score.key_proj.weight")) and score in ("additive", "concat"):
+            kind = "alignment"
+            assert_spread(parameter, 0.001, name)
+        else:
+            kind = "normal"
+            assert_spread(parameter, 0.01, name)
+            if parameter.numel() > 1000:
+                assert parameter.abs().max() > 0.025, name  # normal: a uniform of this spread ends at 0.017
+        seen.add(kind)
+    assert seen == {"zero", "orthogonal", "normal"} | ({"alignment"} if score in ("additive", "concat") else set())
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(
+    ("wiring", "score"), [choice for choice in SCORED_WIRINGS if choice[0] in ("sutskever", "luong")]
+)
+def test_sutskevers_and_luongs_initialisation(wiring: str, score: str, cell: str) -> None:
+    """Everything uniform, biases too: within 0.08 (Sutskever et al., 2014, section 3.4) or 0.1 (Luong, section 4.1)."""
+    scale = {"sutskever": 0.08, "luong": 0.1}[wiring]
+    for name, parameter in fresh_model(wiring, score, cell=cell, input_feeding=wiring == "luong").named_parameters():
+        assert parameter.abs().max() <= scale, name
+        assert_spread(parameter, scale / 3**0.5, name)
+
+
+@pytest.mark.parametrize("value", [1.0, 0, -2.5])
+@pytest.mark.parametrize(
+    ("wiring", "score"), [("cho", "none"), ("sutskever", "none"), ("bahdanau", "dot"), ("luong", "dot")]
+)
+def test_forget_gates_start_at_the_value_given_and_nothing_else_changes(wiring: str, score: str, value: float) -> None:
+    """torch adds two biases: their sum has the value in every LSTM, in its second quarter (i, f, g, o)."""
+    plain, model = (fresh_model(wiring, score, cell="lstm", forget_gate_bias=bias) for bias in (None, value))
+    seen = []
+    for name, lstm in model.named_modules():
+        if isinstance(lstm, nn.LSTM):
+            size = lstm.hidden_size
+            assert (lstm.bias_ih_l0 + lstm.bias_hh_l0).chunk(4)[1].tolist() == [value] * size, name
+            seen += [f"{name}.bias_ih_l0", f"{name}.bias_hh_l0"]
+    assert len(seen) == 2 * (2 * 2 + 2)  # two layers of the encoder in two directions, two of the decoder
+    expected = plain.state_dict()
+    for name, parameter in model.state_dict().items():
+        for index, (quarter, other) in enumerate(zip(parameter.chunk(4), expected[name].chunk(4), strict=True)):
+            if not (name in seen and index == 1):
+                assert torch.equal(quarter, other), name
