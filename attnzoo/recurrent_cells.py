@@ -192,7 +192,7 @@ class GRUStep(CellStep):
         weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
         base, new = known_and_new(weight_input, bias_input, known)
         self.of_inputs = rows.share_sum(base, new)
-        self.of_hidden = rows.share_sum(bias_hidden.expand(len(known), -1), weight_hidden)
+        self.of_hidden = rows.share_sum(bias_hidden.expand(known.shape[0], -1), weight_hidden)
 
     def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         (hidden,) = state
@@ -237,7 +237,7 @@ class RNNStep(CellStep):
 def known_and_new(weight: Tensor, bias: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     """What known inputs (N, I) and bias add to the gates (N, G), and the weight (G, X) of the inputs to come."""
     size = known.shape[1]
-    base = add_products(bias, (known,), (weight[:, :size].mT,)) if size else bias.expand(len(known), -1)
+    base = add_products(bias, (known,), (weight[:, :size].mT,)) if size else bias.expand(known.shape[0], -1)
     return base.to(known.dtype), weight[:, size:]
 
 
