@@ -79,8 +79,8 @@ class Rows:
         Values are (n, I) for a weight and (n, 1, I) for a factor of each row. Under autocast the products are in its
         precision. The factor itself comes back where sharing gains nothing: one step, or no gradient of the factor.
         """
-        if len(self.sizes) > 1 and torch.is_autocast_enabled(factor.device.type):
-            factor = factor.to(torch.get_autocast_dtype(factor.device.type))  # once, and not at every step
+        if len(self.sizes) > 1:
+            factor = _autocast(factor)  # once, and not at every step
         return SharedFactor(factor) if self.is_shared and factor.requires_grad else factor
 
     def share_sum(self, base: Tensor, *weights: Tensor) -> Callable[..., Tensor]:
@@ -89,7 +89,7 @@ class Rows:
         Where steps share it is one product, of the values side by side with the weights side by side.
         """
         if self.is_shared:
-            return SharedSum(base, torch.cat(weights, dim=1).mT, self.sizes)
+            return SharedSum(base, _autocast(torch.cat(weights, dim=1).mT), self.sizes)
         bases, factors = base.split(self.sizes), [self.share(weight.mT) for weight in weights]
         return lambda step, *values: add_products(bases[step], values, factors)
 
@@ -143,8 +143,6 @@ class SharedSum:
     """What :meth:`Rows.share_sum` gives: the base has one gradient after the loop, too."""
 
     def __init__(self, base: Tensor, factor: Tensor, sizes: list[int]) -> None:
-        if torch.is_autocast_enabled(factor.device.type):
-            factor = factor.to(torch.get_autocast_dtype(factor.device.type))
         self.notes: Notes = []
         self.bases, self.factor = base.detach().split(sizes), factor.detach()
         self.token = _FactorGradient.apply(factor, base, self.notes)
@@ -252,6 +250,12 @@ def few_rows_product(values: Tensor, weight: Tensor) -> Tensor:
     """
     columns = values.expand(max(2, len(values)), -1).contiguous().t()
     return (weight @ columns)[:, : len(values)].t()
+
+
+def _autocast(factor: Tensor) -> Tensor:
+    """The factor in the precision of autocast, where that is on."""
+    device = factor.device.type
+    return factor.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else factor
 
 
 def _with_rows(values: Tensor, rows: int) -> Tensor:

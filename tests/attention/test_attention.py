@@ -32,8 +32,6 @@ from tests.attention.tensors import (
 )
 from tests.reference import attention as reference
 
-# The loop references: values and gradients
-
 
 @pytest.mark.parametrize("lead", [(3,), (2, 3)], ids=["B", "BH"])
 def test_dot_score_equals_the_loop(lead: tuple[int, ...]) -> None:

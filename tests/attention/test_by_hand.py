@@ -19,8 +19,6 @@ from tests.attention.tensors import (
     assert_equal,
 )
 
-# Worked by hand
-
 LN2, LN3 = math.log(2), math.log(3)  # tanh(ln 2) = 3/5, tanh(2 ln 2) = 15/17: tanh(ln a) = (a^2 - 1) / (a^2 + 1)
 
 

@@ -141,9 +141,6 @@ def test_with_open_reset_gates_the_two_grus_are_one() -> None:
     assert_equal(ours(inputs)[0], theirs(inputs)[0])
 
 
-# What cuDNN asks for and the CPU does not
-
-
 @pytest.mark.parametrize("wiring", WIRINGS)
 @pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])
 def test_states_reach_torchs_rnns_contiguous(cell: str, wiring: str) -> None:

@@ -13,9 +13,6 @@ from tests.recurrent.wirings import (
     SCORES,
 )
 
-# Initialisation
-
-
 INITIALISED = {
     "vocab_size": 150,
     "embedding_size": 50,

@@ -8,9 +8,6 @@ import torch
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
 from tests.recurrent.wirings import BATCH, MASK, batch
 
-# The papers' models
-
-
 ONE_LAYER = {"encoder_layers": 1, "decoder_layers": 1}
 
 

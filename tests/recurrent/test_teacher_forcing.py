@@ -23,9 +23,6 @@ from tests.recurrent.wirings import (
 )
 from tests.reference import attentional_rnn as reference
 
-# Teacher forcing, and less of it
-
-
 OWN_WORDS_CASES = [case for case in LOSS_CASES if case.get("window") != "predictive"]
 
 

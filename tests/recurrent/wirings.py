@@ -184,9 +184,6 @@ LOSS_CASES = [
 ]
 
 
-# What the papers say of each other: identities between models
-
-
 def copy_weights(source: nn.Module, target: nn.Module, *not_copied: str) -> None:
     """Give ``target`` the weights of ``source``; those of the parts in ``not_copied`` stay what they are."""
     weights = {name: weight for name, weight in source.state_dict().items() if not name.startswith(not_copied)}
