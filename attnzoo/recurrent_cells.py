@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .loss import is_untouched
-from .shared_products import FEW_ROWS, Rows, add_products
+from .shared_products import FEW_ROWS, Rows, add_products, first_rows
 
 
 class RecurrentState(NamedTuple):
@@ -344,7 +344,8 @@ class StackSteps:
     def __call__(self, step: int, others: Tensor) -> list[Tensor]:
         """The hidden states (n, H) of every layer, bottom to top."""
         for index, cell in enumerate(self.cells):
-            self.states[index] = cell(step, others, *(part[: others.shape[0]] for part in self.states[index]))
+            state = (first_rows(part, len(others)) for part in self.states[index])
+            self.states[index] = cell(step, others, *state)
             others = self.states[index][0]
             if index + 1 < len(self.cells):
                 others = self.dropout(others)

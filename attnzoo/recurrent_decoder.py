@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from .attention import Source, SourceAttention
 from .recurrent_cells import RecurrentStack, RecurrentState
-from .shared_products import Rows
+from .shared_products import Rows, first_rows
 
 
 class DecoderState(NamedTuple):
@@ -265,7 +265,7 @@ class BahdanauDecoder(nn.Module):
         rnn, attend = self.rnn.steps(rows, inputs, state.recurrent), self.attention.steps(source, rows, step)
         queries, contexts, attention_weights, hidden_states = [], [], [], []
         for index, size in enumerate(rows.sizes):
-            query = rnn.top[:size]  # (n, H), s_{i-1}
+            query = first_rows(rnn.top, size)  # (n, H), s_{i-1}
             context, weights = attend(query, index)
             queries.append(query)
             contexts.append(context)
@@ -348,7 +348,7 @@ class LuongDecoder(nn.Module):
         feed = rows.sort(state.input_feed).to(inputs.dtype)
         readouts, attention_weights, hidden_states = [], [], []
         for index, size in enumerate(rows.sizes):
-            outputs = rnn(index, self.dropout(feed[:size]))
+            outputs = rnn(index, self.dropout(first_rows(feed, size)))
             context, weights = attend(outputs[-1], index)
             feed = torch.tanh(output_proj(torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
             readouts.append(feed)

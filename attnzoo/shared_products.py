@@ -89,7 +89,7 @@ class Rows:
         Where steps share it is one product, of the values side by side with the weights side by side.
         """
         if self.is_shared:
-            return SharedSum(base, _autocast(torch.cat(weights, dim=1).mT), self.sizes)
+            return SharedSum(base, [_autocast(weight) for weight in weights], self.sizes)
         bases, factors = base.split(self.sizes), [self.share(weight.mT) for weight in weights]
         return lambda step, *values: add_products(bases[step], values, factors)
 
@@ -114,7 +114,10 @@ class SharedFactor:
     """Stands for a tensor in ``values @ factor`` and ``values @ factor.mT``; see :meth:`Rows.share`."""
 
     def __init__(self, factor: Tensor) -> None:
-        self.factor, self.dtype, self.detached = factor, factor.dtype, factor.detach()
+        self.factor, self.dtype = factor, factor.dtype
+        detached = factor.detach()
+        # BLAS reads a weight faster as it is read here than transposed; every row's own factor is small.
+        self.factors = detached.contiguous() if factor.ndim == 2 else detached, detached.mT
         self.notes: Notes = []
 
     @cached_property
@@ -124,7 +127,7 @@ class SharedFactor:
     @cached_property
     def token(self) -> Tensor:
         """Connects the steps for autograd: its gradient reaches the factor after all steps have made their notes."""
-        return _FactorGradient.apply(self.factor, None, self.notes)
+        return _FactorGradient.apply(self.notes, None, self.factor.mT)
 
     def __getitem__(self, rows: slice) -> "SharedFactor":
         return self  # the number of rows is that of the values
@@ -135,67 +138,71 @@ class SharedFactor:
         if function is not Tensor.matmul or not isinstance(args[1], cls):
             return NotImplemented
         values, shared = args
-        product, shared.token = _Product.apply(None, shared.token, shared.detached, shared.notes, values)
+        product, shared.token = _Product.apply(shared.notes, shared.token, None, shared.factors, values)
         return product
 
 
 class SharedSum:
     """What :meth:`Rows.share_sum` gives: the base has one gradient after the loop, too."""
 
-    def __init__(self, base: Tensor, factor: Tensor, sizes: list[int]) -> None:
+    def __init__(self, base: Tensor, weights: Sequence[Tensor], sizes: list[int]) -> None:
         self.notes: Notes = []
-        self.bases, self.factor = base.detach().split(sizes), factor.detach()
-        self.token = _FactorGradient.apply(factor, base, self.notes)
+        self.bases, detached = base.detach().split(sizes), [weight.detach() for weight in weights]
+        self.factors = torch.cat([weight.mT for weight in detached]), *detached
+        self.token = _FactorGradient.apply(self.notes, base, *weights)
 
     def __call__(self, step: int, *values: Tensor) -> Tensor:
-        parts = [value for value in values if value.shape[1]]
-        total, self.token = _Product.apply(self.bases[step], self.token, self.factor, self.notes, *parts)
+        total, self.token = _Product.apply(self.notes, self.token, self.bases[step], self.factors, *values)
         return total
 
 
 class _FactorGradient(torch.autograd.Function):
-    """The token of a factor; its backward pass makes the gradients of the factor and of the base of the notes."""
+    """The token of the weights (O, I); its backward pass makes their gradients and that of the base from the notes."""
 
     @staticmethod
-    def forward(ctx: Any, factor: Tensor, base: Tensor | None, notes: Notes) -> Tensor:
-        ctx.notes, ctx.shape, ctx.dtype = notes, factor.shape, factor.dtype
-        ctx.base_shape = None if base is None else base.shape
-        return factor.new_zeros(())
+    def forward(ctx: Any, notes: Notes, base: Tensor | None, *weights: Tensor) -> Tensor:
+        ctx.notes, ctx.dtype = notes, weights[0].dtype
+        ctx.widths, ctx.rows = [weight.shape[-1] for weight in weights], len(weights[0] if base is None else base)
+        ctx.has_rows = weights[0].ndim == 3
+        return weights[0].new_zeros(())
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_token: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    def backward(ctx: Any, grad_token: Tensor) -> tuple[Tensor | None, ...]:
         if not ctx.notes:  # no step had a part in the loss
-            return None, None, None
+            return None, None, *([None] * len(ctx.widths))
         ctx.notes.reverse()
-        if len(ctx.shape) == 2:
-            values, gradients = (torch.cat(parts).flatten(0, -2) for parts in zip(*ctx.notes, strict=True))
+        if ctx.has_rows:  # a factor of each row
+            values, gradients = (_by_row(parts, ctx.rows) for parts in zip(*ctx.notes, strict=True))
         else:
-            rows = ctx.shape[0]
-            values, gradients = (
-                torch.cat([_with_rows(part, rows) for part in parts], dim=1) for parts in zip(*ctx.notes, strict=True)
-            )
+            values, gradients = (torch.cat(parts).flatten(0, -2) for parts in zip(*ctx.notes, strict=True))
         ctx.notes.clear()
-        # Most factors are transposed weights, whose gradient is contiguous when it is made in this order.
-        grad_factor = (gradients.to(ctx.dtype).mT @ values).mT if ctx.needs_input_grad[0] else None
-        grad_base = _with_rows(gradients, ctx.base_shape[0]) if ctx.needs_input_grad[1] else None
-        return grad_factor, grad_base, None
+        grad_base = _with_rows(gradients, ctx.rows) if ctx.needs_input_grad[1] else None
+        gradients = gradients.to(ctx.dtype).mT
+        grad_weights = (
+            gradients @ part if is_needed else None
+            for part, is_needed in zip(values.split(ctx.widths, dim=-1), ctx.needs_input_grad[2:], strict=True)
+        )
+        return None, grad_base, *grad_weights
 
 
 class _Product(torch.autograd.Function):
-    """The product of values side by side, and the token: it passes through all steps in order, its gradient back."""
+    """The product of values side by side, and the token: it passes through all steps in order, its gradient back.
+
+    ``factors`` are the factor (I, O) of the values side by side, and the factor (O, I) of the gradient for each value.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, base: Tensor | None, token: Tensor, factor: Tensor, notes: Notes, *values: Tensor
+        ctx: Any, notes: Notes, token: Tensor, base: Tensor | None, factors: Sequence[Tensor], *values: Tensor
     ) -> tuple[Tensor, Tensor]:
         ctx.notes, ctx.dtype, ctx.has_base = notes, values[0].dtype, base is not None
-        ctx.widths = [value.shape[-1] for value in values]
         ctx.set_materialize_grads(False)
-        if factor.ndim == 3:
-            factor = factor[: len(values[0])]
+        if factors[0].ndim == 3:
+            factors = [factor[: len(values[0])] for factor in factors]
+        factor, *factors = factors
         used = (values[0] if len(values) == 1 else torch.cat(values, dim=1)).to(factor.dtype)
-        ctx.save_for_backward(used, factor)
+        ctx.save_for_backward(used, *factors)
         if base is None:
             return (used @ factor).to(ctx.dtype), token
         if used.dtype == base.dtype:
@@ -205,18 +212,17 @@ class _Product(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor | None, grad_token: Tensor | None) -> tuple[Tensor | None, ...]:
-        values, factor = ctx.saved_tensors
+        values, *factors = ctx.saved_tensors
         if grad_token is None:  # the last step of this backward pass: what an unfinished one has left is not of it
             ctx.notes.clear()
-            grad_token = factor.new_zeros(())
+            grad_token = factors[0].new_zeros(())
         if gradient is None:  # this step has no part in the loss, but its rows of the base have their place
             if ctx.has_base:
-                ctx.notes.append((values, values.new_zeros(len(values), factor.shape[1])))
-            return None, grad_token, None, None, *([None] * len(ctx.widths))
-        used = gradient.to(factor.dtype)
+                ctx.notes.append((values, values.new_zeros(len(values), len(factors[0]))))
+            return None, grad_token, None, None, *([None] * len(factors))
+        used = gradient.to(factors[0].dtype)
         ctx.notes.append((values, gradient if ctx.has_base else used))
-        grad_values = (used @ factor.mT).to(ctx.dtype).split(ctx.widths, dim=-1)
-        return None, grad_token, None, None, *grad_values
+        return None, grad_token, None, None, *((used @ factor).to(ctx.dtype) for factor in factors)
 
 
 class _SharedLinear:
@@ -256,6 +262,19 @@ def _autocast(factor: Tensor) -> Tensor:
     """The factor in the precision of autocast, where that is on."""
     device = factor.device.type
     return factor.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else factor
+
+
+def first_rows(values: Tensor, rows: int) -> Tensor:
+    """The first rows of values; a slice of all of them would copy the gradient once more."""
+    return values if len(values) == rows else values[:rows]
+
+
+def _by_row(steps: Sequence[Tensor], rows: int) -> Tensor:
+    """(n, 1, ...) of every step as (rows, steps, ...), with zeros where a row has ended."""
+    whole = steps[0].new_zeros(rows, len(steps), *steps[0].shape[2:])
+    for step, values in enumerate(steps):
+        whole[: len(values), step] = values[:, 0]
+    return whole
 
 
 def _with_rows(values: Tensor, rows: int) -> Tensor:
