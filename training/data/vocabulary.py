@@ -1,8 +1,10 @@
-"""Shared parts of the tasks' tokenizers: the Unicode form of letters, and a check of the vocabulary's size."""
+"""Shared parts of the tasks' tokenizers: special tokens, the Unicode form of letters, the vocabulary's size."""
 
 from typing import Any
 
 from tokenizers import normalizers
+
+PAD, START, END, UNKNOWN, MASK = "<pad>", "<s>", "</s>", "<unk>", "<mask>"
 
 
 def normalizer(normalization: str | None) -> list[Any]:
