@@ -155,7 +155,7 @@ class Training:
     log_every: int = 20
 
     def validate_ranges(self) -> None:
-        """Refuse numbers out of range."""
+        """Raise a ValueError for a number out of range."""
         if (self.max_steps is None) == (self.max_minutes is None):
             example = "max_steps=1000" if self.max_steps is None else "max_minutes=null"
             raise ValueError(

@@ -37,8 +37,8 @@ class ClassificationData(Source):
         tokens: "words", or "subwords" by byte-pair encoding within words.
         min_count: the vocabulary has the words, or the pairs of subwords, that occur at least so often in the training
             sentences.
-        vocabulary_size: the largest number of tokens, without ``added_words``. It has the most frequent words; or
-            subwords, among which are all characters of the training sentences.
+        vocabulary_size: the largest number of tokens, without ``added_words``. The vocabulary has the most frequent
+            words; or subwords, with all characters of the training sentences.
         word_vectors: the file of the first embeddings; ``attnzoo.training.data.word_vectors`` reads it.
         added_words: so many words from the start of that file are added to the vocabulary, seen in training or not.
         tune_word_vectors: whether the embeddings learn; those of the paper do (section 4.2).
@@ -64,7 +64,7 @@ class ClassificationData(Source):
     word_dropout: float | int = 0.0
 
     def validate_vocabulary(self) -> None:
-        """Refuse numbers out of range, and fields that do not go together."""
+        """Raise a ValueError for a number out of range, or for fields that do not go together."""
         for name, least in (("min_count", 1), ("added_words", 0), ("vocabulary_size", 4)):
             value = getattr(self, name)
             if value < least:

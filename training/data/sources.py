@@ -46,9 +46,10 @@ class Source:
 
     Attributes:
         path: a file that ends in .csv, .tsv, .jsonl, .json or .parquet (the first four also in .gz); a folder of such
-            files, all of one kind and all read, whose names or folders have the word "train", "validation" or "test"
-            where there are splits; a folder written by ``save_to_disk``; or else a dataset of the Hub, as owner/name.
-            With ``separator`` a file of any other name, and a folder's .txt files, are tables too.
+            files, all of one kind; a folder written by ``save_to_disk``; or else a dataset of the Hub, as owner/name.
+            All files of a folder are read. The word "train", "validation" or "test" in the name of a file, or of the
+            folder that it is in, says to which split it belongs. With ``separator`` a file of any other name, and a
+            folder's .txt files, are tables too.
         subset: the subset of a dataset of the Hub that has several.
         streaming: read the training rows again in every epoch instead of holding them in memory. The other splits are
             held in memory.
@@ -313,9 +314,8 @@ def text_files(path: Path) -> dict[Path, str]:
 
 def refuse_table_keys(source: Source, reason: str) -> None:
     """Raise a SourceError if the source sets a key that only tables of text can have; ``reason`` says what it is."""
-    given = {"columns": source.columns, "separator": source.separator, "quoting": source.quoting}
-    for key, value in given.items():
-        if value is not None:
+    for key in ("columns", "separator", "quoting"):
+        if getattr(source, key) is not None:
             raise SourceError(f"task.data.{key} is for tables of text, such as csv, and {source.path} {reason}")
 
 

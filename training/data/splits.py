@@ -100,7 +100,7 @@ def first_row(splits: dict[str, Rows]) -> dict[str, Any]:
 
 
 def chosen_rows(splits: dict[str, Rows], split: str, numbers: list[int] | None) -> datasets.Dataset:
-    """The rows of a split with these numbers, or all rows.
+    """The rows of a split with these numbers, or all rows, each with its number in the column "number".
 
     Raises:
         ValueError: there is no such split, or it is a stream.
@@ -110,4 +110,5 @@ def chosen_rows(splits: dict[str, Rows], split: str, numbers: list[int] | None) 
     rows = splits[split]
     if isinstance(rows, datasets.IterableDataset):
         raise ValueError(f"the {split} split is streamed; to evaluate on it, set task.data.streaming=false")
-    return rows if numbers is None else rows.select(numbers)
+    numbers = list(range(len(rows))) if numbers is None else numbers
+    return rows.select(numbers).add_column("number", numbers)

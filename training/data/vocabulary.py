@@ -16,7 +16,7 @@ def normalizer(normalization: str | None) -> list[Any]:
 
 
 def refuse_overfull(size: int, asked: int) -> None:
-    """Raise a ValueError if the characters of the data, which are all kept, are more than the tokens asked for."""
+    """Raise a ValueError if the characters of the data, which all become tokens, are more than ``asked``."""
     if size > asked:
         raise ValueError(
             f"task.data.vocabulary_size is {asked:,}, and the characters of the training split are {size:,} tokens "

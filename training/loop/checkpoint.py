@@ -131,7 +131,7 @@ def damage(folder: Path) -> str | None:
 
 
 def newest_sound_checkpoint(output: Path) -> Path:
-    """The newest undamaged checkpoint. Newer ones, which are damaged, are renamed to ``damaged-step-...``.
+    """The newest undamaged checkpoint. Newer, damaged ones are renamed to ``damaged-step-...``.
 
     Raises:
         ValueError: there is no checkpoint, or all are damaged.

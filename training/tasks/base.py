@@ -192,7 +192,7 @@ class Task(ABC):
     def predict_rows(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
     ) -> list[Any]:
-        """The predictions for these rows, in their order."""
+        """The predictions for these rows, in their order. The column "number" has their numbers in the split."""
 
     def score(self, split: str, predictions: list[Any]) -> dict[str, Any]:
         """The scores of the predictions for a whole split, and under "examples" how many there are."""

@@ -1,4 +1,4 @@
-"""Which labels are taken for which others: a confusion matrix as a picture."""
+"""A picture of the confusion matrix: how often each label is predicted for each other one."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -22,7 +22,7 @@ from attnzoo.viewer import plot_heads
 
 from ..data.sources import Rows, text_files
 from ..data.speeches import SPEECHES
-from ..data.splits import chosen_rows, first_row
+from ..data.splits import first_row
 from ..data.texts import TextData, read_texts
 from ..data.vocabulary import END, MASK, PAD, START
 from .base import Batch, Card, Task, pipeline_snippet
@@ -212,23 +212,13 @@ class MaskedLanguageModeling(LanguageModeling):
         """Pads rows to a batch, and masks tokens."""
         return DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED)
 
-    def predict(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        split: str,
-        num_beams: int = 1,
-        rows: list[int] | None = None,
-    ) -> list[tuple[int, int, float]]:
-        """The predictions of every masked token. Which are masked depends only on the number of a row in its split."""
-        chosen = chosen_rows(self.splits, split, rows)
-        numbers = list(range(len(chosen))) if rows is None else rows
-        return self.predict_rows(model, tokenizer, chosen.add_column("number", numbers))
-
     def predict_rows(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
     ) -> list[tuple[int, int, float]]:
-        """For every masked token: the predicted token, the true one, and the log-probability of the true one."""
+        """For every masked token: the predicted token, the true one, and the log-probability of the true one.
+
+        Which tokens of a row are masked depends only on its number.
+        """
         blocks = []
         for number, text in zip(rows["number"], rows["text"], strict=True):
             mask = DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED, seed=number)

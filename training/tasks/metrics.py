@@ -169,7 +169,7 @@ class _LikelihoodMetric(_Metric):
     prediction = datasets.Value("float64")
 
     def _nats(self, log_probabilities: list[float], size: int) -> float:
-        """Nats per word or byte, of which the texts have ``size``."""
+        """Nats per word or per byte; ``size`` is their number in all texts."""
         if not size:
             raise ValueError("the references have no words, so there is nothing to score")
         for row, value in enumerate(log_probabilities):

@@ -37,7 +37,8 @@ from .prediction import predict_by_length
 URL, URLS = "<url>", r"https?://\S+"
 # Words as in the Penn Treebank ("wo" and "n't", "it" and "'s"). A hashtag, a handle, and a word with a hyphen or a full
 # stop inside are one token each; so are several full stops in a row. Every other character is a token of its own. Text
-# that is already tokenized stays as it is, but a full stop at the end of a word ("u.s.") and signs such as "--" part.
+# that is already tokenized mostly stays as it is. But the full stop at the end of "u.s." is split off, and "--" becomes
+# two tokens.
 WORD = r"<url>|\w+?(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|[@#]?\w+(?:[-.]\w+)*|\.{2,}|[^\w\s]"
 SUBWORD = "##"  # the start of a token that continues a word
 ATTENTION, CONFUSION = "attention.png", "confusion.png"

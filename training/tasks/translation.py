@@ -57,7 +57,7 @@ class TranslationData(Source):
     normalization: Literal["nfc", "nfd"] = "nfc"
 
     def validate_vocabulary(self) -> None:
-        """Refuse a vocabulary that holds no subword."""
+        """Raise a ValueError if the vocabulary holds no subword."""
         least = len(SPECIAL_TOKENS)
         if self.vocabulary_size <= least:
             raise ValueError(f"vocabulary_size must be above {least}, the special tokens, got {self.vocabulary_size}")
