@@ -74,10 +74,9 @@ def mean_overlap(model: Any, tokenizer: Any, task: Any) -> float:
     """The mean over the test split of the overlap of two hops."""
     total = 0.0
     rows = task.splits["test"]
-    for start in range(0, len(rows), 256):
-        texts = (rows[start : start + 256][column] for column in task.columns)
-        batch = tokenizer(*texts, padding=True, return_tensors="pt").to(model.device)
-        (annotations,) = model.eval()(**batch, output_attentions=True).attentions
+    for batch in rows.iter(256):
+        inputs = tokenizer(*(batch[column] for column in task.columns), padding=True, return_tensors="pt")
+        (annotations,) = model.eval()(**inputs.to(model.device), output_attentions=True).attentions
         total += overlap(annotations.squeeze(1)).sum().item()
     return total / len(rows)
 
