@@ -1,7 +1,8 @@
 """Model cards. A program fills them with the figures of a run; they are never edited by hand.
 
 Training and release write them. ``attnzoo card model_cards/NAME`` writes the card of a released folder again from its
-``run.json``, when words here or in a task have changed. It needs the data, for the card's example, but not the run.
+``run.json``, after a change of the templates or of a task. It reads the data, for the card's example; the run's folder
+may be gone.
 """
 
 import json
@@ -86,6 +87,8 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
     columns = {key: f"{column}{task.units.get(key, '')}" for key, column in task.metric_names.items()}
     metrics = {key: HUB_METRICS.get(key, key) for key in columns}
     dataset, license_fields = hub_id(recipe), dict[str, Any](words.license)
+    # In place of an id the Hub accepts a name of these characters.
+    data_name = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(recipe.task.data.path).name)
     data = ModelCardData(
         language=words.language,
         datasets=[dataset] if dataset else None,
@@ -98,7 +101,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
         eval_results=[
             EvalResult(
                 task_type=words.pipeline_tag or words.tags[0],
-                dataset_type=dataset or _slug(Path(recipe.task.data.path).name),
+                dataset_type=dataset or data_name,
                 dataset_name=name,
                 dataset_split=reported,
                 metric_type=metrics[key],
@@ -126,18 +129,12 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
         data=escaped(name),
         dataset=dataset,
         run=run,
-        parameters=f"{_parameters(written) / 1e6:.1f}",
+        parameters=f"{_number_of_parameters(written / 'model.safetensors') / 1e6:.1f}",
     )
     card.save(written / "README.md")
 
 
-def _slug(name: str) -> str:
-    """A name of data that the Hub accepts where an id would stand."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name)
-
-
-def _parameters(written: Path) -> int:
-    path = written / "model.safetensors"
+def _number_of_parameters(path: Path) -> int:
     try:
         with safe_open(path, framework="pt") as weights:
             return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118

@@ -5,7 +5,7 @@ import argparse
 
 def command_parser(name: str, description: str, example: str | None = None) -> argparse.ArgumentParser:
     """The parser of a command, whose help ends with an example."""
-    epilog = None if example is None else f"example: {name} {example}"
+    epilog = example and f"example: {name} {example}"
     return argparse.ArgumentParser(prog=name, description=description, epilog=epilog)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from accelerate import PartialState
 from datasets import IterableDataset
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoTokenizer
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
@@ -81,20 +81,24 @@ def evaluate(folder: Path, task: Task, split: str, num_beams: int | None = None)
 
     Raises:
         OSError: ``folder`` holds no model.
-        ValueError: there is no such split or no beam, ``num_beams`` is given for a model that does not generate, or the
-            labels of the model are not those of the task.
+        ValueError: there is no such split, ``num_beams`` is below 1 or given for a model that does not generate, or
+            the labels of the model are not those of the task.
     """
-    model = task.auto_class.from_pretrained(folder).to(PartialState().device)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = load_model(task.auto_class, folder)
     decoding = decoding_of(task, model, num_beams)
     return task.score(split, task.predict(model, tokenizer, split, **decoding)) | decoding
 
 
-def decoding_of(task: Task, model: PreTrainedModel, num_beams: int | None) -> dict[str, Any]:
+def load_model(auto_class: Any, folder: Path) -> tuple[Any, Any]:
+    """The model of a checkpoint folder, on this process's device, and its tokenizer."""
+    return auto_class.from_pretrained(folder).to(PartialState().device), AutoTokenizer.from_pretrained(folder)
+
+
+def decoding_of(task: Task, model: Any, num_beams: int | None) -> dict[str, Any]:
     """The arguments for ``predict`` and ``draw`` of a task: "num_beams", or nothing if the task does not generate.
 
     Raises:
-        ValueError: beams for a task whose predictions are not generated.
+        ValueError: ``num_beams`` is given for a task that does not generate.
     """
     if task.num_beams is None:
         if num_beams is not None:
@@ -102,7 +106,6 @@ def decoding_of(task: Task, model: PreTrainedModel, num_beams: int | None) -> di
                 f"num_beams={num_beams} is for predictions that are generated, and those of this task are not"
             )
         return {}
-    assert model.generation_config is not None  # for it generates
     return {"num_beams": (model.generation_config.num_beams or 1) if num_beams is None else num_beams}
 
 

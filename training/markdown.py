@@ -5,7 +5,7 @@ import re
 
 
 def one_line(text: str) -> str:
-    """The text without line breaks, and with a sign in place of what cannot be printed."""
+    """The text without line breaks, and with U+FFFD in place of characters that cannot be printed."""
     return "".join(sign if sign.isprintable() else "\ufffd" for sign in " ".join(text.split()))
 
 

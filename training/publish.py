@@ -24,34 +24,29 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = command_parser("attnzoo publish", "Publish a model on the Hub.", "my-model owner/name --private")
     parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
-    parser.add_argument("repo_id", help="owner/name on the Hub; made if there is none")
+    parser.add_argument("repo_id", help="owner/name on the Hub; created if it does not exist")
     visibility = parser.add_mutually_exclusive_group()
     visibility.add_argument("--private", action="store_true", default=None, help="a repository that nobody else sees")
     visibility.add_argument("--public", dest="private", action="store_false", default=None)
-    parser.add_argument("--revision", help="the branch to push to (default: main); made if there is none")
+    parser.add_argument("--revision", help="the branch to push to (default: main); created if it does not exist")
     parser.add_argument("--pull-request", dest="create_pr", action="store_true", help="open a pull request instead")
     parser.add_argument("--code", action="store_true", help="with the model's code, for users without attnzoo")
-    parser.add_argument("--also", action="append", default=[], metavar="FILE", help="also send this file (name)")
-    parser.add_argument("--message", default="Upload model", help="the commit's (default: %(default)s)")
+    parser.add_argument("--also", action="append", default=[], metavar="FILE", help="also send the file of this name")
+    parser.add_argument("--message", default="Upload model", help="message of the commit (default: %(default)s)")
     options = parser.parse_args(arguments)
     disable_progress_bars()
     with exit_on_user_error():
-        _announce(options.folder, options.repo_id, options.also, options.code)
+        found = contents(options.folder, options.also)
+        print(f"{options.repo_id} gets {', '.join(map(printable, found.sent))}")
+        if options.code:
+            print(f"and the model's code: {', '.join(file.name for file in code_files(options.folder))}")
+        for name, reason in found.kept.items():
+            print(f"{printable(name)} is not sent: {reason}")
+        sys.stdout.flush()  # the upload may take long
         commit = push(**vars(options))
     if commit.commit_description:
         print(commit.commit_description)
     print(f"{commit.pr_url or commit.commit_url}: bytes and logits as in {options.folder}")
-
-
-def _announce(folder: Path, repo_id: str, also: list[str], code: bool) -> None:
-    """Print what will be sent and what will not, before anything is sent."""
-    found = contents(folder, also)
-    print(f"{repo_id} gets {', '.join(map(printable, found.sent))}")
-    if code:
-        print(f"and the model's code: {', '.join(file.name for file in code_files(folder))}")
-    for name, reason in found.kept.items():
-        print(f"{printable(name)} is not sent: {reason}")
-    sys.stdout.flush()  # the upload may take long
 
 
 if __name__ == "__main__":

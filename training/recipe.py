@@ -32,7 +32,7 @@ FROM_DATA = {"vocab_size", "pad_token_id", "bos_token_id", "eos_token_id", "deco
 FROM_DATA |= {"num_labels", "id2label", "label2id"}
 MAX_BYTES = 100_000  # of a recipe; the zoo's have about 2,000
 BUDGETS = ("training.max_steps", "training.max_minutes")
-# Of the section training: which keys must be in a range, in words and as a test.
+# The section training: the ranges, in words and as a test, and the keys that must be in them.
 COUNTS = ["batch_tokens", "accumulation_steps", "evaluations", "num_beams", "log_every", "patience"]
 COUNTS += ["checkpoint_every", "keep_checkpoints"]
 RANGES: dict[str, tuple[Callable[[float], bool], list[str]]] = {
@@ -97,26 +97,28 @@ class Training:
     """How it is learned.
 
     Attributes:
-        seed: of initialisation, data order and dropout.
-        max_steps: optimiser steps to take; exactly one of it and ``max_minutes``.
-        max_minutes: minutes to train, without evaluations. The learning rate decays over them, so that a slower
+        seed: seed of the initial weights, the order of the data and dropout.
+        max_steps: optimiser steps to take. Give either this or ``max_minutes``.
+        max_minutes: minutes to train; evaluations do not count. The learning rate decays over this time, so a slower
             machine takes fewer steps but also ends with a decayed rate. Use ``max_steps`` for a run that others can
             repeat exactly.
-        batch_tokens: the most tokens in a batch, counted as rows times the longest side.
+        batch_tokens: the largest number of tokens in a batch: its rows times its longest side.
         accumulation_steps: batches per optimiser step and process. Their loss is averaged over all their target tokens.
         optimizer: "adamw", or the papers' "adam", "adadelta" and "sgd" (see ``training/loop/schedule.py``).
-        learning_rate: the highest; reached after ``warmup_steps``.
+        learning_rate: the highest learning rate; it is reached after ``warmup_steps``.
         warmup_steps: optimiser steps from 0 to the highest learning rate.
-        schedule: what follows the warm-up: "cosine" and "linear" go to 0 over the whole run, "inverse_sqrt" is
-            Vaswani's, "halving" Luong's and Sutskever's, "constant" is none.
-        halve_after_epochs, halve_every_epochs: when "halving" halves for the first time, and again.
-        weight_decay: the optimiser's.
+        schedule: how the learning rate changes after the warm-up: "cosine" and "linear" fall to 0 at the end of the
+            run, "inverse_sqrt" is that of Vaswani et al., "halving" that of Luong et al. and Sutskever et al., and
+            "constant" leaves it as it is.
+        halve_after_epochs, halve_every_epochs: for "halving": the epochs before the first halving, and between two.
+        weight_decay: weight decay of the optimiser.
         max_grad_norm: gradients are clipped to this norm.
-        label_smoothing: probability given to all words alike in the training loss.
-        ema_decay: decay of the moving average of the weights, which is evaluated and saved; 0 for no average. It grows
-            to this value as (1 + steps) / (10 + steps), so that the average forgets the first weights.
-        precision: "fp32", "bf16", or "auto": bf16 if the processor multiplies in it, otherwise fp32.
-        evaluations: how often to evaluate on the validation split, at even intervals, the last time at the end.
+        label_smoothing: the part of the target probability that the training loss spreads evenly over all tokens.
+        ema_decay: decay of the moving average of the weights; 0 for no average. If there is an average, it is evaluated
+            and saved. The decay grows to this value as (1 + steps) / (10 + steps), so that the average forgets the
+            first weights.
+        precision: "fp32", "bf16", or "auto": bf16 if the processor can multiply in bf16, otherwise fp32.
+        evaluations: number of evaluations on the validation split, at even intervals; the last one is at the end.
         num_beams: beam width of these evaluations.
         patience: stop after this number of evaluations in a row without an improvement; None never stops early.
         keep_evaluated: how many of the latest evaluated weights to keep in ``evaluated/``, for
@@ -153,7 +155,7 @@ class Training:
     log_every: int = 20
 
     def validate_ranges(self) -> None:
-        """Refuse numbers out of range."""
+        """Raise a ValueError for a number out of range."""
         if (self.max_steps is None) == (self.max_minutes is None):
             example = "max_steps=1000" if self.max_steps is None else "max_minutes=null"
             raise ValueError(
@@ -230,7 +232,7 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
 
 
 def checkpoint_recipe(folder: Path, overrides: list[str] | None = None) -> Recipe:
-    """The recipe of a checkpoint folder; in the folder of a run the run's recipe, with the whole path to the data.
+    """The recipe of a checkpoint folder. In a run's folder it is the run's recipe, with the whole path to the data.
 
     Raises:
         FileNotFoundError, ValueError: as for :func:`load_recipe`.
@@ -255,7 +257,7 @@ def without_machine_paths(recipe: Recipe) -> Recipe:
 
 
 def hub_id(recipe: Recipe) -> str | None:
-    """The id on the Hub of the recipe's data: its path, or the id of known data of which this is a copy."""
+    """The Hub id of the recipe's data: the path itself, or the id of the known data set that the path is a copy of."""
     path = recipe.task.data.path
     if is_hub_id(path):
         return path
@@ -323,11 +325,9 @@ def _shipped(path: Path) -> Path:
         return known[str(path)]
     close = difflib.get_close_matches(path.stem, known, n=1, cutoff=0.5)
     nearest = f"; did you mean {close[0]!r}?" if close else ""
-    beside = ", ".join(sorted(str(file) for file in path.parent.glob("*.yaml"))) if path.name != str(path) else ""
-    raise FileNotFoundError(
-        f"no recipe at {path}{nearest}; attnzoo has {', '.join(known)}"
-        + (f"; the same folder has {beside}" if beside else "")
-    )
+    files = sorted(str(file) for file in path.parent.glob("*.yaml")) if path.name != str(path) else []
+    beside = f"; the same folder has {', '.join(files)}" if files else ""
+    raise FileNotFoundError(f"no recipe at {path}{nearest}; attnzoo has {', '.join(known)}{beside}")
 
 
 def _read_yaml(text: str) -> Any:

@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> None:
         release(options.run, options.folder, options.num_beams, options.note)
 
 
-# What a release writes beside pictures. A folder that holds anything else is not replaced: it may be the user's.
+# The files of a release, without pictures. A folder with any other file may be the user's, and is not replaced.
 FILES = {"README.md", "config.json", "generation_config.json", "model.safetensors", "recipe.yaml", "run.json"}
 FILES |= {"tokenizer.json", "tokenizer_config.json"}
 
@@ -48,7 +48,7 @@ def release(run: Path, folder: Path, num_beams: int | None = None, note: str | N
     Raises:
         FileNotFoundError: ``run`` holds no finished training.
         OSError, ValueError: a file of the run is damaged.
-        ValueError: there is no beam, or beams are given for a model that does not generate; a weight is too large for
+        ValueError: ``num_beams`` is below 1, or given for a model that does not generate; a weight is too large for
             half precision; ``folder`` holds something other than a release, or is the working directory.
     """
     if run.resolve() in (folder.resolve(), *folder.resolve().parents):

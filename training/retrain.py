@@ -6,11 +6,11 @@ index. After an interruption the same command continues: it skips finished train
 interrupted training.
 """
 
-import argparse
 from pathlib import Path
 
 from accelerate.state import AcceleratorState
 
+from .commands import command_parser
 from .data.word_vectors import first_words
 from .loop.run_folder import read_run
 from .loop.stopping import exit_on_user_error
@@ -23,7 +23,7 @@ from .zoo import write_index
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m attnzoo.training.retrain", description=__doc__.split("\n")[0])
+    parser = command_parser("python -m attnzoo.training.retrain", __doc__.split("\n")[0])
     parser.add_argument("--cards", type=Path, default=Path("model_cards"), help="(default: %(default)s)")
     parser.add_argument("--runs", type=Path, default=Path("runs/zoo"), help="for the trainings (default: %(default)s)")
     parser.add_argument("--readme", type=Path, default=Path("README.md"), help="(default: %(default)s)")

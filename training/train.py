@@ -25,15 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
-from accelerate.utils import (
-    DistributedType,
-    broadcast_object_list,
-    gather_object,
-    is_tensorboard_available,
-    send_to_device,
-    set_seed,
-)
+from accelerate import Accelerator, DistributedType
+from accelerate.utils import broadcast_object_list, gather_object, is_tensorboard_available, send_to_device, set_seed
 from datasets import IterableDataset
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -43,7 +36,7 @@ from .commands import add_overrides, command_parser
 from .loop.average import MovingAverage
 from .loop.batching import LengthBatchSampler, LengthBatchStream, length_of
 from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_atomically
-from .loop.progress import Batches, Best, Clock, SinceLog, advance, progress_bar
+from .loop.progress import Batches, Best, Clock, SinceLog, progress_bar
 from .loop.run_folder import describe_run, differences, prepare_output, read_run, start_log, write_row
 from .loop.schedule import learning_rate, make_optimizer
 from .loop.stopping import StoppedError, exit_on_user_error, signals_to_stop
@@ -173,7 +166,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
             progress = clock.progress(accelerator)
             since_log.steps += 1
             since_log.tokens += int(num_tokens)
-            advance(bar, clock, progress)
+            done = clock.steps if settings.max_minutes is None else progress * settings.max_minutes
+            bar.update(done - bar.n)
 
             if clock.steps % settings.log_every == 0:
                 row = {
@@ -298,21 +292,14 @@ def _precision(accelerator: Accelerator) -> str:
     return "fp32" if accelerator.mixed_precision == "no" else accelerator.mixed_precision
 
 
-def _save(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    recipe: Recipe,
-    folder: Path,
-    task: Task | None = None,
-    run: dict[str, Any] | None = None,
-) -> None:
-    """Write a Hub repository, with a card where the run's figures are given."""
+def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, recipe: Recipe, folder: Path, *card: Any) -> None:
+    """Write a Hub repository; with a card if the task and the run's figures are given."""
     with replacing(folder) as new:
         model.save_pretrained(new)
         tokenizer.save_pretrained(new)
         save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
-        if run is not None and task is not None:
-            write_card(new, folder, recipe, task, run)
+        if card:
+            write_card(new, folder, recipe, *card)
 
 
 if __name__ == "__main__":

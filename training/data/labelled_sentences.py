@@ -8,20 +8,8 @@ from huggingface_hub.dataclasses import strict
 
 from .labels import FASTTEXT, read_label_lines
 from .orange_tables import read_table
-from .sources import (
-    Rows,
-    Source,
-    SourceError,
-    as_only,
-    checked,
-    is_table,
-    read_rows,
-    readable,
-    refuse_row_keys,
-    rows_of_files,
-    text_files,
-)
-from .text_files import open_unpacked
+from .sources import Rows, Source, checked, is_table, read_rows, readable, refuse_row_keys, rows_of_files, text_files
+from .text_files import SourceError, open_unpacked
 
 
 @strict
@@ -36,24 +24,25 @@ class ClassificationData(Source):
         label_first: every line of the file, or of the folder's .txt files, is a label, white space and a sentence.
         member: the table inside a zip or a wheel, in Orange's format: tabs, and three lines above the rows, the first
             of them with the names.
-        only: of this table, the rows whose columns of these names have these texts.
+        only: read only those rows of this table that have these texts in the columns of these names.
         text_column: what the rows call the sentence.
         text_pair_column: what they call the second sentence of a pair; None where there is one.
         label_column: what they call the label: text, or a whole number from 0.
-        label_names: of the numbers from 0, or of labels that are text their order; None takes them from the data, which
-            has them where its column is a ``ClassLabel``, or else the numbers for names.
-        mask_urls: a web address counts as the one token <url>.
-        lower_case: capital letters count as small ones.
+        label_names: the labels in the order of their numbers, from 0. None takes them from the data: the names of a
+            ``ClassLabel``, or else the labels themselves, sorted.
+        mask_urls: replace every web address by the token <url>.
+        lower_case: read capital letters as small ones.
         normalization: Unicode's form of the text: "nfc"; "nfd", which takes accented letters and the syllables of
             Hangul apart; or "strip_accents". None leaves it as it is.
         tokens: "words", or "subwords" by byte-pair encoding within words.
-        min_count: a word, or a pair of subwords that becomes one, occurs so often in the training sentences.
-        vocabulary_size: the most tokens, ``added_words`` not counted: the most frequent words, or subwords, and all
-            characters have to be among these.
-        word_vectors: a file that ``attnzoo.training.data.word_vectors`` reads, for the embeddings to start from.
-        added_words: the vocabulary has the first so many words of that file too, seen in training or not.
-        tune_word_vectors: whether the embeddings learn; the paper's do (section 4.2).
-        word_dropout: probability in training of a token to be read as unknown.
+        min_count: the vocabulary has the words, or the pairs of subwords, that occur at least so often in the training
+            sentences.
+        vocabulary_size: the largest number of tokens, without ``added_words``. The vocabulary has the most frequent
+            words; or subwords, with all characters of the training sentences.
+        word_vectors: the file of the first embeddings; ``attnzoo.training.data.word_vectors`` reads it.
+        added_words: so many words from the start of that file are added to the vocabulary, seen in training or not.
+        tune_word_vectors: whether the embeddings learn; those of the paper do (section 4.2).
+        word_dropout: the probability that a token is read as unknown in training.
     """
 
     label_first: bool = False
@@ -75,7 +64,7 @@ class ClassificationData(Source):
     word_dropout: float | int = 0.0
 
     def validate_vocabulary(self) -> None:
-        """Refuse numbers out of range, and fields that do not go together."""
+        """Raise a ValueError for a number out of range, or for fields that do not go together."""
         for name, least in (("min_count", 1), ("added_words", 0), ("vocabulary_size", 4)):
             value = getattr(self, name)
             if value < least:
@@ -100,7 +89,7 @@ def read_labelled(data: ClassificationData, columns: list[str], only: str | None
         refuse_row_keys(data, "is a table of Orange")
         rows = read_table(Path(data.path), data.member, data.only)
         called = {getattr(data, f"{name}_column"): name for name in names}
-        return as_only({"train": checked(rows, called, ["label"], data.member, data.skip_bad_rows)}, only)
+        return {only or "train": checked(rows, called, ["label"], data.member, data.skip_bad_rows)}
     files = _label_files(data)
     if not files:
         return read_rows(data, names, labels=["label"], only=only)

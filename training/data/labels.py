@@ -18,8 +18,8 @@ def read_label_lines(file: Path, encoding: str, skip: bool) -> dict[str, list[st
     If the first label begins with ``__label__``, as in fastText's files, all must, and the prefix is removed.
 
     Raises:
-        SourceError: a line lacks a label or a text and ``skip`` is false; a line has two labels, or no ``__label__``
-            although the first has; the file is in another encoding, or empty.
+        SourceError: a line has two labels; a line lacks a label, a text, or the ``__label__`` that the first line has,
+            and ``skip`` is false; the file is in another encoding, or empty.
     """
     rows: dict[str, list[str]] = {"text": [], "label": []}
     bad: dict[int, str] = {}
@@ -55,7 +55,7 @@ def label_text(value: Any) -> str:
 
 
 def number_labels(rows: Rows, given: list[str] | None, path: str) -> tuple[list[str], dict[str, int]]:
-    """The names of the labels, and the number of each by what the rows call it.
+    """The names of the labels, and the number of each label by its value in the rows.
 
     Args:
         rows: of the training split, with the column "label"
@@ -63,7 +63,7 @@ def number_labels(rows: Rows, given: list[str] | None, path: str) -> tuple[list[
         path: where the rows come from
 
     Raises:
-        SourceError: there is but one label, or one that means none; or the data contradicts the names.
+        SourceError: there is only one label, or the label -1, which means none; or the data contradicts the names.
     """
     found = {label_text(label) for batch in rows.iter(1000) for label in batch["label"]}
     are_numbers = all(re.fullmatch(r"-?\d+", label) for label in found)
@@ -102,7 +102,7 @@ def known_numbers(rows: Rows, names: list[str], path: str) -> dict[str, int]:
 
 
 def _check_names(names: list[str], own_names: list[str] | None, found: set[str], path: str) -> None:
-    """Refuse names of the numbers from 0 that the data contradicts."""
+    """Raise a SourceError if the data, whose labels are numbers, contradicts the names."""
     if names != own_names and own_names is not None and sorted(names) == sorted(own_names):
         raise SourceError(
             f"task.data.label_names is {short(names)}, and {path} has these names in another order: "

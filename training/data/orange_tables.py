@@ -16,7 +16,7 @@ def read_table(path: Path, member: str, only: dict[str, str]) -> datasets.Datase
     Args:
         path: the zip
         member: the file in it
-        only: of the rows, those whose columns of these names have these texts
+        only: read only those rows that have these texts in the columns of these names
 
     Raises:
         FileNotFoundError: there is no zip.

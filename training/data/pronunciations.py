@@ -90,9 +90,8 @@ def _with_columns(data: PronunciationData) -> PronunciationData:
     names = [data.word_column, data.pronunciation_column]
     if not rows or any(len(row) != 2 for row in rows) or {*rows[0]} & {*names}:
         return data
-    others = {symbol for row in rows[1:] for symbol in row[1].split()}
-    symbols = rows[0][1].split()
-    if not symbols or not others.issuperset(symbols):
+    symbols, *others = (row[1].split() for row in rows)
+    if not symbols or not set(itertools.chain(*others)).issuperset(symbols):
         return data
     print(f"{path} has no header: its columns are read as a word and its pronunciation", file=sys.stderr)
     return dataclasses.replace(data, columns=names)

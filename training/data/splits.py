@@ -48,7 +48,9 @@ def complete_splits(
         else rows
         for split, rows in splits.items()
     }
-    _refuse_empty(splits, path, called)
+    for split, rows in splits.items():
+        if not isinstance(rows, datasets.IterableDataset) and not len(rows):  # a stream is not read
+            raise ValueError(f"{path} has no {called} for the {split} split; give more of them, or a {split} split")
     _report_overlap(splits, columns, path, called)
     if only in splits:
         return splits, f"all rows of the {only} split"
@@ -69,20 +71,13 @@ def split_of(text: str, validation: int = 10) -> str:
     return "test" if bucket < 10 else "validation" if bucket < 10 + validation else "train"
 
 
-def _refuse_empty(splits: dict[str, Rows], path: str, called: str) -> None:
-    """Raise a ValueError if a split has no rows. A stream is not read."""
-    for split, rows in splits.items():
-        if not isinstance(rows, datasets.IterableDataset) and not len(rows):
-            raise ValueError(f"{path} has no {called} for the {split} split; give more of them, or a {split} split")
-
-
 def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, called: str) -> None:
     """Report how many rows are in two splits, ignoring capitals and white space in these columns.
 
     The hash that splits rows does not ignore them. A stream is not read.
     """
     sides: dict[str, set[tuple[str, ...]]] = {
-        split: set(zip(*([_plain(text) for text in rows[column]] for column in columns), strict=True))
+        split: set(zip(*(map(_plain, rows[column]) for column in columns), strict=True))
         for split, rows in splits.items()
         if not isinstance(rows, datasets.IterableDataset)
     }
@@ -105,7 +100,7 @@ def first_row(splits: dict[str, Rows]) -> dict[str, Any]:
 
 
 def chosen_rows(splits: dict[str, Rows], split: str, numbers: list[int] | None) -> datasets.Dataset:
-    """The rows of a split with these numbers, or all rows.
+    """The rows of a split with these numbers, or all rows, each with its number in the column "number".
 
     Raises:
         ValueError: there is no such split, or it is a stream.
@@ -115,4 +110,5 @@ def chosen_rows(splits: dict[str, Rows], split: str, numbers: list[int] | None) 
     rows = splits[split]
     if isinstance(rows, datasets.IterableDataset):
         raise ValueError(f"the {split} split is streamed; to evaluate on it, set task.data.streaming=false")
-    return rows if numbers is None else rows.select(numbers)
+    numbers = list(range(len(rows))) if numbers is None else numbers
+    return rows.select(numbers).add_column("number", numbers)

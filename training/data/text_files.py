@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import re
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,8 +15,10 @@ import pandas as pd
 UNPACKED_LIMIT = 2**30  # bytes of one decompressed file, so that a small file cannot fill the disk
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 TAB = "\t"
+UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+NOT_DECODED = re.compile("[\udc80-\udcff]")  # what the error handler "surrogateescape" writes for such bytes
 
-csv.field_size_limit(2**31 - 1)  # the longest cell: a cell may hold a whole text
+csv.field_size_limit(2**31 - 1)  # a cell may hold a whole text
 
 
 class SourceError(ValueError):
@@ -29,7 +32,7 @@ def short(value: object) -> str:
 
 
 def refuse_large(size: int, name: str) -> None:
-    """Raise a SourceError if a packed file has more bytes than ``UNPACKED_LIMIT`` once it is unpacked."""
+    """Raise a SourceError if the unpacked ``size`` of a file is above ``UNPACKED_LIMIT`` bytes."""
     if size > UNPACKED_LIMIT:
         raise SourceError(
             f"{name} unpacks to more than {UNPACKED_LIMIT / 2**30:g} GiB, the limit for packed files; if you trust it, "
@@ -56,48 +59,45 @@ def open_unpacked(file: Path) -> BinaryIO | gzip.GzipFile:
 
 
 def lines(file: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """The lines of a text with their ends, which are those of Unix, Windows or the old Macintosh; without a BOM.
+    """The lines of a file of text, without its byte order mark. Lines keep their ends, of Unix, Windows or old Macs.
 
     Raises:
-        SourceError: a line is not in this encoding, and is named; or as for :func:`open_unpacked`.
+        SourceError: a line cannot be decoded (the message shows it); or as for :func:`open_unpacked`.
     """
-    with open_unpacked(file) as opened:
-        if codecs.lookup(encoding).name.startswith(("utf-16", "utf-32")):  # a line break has more than one byte
-            try:
-                with io.TextIOWrapper(opened, encoding, newline="") as text_of_file:
-                    yield from text_of_file
-            except UnicodeError as error:
-                raise SourceError(f"{file} is not {encoding.upper()} ({error}); set task.data.encoding") from error
-            return
-        for number, line in enumerate(opened, start=1):
-            try:
-                text = line.decode(encoding)
-            except UnicodeDecodeError as error:
-                raise SourceError(
-                    f"{file} is not {encoding.upper()} (line {number}: {short(line)}); convert it, from "
-                    + ("utf-16: iconv -f utf-16" if line[:2] in _UTF16 else "latin-1 perhaps: iconv -f latin1")
-                    + f", or if it is no json set task.data.encoding={'utf-16' if line[:2] in _UTF16 else 'latin-1'}"
-                ) from error
-            text = text.removeprefix("\ufeff") if number == 1 else text
-            yield from re.split(r"(?<=\r)(?!\n|$)", text) if "\r" in text[:-2] else [text]
-
-
-_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    with open_unpacked(file) as opened, io.TextIOWrapper(opened, encoding, "surrogateescape", newline="") as text:
+        try:
+            for number, line in enumerate(text, start=1):
+                if NOT_DECODED.search(line):
+                    raw = line.encode(encoding, "surrogateescape")
+                    guess, name = ("utf-16", "utf-16") if raw[:2] in UTF16_MARKS else ("latin-1", "latin1")
+                    raise SourceError(
+                        f"{file} is not {encoding.upper()} (line {number}: {short(raw)}); convert it, from {guess} "
+                        f"perhaps: iconv -f {name}, or if it is no json set task.data.encoding={guess}"
+                    )
+                yield line.removeprefix("\ufeff") if number == 1 else line
+        except UnicodeError as error:
+            raise SourceError(f"{file} is not {encoding.upper()} ({error}); set task.data.encoding") from error
 
 
 def has_quotes(file: Path, separator: str, encoding: str, has_header: bool) -> bool | None:
-    """Whether quotation marks enclose cells (True) or belong to the text (False); None if there is no difference.
+    """Whether quotation marks enclose cells (True) or belong to the text (False); None if it makes no difference.
 
-    If columns are not separated by tabs, they enclose cells, and the file must be valid csv. With tabs, the
-    file decides: they are text if it is not valid csv (a sentence begins with a quotation), and enclose cells if
-    a cell is one that only a program writes (``"He said ""no""."``) or the header has them.
+    If the separator is not a tab, they enclose cells, and the file must be valid csv. If it is a tab, the content of
+    the file decides. They belong to the text if the file is not valid csv, for example because a sentence begins with a
+    quotation. They enclose cells if the header has them, or if a cell has the form that only a program writes:
+    ``"He said ""no""."``
 
     Raises:
-        SourceError: the file is not correct csv, or it has tabs and can be read both ways.
+        SourceError: the file is not valid csv, or it has tabs and can be read both ways.
     """
     if not any('"' in line for line in lines(file, encoding)):
         return None
-    incorrect = _incorrect(file, separator, encoding)
+    incorrect = None
+    rows = csv.reader(lines(file, encoding), delimiter=separator, strict=True)
+    try:
+        deque(rows, maxlen=0)
+    except csv.Error as error:
+        incorrect = f"line {rows.line_num}: {error}"
     if separator != TAB:
         if incorrect:
             raise SourceError(
@@ -124,17 +124,6 @@ def has_quotes(file: Path, separator: str, encoding: str, has_header: bool) -> b
     )
 
 
-def _incorrect(file: Path, separator: str, encoding: str) -> str | None:
-    """The first error of a file as csv with quoted cells, with its line; None if it is valid."""
-    rows = csv.reader(lines(file, encoding), delimiter=separator, strict=True)
-    try:
-        for _ in rows:
-            pass
-    except csv.Error as error:
-        return f"line {rows.line_num}: {error}"
-    return None
-
-
 def check_header(file: Path, names: list[str] | None, columns: dict[str, str], options: dict[str, Any]) -> int:
     """The number of columns of a table.
 
@@ -145,7 +134,7 @@ def check_header(file: Path, names: list[str] | None, columns: dict[str, str], o
         options: for ``pandas.read_csv``
 
     Raises:
-        SourceError: a column is missing or there twice, the names are not for this file, or it has no rows.
+        SourceError: a column is missing or occurs twice, ``names`` do not fit the file, or it has no rows.
     """
 
     def first(**more: Any) -> pd.DataFrame:
@@ -198,7 +187,7 @@ def _remedy(cells: list[str], columns: dict[str, str], separator: str) -> str:
 
 
 def refuse_long_rows(file: Path, separator: str, encoding: str, quoting: bool, number: int) -> None:
-    """Raise a SourceError if a row has more cells than this number of columns: some of them would be misread."""
+    """Raise a SourceError if a row has more cells than this number of columns; it would be misread."""
     style: Any = csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
     rows = csv.reader(lines(file, encoding), delimiter=separator, quoting=style)
     long = [(rows.line_num, len(row)) for row in rows if len(row) > number]

@@ -35,7 +35,7 @@ class TextData(Source):
     block_size: int = 256
 
     def validate_sizes(self) -> None:
-        """Refuse numbers out of range."""
+        """Raise a ValueError for a number out of range."""
         least = 4 + len(pre_tokenizers.ByteLevel.alphabet())
         if self.vocabulary_size < least:
             raise ValueError(
@@ -47,7 +47,6 @@ class TextData(Source):
 
 def read_texts(data: TextData, files: dict[Path, str], only: str | None) -> dict[str, Rows]:
     """The splits of files of text, with the column "text"."""
-    path = data.path
     refuse_row_keys(data, "is plain text")
     splits: dict[str, dict[str, list[str]]] = {}
     for file, split in files.items():
@@ -59,10 +58,10 @@ def read_texts(data: TextData, files: dict[Path, str], only: str | None) -> dict
         if not text.strip():
             raise SourceError(f"{file} is empty; remove it, or put text into it")
         splits.setdefault(split, {"text": []})["text"].extend(part.strip() for part in parts if part.strip())
-    rows = rows_of_files(path, splits, only)
+    rows = rows_of_files(data.path, splits, only)
     if only is None and (number := sum(len(of_split["text"]) for of_split in splits.values())) < 3:
         raise SourceError(
-            f"{path} holds {number} text{'s' * (number > 1)}, but each of train, validation and test needs one: put "
-            "empty lines between texts, or set task.data.texts=lines if every line is a text"
+            f"{data.path} holds {number} text{'s' * (number > 1)}, but each of train, validation and test needs one: "
+            "put empty lines between texts, or set task.data.texts=lines if every line is a text"
         )
     return rows

@@ -61,7 +61,7 @@ def read_verses(path: Path) -> list[Verse]:
             english = {row["id"]: row for row in _rows(archive, ENGLISH) if row["exclude"] != "y"}
             records = json.loads(read_member(archive, LINKS))["records"]
             verses: dict[str, Verse] = {}
-            places: dict[str, tuple[str, int]] = {}  # of a word: its verse, and which of its words it is
+            places: dict[str, tuple[str, int]] = {}  # the verse of each word, and its position there
             for name, row in greek.items():
                 verse = verses.setdefault(name[1:9], Verse(name[1:9], [], [], set()))
                 places[name] = verse.name, len(verse.source_words)

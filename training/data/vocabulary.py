@@ -1,8 +1,10 @@
-"""Shared parts of the tasks' tokenizers: the Unicode form of letters, and a check of the vocabulary's size."""
+"""Shared parts of the tasks' tokenizers: special tokens, the Unicode form of letters, the vocabulary's size."""
 
 from typing import Any
 
 from tokenizers import normalizers
+
+PAD, START, END, UNKNOWN, MASK = "<pad>", "<s>", "</s>", "<unk>", "<mask>"
 
 
 def normalizer(normalization: str | None) -> list[Any]:
@@ -14,7 +16,7 @@ def normalizer(normalization: str | None) -> list[Any]:
 
 
 def refuse_overfull(size: int, asked: int) -> None:
-    """Raise a ValueError if the characters of the data, which are all kept, are more than the tokens asked for."""
+    """Raise a ValueError if the characters of the data, which all become tokens, are more than ``asked``."""
     if size > asked:
         raise ValueError(
             f"task.data.vocabulary_size is {asked:,}, and the characters of the training split are {size:,} tokens "

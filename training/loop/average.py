@@ -21,7 +21,7 @@ from .stopping import exit_on_user_error
 
 
 class MovingAverage:
-    r"""A model whose weights are the exponential moving average of another one's, whole on every process.
+    r"""A model with the exponential moving average of another model's weights. Every process holds all of them.
 
     .. math:: \bar\theta_n = d_n \bar\theta_{n-1} + (1 - d_n) \theta_n, \qquad d_n = \min(d, (1 + n) / (10 + n))
 

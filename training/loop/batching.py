@@ -6,7 +6,6 @@ from typing import Any
 
 import datasets
 import numpy as np
-from torch.utils.data import Sampler
 
 Example = dict[str, Any]
 
@@ -34,7 +33,7 @@ class LengthBatches:
         return np.random.default_rng((self.seed, self.epoch))
 
 
-class LengthBatchSampler(LengthBatches, Sampler[list[int]]):
+class LengthBatchSampler(LengthBatches):
     """Batches of row numbers, at most ``batch_tokens`` tokens each, in a new order every epoch.
 
     Rows are sorted by source length, then by target length; rows of equal lengths come in random order. The sorted
@@ -90,7 +89,7 @@ class LengthBatchStream(LengthBatches):
         batch_tokens: the most tokens in a batch
         seed: of the order, together with the number of the epoch
         multiple_of: as for ``LengthBatchSampler``
-        longest: the longest example, as a message shows it, and its tokens, if it is known; it is checked at once
+        longest: the longest example as a message shows it, and its number of tokens, if known; it is checked at once
 
     Raises:
         ValueError: the longest example has more than ``batch_tokens`` tokens. Or while it is read: there are no

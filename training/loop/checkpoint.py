@@ -131,7 +131,7 @@ def damage(folder: Path) -> str | None:
 
 
 def newest_sound_checkpoint(output: Path) -> Path:
-    """The newest undamaged checkpoint. Newer ones, which are damaged, are renamed to ``damaged-step-...``.
+    """The newest undamaged checkpoint. Newer, damaged ones are renamed to ``damaged-step-...``.
 
     Raises:
         ValueError: there is no checkpoint, or all are damaged.
@@ -141,9 +141,10 @@ def newest_sound_checkpoint(output: Path) -> Path:
         what = damage(folder)
         if what is None:
             for damaged, why in found.items():
-                shutil.rmtree(_damaged(damaged), ignore_errors=True)
-                damaged.rename(_damaged(damaged))
-                print(f"{damaged}: {why}; renamed to {_damaged(damaged).name}", file=sys.stderr)
+                renamed = damaged.with_name(f"damaged-{damaged.name}")
+                shutil.rmtree(renamed, ignore_errors=True)
+                damaged.rename(renamed)
+                print(f"{damaged}: {why}; renamed to {renamed.name}", file=sys.stderr)
             return folder
         found[folder] = what
     if not found:
@@ -186,10 +187,6 @@ def unfinished_path(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.new")
 
 
-def _damaged(folder: Path) -> Path:
-    return folder.with_name(f"damaged-{folder.name}")
-
-
 def _checksum(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -200,12 +197,13 @@ def _replaced(folder: Path) -> Path:
 
 
 def _sync(folder: Path) -> None:
-    """Wait until the files are on the disk: a rename must not get there before them."""
+    """Wait until the files are on the disk. A rename must not reach the disk before them."""
     for path in [*folder.rglob("*"), folder]:
         _sync_entry(path)
 
 
 def _sync_entry(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
     if path.is_dir() and os.name == "nt":  # Windows has no handles of folders
         return
     handle = os.open(path, os.O_RDONLY)

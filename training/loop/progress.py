@@ -9,6 +9,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -84,28 +85,25 @@ class SinceLog:
         self.steps, self.tokens = state["steps"], state["tokens"]
 
 
+@dataclass
 class Batches:
     """An endless iterator over the batches of one process, epoch after epoch, from any position in the data.
 
-    Args:
-        order: the batches of an epoch, of all processes together
-        load: makes the tensors of one of them
-        process, num_processes: this process takes every ``num_processes``-th batch, from number ``process`` on
+    Attributes:
+        order: the batches of an epoch, of all processes together.
+        load: a function that makes the tensors of a batch.
+        process, num_processes: this process takes every ``num_processes``-th batch, from number ``process`` on.
+        epoch: the number of the current epoch.
+        position: how many batches of the epoch this process has taken.
     """
 
-    def __init__(
-        self,
-        order: LengthBatchSampler | LengthBatchStream,
-        load: Callable[[list[Any]], dict[str, Tensor]],
-        process: int = 0,
-        num_processes: int = 1,
-    ) -> None:
-        self.order = order
-        self.load = load
-        self.process = process
-        self.num_processes = num_processes
-        self.epoch = self.position = 0  # in the epoch, of this process
-        self._iterator: Iterator[list[Any]] | None = None
+    order: LengthBatchSampler | LengthBatchStream
+    load: Callable[[list[Any]], dict[str, Tensor]]
+    process: int = 0
+    num_processes: int = 1
+    epoch: int = 0
+    position: int = 0
+    _iterator: Iterator[list[Any]] | None = None
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
         return self
@@ -178,9 +176,3 @@ def progress_bar(settings: Training, is_shown: bool) -> tqdm:
         mininterval=0.5 if sys.stderr.isatty() else 15,
         disable=not is_shown,
     )
-
-
-def advance(bar: tqdm, clock: Clock, progress: float) -> None:
-    """Move the bar to the progress of the training."""
-    done = clock.steps if clock.settings.max_steps is not None else progress * float(bar.total or 0)
-    bar.update(done - bar.n)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import transformers
+from transformers.utils import flatten_dict
 
 import attnzoo
 
@@ -52,13 +53,9 @@ def prepare_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) 
 
 def differences(one: Recipe, other: Recipe) -> list[str]:
     """The dotted names of the values in which two recipes differ, except for the section "expected"."""
-
-    def flat(tree: Any, name: str) -> dict[str, Any]:
-        if not isinstance(tree, dict):
-            return {name: tree}
-        return {k: v for key, value in tree.items() for k, v in flat(value, f"{name}.{key}".lstrip(".")).items()}
-
-    first, second = (flat(dataclasses.asdict(dataclasses.replace(recipe, expected={})), "") for recipe in (one, other))
+    first, second = (
+        flatten_dict(dataclasses.asdict(dataclasses.replace(recipe, expected={}))) for recipe in (one, other)
+    )
     return sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
 
 
@@ -138,14 +135,10 @@ def _git_commit() -> str | None:
     A virtual environment may lie inside a repository of the user. The commit of that repository is not returned.
     """
     root = Path(__file__).resolve().parents[2]
-
-    def git(*arguments: str) -> str:
-        command = ["git", *arguments]
-        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
-
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        if Path(git("rev-parse", "--show-toplevel")).resolve() != root:
-            return None
-        return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -1,4 +1,4 @@
-"""Learning-rate schedules and optimisers, the papers' own among them."""
+"""Optimisers and learning-rate schedules, including those of the papers."""
 
 import math
 from collections.abc import Iterable
@@ -12,9 +12,11 @@ from ..recipe import Training
 def make_optimizer(parameters: Iterable[nn.Parameter], settings: Training) -> torch.optim.Optimizer:
     """The optimiser of the recipe.
 
-    "adadelta" has rho 0.95 and epsilon 1e-6 (Cho et al., 2014, section 4.1.1; Bahdanau et al., 2014, appendix B.2),
-    whose learning rate is 1; "sgd" is without momentum (Sutskever et al., 2014; Luong et al., 2015); "adam" has
-    betas 0.9 and 0.98 and epsilon 1e-9 (Vaswani et al., 2017, section 5.3).
+    - "adadelta": rho 0.95 and epsilon 1e-6 (Cho et al., 2014, section 4.1.1; Bahdanau et al., 2014, appendix B.2). The
+      learning rate of these papers is 1.
+    - "sgd": no momentum (Sutskever et al., 2014; Luong et al., 2015)
+    - "adam": betas 0.9 and 0.98, epsilon 1e-9 (Vaswani et al., 2017, section 5.3)
+    - "adamw": the defaults of PyTorch
     """
     rate, decay = settings.learning_rate, settings.weight_decay
     if settings.optimizer == "adadelta":
@@ -27,17 +29,23 @@ def make_optimizer(parameters: Iterable[nn.Parameter], settings: Training) -> to
 
 
 def learning_rate(step: int, progress: float, epoch: float, settings: Training) -> float:
-    r"""The learning rate of a step, from its number, the part of the run that is done, and the epochs that are.
+    r"""The learning rate of a step.
 
-    A linear warm-up over ``warmup_steps``, and on top of it
+    It rises linearly over ``warmup_steps``, and is multiplied by a factor:
 
-    - "constant": nothing
-    - "linear", "cosine": down to 0 over the whole run
-    - "inverse_sqrt": :math:`\sqrt{w / \max(w, s)}` with w the warm-up steps and s the step (Vaswani et al., 2017,
-      section 5.3, whose :math:`d^{-0.5} \min(s^{-0.5}, s\, w^{-1.5})` it is for a learning rate of
-      :math:`(d w)^{-0.5}`)
-    - "halving": times 1/2 once ``halve_after_epochs`` are done, and again every ``halve_every_epochs`` (Luong et al.,
-      2015, section 4.1: 5 and 1, with dropout 8 and 1; Sutskever et al., 2014, section 3.4: 5 and 1/2)
+    - "constant": 1
+    - "linear", "cosine": falls from 1 to 0 over the whole run
+    - "inverse_sqrt": :math:`\sqrt{w / \max(w, s)}`, where w is the number of warm-up steps and s the step. If
+      ``learning_rate`` is :math:`(d w)^{-0.5}`, the product is :math:`d^{-0.5} \min(s^{-0.5}, s\, w^{-1.5})`, as in
+      Vaswani et al. (2017, section 5.3).
+    - "halving": 1/2 after ``halve_after_epochs``, halved again after every ``halve_every_epochs``. Luong et al. (2015,
+      section 4.1) have 5 and 1, with dropout 8 and 1; Sutskever et al. (2014, section 3.4) have 5 and 1/2.
+
+    Args:
+        step: the number of the step, from 0
+        progress: the part of the run that is done, from 0 to 1
+        epoch: the epochs that are done
+        settings: the section training of a recipe
     """
     warmup = min(1.0, (step + 1) / (settings.warmup_steps + 1))
     return settings.learning_rate * warmup * _decay(step, progress, epoch, settings)

@@ -1,4 +1,4 @@
-"""Early ends of a training: signals, after which it saves its last step, and errors that the user can correct."""
+"""Early ends of a training: signals, and errors that the user can correct. After a signal the last step is saved."""
 
 import contextlib
 import signal

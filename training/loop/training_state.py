@@ -99,14 +99,13 @@ class TrainingState:
         return {f"{names[i]}.{key}": value for i, values in state.items() for key, value in values.items()}
 
     def _set_moments(self, moments: dict[str, Tensor]) -> None:
-        parameters = list(self.model.named_parameters())
-        number = {name: i for i, (name, _) in enumerate(parameters)}
+        numbered = {name: (i, parameter) for i, (name, parameter) in enumerate(self.model.named_parameters())}
         state: dict[int, dict[str, Tensor]] = {}
         for full_name, value in moments.items():
             name, _, key = full_name.rpartition(".")
-            parameter = parameters[number[name]][1]
-            of_weights = value.shape == parameter.shape  # rather than a count of steps
-            state.setdefault(number[name], {})[key] = _placed(value, parameter) if of_weights else value
+            number, parameter = numbered[name]
+            is_count = value.shape != parameter.shape  # of steps
+            state.setdefault(number, {})[key] = value if is_count else _placed(value, parameter)
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state})
 
 

@@ -2,25 +2,24 @@
 
 ``python -m attnzoo.training.studies.alignment_error runs/attentional_rnn_bible/best``
 
-On the verses of the Bible that the folder was trained on, whose words were linked by hand
-(``training/data/verses.py``). A tenth of them chooses what to read: the layer and the head, or the mean of a layer's
-heads, and the shift, which is whether a step aligns the word it predicts or the one it reads (Luong et al., 2015,
-footnote 14). The alignment error rate of that choice is then measured on all others. Training sees the links of no
-verse.
+It reads the verses of the Bible that the model was trained on, whose words were linked by hand
+(``training/data/verses.py``). A tenth of the verses chooses how to read the attention: the layer; the head, or the mean
+of the layer's heads; and the shift, which says whether a step aligns the word that it predicts or the word that it
+reads (Luong et al., 2015, footnote 14). The alignment error rate of this choice is then measured on the other verses.
+Training does not see the links of any verse.
 """
 
 import math
 from pathlib import Path
 from typing import Any
 
-from accelerate import PartialState
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModelForSeq2SeqLM
 
-import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from attnzoo.alignment import align, alignment_error_rate
 
 from ..commands import add_overrides, command_parser
 from ..data.verses import Verse, read_verses
+from ..evaluate import load_model
 from ..loop.checkpoint import require_model
 from ..loop.stopping import exit_on_user_error
 from ..recipe import checkpoint_recipe
@@ -37,9 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
     with exit_on_user_error():
         require_model(options.folder)
         verses = read_verses(Path(checkpoint_recipe(options.folder, options.set).task.data.path))
-        model = AutoModelForSeq2SeqLM.from_pretrained(options.folder).to(PartialState().device)
-        tokenizer = AutoTokenizer.from_pretrained(options.folder)
-        measure(model, tokenizer, verses)
+        measure(*load_model(AutoModelForSeq2SeqLM, options.folder), verses)
 
 
 def measure(model: Any, tokenizer: Any, verses: list[Verse]) -> float:

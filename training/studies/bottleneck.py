@@ -7,26 +7,26 @@ number of parameters within 2 %. Finished models are not trained again; an inter
 prints a table and draws a figure of the PER on the test split by word length: the mean of the seeds, with the lowest
 and the highest.
 
-Papers: Cho et al. (2014, "On the Properties of Neural Machine Translation", section 4.2) and Bahdanau et al. (2014,
-section 5.2.2) saw the fixed vector fall off with length; Sutskever et al. (2014, sections 3.3 and 3.7) did not, with
-the source reversed.
+Papers: in Cho et al. (2014, "On the Properties of Neural Machine Translation", section 4.2) and Bahdanau et al. (2014,
+section 5.2.2) models with a fixed vector get worse with length. In Sutskever et al. (2014, sections 3.3 and 3.7), who
+reverse the source, they do not.
 """
 
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from accelerate import PartialState
+import numpy as np
 from matplotlib.figure import Figure
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
+from ..evaluate import load_model
 from ..loop.stopping import exit_on_user_error
 from ..recipe import load_recipe
 from ..tasks import make_task
 from ..tasks.metrics import PhonemeErrorRate, WordErrorRate
 from .study import SEEDS, mean_and_range, print_table, refuse_overrides, study_parser, trained
 
-# The encoder reads one way but in Bahdanau's model; the widths make up for what the parts of a model cost.
+# Only Bahdanau's encoder is bidirectional. The widths give all models about the same number of parameters.
 SUTSKEVER = ["wiring=sutskever", "score=none", "cell=lstm", "encoder_hidden_size=296", "decoder_hidden_size=296"]
 BAHDANAU = ["wiring=bahdanau", "score=additive", "cell=cho_gru", "attention_size=128"]
 LUONG = ["wiring=luong", "score=general", "cell=lstm", "bidirectional=false"]
@@ -38,7 +38,7 @@ MODELS = {
     "Luong, global": [*LUONG, "encoder_hidden_size=256", "decoder_hidden_size=256"],
     "Luong, local-p": [*LOCAL, "encoder_hidden_size=246", "decoder_hidden_size=246"],
 }
-LENGTHS = (2, 5, 7, 9, 11, 13, 100)  # a group of words has at least one of them and less than the next, in letters
+LENGTHS = (2, 5, 7, 9, 11, 13, 100)  # in letters: a group of words begins at a number and ends before the next
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -66,13 +66,15 @@ def run(recipe_path: str, models: Path, plot: Path, overrides: list[str]) -> Non
     ]
     groups.append(("all", list(range(len(words)))))
     per, wer = PhonemeErrorRate(), WordErrorRate()
-    errors: dict[str, list[list[float]]] = {}  # of a model, for every seed: the PER of every group, the WER of all
+    errors: dict[
+        str, list[list[float]]
+    ] = {}  # for each model and seed: the PER of each group, and the WER of all words
     parameters: dict[str, int] = {}
     variants = {name: [f"model.{field}" for field in fields] for name, fields in MODELS.items()}
     for name, folder, _ in trained(recipe_path, task, overrides, variants, models, SEEDS):
-        model = AutoModelForSeq2SeqLM.from_pretrained(folder / "best").to(PartialState().device)
+        model, tokenizer = load_model(task.auto_class, folder / "best")
         parameters[name] = sum(parameter.numel() for parameter in model.parameters())
-        predictions = task.predict(model, AutoTokenizer.from_pretrained(folder / "best"), "test")
+        predictions = task.predict(model, tokenizer, "test")
         scores: list[float] = []
         for _, rows in groups:
             chosen: Any = {"predictions": [predictions[r] for r in rows], "references": [references[r] for r in rows]}
@@ -99,17 +101,14 @@ def draw(errors: dict[str, list[list[float]]], groups: list[tuple[str, list[int]
     figure = Figure(figsize=(7.5, 4.5), layout="constrained")
     axis = figure.subplots()
     for index, (name, of_seeds) in enumerate(errors.items()):
-        of_groups = list(zip(*of_seeds, strict=True))
-        means = [sum(values) / len(values) for values in of_groups]
-        below = [mean - min(values) for mean, values in zip(means, of_groups, strict=True)]
-        above = [max(values) - mean for mean, values in zip(means, of_groups, strict=True)]
-        places = [place + 0.06 * (index - len(errors) / 2) for place in range(len(groups))]  # side by side
+        scores = np.array(of_seeds)  # (seeds, groups)
+        means = scores.mean(axis=0)
+        bars = [means - scores.min(axis=0), scores.max(axis=0) - means]
+        places = np.arange(len(groups)) + 0.06 * (index - len(errors) / 2)  # side by side
         style = "--" if name.startswith("fixed") else "-"
-        axis.errorbar(places, means, yerr=[below, above], label=name, marker="o", linestyle=style, capsize=2)
+        axis.errorbar(places, means, yerr=bars, label=name, marker="o", linestyle=style, capsize=2)
     axis.set_xticks(range(len(groups)), [f"{name}\n{len(rows):,} words" for name, rows in groups])
-    axis.set_xlabel("letters in the word")
-    axis.set_ylabel("PER on the test split, %")
-    axis.set_ylim(bottom=0)
+    axis.set(xlabel="letters in the word", ylabel="PER on the test split, %", ylim=(0, None))
     axis.grid(axis="y", alpha=0.3)
     axis.legend()
     figure.savefig(path, dpi=150)

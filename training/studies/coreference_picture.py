@@ -11,12 +11,12 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForMaskedLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
-import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from attnzoo.viewer import plot_alignments
 
 from ..commands import command_parser
+from ..evaluate import load_model
 from ..loop.checkpoint import require_model
 from ..loop.stopping import exit_on_user_error
 
@@ -31,8 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         require_model(options.folder)
-        model = AutoModelForMaskedLM.from_pretrained(options.folder)
-        draw(model, AutoTokenizer.from_pretrained(options.folder), options.picture)
+        draw(*load_model(AutoModelForMaskedLM, options.folder), options.picture)
 
 
 def draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, picture: Path) -> None:
@@ -54,17 +53,17 @@ def draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, picture: Pa
 def word_attention(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentence: str, word: str
 ) -> tuple[list[str], Tensor]:
-    """The words of a sentence, its signs and ends among them, and what a word of it gives to each in every head.
+    """The words of a sentence, with its punctuation and its end tokens, and the weights that ``word`` gives them.
 
-    What a word of several tokens gets is the sum of theirs, and what it gives the mean. The word stands in the sentence
-    once.
+    If a word has several tokens, the weights that these get are added, and the weights that they give are averaged.
+    ``word`` must occur once in the sentence.
 
     Shape:
         - returns: weights (layers, heads, words)
     """
     encoded = tokenizer(sentence, return_tensors="pt")
     ids, of_token = encoded["input_ids"][0].tolist(), encoded.word_ids(0)
-    groups = [[place] for place, number in enumerate(of_token) if number is None]  # the ends, words of their own
+    groups = [[place] for place, number in enumerate(of_token) if number is None]  # an end token counts as a word
     groups += [[p for p, n in enumerate(of_token) if n == number] for number in sorted({*of_token} - {None})]
     groups.sort()
     words = [word.strip() for word in tokenizer.batch_decode([[ids[place] for place in group] for group in groups])]

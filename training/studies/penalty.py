@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import PartialState
 from torch import Tensor
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from ..evaluate import load_model
 from ..loop.stopping import exit_on_user_error
 from ..recipe import load_recipe
 from ..tasks import make_task
@@ -59,8 +58,7 @@ def run(recipe_path: str, seeds: Sequence[int], models: Path, overrides: list[st
     variants = {f"penalty {c}": [f"model.penalty_coefficient={c}"] for c in COEFFICIENTS}
     figures: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}  # for every seed
     for name, folder, _ in trained(recipe_path, task, overrides, variants, models, seeds):
-        model = AutoModelForSequenceClassification.from_pretrained(folder / "best").to(PartialState().device)
-        tokenizer = AutoTokenizer.from_pretrained(folder / "best")
+        model, tokenizer = load_model(task.auto_class, folder / "best")
         scores = task.score("test", task.predict(model, tokenizer, "test"))
         figures[name].append((scores["accuracy"], mean_overlap(model, tokenizer, task)))
     print(f"\n{task.name}, test split, mean of {len(seeds)} seeds (lowest to highest):\n")
@@ -76,16 +74,15 @@ def mean_overlap(model: Any, tokenizer: Any, task: Any) -> float:
     """The mean over the test split of the overlap of two hops."""
     total = 0.0
     rows = task.splits["test"]
-    for start in range(0, len(rows), 256):
-        texts = (rows[start : start + 256][column] for column in task.columns)
-        batch = tokenizer(*texts, padding=True, return_tensors="pt").to(model.device)
-        (annotations,) = model.eval()(**batch, output_attentions=True).attentions
+    for batch in rows.iter(256):
+        inputs = tokenizer(*(batch[column] for column in task.columns), padding=True, return_tensors="pt")
+        (annotations,) = model.eval()(**inputs.to(model.device), output_attentions=True).attentions
         total += overlap(annotations.squeeze(1)).sum().item()
     return total / len(rows)
 
 
 def overlap(annotation_matrix: Tensor) -> Tensor:
-    """The mean of the elements of A A^T off its diagonal: 0 if no two hops share a token, 1 if all read one.
+    """The mean of the elements of A A^T off its diagonal: 0 if no two hops share a token, 1 if all read the same one.
 
     Shape:
         - annotation_matrix: (B, R, S)
@@ -95,7 +92,7 @@ def overlap(annotation_matrix: Tensor) -> Tensor:
         ValueError: there is one hop.
     """
     if annotation_matrix.shape[1] < 2:
-        raise ValueError("two hops or more overlap, or do not; the annotation matrix has one")
+        raise ValueError("an overlap needs two hops or more, and the annotation matrix has one")
     products = annotation_matrix @ annotation_matrix.mT  # (B, R, R)
     num_hops = products.shape[-1]
     apart = products.sum(dim=(1, 2)) - products.diagonal(dim1=1, dim2=2).sum(dim=1)

@@ -32,7 +32,8 @@ def trained(
 ) -> Iterator[tuple[str, Path, dict[str, Any]]]:
     """Train every variant of a recipe with every seed, unless that has been done: its name, folder and ``run.json``.
 
-    A variant is what it overrides. Its folder is its name and the seed, in small letters and with "-" between words.
+    A variant is a name and the overrides of the recipe. Its folder has this name and the seed, in small letters and
+    with "-" between words.
 
     Raises:
         ValueError: a model that is there was trained from another recipe.
@@ -45,7 +46,7 @@ def trained(
 
 
 def refuse_overrides(overrides: Sequence[str], own: tuple[str, ...], reason: str) -> None:
-    """Raise a ValueError if an override is of what the study itself sets."""
+    """Raise a ValueError if an override changes a key that the study itself sets."""
     for override in overrides:
         if override.startswith(own):
             raise ValueError(f"--set {override}: {reason}")

@@ -11,14 +11,14 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from accelerate import PartialState
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModelForSeq2SeqLM
 
 from attnzoo.alignment import forced_decode
 from attnzoo.phonemes import bracketed, token_names
 from attnzoo.pipelines import readable_word
 from attnzoo.viewer import plot_alignments
 
+from ..evaluate import load_model
 from ..loop.stopping import exit_on_user_error
 from ..recipe import load_recipe
 from ..tasks import make_task
@@ -72,13 +72,12 @@ def run(recipe_path: str, word: str, models: Path, plot: Path, overrides: list[s
 def draw(models: dict[str, Path], word: str, pronunciation: str, path: Path) -> None:
     """A row of pictures for every score, a column for every window: letters along the top, phonemes down the side.
 
-    Every model reads the same pronunciation, so that the rows mean the same in all of them: what the model looked at
-    to predict the phoneme named there.
+    Every model is given the same pronunciation, so a row means the same in all pictures: what the model looked at to
+    predict the phoneme of this row.
     """
     weights, letters, phonemes = [], [], []
     for folder in models.values():
-        tokenizer = AutoTokenizer.from_pretrained(folder / "best")
-        model = AutoModelForSeq2SeqLM.from_pretrained(folder / "best").to(PartialState().device)
+        model, tokenizer = load_model(AutoModelForSeq2SeqLM, folder / "best")
         pair = tokenizer([word], text_target=[bracketed(pronunciation)], return_tensors="pt").to(model.device)
         alignments = forced_decode(model, pair["input_ids"], pair["labels"]).alignments
         assert alignments is not None  # every model here has attention

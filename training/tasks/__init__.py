@@ -9,7 +9,7 @@ from .sentence_classification import SentenceClassification
 from .translation import Translation
 
 if TYPE_CHECKING:
-    from ..recipe import Recipe  # which reads a task's keys with the classes here
+    from ..recipe import Recipe  # recipe.py imports the tasks
 
 TASKS: dict[str, type[Task]] = {
     "grapheme_to_phoneme": GraphemeToPhoneme,

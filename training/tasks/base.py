@@ -54,6 +54,16 @@ class Card:
     published: str | None = None
 
 
+def pipeline_snippet(name: str, pipeline_tag: str, options: str = "") -> str:
+    """Python that calls a pipeline of Transformers, for :attr:`Card.snippet`; ``options`` begin with a comma."""
+    return f"""\
+import attnzoo  # registers the model with the Auto classes
+from transformers import pipeline
+
+{name} = pipeline("{pipeline_tag}", "{{folder}}")
+print({name}({{example}}{options}))"""
+
+
 class Task(ABC):
     """What is learned: it reads data, makes the tokenizer, encodes the training examples, predicts and scores.
 
@@ -182,7 +192,7 @@ class Task(ABC):
     def predict_rows(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
     ) -> list[Any]:
-        """The predictions for these rows, in their order."""
+        """The predictions for these rows, in their order. The column "number" has their numbers in the split."""
 
     def score(self, split: str, predictions: list[Any]) -> dict[str, Any]:
         """The scores of the predictions for a whole split, and under "examples" how many there are."""

@@ -1,4 +1,4 @@
-"""Which labels are taken for which others: a confusion matrix as a picture."""
+"""A picture of the confusion matrix: how often each label is predicted for each other one."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,8 +24,7 @@ def draw_confusion_matrix(matrix: np.ndarray, labels: Sequence[str], path: Path)
     axis.set_yticks(range(len(labels)), labels)
     axis.xaxis.tick_top()
     axis.xaxis.set_label_position("top")
-    axis.set_xlabel("predicted", parse_math=False)
-    axis.set_ylabel("true", parse_math=False)
+    axis.set(xlabel="predicted", ylabel="true")
     for label in (*axis.get_xticklabels(), *axis.get_yticklabels()):
         label.set_parse_math(False)  # a label may have a $ in it
     if len(labels) <= LARGEST_WITH_NUMBERS:

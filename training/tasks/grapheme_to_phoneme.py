@@ -22,7 +22,7 @@ from ..data.splits import cut_note, split_of
 from .base import Batch, Card
 from .letter_tokenizer import MAX_TOKENS, accents, letter_phoneme_tokenizer, word_normalizer
 from .metrics import PhonemeErrorRate, WordErrorRate
-from .sequence_to_sequence import ALIGNMENT, ALIGNMENT_CAPTION, SNIPPET, SequenceToSequence, generate_texts
+from .sequence_to_sequence import ALIGNMENT, PICTURES, SNIPPET, SequenceToSequence, generate_texts
 
 STRESS = "012"  # a vowel's last character in ARPABET
 MAX_PHONEMES = 64  # of a generated pronunciation, unless the data has longer ones
@@ -34,7 +34,6 @@ class _Words:
 
     Attributes:
         splits: the words of every split with their pronunciations; a streamed training split is left out
-        total: how many words there are
         letters: of the training words
         phonemes: of their pronunciations
         has_spaces: whether phonemes of a training word are separated
@@ -43,7 +42,6 @@ class _Words:
     """
 
     splits: dict[str, dict[str, list[str]]] = field(default_factory=lambda: {"train": {}, "validation": {}, "test": {}})
-    total: int = 0
     letters: set[str] = field(default_factory=set)
     phonemes: set[str] = field(default_factory=set)
     has_spaces: bool = False
@@ -51,7 +49,7 @@ class _Words:
     shared: dict[tuple[str, str], set[str]] = field(default_factory=dict)
 
     def add(self, split: str, word: str, pronunciation: str, is_streamed: bool) -> None:
-        """Add an entry. Those of the held-out splits that the data has come before the others."""
+        """Add an entry. The entries of the data's own held-out splits must be added first."""
         for held_out in ("test", "validation"):
             if held_out != split and word in self.splits[held_out]:
                 self.shared.setdefault((held_out, split), set()).add(word)
@@ -63,8 +61,6 @@ class _Words:
             tokens = max(len(word), len(phonemes)) + 1  # and the end
             if tokens > self.longest[1]:
                 self.longest = f"{short(repr(word))}, {short(repr(pronunciation))}", tokens
-        is_new = is_streamed or word not in self.splits[split]
-        self.total += is_new
         if not is_streamed and pronunciation not in (known := self.splits[split].setdefault(word, [])):
             known.append(pronunciation)
 
@@ -77,8 +73,8 @@ class GraphemeToPhoneme(SequenceToSequence):
     rest train. Data with a validation or test split of its own keeps it, and only what it lacks is taken out of its
     training split.
 
-    The held-out splits have a row for every word, with all its pronunciations, and so has the training split, unless it
-    is a stream: then a row has one, as it comes.
+    A row is a word with all its pronunciations. Only in a streamed training split it is one entry of the data, with one
+    pronunciation.
 
     Raises:
         ValueError: a word is in two splits, an entry has no phonemes, phonemes are not separated by spaces, a bracket
@@ -94,6 +90,7 @@ class GraphemeToPhoneme(SequenceToSequence):
     metric_names = {"per": "PER", "wer": "WER"}
     units = {"per": " %", "wer": " %"}
     known_data = (CMUDICT,)
+    longest: tuple[str, int]
     card = Card(
         tags=("grapheme-to-phoneme", "g2p", "pronunciation"),  # the Hub has no such task for encoder-decoders
         snippet=SNIPPET,
@@ -102,7 +99,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         metric_note="PER: edit distance to the nearest listed pronunciation over its length. WER: words that match "
         "none of their listed pronunciations.",
         limits="Words of the kind it was trained on; no context, {stress}one pronunciation at a time.",
-        pictures={ALIGNMENT: ALIGNMENT_CAPTION},
+        pictures=PICTURES,
     )
 
     def __init__(self, data: PronunciationData | str, only: str | None = None) -> None:
@@ -136,7 +133,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         self._check(found, [only] if only is not None and only in given else list(found.splits))
         self._letters, self._phonemes = sorted(found.letters), sorted(found.phonemes)
         if data.normalization is None and not accents(found.letters):
-            self._normalizer = word_normalizer("strip_accents", data.lower_case)  # the same for all words so far
+            self._normalizer = word_normalizer("strip_accents", data.lower_case)  # no word so far changes by it
         self.longest = found.longest
         splits: dict[str, Rows] = {
             split: datasets.Dataset.from_dict(
@@ -158,7 +155,6 @@ class GraphemeToPhoneme(SequenceToSequence):
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
         """A tokenizer of the training split's letters and phonemes; see ``letter_phoneme_tokenizer``."""
-        assert self.longest is not None
         max_tokens = max(MAX_TOKENS, 2 * self.longest[1])
         return letter_phoneme_tokenizer(self._letters, self._phonemes, self._normalizer, max_tokens)
 
@@ -175,7 +171,6 @@ class GraphemeToPhoneme(SequenceToSequence):
 
     def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Set how many phonemes a new model generates by default; this is saved with the model."""
-        assert self.longest is not None
         model.generation_config.update(max_new_tokens=max(MAX_PHONEMES, self.longest[1]))
 
     def predict_rows(
@@ -221,7 +216,6 @@ class GraphemeToPhoneme(SequenceToSequence):
         for split in {"validation", "test"} - self._given:
             for word in [word for word in found.splits[split] if not found.letters.issuperset(word)]:
                 pronunciations = found.splits[split].pop(word)
-                found.total -= 1
                 self._moved.add(word)
                 for pronunciation in pronunciations:
                     found.add("train", word, pronunciation, self.data.streaming)
@@ -242,7 +236,8 @@ class GraphemeToPhoneme(SequenceToSequence):
             )
         for split in splits:
             if not (found.letters if split == "train" else found.splits[split]):
-                raise ValueError(f"{path} has no words for the {split} split, of {found.total} words in all")
+                total = sum(map(len, found.splits.values()))
+                raise ValueError(f"{path} has no words for the {split} split, of {total} words in all")
         if found.shared:
             (held_out, split), words = next(iter(found.shared.items()))
             raise ValueError(

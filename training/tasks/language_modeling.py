@@ -1,4 +1,4 @@
-"""Language modelling: of a text every token from those before it, or some masked ones from all the others."""
+"""Language modelling: predict every token of a text from those before it, or masked tokens from all the others."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -22,40 +22,29 @@ from attnzoo.viewer import plot_heads
 
 from ..data.sources import Rows, text_files
 from ..data.speeches import SPEECHES
-from ..data.splits import chosen_rows, first_row
+from ..data.splits import first_row
 from ..data.texts import TextData, read_texts
-from .base import Batch, Card, Task
+from ..data.vocabulary import END, MASK, PAD, START
+from .base import Batch, Card, Task, pipeline_snippet
 from .log_probability import IGNORED, log_probabilities, predict_labels, text_ids
 from .metrics import Accuracy, BitsPerByte, WordPerplexity
 
-PAD, START, END, MASK = "<pad>", "<s>", "</s>", "<mask>"
 MASKED = 0.15  # of the tokens (Devlin et al., 2019, section 3.1, task 1)
 HEADS = "heads.png"
 LIMITS = "Text of the kind it was trained on, and little of it: what it writes is no source of facts."
-CAUSAL_SNIPPET = """\
-import attnzoo  # registers the model with the Auto classes
-from transformers import pipeline
-
-generate = pipeline("text-generation", "{folder}")
-print(generate({example}, max_new_tokens=40, do_sample=True, top_p=0.9))"""
-MASKED_SNIPPET = """\
-import attnzoo  # registers the model with the Auto classes
-from transformers import pipeline
-
-fill = pipeline("fill-mask", "{folder}")
-print(fill({example}))"""
 
 
 class LanguageModeling(Task):
-    """What both kinds share: texts, and a byte-level BPE of the training texts that gives every text back as it was.
+    """What both kinds share: the texts, and a byte-level BPE that is learned from the training texts.
 
-    The addresses are split by year, up to 1999, to 2009 and from 2010 on. Other data with a validation or test split of
-    its own keeps it (the name of a file of text or of its folder says which it is). What it lacks is taken out of its
-    training split by a hash of the text. How many texts are in two splits is reported.
+    The State of the Union addresses are split by year: training up to 1999, validation up to 2009, test from 2010 on.
+    Other data with a validation or test split of its own keeps it; the name of a .txt file, or of its folder, says to
+    which split it belongs. Missing splits are taken out of the training split by a hash of the text. The number of
+    texts that are in two splits is reported.
 
     Attributes:
-        special_tokens: of the tokenizer.
-        template: what the tokenizer adds to a text.
+        special_tokens: the special tokens of the tokenizer.
+        template: a text, ``$A``, with the special tokens that the tokenizer adds to it.
     """
 
     data_class = TextData
@@ -75,7 +64,7 @@ class LanguageModeling(Task):
         return self.prompt(first_row(self.splits)["text"].split())
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
-        """A byte-level BPE of the training texts: every text has tokens, none unknown, and they give it back."""
+        """A byte-level BPE of the training texts. No token is unknown, and decoding gives a text back unchanged."""
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
@@ -98,16 +87,16 @@ class LanguageModeling(Task):
         )
 
     def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse a new model whose positions are fewer than the tokens of a block.
+        """Check a new model.
 
         Raises:
-            ValueError: they are.
+            ValueError: it learns fewer positions than a block has tokens.
         """
         config = model.config
         if config.position_embedding == "learned" and config.max_position_embeddings < self.data.block_size:
             raise ValueError(
                 f"task.data.block_size={self.data.block_size} is longer than the model's "
-                f"max_position_embeddings={config.max_position_embeddings}; make one of them the other"
+                f"max_position_embeddings={config.max_position_embeddings}; set both to the same number"
             )
 
     def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
@@ -129,11 +118,12 @@ class LanguageModeling(Task):
 
 
 class CausalLanguageModeling(LanguageModeling):
-    """Every token of a text from those before it (Radford et al., 2018, section 3.1).
+    """Predict every token of a text from those before it (Radford et al., 2018, section 3.1).
 
-    A text is its tokens between ``<s>`` and ``</s>``, and every one but the first is predicted: once in an epoch of
-    training, in blocks that share one token with the next; and once in an evaluation, from half a block of tokens
-    before it at least, or all there are, in windows that share half of theirs.
+    A text is its tokens between ``<s>`` and ``</s>``. Every token but the first is predicted, once in an epoch of
+    training and once in an evaluation. Training cuts a text into blocks; the last token of a block is the first of the
+    next one. An evaluation reads windows that share half of their tokens. So each token is predicted from at least half
+    a block of tokens before it, or from all there are.
     """
 
     auto_class = AutoModelForCausalLM
@@ -141,12 +131,12 @@ class CausalLanguageModeling(LanguageModeling):
     template = f"{START} $A"  # a text to be continued
 
     metrics = (WordPerplexity, BitsPerByte)
-    metric = "bits_per_byte"  # which orders models as perplexity does, and is never too large for a number
+    metric = "bits_per_byte"  # it orders models as perplexity does, and does not overflow
     metric_names = {"word_perplexity": "perplexity per word", "bits_per_byte": "bits per byte"}
     card = Card(
         tags=("language-modeling", "transformer"),
         pipeline_tag="text-generation",
-        snippet=CAUSAL_SNIPPET,
+        snippet=pipeline_snippet("generate", "text-generation", ", max_new_tokens=40, do_sample=True, top_p=0.9"),
         usage="Any text can be continued; the tokens are bytes and what byte-pair encoding makes of them.",
         metric_note="Perplexity per word: all tokens of a text and its end are predicted, each from half a block of "
         "tokens before it at least; the words are those between white space, whatever the tokens. Bits per byte: of "
@@ -162,9 +152,16 @@ class CausalLanguageModeling(LanguageModeling):
         ids, size = text_ids(tokenizer, text), self.data.block_size
         return [ids[start : start + size] for start in range(0, len(ids) - 1, size - 1)]
 
-    def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> "_CausalCollator":
-        """Pads rows to a batch, whose labels are its tokens."""
-        return _CausalCollator(tokenizer)
+    def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> Callable[[list[Any]], Any]:
+        """A function that pads rows to a batch. Labels are the tokens; the first token of a block is not predicted."""
+        pad = DataCollatorForLanguageModeling(tokenizer, mlm=False)
+
+        def collate(rows: list[Any]) -> dict[str, Tensor]:
+            batch = pad(rows)
+            batch["labels"][:, 0] = IGNORED
+            return dict(batch)
+
+        return collate
 
     def predict_rows(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
@@ -174,11 +171,11 @@ class CausalLanguageModeling(LanguageModeling):
 
 
 class MaskedLanguageModeling(LanguageModeling):
-    """Masked tokens of a text from all the others (Devlin et al., 2019, section 3.1, task 1).
+    """Predict masked tokens of a text from all the others (Devlin et al., 2019, section 3.1, task 1).
 
-    A text is cut into blocks, each between ``<s>`` and ``</s>``. Of the tokens 15 % are to be predicted, others every
-    time that a block is read; of these 80 % are masked, 10 % replaced by any token, and 10 % left. In an evaluation
-    they are always the same ones.
+    A text is cut into blocks, each between ``<s>`` and ``</s>``. 15 % of the tokens are predicted. They are chosen
+    anew each time that a block is read; in an evaluation they are always the same. Of these tokens, 80 % are masked,
+    10 % are replaced by any token, and 10 % are unchanged.
     """
 
     auto_class = AutoModelForMaskedLM
@@ -191,7 +188,7 @@ class MaskedLanguageModeling(LanguageModeling):
     card = Card(
         tags=("masked-language-modeling", "transformer"),
         pipeline_tag="fill-mask",
-        snippet=MASKED_SNIPPET,
+        snippet=pipeline_snippet("fill", "fill-mask"),
         usage=f"`{MASK}` stands for one token, which is a word or a part of one.",
         metric_note="Of the tokens 15 % are predicted, the same ones in every evaluation; of these 80 % are masked, "
         "10 % replaced and 10 % left as they are. Nats per masked token: the mean of the negative natural logarithms "
@@ -215,23 +212,13 @@ class MaskedLanguageModeling(LanguageModeling):
         """Pads rows to a batch, and masks tokens."""
         return DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED)
 
-    def predict(
-        self,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        split: str,
-        num_beams: int = 1,
-        rows: list[int] | None = None,
-    ) -> list[tuple[int, int, float]]:
-        """The predictions of every masked token. Which are masked depends only on the number of a row in its split."""
-        chosen = chosen_rows(self.splits, split, rows)
-        numbers = list(range(len(chosen))) if rows is None else rows
-        return self.predict_rows(model, tokenizer, chosen.add_column("number", numbers))
-
     def predict_rows(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
     ) -> list[tuple[int, int, float]]:
-        """For every masked token what is predicted, what it is, and its log-probability."""
+        """For every masked token: the predicted token, the true one, and the log-probability of the true one.
+
+        Which tokens of a row are masked depends only on its number.
+        """
         blocks = []
         for number, text in zip(rows["number"], rows["text"], strict=True):
             mask = DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED, seed=number)
@@ -243,7 +230,7 @@ class MaskedLanguageModeling(LanguageModeling):
     def score(self, split: str, predictions: list[tuple[int, int, float]]) -> dict[str, float]:
         """Accuracy, in percent, and the mean of the negative log-probabilities, over the masked tokens of a split."""
         if not predictions:
-            raise ValueError(f"no token of the {split} split was masked, it is so short; give it more text")
+            raise ValueError(f"the {split} split is so short that no token was masked; give it more text")
         predicted, true, log_probability = map(list, zip(*predictions, strict=True))
         accuracy = Accuracy().compute(predictions=predicted, references=true)["accuracy"]
         loss = -sum(log_probability) / len(predictions)
@@ -256,15 +243,3 @@ class MaskedLanguageModeling(LanguageModeling):
             attentions = model(**ids, output_attentions=True).attentions
         names = [name.strip() for name in tokenizer.batch_decode(ids["input_ids"][0].unsqueeze(1))]
         plot_heads(attentions, names, names, folder / HEADS)
-
-
-class _CausalCollator:
-    """Pads rows on the right; the first token of a block is not predicted, and not counted as a label."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.pad = DataCollatorForLanguageModeling(tokenizer, mlm=False)
-
-    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Tensor]:
-        batch = self.pad(rows)
-        batch["labels"][:, 0] = IGNORED
-        return dict(batch)

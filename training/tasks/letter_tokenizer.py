@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerFast
 
 from attnzoo.phonemes import CLOSE, OPEN, bracketed
 
-from .sequence_to_sequence import END, PAD, SPECIAL_TOKENS, START
+from ..data.vocabulary import END, PAD, START
 
 ACCENTS = "[\u0300-\u036f]"  # combining characters: Unicode's block for Latin, Greek and Cyrillic
 LAST_SIGMA = r"(?<=[\p{L}\p{M}])\u03c3(?!\p{L})"  # Greek has another letter for it at the end of a word
@@ -41,7 +41,7 @@ def letter_phoneme_tokenizer(
     Phonemes in brackets are split off before the rest is normalised. Other text, even that of a special token, is split
     into single letters. There is no unknown token: a text with any other character raises an error.
     """
-    vocabulary = {token: i for i, token in enumerate([*SPECIAL_TOKENS, *letters])}
+    vocabulary = {token: i for i, token in enumerate([PAD, START, END, *letters])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary))
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"(?m)."), behavior="isolated")

@@ -16,7 +16,7 @@ ROWS_AT_A_TIME = 16  # of an evaluation's batch
 
 
 def text_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """The tokens of a whole text between ``<s>`` and ``</s>``; if it has these characters itself, they are text."""
+    """The tokens of a whole text between ``<s>`` and ``</s>``. The same characters inside the text stay text."""
     ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
     return [tokenizer.bos_token_id, *ids, tokenizer.eos_token_id]
 
@@ -28,21 +28,21 @@ def log_probabilities(
 
     .. math:: \ln p(x) = \sum_{i=1}^{n} \ln p(w_i | w_{i - c} \dots w_{i - 1}), \qquad c \ge \min(i, b / 2)
 
-    Symbols: :math:`w_0` is ``<s>``, :math:`w_n` is ``</s>``, :math:`b` is ``block_size``. It is the probability of the
-    one way to write the text in tokens that the tokenizer chooses, and so at most the text's.
+    Symbols: :math:`w_0` is ``<s>``, :math:`w_n` is ``</s>``, :math:`b` is ``block_size``. A text can be written in
+    tokens in several ways. This is the probability of the way that the tokenizer chooses, so it is at most the
+    probability of the text.
     """
-    windows, owners = [], []
-    for number, text in enumerate(texts):
+    windows, counts = [], []
+    for text in texts:
         ids = torch.tensor(text_ids(tokenizer, text))
-        for start, first, end in sliding_windows(len(ids), block_size):
+        places = sliding_windows(len(ids), block_size)
+        counts.append(len(places))
+        for start, first, end in places:
             labels = ids[start + 1 : end].clone()
             labels[: first - start - 1] = IGNORED
             windows.append((ids[start : end - 1], labels))
-            owners.append(number)
-    found: list[list[float]] = [[] for _ in texts]
-    for owner, tokens in zip(owners, predict_labels(model, tokenizer, windows), strict=True):
-        found[owner] += [log_probability for _, _, log_probability in tokens]
-    return [math.fsum(of_text) for of_text in found]
+    predicted = iter(predict_labels(model, tokenizer, windows))
+    return [math.fsum(p for window in itertools.islice(predicted, count) for _, _, p in window) for count in counts]
 
 
 def sliding_windows(length: int, size: int) -> list[tuple[int, int, int]]:
@@ -60,21 +60,20 @@ def sliding_windows(length: int, size: int) -> list[tuple[int, int, int]]:
 def predict_labels(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: list[tuple[Tensor, Tensor]]
 ) -> list[list[tuple[int, int, float]]]:
-    """Of every row, tokens and labels (T,), in the order given: at each of its labels the most likely token, the label,
-    and the natural logarithm of its probability.
+    """For every row, at each of its labels: the most likely token, the label, and the natural logarithm of the label's
+    probability. A row is its tokens and its labels, each (T,).
     """
 
     @torch.no_grad()
     def predict(numbers: list[int]) -> list[list[tuple[int, int, float]]]:
-        ids, labels = (
-            pad_sequence([rows[number][side] for number in numbers], batch_first=True, padding_value=padding)
-            for side, padding in ((0, tokenizer.pad_token_id), (1, IGNORED))
-        )
-        ids, labels = ids.to(model.device), labels.to(model.device)
-        lengths = torch.tensor([len(rows[number][0]) for number in numbers], device=model.device)
-        is_real = torch.arange(ids.shape[1], device=model.device) < lengths.unsqueeze(1)
+        def padded(tensors: list[Tensor], padding: int) -> Tensor:  # (B, T)
+            return pad_sequence(tensors, batch_first=True, padding_value=padding).to(model.device)
+
+        ids = padded([rows[number][0] for number in numbers], tokenizer.pad_token_id)
+        labels = padded([rows[number][1] for number in numbers], IGNORED)
+        mask = padded([torch.ones_like(rows[number][0]) for number in numbers], 0)
         is_label = labels != IGNORED
-        logits = model(input_ids=ids, attention_mask=is_real.long()).logits[is_label]  # (N, vocabulary)
+        logits = model(input_ids=ids, attention_mask=mask).logits[is_label]  # (N, vocabulary)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         of_labels = -cross_entropy(logits, labels[is_label], reduction="none")
         tokens = zip(logits.argmax(dim=1).tolist(), labels[is_label].tolist(), of_labels.tolist(), strict=True)

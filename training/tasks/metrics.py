@@ -1,11 +1,10 @@
-"""Metrics as offline ``evaluate.Metric`` classes: no download, the same ``compute(predictions=, references=)`` as any
-other.
-"""
+"""Metrics as classes of the ``evaluate`` library that download nothing: ``compute(predictions=, references=)``."""
 
+import functools
 import inspect
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import datasets
@@ -15,14 +14,22 @@ import sacrebleu
 import sklearn.metrics
 from rapidfuzz.distance import Levenshtein
 
-STRING, NUMBER = datasets.Value("string"), datasets.Value("float64")
-LARGEST_EXPONENT = math.log(sys.float_info.max)  # reached at first where a word is a whole line, without white space
+STRING = datasets.Value("string")
+LARGEST_EXPONENT = math.log(sys.float_info.max)  # a new model exceeds it if a whole line, without spaces, is a word
 
 
 class _Metric(evaluate.Metric):
-    """What ``evaluate`` wants to know of a metric: attributes that a subclass sets."""
+    """What ``evaluate`` has to know about a metric, as attributes that a subclass sets.
+
+    Attributes:
+        prediction, reference: the types of a prediction and of a reference.
+        key: the name of the score.
+        rate: the score of predictions and references, as a fraction.
+    """
 
     prediction, reference = STRING, STRING
+    key: str
+    rate: Callable[..., float]
 
     def __init__(self) -> None:
         super().__init__(keep_in_memory=True)  # otherwise evaluate writes what it is given to a file
@@ -46,12 +53,14 @@ class _PronunciationMetric(_Metric):
 
     reference = datasets.Sequence(STRING)
 
-    def _check(self, references: list[list[str]]) -> None:
+    def _compute(self, predictions: list[str], references: list[list[str]]) -> dict[str, float]:
         if not references:
-            raise ValueError("there are no references, so that there is nothing to score")
+            raise ValueError("there are no references, so there is nothing to score")
         for row, pronunciations in enumerate(references):
             if not any(pronunciation.split() for pronunciation in pronunciations):
                 raise ValueError(f"references[{row}] has no pronunciation: {pronunciations}")
+        accepted = [[pronunciation.split() for pronunciation in listed] for listed in references]
+        return {self.key: 100 * self.rate([prediction.split() for prediction in predictions], accepted)}
 
 
 class PhonemeErrorRate(_PronunciationMetric):
@@ -61,26 +70,24 @@ class PhonemeErrorRate(_PronunciationMetric):
     Of two accepted pronunciations at the same distance the longer counts as the nearest.
     """
 
-    def _compute(self, predictions: list[str], references: list[list[str]]) -> dict[str, float]:
-        self._check(references)
+    key = "per"
+
+    def rate(self, predictions: list[list[str]], references: list[list[list[str]]]) -> float:
         errors = phonemes = 0
-        for prediction, pronunciations in zip(predictions, references, strict=True):
-            candidates = [pronunciation.split() for pronunciation in pronunciations]
-            distance, negative_length = min((Levenshtein.distance(prediction.split(), c), -len(c)) for c in candidates)
+        for prediction, accepted in zip(predictions, references, strict=True):
+            distance, negative_length = min((Levenshtein.distance(prediction, a), -len(a)) for a in accepted)
             errors, phonemes = errors + distance, phonemes - negative_length
-        return {"per": 100 * errors / phonemes}
+        return errors / phonemes
 
 
 class WordErrorRate(_PronunciationMetric):
     """WER, in percent: the words whose prediction is none of their accepted pronunciations."""
 
-    def _compute(self, predictions: list[str], references: list[list[str]]) -> dict[str, float]:
-        self._check(references)
-        wrong = sum(
-            prediction.split() not in [pronunciation.split() for pronunciation in pronunciations]
-            for prediction, pronunciations in zip(predictions, references, strict=True)
-        )
-        return {"wer": 100 * wrong / len(predictions)}
+    key = "wer"
+
+    def rate(self, predictions: list[list[str]], references: list[list[list[str]]]) -> float:
+        wrong = [prediction not in accepted for prediction, accepted in zip(predictions, references, strict=True)]
+        return sum(wrong) / len(wrong)
 
 
 class _LabelMetric(_Metric):
@@ -88,22 +95,23 @@ class _LabelMetric(_Metric):
 
     prediction = reference = datasets.Value("int64")
 
+    def _compute(self, predictions: list[int], references: list[int]) -> dict[str, float]:
+        _check_labels(predictions, references)
+        return {self.key: 100 * float(self.rate(references, predictions))}
+
 
 class Accuracy(_LabelMetric):
     """Accuracy, in percent: the examples whose label is predicted."""
 
-    def _compute(self, predictions: list[int], references: list[int]) -> dict[str, float]:
-        _check_labels(predictions, references)
-        return {"accuracy": 100 * float(sklearn.metrics.accuracy_score(references, predictions))}
+    key = "accuracy"
+    rate = staticmethod(sklearn.metrics.accuracy_score)
 
 
 class MacroF1(_LabelMetric):
-    """Macro-F1, in percent: the mean of the labels' F1, each 2 TP / (2 TP + FP + FN), over all that occur."""
+    """Macro-F1, in percent: the mean of the labels' F1, each 2 TP / (2 TP + FP + FN), over all labels that occur."""
 
-    def _compute(self, predictions: list[int], references: list[int]) -> dict[str, float]:
-        _check_labels(predictions, references)
-        score = sklearn.metrics.f1_score(references, predictions, average="macro", zero_division=0)
-        return {"macro_f1": 100 * float(score)}
+    key = "macro_f1"
+    rate = staticmethod(functools.partial(sklearn.metrics.f1_score, average="macro", zero_division=0))
 
 
 class Matthews(_LabelMetric):
@@ -111,15 +119,16 @@ class Matthews(_LabelMetric):
 
     .. math:: R = \frac{c\, n - \sum_k p_k t_k}{\sqrt{(n^2 - \sum_k p_k^2) (n^2 - \sum_k t_k^2)}}
 
-    with n examples, c of them right, and for label k p_k predictions and t_k examples; 0 if there is only one label
-    on either side.
+    Symbols: n examples, c of them right; label k has p_k predictions and t_k examples. It is 0 if there is only one
+    label in the predictions or in the references.
     """
 
-    def _compute(self, predictions: list[int], references: list[int]) -> dict[str, float]:
-        _check_labels(predictions, references)
+    key = "matthews"
+
+    def rate(self, references: list[int], predictions: list[int]) -> float:
         if len({*predictions, *references}) == 1:  # scikit-learn gives 0 too, with a warning about its matrix
-            return {"matthews": 0.0}
-        return {"matthews": 100 * float(sklearn.metrics.matthews_corrcoef(references, predictions))}
+            return 0.0
+        return sklearn.metrics.matthews_corrcoef(references, predictions)
 
 
 def confusion_matrix(predictions: Sequence[int], references: Sequence[int], num_labels: int) -> np.ndarray:
@@ -136,7 +145,7 @@ def confusion_matrix(predictions: Sequence[int], references: Sequence[int], num_
 
 
 def _check_labels(predictions: Sequence[int], references: Sequence[int]) -> None:
-    """Refuse negative labels: data without labels has -1 for one."""
+    """Raise a ValueError for labels that cannot be counted. Data without labels has -1 for each."""
     if len(predictions) != len(references) or not len(references):
         raise ValueError(
             f"there are {len(predictions)} predictions and {len(references)} references; a prediction for every "
@@ -157,12 +166,12 @@ class _LikelihoodMetric(_Metric):
     Predictions: the natural logarithm of every text's probability. References: the texts.
     """
 
-    prediction = NUMBER
+    prediction = datasets.Value("float64")
 
     def _nats(self, log_probabilities: list[float], size: int) -> float:
-        """Nats per word or byte, of which the texts have ``size``."""
+        """Nats per word or per byte; ``size`` is their number in all texts."""
         if not size:
-            raise ValueError("the references have no words, so that there is nothing to score")
+            raise ValueError("the references have no words, so there is nothing to score")
         for row, value in enumerate(log_probabilities):
             if not value <= 0:
                 raise ValueError(f"a log-probability is at most 0, got {value} as predictions[{row}]")
@@ -174,8 +183,8 @@ class WordPerplexity(_LikelihoodMetric):
 
     .. math:: \exp\Big(-\frac{1}{N} \sum_{x} \ln p(x)\Big)
 
-    Symbols: :math:`x` is a text, its end among what is predicted; :math:`N` the number of words of all texts, a word
-    being what stands between white space. Models of different tokens can be compared by it.
+    Symbols: :math:`x` is a text, whose end is predicted too; :math:`N` is the number of words of all texts, which white
+    space separates. It compares models that have different tokens.
     """
 
     def _compute(self, predictions: list[float], references: list[str]) -> dict[str, float]:
@@ -197,25 +206,24 @@ class _TranslationMetric(_Metric):
     Paper: Post (2018), "A Call for Clarity in Reporting BLEU Scores".
     """
 
-    key: str
     sacrebleu_class: type[sacrebleu.metrics.base.Metric]
-
-    def signature(self) -> str:
-        """The settings and version of sacreBLEU, to be quoted with a figure."""
-        metric = self.sacrebleu_class()
-        metric.corpus_score(["a"], [["a"]])  # which tells it the number of references
-        return str(metric.get_signature())
 
     def _compute(self, predictions: list[str], references: list[str]) -> dict[str, Any]:
         if not references:
-            raise ValueError("there are no references, so that there is nothing to score")
-        score = float(self.sacrebleu_class().corpus_score(predictions, [references]).score)
-        return {self.key: score, f"{self.key}_signature": self.signature()}
+            raise ValueError("there are no references, so there is nothing to score")
+        metric = self.sacrebleu_class()
+        score = float(metric.corpus_score(predictions, [references]).score)
+        return {self.key: score, f"{self.key}_signature": str(metric.get_signature())}
+
+    def signature(self) -> str:
+        """The settings and version of sacreBLEU, to be quoted with a figure."""
+        return self._compute(["a"], ["a"])[f"{self.key}_signature"]
 
 
 class BLEU(_TranslationMetric):
     """BLEU of the whole corpus, 0 to 100 (Papineni et al., 2002): the geometric mean of the precisions of n-grams, n up
-    to 4, times a penalty on translations that are shorter than the references; words as mteval's 13a cuts them.
+    to 4, times a penalty on translations that are shorter than the references. The words are those of mteval's
+    tokenizer 13a.
     """
 
     key = "bleu"

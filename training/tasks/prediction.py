@@ -14,13 +14,13 @@ def predict_by_length(
     batch_size: int,
     predict: Callable[[list[int]], Iterable[Prediction]],
 ) -> list[Prediction]:
-    """What ``predict`` says of every row, in the order of ``lengths``.
+    """The prediction for every row, in the order of ``lengths``.
 
     Args:
-        model: what predicts
-        lengths: of the rows; a batch is of neighbours by length, so that it has little padding
+        model: the model, which is in evaluation mode meanwhile
+        lengths: the lengths of the rows; the rows of a batch have similar lengths, so that it has little padding
         batch_size: rows at a time
-        predict: from the numbers of a batch's rows, the longest last, to a prediction for each
+        predict: a function from the numbers of a batch's rows, the longest last, to a prediction for each
     """
     by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
     predictions: dict[int, Prediction] = {}

@@ -26,28 +26,22 @@ from ..data.labels import known_numbers, label_text, number_labels
 from ..data.sources import Rows, SourceError, short
 from ..data.splits import first_row
 from ..data.sst2 import SST2
-from ..data.vocabulary import normalizer, refuse_overfull
+from ..data.vocabulary import END, PAD, UNKNOWN, normalizer, refuse_overfull
 from ..data.word_vectors import KNOWN_VECTORS, fill_embeddings, first_words
 from ..markdown import escaped
-from .base import Batch, Card, Task
+from .base import Batch, Card, Task, pipeline_snippet
 from .confusion import draw_confusion_matrix
 from .metrics import Accuracy, MacroF1, Matthews, confusion_matrix
 from .prediction import predict_by_length
 
-PAD, UNKNOWN, END, URL = "<pad>", "<unk>", "</s>", "<url>"
-URLS = r"https?://\S+"
-# Words as the Penn Treebank has them ("wo" and "n't", "it" and "'s"), a hashtag or a handle whole, a hyphen or a full
-# stop inside a word a part of it; every other character alone, but for several full stops. Of text that is tokenized
-# already most stays as it is; a word with a full stop at its end ("u.s.") and signs of several characters ("--") part.
+URL, URLS = "<url>", r"https?://\S+"
+# Words as in the Penn Treebank ("wo" and "n't", "it" and "'s"). A hashtag, a handle, and a word with a hyphen or a full
+# stop inside are one token each; so are several full stops in a row. Every other character is a token of its own. Text
+# that is already tokenized mostly stays as it is. But the full stop at the end of "u.s." is split off, and "--" becomes
+# two tokens.
 WORD = r"<url>|\w+?(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b|[@#]?\w+(?:[-.]\w+)*|\.{2,}|[^\w\s]"
-SUBWORD = "##"  # begins a token that goes on with a word
+SUBWORD = "##"  # the start of a token that continues a word
 ATTENTION, CONFUSION = "attention.png", "confusion.png"
-SNIPPET = """\
-import attnzoo  # registers the model with the Auto classes
-from transformers import pipeline
-
-classify = pipeline("text-classification", "{folder}")
-print(classify({example}))"""
 
 
 class SentenceClassification(Task):
@@ -55,17 +49,17 @@ class SentenceClassification(Task):
 
     Data with a validation or test split of its own keeps it; what it lacks is taken out of its training split by the
     SHA-1 of the sentence, after ``mask_urls``, modulo 100: below 10 test, below 20 validation, so that no sentence that
-    occurs twice is in two splits. That is so of the text as it stands: sentences that differ only in capitals or spaces
-    are two, though the tokenizer may read them as one. How many examples the data itself has in two splits is reported.
-    With ``only``, the labels need not be all of ``label_names``.
+    occurs twice is in two splits. The hash is of the exact text: sentences that differ only in capitals or spaces can
+    be in two splits, though the tokenizer may read them as one. The number of examples that are in two splits is
+    reported. With ``only``, the split need not have all labels of ``label_names``.
 
     Attributes:
         labels: the names of the labels, in the order of their numbers: that of ``label_names`` or of the data's own, or
             else the training labels in alphabetical order (numbers by their size).
 
     Raises:
-        ValueError: a label is not one of the training split's or out of the range of ``label_names``, or there is only
-            one.
+        ValueError: a label does not occur in the training split or is out of the range of ``label_names``, or the
+            training split has only one label.
     """
 
     data_class = ClassificationData
@@ -80,7 +74,7 @@ class SentenceClassification(Task):
     card = Card(
         tags=("sentence-embedding", "self-attention"),
         pipeline_tag="text-classification",
-        snippet=SNIPPET,
+        snippet=pipeline_snippet("classify", "text-classification"),
         usage="Text of any kind is read; a word that is not in the vocabulary counts as unknown. Loaded with "
         "`AutoModelForSequenceClassification` and called with `output_attentions=True`, the model gives the weights of "
         "the words.",
@@ -140,7 +134,7 @@ class SentenceClassification(Task):
             tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, continuing_subword_prefix=SUBWORD))
             trainer = trainers.BpeTrainer(continuing_subword_prefix=SUBWORD, **learning)
             tokenizer.decoder = decoders.WordPiece(prefix=SUBWORD, cleanup=False)
-        # Last the typographic apostrophe, which most keyboards lack.
+        # The last step replaces the typographic apostrophe, which most keyboards lack.
         steps: list[Any] = [*normalizer(data.normalization), normalizers.Replace("\u2019", "'")]
         if data.mask_urls:
             steps.append(normalizers.Replace(Regex(URLS), URL))
@@ -185,8 +179,8 @@ class SentenceClassification(Task):
         """Give a new model the word vectors.
 
         Raises:
-            FileNotFoundError, ValueError: they cannot be read or do not fit; or the model is of pairs and the data is
-                not, or the reverse.
+            FileNotFoundError, ValueError: they cannot be read or do not fit; or the model reads pairs and the data has
+                none, or the reverse.
         """
         is_pair = len(self.columns) == 2
         if getattr(model.config, "sentence_pair", is_pair) != is_pair:
@@ -200,9 +194,7 @@ class SentenceClassification(Task):
         weight: Any = model.get_input_embeddings().weight
         found = fill_embeddings(weight, vocabulary, self.data.word_vectors)
         weight.requires_grad_(self.data.tune_word_vectors)
-        counts: Counter[int] = Counter()
-        for row in self.training_examples(tokenizer):
-            counts.update(row["input_ids"])
+        counts = Counter(token for row in self.training_examples(tokenizer) for token in row["input_ids"])
         del counts[tokenizer.eos_token_id]
         covered = sum(counts[vocabulary[word]] for word in found) / max(1, counts.total())
         print(
@@ -220,9 +212,19 @@ class SentenceClassification(Task):
 
         return encode
 
-    def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> "_Collator":
-        """Pads rows to a batch, and reads some words as unknown."""
-        return _Collator(tokenizer, self.data.word_dropout)
+    def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> Callable[[list[Any]], Any]:
+        """A function that pads rows to a batch and replaces tokens, but no ``</s>``, by the unknown one at random."""
+        pad = DataCollatorWithPadding(tokenizer)
+
+        def collate(rows: list[Any]) -> dict[str, Tensor]:
+            batch = pad(rows)
+            if self.data.word_dropout:
+                ids = batch["input_ids"]
+                is_word = batch["attention_mask"].bool() & (ids != tokenizer.eos_token_id)
+                ids.masked_fill_(is_word & (torch.rand(ids.shape) < self.data.word_dropout), tokenizer.unk_token_id)
+            return dict(batch)
+
+        return collate
 
     def predict_rows(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
@@ -230,7 +232,7 @@ class SentenceClassification(Task):
         """The numbers of the labels of these rows.
 
         Raises:
-            ValueError: the model has other labels than the data, or is of pairs where the data is not, or the reverse.
+            ValueError: the model has other labels than the data, or reads pairs and the data has none, or the reverse.
         """
         self._check_fits(model, tokenizer)
         return classify(model, tokenizer, *(rows[column][:] for column in self.columns))
@@ -277,7 +279,7 @@ class SentenceClassification(Task):
         return datasets.Dataset.from_dict(prepare(rows[:]))
 
     def _check_fits(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Refuse a model of other labels, or of pairs where there are none: its numbers would mean something else."""
+        """Raise a ValueError if the model has other labels, or reads pairs and the data has none, or the reverse."""
         labels = [label for _, label in sorted((model.config.id2label or {}).items())]
         if labels != self.labels:
             raise ValueError(
@@ -292,23 +294,6 @@ class SentenceClassification(Task):
                 f"task.data.text_pair_column is {self.data.text_pair_column or 'null'}; "
                 f"{'name the column of the second sentence' if reads_pairs else 'leave it out'}"
             )
-
-
-class _Collator:
-    """Pads rows to a batch; some of its tokens, but no end of a sentence, are read as unknown."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, word_dropout: float) -> None:
-        self.pad = DataCollatorWithPadding(tokenizer)
-        self.unknown, self.end = tokenizer.unk_token_id, tokenizer.eos_token_id
-        self.word_dropout = word_dropout
-
-    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, Tensor]:
-        batch = self.pad(rows)
-        if self.word_dropout:
-            ids = batch["input_ids"]
-            is_word = batch["attention_mask"].bool() & (ids != self.end)
-            ids.masked_fill_(is_word & (torch.rand(ids.shape) < self.word_dropout), self.unknown)
-        return dict(batch)
 
 
 def classify(

@@ -1,4 +1,4 @@
-"""What tasks share whose models write a text: they generate with beams, and their labels are tokens."""
+"""What the tasks of encoder-decoders share: they generate texts with beams, and their labels are tokens."""
 
 import sys
 from typing import Any
@@ -8,9 +8,8 @@ from transformers import AutoModelForSeq2SeqLM, DataCollatorForSeq2Seq, PreTrain
 from .base import Task
 from .prediction import predict_by_length
 
-PAD, START, END = SPECIAL_TOKENS = ["<pad>", "<s>", "</s>"]
 ALIGNMENT = "alignment.png"
-ALIGNMENT_CAPTION = "What the model looks at: the source along the top, what it predicts down the side"
+PICTURES = {ALIGNMENT: "What the model looks at: the source along the top, what it predicts down the side"}
 SNIPPET = """\
 import attnzoo  # registers the model with the Auto classes
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -55,7 +54,7 @@ def generate_texts(
         longer: how many more tokens than its source an output may have; None for the model's generation config
 
     Raises:
-        ValueError: there is no beam.
+        ValueError: ``num_beams`` is below 1.
     """
     if num_beams < 1:
         raise ValueError(f"num_beams must be at least 1, got {num_beams}")

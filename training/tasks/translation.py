@@ -20,28 +20,17 @@ from attnzoo.viewer import plot_alignments, plot_heads
 from ..data.multi30k import MULTI30K
 from ..data.sources import Source, short
 from ..data.verses import BIBLE_VERSES
-from ..data.vocabulary import normalizer, refuse_overfull
+from ..data.vocabulary import END, PAD, START, UNKNOWN, normalizer, refuse_overfull
 from .base import Batch, Card
 from .metrics import BLEU, ChrF
-from .sequence_to_sequence import (
-    ALIGNMENT,
-    ALIGNMENT_CAPTION,
-    END,
-    PAD,
-    SNIPPET,
-    SPECIAL_TOKENS,
-    START,
-    SequenceToSequence,
-    generate_texts,
-    max_positions,
-)
+from .sequence_to_sequence import ALIGNMENT, PICTURES, SNIPPET, SequenceToSequence, generate_texts, max_positions
 
-UNKNOWN = "<unk>"
-SPACE = "\u2581"  # in front of the first subword of what follows a space
+SPECIAL_TOKENS = [PAD, START, END, UNKNOWN]
+SPACE = "\u2581"  # stands for a space, at the start of the subword after it
 LONGER = 50  # tokens that a translation may have above its source's (Vaswani et al., 2017, section 6.1)
 MAX_NEW_TOKENS = 256  # of generate() unless told otherwise
 HEADS = "heads.png"
-LANGUAGE = re.compile("[a-z]{2,3}")  # as cards have them
+LANGUAGE = re.compile("[a-z]{2,3}")  # a code of ISO 639, as in the metadata of cards
 
 
 @strict
@@ -68,8 +57,8 @@ class TranslationData(Source):
     normalization: Literal["nfc", "nfd"] = "nfc"
 
     def validate_vocabulary(self) -> None:
-        """Refuse a vocabulary that holds no subword."""
-        least = len(SPECIAL_TOKENS) + 1
+        """Raise a ValueError if the vocabulary holds no subword."""
+        least = len(SPECIAL_TOKENS)
         if self.vocabulary_size <= least:
             raise ValueError(f"vocabulary_size must be above {least}, the special tokens, got {self.vocabulary_size}")
 
@@ -99,7 +88,7 @@ class Translation(SequenceToSequence):
         metric_note="BLEU: sacreBLEU, {bleu}. chrF: sacreBLEU, {chrf}.",
         limits="Sentences of the kind it was trained on, one at a time.",
         pictures={
-            ALIGNMENT: ALIGNMENT_CAPTION,
+            **PICTURES,
             HEADS: "What every head of the decoder looks at in the source, a row for a layer: the source along the "
             "top, what is predicted down the side",
         },
@@ -134,7 +123,7 @@ class Translation(SequenceToSequence):
         )
         tokenizer.decoder = decoders.Metaspace(replacement=SPACE)
         trainer = trainers.BpeTrainer(
-            vocab_size=self.data.vocabulary_size, special_tokens=[*SPECIAL_TOKENS, UNKNOWN], show_progress=False
+            vocab_size=self.data.vocabulary_size, special_tokens=SPECIAL_TOKENS, show_progress=False
         )
         sentences = (batch[column] for batch in self.splits["train"].iter(1000) for column in self.columns)
         tokenizer.train_from_iterator(sentences, trainer)
@@ -216,7 +205,7 @@ def translate(
     """The translation of every sentence, in the order given.
 
     Raises:
-        ValueError: a sentence is empty, or there is no beam.
+        ValueError: a sentence is empty, or ``num_beams`` is below 1.
     """
     for row, sentence in enumerate(sentences):
         if not sentence.strip():
