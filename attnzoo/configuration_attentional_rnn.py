@@ -4,11 +4,9 @@ import math
 from typing import Any, Literal, Self
 
 from huggingface_hub.dataclasses import strict, validated_field
-from transformers import PreTrainedConfig
 
 from .attention import SCORES
-from .config_checks import check_arguments, check_numbers, check_token_ids
-from .from_paper import config_of_paper
+from .zoo_config import ZooConfig
 
 # The defaults of a wiring: its score, and the scale of its initial weights.
 WIRING_SCORES = {"cho": "none", "sutskever": "none", "bahdanau": "additive", "luong": "general"}
@@ -43,7 +41,7 @@ def check_score(score: Any) -> None:
 
 
 @strict
-class AttentionalRNNConfig(PreTrainedConfig):
+class AttentionalRNNConfig(ZooConfig):
     r"""Configuration of :class:`AttentionalRNNModel`; the defaults are RNNsearch (Bahdanau et al., 2014, appendix B).
 
     Attributes:
@@ -127,8 +125,6 @@ class AttentionalRNNConfig(PreTrainedConfig):
     eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int = 1
 
-    validate_token_ids = check_token_ids  # an error; Transformers only warns
-
     @classmethod
     def from_paper(cls, paper: str, **overrides: Any) -> Self:
         """The model of a paper with the paper's sizes, any field of it overridden.
@@ -146,7 +142,7 @@ class AttentionalRNNConfig(PreTrainedConfig):
         Raises:
             ValueError: no such paper, an override that is no field, or one that is given under two names.
         """
-        return config_of_paper(cls, PAPERS, paper, overrides)
+        return cls._of_paper(PAPERS, paper, overrides)
 
     @property
     def encoder_output_size(self) -> int:
@@ -158,7 +154,6 @@ class AttentionalRNNConfig(PreTrainedConfig):
             self.score = WIRING_SCORES[self.wiring]
         if self.initializer_range is None:
             self.initializer_range = INITIALIZER_RANGES[self.wiring]
-        check_arguments(self, kwargs)
         super().__post_init__(**kwargs)  # here the standard names arrive, hidden_size among them
         if self.readout_size is None and isinstance(self.decoder_hidden_size, int):
             has_maxout = self.wiring in ("cho", "bahdanau")
@@ -167,7 +162,6 @@ class AttentionalRNNConfig(PreTrainedConfig):
     def validate_architecture(self) -> None:
         """Refuse sizes out of range and fields that do not go together."""
         super().validate_architecture()
-        check_numbers(self)
         if not 0 <= self.teacher_forcing_ratio <= 1:
             raise ValueError(f"teacher_forcing_ratio must be between 0 and 1, got {self.teacher_forcing_ratio}")
         if not self.is_encoder_decoder:

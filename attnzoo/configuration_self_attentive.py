@@ -4,10 +4,8 @@ import math
 from typing import Any, Literal, Self
 
 from huggingface_hub.dataclasses import strict
-from transformers import PreTrainedConfig
 
-from .config_checks import check_arguments, check_numbers, check_token_ids
-from .from_paper import config_of_paper
+from .zoo_config import ZooConfig, check_size
 
 PAPERS: dict[str, dict[str, Any]] = {
     "lin2017-age": {"num_labels": 5},  # the defaults
@@ -25,7 +23,7 @@ PAPERS: dict[str, dict[str, Any]] = {
 
 
 @strict
-class SelfAttentiveConfig(PreTrainedConfig):
+class SelfAttentiveConfig(ZooConfig):
     r"""Configuration of :class:`SelfAttentiveModel`; the defaults are the author-profiling model of Lin et al. (2017,
     section 4.1), except ``vocab_size`` and ``embedding_size``, which the paper does not give for it.
 
@@ -77,8 +75,6 @@ class SelfAttentiveConfig(PreTrainedConfig):
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
 
-    validate_token_ids = check_token_ids  # an error; Transformers only warns
-
     @classmethod
     def from_paper(cls, paper: str, **overrides: Any) -> Self:
         """The model of Lin et al. (2017) for one of its data sets, any field of it overridden.
@@ -92,7 +88,7 @@ class SelfAttentiveConfig(PreTrainedConfig):
         Raises:
             ValueError: no such paper, or an override that is no field.
         """
-        return config_of_paper(cls, PAPERS, paper, overrides)
+        return cls._of_paper(PAPERS, paper, overrides)
 
     @property
     def encoder_output_size(self) -> int:
@@ -108,14 +104,14 @@ class SelfAttentiveConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         if self.sentence_pair and self.gate_size is None and isinstance(self.hidden_size, int):
             self.gate_size = 2 * self.hidden_size
-        check_arguments(self, kwargs)
         super().__post_init__(**kwargs)
 
     def validate_architecture(self) -> None:
         """Refuse sizes out of range and fields that do not go together."""
         super().validate_architecture()
-        check_numbers(self, unused="" if self.sentence_pair else "gate_size")
-        if not self.sentence_pair and self.gate_size is not None:
+        if self.sentence_pair:
+            check_size("gate_size", self.gate_size, 2**16)
+        elif self.gate_size is not None:
             raise ValueError(f"gate_size={self.gate_size} needs sentence_pair=True: one sentence has no gate")
         if not 0 <= self.penalty_coefficient < math.inf:
             raise ValueError(f"penalty_coefficient must be at least 0 and finite, got {self.penalty_coefficient}")

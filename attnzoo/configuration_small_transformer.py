@@ -3,13 +3,12 @@
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers import PreTrainedConfig
 
-from .config_checks import check_arguments, check_numbers, check_token_ids
+from .zoo_config import ZooConfig
 
 
 @strict
-class SmallTransformerConfig(PreTrainedConfig):
+class SmallTransformerConfig(ZooConfig):
     r"""Configuration of :class:`SmallTransformerModel`; the defaults are Vaswani et al.'s base model (2017, table 3).
 
     Attributes:
@@ -65,18 +64,14 @@ class SmallTransformerConfig(PreTrainedConfig):
     eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int = 1
 
-    validate_token_ids = check_token_ids  # an error; Transformers only warns
-
     def __post_init__(self, **kwargs: Any) -> None:
         if self.is_encoder_decoder is None:
             self.is_encoder_decoder = self.attention_pattern == "encoder_decoder"
-        check_arguments(self, kwargs)
         super().__post_init__(**kwargs)
 
     def validate_architecture(self) -> None:
         """Refuse sizes out of range and fields that do not go together."""
         super().validate_architecture()
-        check_numbers(self)
         if not 0 < self.layer_norm_eps <= 1:
             raise ValueError(f"layer_norm_eps must be above 0 and at most 1, got {self.layer_norm_eps}")
         if self.is_encoder_decoder != (self.attention_pattern == "encoder_decoder"):

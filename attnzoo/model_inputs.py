@@ -36,8 +36,6 @@ PAGED_CACHE_ARGUMENTS = {"cache", "read_index", "write_index", "block_table", "l
 
 # Those whose default is the config's field.
 CONFIG_DEFAULTS = ("output_attentions", "output_hidden_states")
-# Arguments that only the heads pass to their models.
-INTERNAL_ARGUMENTS = ("tokens_to_compute", "decoder_lengths")
 
 Forward = TypeVar("Forward", bound=Callable[..., Any])
 
@@ -60,7 +58,7 @@ def checked_head(model_class: Any, *passed_on: str) -> Callable[[Forward], Forwa
     """:func:`checked` for the ``forward`` of a head, which lists its own arguments only and passes on the others.
 
     These reach ``forward`` in its ``**kwargs``. They come first in its signature, which ``Trainer``, ``generate()`` and
-    ``help()`` read.
+    ``help()`` read. Only the head sets ``tokens_to_compute``.
 
     Args:
         model_class: the class of the model that the head calls
@@ -68,7 +66,7 @@ def checked_head(model_class: Any, *passed_on: str) -> Callable[[Forward], Forwa
     """
     of_model = inspect.signature(model_class.forward).parameters
     shared = [of_model[name] for name in passed_on or of_model]
-    shared = [parameter for parameter in shared if parameter.name not in ("self", "kwargs", *INTERNAL_ARGUMENTS)]
+    shared = [parameter for parameter in shared if parameter.name not in ("self", "kwargs", "tokens_to_compute")]
 
     def decorate(forward: Forward) -> Forward:
         signature = inspect.signature(forward)

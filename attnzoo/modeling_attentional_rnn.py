@@ -15,21 +15,19 @@ from torch import Tensor, nn
 from transformers import initialization as init
 from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
-    Seq2SeqLMOutput,
     Seq2SeqModelOutput,
 )
 from transformers.utils import can_return_tuple
 
 from .attention import AdditiveScore, ScoreSizes, Source, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
-from .loss import loss_and_logits
 from .model_inputs import checked, checked_head, embed, shift_right, source_mask
 from .recurrent_cache import RecurrentDecoderCache, check_past, check_target_mask
 from .recurrent_cells import RecurrentState
 from .recurrent_decoder import BahdanauDecoder, ChoDecoder, DecoderState, LuongDecoder, SutskeverDecoder
 from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, as_encoder_outputs
 from .recurrent_initialisation import initialise
-from .zoo_model import ConditionalGenerationMixin, SafetensorsModel, joined_outputs, with_head
+from .zoo_model import ConditionalGenerationMixin, SafetensorsModel, joined_outputs
 
 
 class AttentionalRNNPreTrainedModel(SafetensorsModel):
@@ -175,7 +173,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-        lengths: Tensor | None = None,
+        tokens_to_compute: Tensor | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         names = "decoder_input_ids", "decoder_inputs_embeds"
@@ -183,9 +181,11 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         cache = self._cache(past_key_values, use_cache)
         state, source, step = self._start(embeddings, encoder_outputs, encoder_attention_mask, cache)
         check_target_mask(attention_mask, embeddings, step)
-        is_several = embeddings.shape[0] > encoder_outputs.last_hidden_state.shape[0]  # targets of one source
-        if cache is not None or output_attentions or output_hidden_states or is_several:
-            lengths = None  # all steps of every row are wanted
+        has_many_targets = embeddings.shape[0] > encoder_outputs.last_hidden_state.shape[0]  # for one source
+        needs_all_steps = cache is not None or output_attentions or output_hidden_states or has_many_targets
+        lengths = None
+        if tokens_to_compute is not None and not needs_all_steps:
+            lengths = tokens_to_compute.sum(dim=1).clamp(min=1)
         run: Any = self.wiring
         if self.gradient_checkpointing and self.training:
             run = partial(self._gradient_checkpointing_func, run)
@@ -229,14 +229,13 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
                 "every source needs one target, or as many as every other"
             )
         mask, attention = source_mask(encoder_attention_mask, value), self.wiring.attention
-        past = None if cache is None else cache.load()
         final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
-        if past is None:
+        state, projected_key, step = (None, None, 0) if cache is None else cache.load()
+        if state is None:
             if targets > 1:
                 final = final.map(lambda part: part.repeat_interleave(targets, dim=0))
-            state, projected_key, step = self.wiring.initial_state(final), None, 0
+            state = self.wiring.initial_state(final)
         else:
-            state, projected_key, step = past
             own_state = self.wiring.initial_state(final.map(lambda part: part[:0]))  # of no rows, for its sizes
             own_key = None if attention is None else attention.read(value[:0], mask[:0]).projected_key
             batch = embeddings.shape[0], *value.shape[:2]
@@ -260,6 +259,8 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
           sum to 1 (less with window="predictive"), and are 0 where there is nothing to attend to: a source of padding
           only, or a window past the positions that the location score knows; None without attention
         - decoder_hidden_states: embeddings (B, T, E), each layer's states (B, T, H), the readout
+        - tokens_to_compute: (B, T) bool, or None for all; nothing is computed after the last True of a row. It has no
+          effect with a cache, or when the call requests alignments or hidden states
 
     Raises:
         ValueError: an empty source or target, batches of different sizes, a mask of another shape than its
@@ -297,7 +298,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-        decoder_lengths: Tensor | None = None,
+        tokens_to_compute: Tensor | None = None,
         **kwargs: Any,
     ) -> Seq2SeqModelOutput:
         if encoder_outputs is None:
@@ -309,7 +310,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
         masks = decoder_attention_mask, attention_mask
         requests = use_cache, output_attentions, output_hidden_states
         target = decoder_input_ids, *masks, past_key_values, decoder_inputs_embeds
-        outputs = self.decoder(encoder_outputs, *target, *requests, decoder_lengths, return_dict=True)
+        outputs = self.decoder(encoder_outputs, *target, *requests, tokens_to_compute, return_dict=True)
         return joined_outputs(encoder_outputs, outputs)
 
 
@@ -371,28 +372,15 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
             mixed.append(torch.where(is_kept, given, own))
         return torch.cat(mixed, dim=1)
 
-    @can_return_tuple
-    @checked_head(AttentionalRNNModel)
-    def forward(
-        self,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
-        skip_logits: bool = False,
-        **inputs: Any,
-    ) -> Seq2SeqLMOutput:
-        self.add_target(inputs, labels, num_items_in_batch)
-        if labels is not None and skip_logits:
-            inputs["decoder_lengths"] = _lengths(labels)
+    forward = can_return_tuple(checked_head(AttentionalRNNModel)(ConditionalGenerationMixin.predict))
+
+    def add_target(self, inputs: dict[str, Any], labels: Tensor | None, num_items: Tensor | int | None) -> None:
+        """Add the target as for every model; in training, with the model's own words in it where the config asks."""
+        super().add_target(inputs, labels, num_items)
         # Not in generate(), which makes no gradients, and whose prompt must not change.
         is_mixed = self.training and torch.is_grad_enabled() and self.config.teacher_forcing_ratio < 1
         if is_mixed and inputs.get("past_key_values") is None:
             inputs |= self._mixed_target(**inputs)
-        outputs = self.model(**inputs, return_dict=True)
-        loss, logits = loss_and_logits(
-            self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
-        )
-        return with_head(Seq2SeqLMOutput, outputs, loss=loss, logits=logits)
 
     def _mixed_target(
         self,
@@ -414,12 +402,6 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
         if target.ndim == 2:  # else the decoder refuses it
             target = self._mix_own_words(target, encoder_outputs, inputs.get("attention_mask"))
         return {"encoder_outputs": encoder_outputs, "decoder_input_ids": target}
-
-
-def _lengths(labels: Tensor) -> Tensor:
-    """(B,): the length of every row up to its last label, and 1 where there is none."""
-    places = torch.arange(1, labels.shape[1] + 1, device=labels.device)
-    return (places * (labels != -100)).amax(dim=1).clamp(min=1)
 
 
 def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:

@@ -18,7 +18,6 @@ from transformers.modeling_outputs import (
     BaseModelOutputWithPast,
     CausalLMOutputWithPast,
     MaskedLMOutput,
-    Seq2SeqLMOutput,
     Seq2SeqModelOutput,
     SequenceClassifierOutputWithPast,
     TokenClassifierOutput,
@@ -203,25 +202,7 @@ class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProject
         past_key_values.self_attention_cache.reorder_cache(beam_idx)
         return past_key_values
 
-    @can_return_tuple
-    @checked_head(SmallTransformerModel)
-    def forward(
-        self,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
-        skip_logits: bool = False,
-        **inputs: Any,
-    ) -> Seq2SeqLMOutput:
-        self.add_target(inputs, labels, num_items_in_batch)
-        if labels is not None and skip_logits and inputs.get("past_key_values") is None:
-            # Nothing reads what comes after the last label.
-            inputs["tokens_to_compute"] = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)
-        outputs = self.model(**inputs, return_dict=True)
-        loss, logits = loss_and_logits(
-            self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
-        )
-        return with_head(Seq2SeqLMOutput, outputs, loss=loss, logits=logits)
+    forward = can_return_tuple(checked_head(SmallTransformerModel)(ConditionalGenerationMixin.predict))
 
 
 class SmallTransformerForCausalLM(SmallTransformerWithOutputProjection, GenerationMixin):

@@ -11,8 +11,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.generation import GenerationMixin
-from transformers.modeling_outputs import ModelOutput, Seq2SeqModelOutput
+from transformers.modeling_outputs import ModelOutput, Seq2SeqLMOutput, Seq2SeqModelOutput
 
+from .loss import IGNORED, loss_and_logits
 from .model_inputs import check_labels, require_tokens, shift_right
 
 CONVERT = "which may run code; convert weights that you trust with torch.load(..., weights_only=True) and"
@@ -92,9 +93,14 @@ class SafetensorsModel(PreTrainedModel):
 
 
 class ConditionalGenerationMixin(GenerationMixin):
-    """What the encoder-decoders with an output projection share: the target that labels make, and ``generate()``."""
+    """What the encoder-decoders with an output projection share: the forward pass, and ``generate()``.
+
+    A class makes its ``forward`` of :meth:`predict`, with the arguments of its own model in the signature.
+    """
 
     config: Any
+    model: Any
+    lm_head: nn.Linear
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`."""
@@ -107,10 +113,8 @@ class ConditionalGenerationMixin(GenerationMixin):
             ValueError: the labels do not fit the target, or a ``Trainer`` withholds them and there is no target.
         """
         if labels is None:
-            target = inputs.get("decoder_input_ids"), inputs.get("decoder_inputs_embeds")
-            if num_items is not None and all(
-                part is None for part in target
-            ):  # the source would be taken as the target
+            names = "decoder_input_ids", "decoder_inputs_embeds"
+            if num_items is not None and all(inputs.get(name) is None for name in names):  # the source would be used
                 raise ValueError(
                     "num_items_in_batch is given without labels and without decoder_input_ids, as by a Trainer that "
                     "smooths labels; let DataCollatorForSeq2Seq(tokenizer, model=model) make decoder_input_ids"
@@ -123,6 +127,23 @@ class ConditionalGenerationMixin(GenerationMixin):
         if inputs.get("past_key_values") is not None:
             raise ValueError("labels start a new target and past_key_values continues one; give decoder_input_ids")
         inputs["decoder_input_ids"] = self.prepare_decoder_input_ids_from_labels(labels)
+
+    def predict(
+        self,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
+        skip_logits: bool = False,
+        **inputs: Any,
+    ) -> Seq2SeqLMOutput:
+        self.add_target(inputs, labels, num_items_in_batch)
+        if labels is not None and skip_logits:  # nothing reads what comes after the last label
+            inputs["tokens_to_compute"] = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)
+        outputs = self.model(**inputs, return_dict=True)
+        loss, logits = loss_and_logits(
+            self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
+        )
+        return with_head(Seq2SeqLMOutput, outputs, loss=loss, logits=logits)
 
 
 def with_head(output_class: type[ModelOutput], outputs: ModelOutput, **head: Any) -> Any:

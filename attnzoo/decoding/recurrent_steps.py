@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ..model_inputs import source_mask
-from ..recurrent_cache import check_target_mask
+from ..recurrent_cache import change_rows, check_target_mask
 from ..recurrent_cells import RecurrentState
 from ..recurrent_decoder import DecoderState
 from ..recurrent_encoder import as_encoder_outputs
@@ -62,7 +62,4 @@ class RecurrentSteps:
     def reorder(self, rows: Tensor) -> None:
         """Go on from the states of ``rows`` (R,)."""
         assert self.state is not None
-        recurrent, input_feed = self.state
-        rows = rows.to(recurrent.hidden.device)
-        input_feed = None if input_feed is None else input_feed.index_select(0, rows)
-        self.state = DecoderState(recurrent.map(lambda part: part.index_select(0, rows)), input_feed)
+        self.state = change_rows(self.state, lambda part: part.index_select(0, rows.to(part.device)))

@@ -39,8 +39,6 @@ def plot_alignments(
         ValueError: there is nothing to draw, the lists differ in length, or the weights of a picture do not have a row
             for every target token and a column for every source token.
     """
-    from matplotlib.figure import Figure
-
     if not len(attention_weights):
         raise ValueError("there are no alignments to plot")
     counts = [len(attention_weights), len(source_tokens), len(target_tokens)]
@@ -60,13 +58,13 @@ def plot_alignments(
     columns = min(columns, len(maps))
     rows = math.ceil(len(maps) / columns)
     size = columns * (inches * width + 0.7) + 0.9, rows * (inches * height + above + (0.5 if titles is None else 0.8))
-    figure = Figure(figsize=size, layout="constrained")
+    figure = _figure(*size, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).flatten()
     for axis in axes[len(maps) :]:
         axis.remove()
-    for axis, weights, source, target in zip(axes, maps, source_tokens, target_tokens, strict=False):
+    names = source_tokens, target_tokens, titles or [""] * len(maps)
+    for axis, weights, source, target, title in zip(axes, maps, *names, strict=False):
         _heat_map(axis, weights, source, target, rotation=90 if is_upright else 0)
-    for axis, title in zip(axes, titles or (), strict=False):
         axis.set_title(title, parse_math=False)
     return _finished(figure, path)
 
@@ -95,8 +93,6 @@ def plot_heads(
         ValueError: there is no layer, no such row, or the weights do not have a row for every target token and a column
             for every source token.
     """
-    from matplotlib.figure import Figure
-
     if not len(attentions):
         raise ValueError("there are no attentions to plot; call the model with output_attentions=True")
     if not source_tokens or not target_tokens:
@@ -112,19 +108,17 @@ def plot_heads(
     names = 0.07 * max(map(len, (*source_tokens, *target_tokens)))
     width = columns * (inches * len(source_tokens) + 0.1) + names + 1.2
     height = rows * (inches * len(target_tokens) + 0.1) + names + 0.6
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = _figure(width, height, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     for index, layer in enumerate(attentions):
-        for head, axis in enumerate(axes[index]):
-            if head >= layer.shape[1]:
-                axis.remove()
-                continue
+        for head, weights in enumerate(layer[row]):
             shown = source_tokens if index == 0 else (), target_tokens if head == 0 else ()
-            _heat_map(axis, layer[row, head], *shown, rotation=90, fontsize=7)
-            if index == 0:
-                axis.set_title(f"head {head + 1}", fontsize=9)
-            if head == 0:
-                axis.set_ylabel(f"layer {index + 1}", fontsize=9)
+            _heat_map(axes[index, head], weights, *shown, rotation=90, fontsize=7)
+        axes[index, 0].set_ylabel(f"layer {index + 1}", fontsize=9)
+        for axis in axes[index, layer.shape[1] :]:
+            axis.remove()
+    for head, axis in enumerate(axes[0, : attentions[0].shape[1]], start=1):
+        axis.set_title(f"head {head}", fontsize=9)
     return _finished(figure, path)
 
 
@@ -159,9 +153,6 @@ def plot_sentence(
     Raises:
         ValueError: there is no token, or the matrix does not have a column for every one.
     """
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
-
     copies = _copies(annotation_matrix, tokens)
     places, lines = [], 1  # of every token: its line, and the character it starts at
     start = 0
@@ -176,7 +167,7 @@ def plot_sentence(
     if title is not None:
         width, above = max(width, math.ceil(1.3 * len(title)) - margin), 1.6
     inches = 0.0845, 0.24  # of a character
-    figure = Figure(figsize=(inches[0] * (margin + width), inches[1] * (height + above)))
+    figure = _figure(inches[0] * (margin + width), inches[1] * (height + above))
     axis = figure.add_axes((0, 0, 1, height / (height + above)))
     axis.set(xlim=(-margin, width), ylim=(height, 0))
     axis.axis("off")
@@ -187,9 +178,9 @@ def plot_sentence(
         top = index * (lines + 0.4)
         axis.text(-margin + 1, top + 0.5, name, color="gray", **font)  # type: ignore[arg-type]
         for (line, start), token, weight in zip(places, tokens, weights, strict=True):
-            corner = start - 0.5, top + line
-            axis.add_patch(Rectangle(corner, len(token) + 1, 1, facecolor=_RED, alpha=weight, edgecolor="none"))
-            axis.text(start, top + line + 0.5, token, **font)  # type: ignore[arg-type]
+            middle = top + line + 0.5
+            axis.barh(middle, len(token) + 1, height=1, left=start - 0.5, color=_RED, alpha=weight)
+            axis.text(start, middle, token, **font)  # type: ignore[arg-type]
     return _finished(figure, path)
 
 
@@ -233,6 +224,13 @@ def sentences_html(
 def _require_shape(what: str, shape: tuple[int, ...], target: Sequence[str], source: Sequence[str]) -> None:
     if shape[-2:] != (len(target), len(source)):
         raise ValueError(f"{what} of shape {shape} do not fit {len(target)} target and {len(source)} source tokens")
+
+
+def _figure(width: float, height: float, layout: str | None = None) -> "Figure":
+    """An empty figure of this size in inches; only here matplotlib is needed."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout=layout)  # type: ignore[arg-type]  # a Literal
 
 
 def _heat_map(
