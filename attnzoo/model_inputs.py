@@ -186,6 +186,20 @@ def require_tokens(name: str, tensor: Tensor, what: str, ndim: int, width: int |
         raise ValueError(f"{name} must be {what} with at least one token, got shape {tuple(tensor.shape)}")
 
 
+def targets_per_source(sources: Tensor, targets: Tensor) -> int:
+    """How many rows of ``targets`` each row of ``sources`` has; those of one source follow each other in the batch.
+
+    Raises:
+        ValueError: not every source has equally many targets.
+    """
+    if len(targets) < len(sources) or len(targets) % len(sources):
+        sizes = f"{len(sources)} and {len(targets)} rows"
+        raise ValueError(
+            f"source and target are batches of {sizes}; every source needs one target, or as many as every other"
+        )
+    return len(targets) // len(sources)
+
+
 def embed(
     embedding: nn.Embedding, ids: Tensor | None, embeddings: Tensor | None, ids_name: str, embeddings_name: str
 ) -> Tensor:
@@ -267,6 +281,21 @@ def shift_right(labels: Tensor, start_token_id: int, pad_token_id: int) -> Tenso
         raise ValueError("labels have a token after a -100; pad them on the right (tokenizer.padding_side='right')")
     start = labels.new_full((len(labels), 1), start_token_id)
     return torch.cat([start, labels[:, :-1].masked_fill(is_padding[:, :-1], pad_token_id)], dim=1)
+
+
+def target_ids(
+    config: Any, input_ids: Tensor | None, ids: Tensor | None, embeddings: Tensor | None, past_key_values: Any
+) -> Tensor | None:
+    """The ids (B, T) of the target: ``ids``, or without any target those of the source, shifted right as in BART.
+
+    Raises:
+        ValueError: no target, and ``past_key_values`` continues one.
+    """
+    if input_ids is None or ids is not None or embeddings is not None:
+        return ids
+    if hasattr(past_key_values, "get_seq_length") and past_key_values.get_seq_length():
+        raise ValueError("past_key_values continues a target; give its next tokens as decoder_input_ids")
+    return shift_right(input_ids, config.decoder_start_token_id, config.pad_token_id)
 
 
 def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[str]) -> None:

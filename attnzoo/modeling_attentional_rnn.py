@@ -21,7 +21,7 @@ from transformers.utils import can_return_tuple
 
 from .attention import AdditiveScore, ScoreSizes, Source, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
-from .model_inputs import checked, checked_head, embed, shift_right, source_mask
+from .model_inputs import checked, checked_head, embed, require_tokens, source_mask, target_ids, targets_per_source
 from .recurrent_cache import RecurrentDecoderCache, check_past, check_target_mask
 from .recurrent_cells import RecurrentState
 from .recurrent_decoder import BahdanauDecoder, ChoDecoder, DecoderState, LuongDecoder, SutskeverDecoder
@@ -52,19 +52,6 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
                 "of gradient_checkpointing_kwargs, or give use_reentrant=False"
             )
         super().activation_checkpointing_enable(options, every_n_layers, offload)
-
-    def _target_ids(
-        self,
-        input_ids: Tensor | None,
-        decoder_input_ids: Tensor | None,
-        decoder_inputs_embeds: Tensor | None,
-        past_key_values: RecurrentDecoderCache | None,
-    ) -> Tensor | None:
-        """The ids of the target. Without a target they are the source's ids, shifted right, as in BART."""
-        target = decoder_input_ids, decoder_inputs_embeds, past_key_values
-        if input_ids is None or any(part is not None for part in target):
-            return decoder_input_ids
-        return shift_right(input_ids, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -126,27 +113,19 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
             "num_layers": config.decoder_layers,
             "dropout": config.dropout,
         }
-        readout: dict[str, Any] = {"readout_size": config.readout_size}
+        if config.wiring != "sutskever":
+            sizes["readout_size"] = config.readout_size
+        if config.wiring in ("sutskever", "luong"):
+            sizes["encoder_layers"] = config.encoder_layers
         self.wiring: ChoDecoder | SutskeverDecoder | BahdanauDecoder | LuongDecoder
         if config.wiring == "cho":
-            self.wiring = ChoDecoder(**sizes, **readout)
+            self.wiring = ChoDecoder(**sizes)
         elif config.wiring == "sutskever":
-            self.wiring = SutskeverDecoder(**sizes, encoder_layers=config.encoder_layers)
+            self.wiring = SutskeverDecoder(**sizes)
         elif config.wiring == "bahdanau":
-            self.wiring = BahdanauDecoder(
-                _source_attention(config),
-                **sizes,
-                **readout,
-                direction_size=config.encoder_hidden_size,
-            )
+            self.wiring = BahdanauDecoder(_source_attention(config), **sizes, direction_size=config.encoder_hidden_size)
         else:
-            self.wiring = LuongDecoder(
-                _source_attention(config),
-                **sizes,
-                **readout,
-                encoder_layers=config.encoder_layers,
-                input_feeding=config.input_feeding,
-            )
+            self.wiring = LuongDecoder(_source_attention(config), **sizes, input_feeding=config.input_feeding)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -222,12 +201,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
     ) -> tuple[DecoderState, Source | None, int]:
         """The state before the first target token, the source, and the number of tokens read before."""
         value = encoder_outputs.last_hidden_state
-        targets = embeddings.shape[0] // value.shape[0]
-        if embeddings.shape[0] != targets * value.shape[0] or not targets:
-            raise ValueError(
-                f"source and target are batches of {len(value)} and {len(embeddings)} rows; "
-                "every source needs one target, or as many as every other"
-            )
+        targets = targets_per_source(value, embeddings)
         mask, attention = source_mask(encoder_attention_mask, value), self.wiring.attention
         final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
         state, projected_key, step = (None, None, 0) if cache is None else cache.load()
@@ -306,7 +280,8 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
             encoder_outputs = self.encoder(*source, output_hidden_states, return_dict=True)
         sizes = self.config.encoder_layers, self.config.encoder_output_size
         encoder_outputs = as_encoder_outputs(encoder_outputs, *sizes, has_cell=self.config.cell == "lstm")
-        decoder_input_ids = self._target_ids(input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values)
+        given = input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values
+        decoder_input_ids = target_ids(self.config, *given)
         masks = decoder_attention_mask, attention_mask
         requests = use_cache, output_attentions, output_hidden_states
         target = decoder_input_ids, *masks, past_key_values, decoder_inputs_embeds
@@ -348,30 +323,6 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
         # generate() would bring a cache of keys and values; the decoder makes its own, of states.
         return False
 
-    @torch.no_grad()
-    def _mix_own_words(
-        self, decoder_input_ids: Tensor, encoder_outputs: RecurrentEncoderOutput, attention_mask: Tensor | None
-    ) -> Tensor:
-        """``decoder_input_ids`` (B, T) with some of the tokens after the first replaced by what the model says there.
-
-        Each is kept with the probability ``teacher_forcing_ratio`` (Bengio et al., 2015, section 2.4). No gradient
-        passes through the choice of a word, so the words are chosen first and read like given ones afterwards.
-        """
-        cache = RecurrentDecoderCache()
-        mixed = [decoder_input_ids[:, :1]]
-        for given in decoder_input_ids[:, 1:].split(1, dim=1):
-            outputs = self.model(
-                encoder_outputs=encoder_outputs,
-                attention_mask=attention_mask,
-                decoder_input_ids=mixed[-1],
-                past_key_values=cache,
-                return_dict=True,
-            )
-            own = self.lm_head(outputs.last_hidden_state).argmax(dim=-1)
-            is_kept = torch.rand(given.shape, device=given.device) < self.config.teacher_forcing_ratio
-            mixed.append(torch.where(is_kept, given, own))
-        return torch.cat(mixed, dim=1)
-
     forward = can_return_tuple(checked_head(AttentionalRNNModel)(ConditionalGenerationMixin.predict))
 
     def add_target(self, inputs: dict[str, Any], labels: Tensor | None, num_items: Tensor | int | None) -> None:
@@ -389,19 +340,31 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
         decoder_inputs_embeds: Tensor | None = None,
         **inputs: Any,
     ) -> dict[str, Any]:
-        """The encoder's outputs, and the target with some of the model's own words, see :meth:`_mix_own_words`."""
+        """The encoder's outputs, and the target (B, T) with some tokens after the first replaced by the model's words.
+
+        Each token stays with the probability ``teacher_forcing_ratio`` (Bengio et al., 2015, section 2.4). No gradient
+        passes through the choice of a word. So the words are chosen first, and read like given ones afterwards.
+        """
         if encoder_outputs is None:
             names = ("input_ids", "attention_mask", "inputs_embeds", "output_hidden_states")
             encoder_outputs = self.model.encoder(*map(inputs.get, names), return_dict=True)
-        target = self._target_ids(inputs.get("input_ids"), decoder_input_ids, decoder_inputs_embeds, None)
+        target = target_ids(self.config, inputs.get("input_ids"), decoder_input_ids, decoder_inputs_embeds, None)
         if target is None:
             raise ValueError(
                 f"teacher_forcing_ratio={self.config.teacher_forcing_ratio} mixes tokens and needs labels or "
                 "decoder_input_ids, not decoder_inputs_embeds"
             )
-        if target.ndim == 2:  # else the decoder refuses it
-            target = self._mix_own_words(target, encoder_outputs, inputs.get("attention_mask"))
-        return {"encoder_outputs": encoder_outputs, "decoder_input_ids": target}
+        require_tokens("decoder_input_ids", target, "(batch, length)", 2)
+        cache = RecurrentDecoderCache()
+        source = {"encoder_outputs": encoder_outputs, "attention_mask": inputs.get("attention_mask")}
+        mixed = [target[:, :1]]
+        with torch.no_grad():
+            for given in target[:, 1:].split(1, dim=1):
+                outputs = self.model(**source, decoder_input_ids=mixed[-1], past_key_values=cache, return_dict=True)
+                own = self.lm_head(outputs.last_hidden_state).argmax(dim=-1)
+                is_kept = torch.rand(given.shape, device=given.device) < self.config.teacher_forcing_ratio
+                mixed.append(torch.where(is_kept, given, own))
+        return {"encoder_outputs": encoder_outputs, "decoder_input_ids": torch.cat(mixed, dim=1)}
 
 
 def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:

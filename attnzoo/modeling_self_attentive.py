@@ -7,7 +7,6 @@ Letters in shapes: B batch, S tokens, V = 2u width of the encoder's outputs, R h
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -85,8 +84,8 @@ class GatedEncoder(nn.Module):
         self.second_weight = nn.Parameter(torch.empty(num_hops, state_size, gate_size))
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        batched_dot = partial(torch.einsum, "brv, rvg -> brg")
-        return batched_dot(first, self.first_weight) * batched_dot(second, self.second_weight)
+        products = "brv, rvg -> brg"
+        return torch.einsum(products, first, self.first_weight) * torch.einsum(products, second, self.second_weight)
 
 
 class SelfAttentivePreTrainedModel(SafetensorsModel):
@@ -250,24 +249,19 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         logits = self.classifier(self.dropout(hidden))
         loss = None
         if labels is not None:
-            loss = self._loss(logits, labels.to(logits.device), outputs.penalty, num_items_in_batch, smoothing)
+            labels = labels.to(logits.device)
+            problem_type = problem_type_of(self.config.problem_type, logits, labels)
+            num_labels = (labels != IGNORED).view(len(logits), -1).sum(dim=1)  # (B,)
+            num_items = num_labels.sum() if num_items_in_batch is None else num_items_in_batch
+            loss = classification_loss(logits, labels, problem_type, num_items, smoothing)
+            self.config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
+            penalty = (outputs.penalty * (num_labels > 0)).sum()
+            if self.config.penalty_reduction == "mean":
+                total = (outputs.penalty * num_labels).sum()
+                penalty = total / torch.as_tensor(num_items, device=loss.device).clamp(min=1)
+            loss = loss + self.config.penalty_coefficient * penalty
         recorded = outputs.hidden_states, outputs.attentions
         return SelfAttentiveClassifierOutput(loss, logits, *recorded, outputs.penalty)
-
-    def _loss(
-        self, logits: Tensor, labels: Tensor, penalty: Tensor, num_items: Tensor | int | None, smoothing: float
-    ) -> Tensor:
-        problem_type = problem_type_of(self.config.problem_type, logits, labels)
-        given = (labels != IGNORED).view(len(logits), -1).sum(dim=1)  # (B,)
-        if num_items is None:
-            num_items = given.sum()
-        loss = classification_loss(logits, labels, problem_type, num_items, smoothing)
-        self.config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
-        if self.config.penalty_reduction == "mean":
-            total = (penalty * given).sum() / torch.as_tensor(num_items, device=loss.device).clamp(min=1)
-        else:
-            total = (penalty * (given > 0)).sum()
-        return loss + self.config.penalty_coefficient * total
 
 
 def split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -28,7 +28,7 @@ from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
 from .loss import IGNORED, classification_loss, loss_and_logits, problem_type_of, token_cross_entropy
-from .model_inputs import check_labels, checked, checked_head, shift_right
+from .model_inputs import check_labels, checked, checked_head, source_mask, target_ids
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
 from .zoo_model import ConditionalGenerationMixin, joined_outputs, with_head
 
@@ -120,12 +120,10 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             )
             names = "last_hidden_state", "past_key_values", "hidden_states", "attentions"
             return BaseModelOutputWithPast(**{name: outputs.get(name) for name in names})
-        if decoder_input_ids is None and decoder_inputs_embeds is None and input_ids is not None:
-            if past_key_values is not None and past_key_values.get_seq_length():
-                raise ValueError("past_key_values continues a target; give its next tokens as decoder_input_ids")
-            decoder_input_ids = shift_right(input_ids, self.config.decoder_start_token_id, self.config.pad_token_id)
-            if attention_mask is not None:  # with a 1 for the start token
-                decoder_attention_mask = nn.functional.pad(attention_mask[:, :-1], (1, 0), value=1)
+        given = input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values
+        target = target_ids(self.config, *given)
+        if target is not decoder_input_ids and attention_mask is not None:  # with a 1 for the start token
+            decoder_attention_mask = nn.functional.pad(attention_mask[:, :-1], (1, 0), value=1)
         if encoder_outputs is None:
             real_tokens = None if tokens_to_compute is None or attention_mask is None else attention_mask.bool()
             encoder_outputs = self.encoder(*text, real_tokens, **kwargs)
@@ -134,9 +132,9 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         elif isinstance(encoder_outputs, Tensor):
             raise TypeError("encoder_outputs must be a tuple or an output of the encoder, got a tensor; give (tensor,)")
         source = encoder_outputs[0], attention_mask
-        target = decoder_input_ids, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids
+        of_target = target, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids
         outputs = self.decoder(
-            *target, tokens_to_compute, *source, past_key_values=past_key_values, use_cache=use_cache, **kwargs
+            *of_target, tokens_to_compute, *source, past_key_values=past_key_values, use_cache=use_cache, **kwargs
         )
         return joined_outputs(encoder_outputs, outputs)
 
@@ -349,16 +347,13 @@ class SmallTransformerForSequenceClassification(SmallTransformerWithClassifier):
         if labels is not None:
             inputs["use_cache"] = False
         outputs = self.model(**inputs, return_dict=True)
-        attention_mask = inputs.get("attention_mask")
-        states = outputs.last_hidden_state
-        is_real = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
-        if attention_mask is not None:
-            if attention_mask.ndim != 2:
-                raise ValueError(
-                    f"attention_mask must be (batch, length) to classify texts: the first or last real token is read, "
-                    f"got {tuple(attention_mask.shape)}"
-                )
-            is_real = attention_mask[:, -states.shape[1] :]
+        attention_mask, states = inputs.get("attention_mask"), outputs.last_hidden_state
+        if attention_mask is not None and attention_mask.ndim != 2:
+            raise ValueError(
+                "attention_mask must be (batch, length) to classify texts: the first or last real token is read, "
+                f"got {tuple(attention_mask.shape)}"
+            )
+        is_real = source_mask(None if attention_mask is None else attention_mask[:, -states.shape[1] :], states)
         if self.config.attention_pattern == "causal":
             token = states.shape[1] - 1 - is_real.flip(1).int().argmax(dim=1)  # (B,) the last real one
         else:

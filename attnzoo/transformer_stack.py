@@ -18,7 +18,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .attention import source_positions
 from .configuration_small_transformer import SmallTransformerConfig
 from .library_internals import attention_backend
-from .model_inputs import checked, embed, require_shape, require_tokens
+from .model_inputs import checked, embed, require_shape, require_tokens, targets_per_source
 from .transformer_layers import MultiHeadAttention, Packing, PositionEmbedding, TransformerLayer, mask_for
 from .zoo_model import SafetensorsModel
 
@@ -149,7 +149,9 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             pattern = self.config.attention_pattern
             raise ValueError(f"is_causal={is_causal} contradicts attention_pattern={pattern!r}; leave it out")
         if encoder_hidden_states is not None:
-            self._check_source(encoder_hidden_states, rows)
+            width = self.config.hidden_size
+            require_tokens("encoder_outputs[0]", encoder_hidden_states, "(batch, length, width)", 3, width)
+            targets_per_source(encoder_hidden_states, hidden_states)
         cache = self._cache(past_key_values, use_cache)
         past: Any = 0
         num_keys = length
@@ -160,7 +162,12 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         steps = torch.arange(length, device=hidden_states.device) + past  # (T,)
         num_positions = None if torch.compiler.is_compiling() else past + length
         is_real = texts = None
-        if not is_4d_mask:
+        if attention_mask is not None and is_4d_mask:
+            keys = attention_mask.shape[3] if "cache" in kwargs else num_keys  # a paged cache has its own length
+            shapes = [(b, h, length, keys) for b in (rows, 1) for h in (self.config.num_attention_heads, 1)]
+            what = "(batch or 1, heads or 1, queries, keys)"
+            require_shape("attention_mask of four dimensions", attention_mask, what, *shapes)
+        else:
             name = f"{self.prefix}attention_mask"
             is_real = _is_real(attention_mask, name, rows, past + length, num_keys, hidden_states.device)
         positions = steps.unsqueeze(0) if is_real is None else source_positions(is_real)[0][:, steps]
@@ -173,16 +180,9 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             hidden_states = self.position_embedding(hidden_states, positions, num_positions)
         if self.training:
             hidden_states = nn.functional.dropout(hidden_states, self.dropout)
-        if is_4d_mask:
-            assert attention_mask is not None
-            keys = attention_mask.shape[3] if "cache" in kwargs else num_keys  # a paged cache has its own length
-            shapes = [(b, h, length, keys) for b in (rows, 1) for h in (self.config.num_attention_heads, 1)]
-            what = "(batch or 1, heads or 1, queries, keys)"
-            require_shape("attention_mask of four dimensions", attention_mask, what, *shapes)
-            mask: Tensor | None = attention_mask
-        else:
-            is_last_alone = length == 1 and isinstance(past, int) and num_keys == past + 1
-            mask = _self_attention_mask(is_real, texts, steps, num_keys, self.is_causal and not is_last_alone)
+        is_last_alone = length == 1 and isinstance(past, int) and num_keys == past + 1
+        has_future = self.is_causal and not is_last_alone
+        mask = attention_mask if is_4d_mask else _self_attention_mask(is_real, texts, steps, num_keys, has_future)
         recorded = ("output_hidden_states", "output_attentions")  # they have the shapes of a padded batch
         if cache is not None or any(kwargs.get(name, getattr(self.config, name)) for name in recorded):
             tokens_to_compute = None
@@ -211,12 +211,6 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         if packing is not None:
             hidden_states = packing.unpack(hidden_states)
         return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden_states, past_key_values=cache)
-
-    def _check_source(self, source: Tensor, rows: int) -> None:
-        require_tokens("encoder_outputs[0]", source, "(batch, length, width)", 3, self.config.hidden_size)
-        if rows < source.shape[0] or rows % source.shape[0]:
-            sizes = f"{source.shape[0]} and {rows} rows"
-            raise ValueError(f"source and target are batches of {sizes}; every source needs equally many targets")
 
     def _check_positions(self, position_ids: Tensor, rows: int, length: int) -> int | None:
         """The largest of ``position_ids`` (B or 1, T) plus 1; None in a compiled graph. Raises if one is negative."""
