@@ -1,8 +1,8 @@
 r"""The attentional RNN encoder-decoder as a Hugging Face model, from Cho et al. (2014) to Luong et al. (2015).
 
-The equations are in ``attention.py``, ``recurrent_cells.py``, ``recurrent_encoder.py`` and ``recurrent_decoder.py``;
-here they become models: token embeddings in, masks and caches converted, outputs named as every Hugging Face
-encoder-decoder names them.
+The equations are in ``attention.py``, ``recurrent_cells.py``, ``recurrent_encoder.py`` and ``recurrent_decoder.py``.
+This file makes models of them: it embeds tokens, converts masks and caches, and names the outputs as every Hugging Face
+encoder-decoder does.
 
 Letters in shapes: B batch, T target length, S source length, L layers, V width of the encoder's outputs, R readout.
 """
@@ -31,10 +31,10 @@ from .zoo_model import ConditionalGenerationMixin, SafetensorsModel, joined_outp
 
 
 class AttentionalRNNPreTrainedModel(SafetensorsModel):
-    """Initialisation and loading, as every model of the family shares them."""
+    """Initialisation and loading, which all models of the family share."""
 
     config: AttentionalRNNConfig
-    # The decoder's state cannot be rolled back, which is what assisted decoding would do.
+    # The decoder cannot return to the state of an earlier token, as assisted decoding requires.
     _is_stateful = True
 
     def activation_checkpointing_enable(
@@ -98,7 +98,7 @@ class AttentionalRNNEncoder(AttentionalRNNPreTrainedModel):
 
 
 class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
-    """Target embedding and the decoder of the chosen wiring; its last hidden state is the paper's readout."""
+    """Target embedding and the decoder of the config's wiring. Its last hidden state is the paper's readout."""
 
     def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__(config)
@@ -129,7 +129,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        # Here, and not when the score comes by: Transformers initialises only modules that own a parameter.
+        # Transformers calls this once for every module that owns a parameter: the score's projections come one by one.
         super()._init_weights(module)
         score = self.wiring.attention.score if self.wiring.attention is not None else None
         if self.config.wiring == "bahdanau" and isinstance(score, AdditiveScore):
@@ -182,7 +182,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         )
 
     def _cache(self, past: Any, use_cache: bool | None) -> RecurrentDecoderCache | None:
-        """The cache that is given, a new one if one is wanted, or None."""
+        """The given cache; without one, a new cache if ``use_cache``, else None."""
         if past is not None and not isinstance(past, RecurrentDecoderCache):
             raise TypeError(
                 f"past_key_values must be a RecurrentDecoderCache, got {type(past).__name__}: "
@@ -220,18 +220,18 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
 class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
     r"""The attentional RNN without an output projection, from Cho et al. (2014) to Luong et al. (2015).
 
-    The config's ``wiring`` says whose decoder it is; equations and symbols are in :class:`RecurrentEncoder`,
+    The config's ``wiring`` selects the decoder. Equations and symbols are in :class:`RecurrentEncoder`,
     :class:`ChoDecoder`, :class:`SutskeverDecoder`, :class:`BahdanauDecoder`, :class:`LuongDecoder` and the score
     classes of ``attention.py``.
 
     Shape:
         - input_ids, attention_mask: (B, S); padding may stand anywhere
-        - decoder_input_ids: (B, T); without them and ``decoder_inputs_embeds`` they are ``input_ids``, shifted right
-        - encoder_outputs: what ``get_encoder()`` returns, or its ``to_tuple()``
+        - decoder_input_ids: (B, T); the default, without ``decoder_inputs_embeds``, is ``input_ids`` shifted right
+        - encoder_outputs: the output of ``get_encoder()``, or its ``to_tuple()``
         - last_hidden_state: (B, T, readout_size), the readout
-        - cross_attentions: a 1-tuple of (B, 1, T, S), the alignments, with ``output_attentions=True``; their rows
-          sum to 1 (less with window="predictive"), and are 0 where there is nothing to attend to: a source of padding
-          only, or a window past the positions that the location score knows; None without attention
+        - cross_attentions: with ``output_attentions=True`` a 1-tuple of (B, 1, T, S), the alignments; None without
+          attention. Each row sums to 1 (to less with window="predictive"). A row is 0 if there is nothing to attend
+          to: the source is all padding, or the window is past the positions of the location score
         - decoder_hidden_states: embeddings (B, T, E), each layer's states (B, T, H), the readout
         - tokens_to_compute: (B, T) bool, or None for all; nothing is computed after the last True of a row. It has no
           effect with a cache, or when the call requests alignments or hidden states
@@ -299,9 +299,9 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
 
     Shape:
         - labels: (B, T), -100 where there is nothing to predict; the decoder reads them shifted right by one
-        - smoothing: of the labels; the probability given to all words alike in the loss
-        - skip_logits: return the loss without the logits, which are then never held; and read no target beyond its last
-          label. For a training loop that wants no more
+        - smoothing: label smoothing, the probability that the loss spreads evenly over all words
+        - skip_logits: return the loss without the logits, which are then never stored, and skip the target after its
+          last label; for training loops that need only the loss
         - num_items_in_batch: what the summed loss is divided by, as ``Trainer`` gives it for accumulated gradients; the
           number of labels if None
         - logits: (B, T, vocab_size)
@@ -320,13 +320,13 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
-        # generate() would bring a cache of keys and values; the decoder makes its own, of states.
+        # generate() would make a cache of keys and values. The decoder makes its own cache, of states.
         return False
 
     forward = can_return_tuple(checked_head(AttentionalRNNModel)(ConditionalGenerationMixin.predict))
 
     def add_target(self, inputs: dict[str, Any], labels: Tensor | None, num_items: Tensor | int | None) -> None:
-        """Add the target as for every model; in training, with the model's own words in it where the config asks."""
+        """Add the target, in training with a part of its tokens replaced (see ``teacher_forcing_ratio``)."""
         super().add_target(inputs, labels, num_items)
         # Not in generate(), which makes no gradients, and whose prompt must not change.
         is_mixed = self.training and torch.is_grad_enabled() and self.config.teacher_forcing_ratio < 1

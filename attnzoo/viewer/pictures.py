@@ -1,4 +1,4 @@
-"""Pictures of attention. The figures need matplotlib: ``pip install attnzoo[plots]``; the HTML file needs nothing.
+"""Pictures of attention. The figures need matplotlib (``pip install attnzoo[plots]``); the HTML page does not.
 
 Letters in shapes: B batch, H heads, T target length, S source length or tokens of a sentence, R hops.
 """
@@ -76,14 +76,14 @@ def plot_heads(
     path: str | Path | None = None,
     row: int = 0,
 ) -> "Figure":
-    """Every head of every layer on one sentence, as a grid of heat maps: a row of it for a layer, a column for a head.
+    """Every head of every layer on one sentence, as a grid of heat maps with a row for each layer.
 
     Each map is drawn as in :func:`plot_alignments`, with source tokens along the top and target tokens down the side,
     black 0 and white 1. Only the outer maps show the tokens' names.
 
     Args:
-        attentions: what a model called with ``output_attentions=True`` gives, (B, H, T, S) for every layer:
-            ``attentions``, ``encoder_attentions`` or ``decoder_attentions``, ``cross_attentions``
+        attentions: (B, H, T, S) for every layer, as in the output of a model called with ``output_attentions=True``:
+            its ``attentions``, ``encoder_attentions``, ``decoder_attentions`` or ``cross_attentions``
         source_tokens: the names of the S tokens that are attended to
         target_tokens: the names of the T tokens that attend; the same in self-attention
         path: a file to save it to, PNG, PDF or SVG by its suffix; None saves nothing
@@ -123,11 +123,11 @@ def plot_heads(
 
 
 def overall_attention(annotation_matrix: Tensor) -> Tensor:
-    """The attention of all hops together: their sum, normalised again (Lin et al., 2017, section 4.1).
+    """The attention of all hops together: their sum, divided by its total (Lin et al., 2017, section 4.1).
 
     Shape:
         - annotation_matrix: (R, S)
-        - returns: (S,), which sum to 1; all 0 where the matrix is
+        - returns: (S,), which sum to 1, or are all 0 if the matrix is
     """
     total = annotation_matrix.sum(dim=0)
     return total / total.sum().clamp(min=torch.finfo(total.dtype).tiny)
@@ -140,8 +140,8 @@ def plot_sentence(
     title: str | None = None,
     width: int = 80,
 ) -> "Figure":
-    """A sentence coloured by the attention of all hops together, and below by that of each hop, as in figure 2 of Lin
-    et al. (2017). White is 0; the darkest token of every copy of the sentence is its largest weight.
+    """A sentence coloured by the attention of all hops together, and below it by that of each hop, as in figure 2 of
+    Lin et al. (2017). White is 0. In every copy of the sentence the token with the largest weight has the full colour.
 
     Args:
         annotation_matrix: (R, S), the A of the sentence
@@ -268,7 +268,7 @@ span {{ padding: .15em .2em; white-space: pre-wrap }} small, summary {{ color: g
 
 
 def _copies(annotation_matrix: Tensor, tokens: Sequence[str]) -> list[tuple[str, list[float]]]:
-    """Names and weights of every line to draw, all hops together first; the largest weight of a line is 1."""
+    """The name and weights of every copy of a sentence, all hops together first; the largest weight of a copy is 1."""
     if annotation_matrix.ndim != 2 or not len(tokens) or annotation_matrix.shape[1] != len(tokens):
         shape = tuple(annotation_matrix.shape)
         raise ValueError(f"an annotation matrix (hops, tokens) of shape {shape} does not fit {len(tokens)} tokens")
