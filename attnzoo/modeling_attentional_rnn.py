@@ -302,8 +302,8 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
         - smoothing: label smoothing, the probability that the loss spreads evenly over all words
         - skip_logits: return the loss without the logits, which are then never stored, and skip the target after its
           last label; for training loops that need only the loss
-        - num_items_in_batch: what the summed loss is divided by, as ``Trainer`` gives it for accumulated gradients; the
-          number of labels if None
+        - num_items_in_batch: the number that the summed loss is divided by. ``Trainer`` passes it for accumulated
+          gradients. The default is the number of labels
         - logits: (B, T, vocab_size)
 
     Raises:

@@ -24,7 +24,7 @@ from .zoo_model import SafetensorsModel
 
 
 class SmallTransformerPreTrainedModel(SafetensorsModel):
-    """Initialisation and loading, as every model of the family shares them."""
+    """Initialisation and loading, which all models of the family share."""
 
     config: SmallTransformerConfig
     _supports_sdpa = True
@@ -32,7 +32,7 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
     _can_compile_fullgraph = True
     _supports_attention_backend = True
     _no_split_modules = ["TransformerLayer"]
-    attention_patterns: tuple[str, ...] = ("encoder_decoder", "bidirectional", "causal")  # those that a class is for
+    attention_patterns: tuple[str, ...] = ("encoder_decoder", "bidirectional", "causal")  # those that a class accepts
 
     def __init__(self, config: SmallTransformerConfig) -> None:
         super().__init__(config)
@@ -42,7 +42,7 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        r"""Initialise as the authors' released code (Tensor2Tensor) does, for the paper does not say.
+        r"""Initialise as the authors' released code (Tensor2Tensor) does; the paper does not describe it.
 
         Word embeddings and the output projection from N(0, 1 / d_model), so that embeddings times the square root of
         d_model, and logits, start with a variance near 1; learned positions alike. Every other matrix from Glorot's
@@ -61,8 +61,9 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
     def create_masks_for_generate(
         attention_mask: Tensor | None, past_key_values: Cache, inputs_embeds: Tensor, **kwargs: Any
     ) -> Tensor | None:
-        """The mask for ``generate()`` with a static cache, (B, S), from which the stack makes its own and counts the
-        positions. It is as long as the cache, so that a compiled step has the same shape at every length.
+        """The mask (B, S) for ``generate()`` with a static cache. The stack makes its own mask and positions from it.
+
+        It is as long as the cache, so that a compiled step has the same shape at every length.
         """
         if attention_mask is None:
             return None
@@ -75,23 +76,22 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
 
     .. math:: x_0 = \mathrm{Dropout}(\sqrt{d} \, E[w] + PE), \qquad x_n = \mathrm{Layer}_n(x_{n-1})
 
-    Symbols: :math:`E` is the weight of ``embed_tokens``, :math:`d` the model width; ``inputs_embeds`` are :math:`E[w]`,
-    and are scaled like it. Positions are ranks among the real tokens of a row: padding moves nothing, wherever it
-    stands. With ``norm="pre"`` a last layer normalisation follows.
+    Symbols: :math:`E` is the weight of ``embed_tokens``, :math:`d` is the model width. ``inputs_embeds`` replace
+    :math:`E[w]` and are scaled in the same way. The position of a token is its rank among the real tokens of its row.
+    Padding does not change it. With ``norm="pre"`` a last layer normalisation follows.
 
-    ``position_ids`` replace these ranks. If they start anew within a row, and there is no ``attention_mask`` and no
-    cache, the row holds several texts, which do not see each other (``DataCollatorWithFlattening``).
+    ``position_ids`` replace these ranks. If they start at 0 again within a row, and there is no ``attention_mask`` and
+    no cache, the row holds several texts, and no token attends to another text (``DataCollatorWithFlattening``).
 
-    With ``tokens_to_compute`` the last hidden states of the other tokens may be 0, and nothing is computed of them. The
-    mask must include the tokens that others attend to. It has no effect with a cache, or when the call requests the
-    layers' outputs.
+    With ``tokens_to_compute`` the other tokens are not computed, and their last hidden states may be 0. It must include
+    the tokens that others attend to. It has no effect with a cache, or when the call requests the layers' outputs.
 
     Shape:
         - input_ids: (B, T); attention_mask: (B, T), and with a cache of P tokens (B, P + T), or as long as a static
           cache; or of four dimensions, (B or 1, H or 1, T, P + T): what each token may attend to, itself included
         - position_ids: (B or 1, T)
-        - encoder_hidden_states: (B, S, D); encoder_attention_mask: (B, S); there may be N targets to each, one after
-          the other in the batch, as the beams of a search
+        - encoder_hidden_states: (B, S, D); encoder_attention_mask: (B, S); a source may have N targets, which follow
+          each other in the batch, such as the beams of a search
         - tokens_to_compute: (B, T) bool, or None for all
         - last_hidden_state: (B, T, D)
 
@@ -278,7 +278,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
 
 
 def _length(cache: Cache) -> Any:
-    """How many tokens are in a cache; a tensor where a graph must not depend on it."""
+    """The number of tokens in a cache; a tensor in a compiled graph with a static cache, for all lengths."""
     length = cache.get_seq_length()
     return int(length) if isinstance(length, Tensor) and not torch.compiler.is_compiling() else length
 
@@ -302,7 +302,7 @@ def _is_real(
 def _self_attention_mask(
     is_real: Tensor | None, texts: Tensor | None, steps: Tensor, num_keys: int, is_causal: bool
 ) -> Tensor | None:
-    """Which tokens may attend to which: each to the real tokens of its text, and if ``is_causal`` not to later ones.
+    """Which tokens may attend to which: each to the real tokens of its text, but not to later ones if ``is_causal``.
 
     Shape:
         - is_real: (B, at most num_keys), or None where nothing is padded
