@@ -43,11 +43,11 @@ class AlignedPair(NamedTuple):
     """A source and a target with their alignment, word by word.
 
     Attributes:
-        source_words, target_words: the tokens of every word, joined; special tokens are no words.
+        source_words, target_words: the tokens of every word, joined, without special tokens.
         weights: (target words, source words), the attention of each target word; NaN in a row past the last step of
             the decoder (see ``shift`` in :func:`align`).
-        links: the source word of highest weight for every target word (Luong et al., 2015, section 5.4); none for a
-            word without weights.
+        links: the source word of highest weight for every target word (Luong et al., 2015, section 5.4); a target word
+            without weights has no link.
         score: log p(target | source), its end token included.
     """
 
@@ -63,7 +63,7 @@ def generation_alignments(generated: Any) -> Tensor:
 
     Pass the result of ``model.generate(..., output_attentions=True, return_dict_in_generate=True)``. In a beam search
     each returned sequence is followed back through the beams it was part of. Row t is the attention of the step that
-    predicted token t + 1 of the sequence (token 0 is the start token). Rows past the end of a sequence mean nothing.
+    predicted token t + 1 of the sequence (token 0 is the start token). Rows past the end of a sequence have no meaning.
 
     Shape:
         - returns: (N, T, S)
@@ -95,10 +95,10 @@ def forced_decode(
 ) -> ForcedDecoding:
     """Score given targets and return their alignments: the decoder reads ``labels`` instead of its own words.
 
-    The model runs in evaluation mode, without dropout, and returns to its mode. Of a generated sequence pass the tokens
-    after the start token up to the first end token, and -100 after it: a beam search pads with end tokens. Of a
-    Transformer the alignments are those of one ``head`` of one ``layer``, both from 0. ``head=None`` is the mean of the
-    layer's heads, and the default layer is the last. An RNN has one layer and one head.
+    The model runs in evaluation mode, without dropout, and then returns to its previous mode. For a generated sequence
+    pass the tokens after the start token up to the first end token, and then -100, since a beam search pads with end
+    tokens. The alignments of a Transformer are those of one ``head`` of one ``layer``, both counted from 0; the default
+    is the mean of the heads of the last layer. An RNN has one layer and one head.
 
     Shape:
         - input_ids, attention_mask: (N, S)
@@ -124,7 +124,7 @@ def forced_decode(
 
 
 def _weights_of(cross_attentions: Sequence[Tensor], layer: int, head: int | None) -> Tensor:
-    """(N, T, S), of a head of a layer or the mean of its heads."""
+    """The weights (N, T, S) of one head of a layer, or the mean of its heads."""
     if not -len(cross_attentions) <= layer < len(cross_attentions):
         raise ValueError(f"layer must be 0 to {len(cross_attentions) - 1}, the decoder's layers, got {layer}")
     of_layer = cross_attentions[layer]
@@ -136,7 +136,7 @@ def _weights_of(cross_attentions: Sequence[Tensor], layer: int, head: int | None
 
 
 def paper_shift(config: Any) -> int:
-    """The shift by which the paper of the wiring reads alignments: 1 for Luong's content scores, else 0."""
+    """The shift with which the wiring's paper reads alignments: 1 for Luong's content scores, else 0."""
     return int(getattr(config, "wiring", None) == "luong" and config.score != "location")
 
 
@@ -152,20 +152,20 @@ def align(
 ) -> list[AlignedPair]:
     """The word alignment of every given pair, by a forced decode.
 
-    The tokens of a word are joined: the weights of its source tokens are added, those of its target tokens averaged. In
-    texts the tokenizer finds the words; lists of words are kept. A word that the tokenizer does not know is scored as
-    its unknown token, where it has one.
+    Weights of tokens become weights of words: those of a source word's tokens are added, those of a target word's are
+    averaged. The tokenizer splits texts into words; lists of words stay as they are. An unknown word is scored as the
+    tokenizer's unknown token, if it has one.
 
     Args:
         model: a model for conditional generation with attention
         tokenizer: the model's fast tokenizer
         sources: texts, or lists of words
-        targets: as many of them; of a tokenizer of letters and phonemes: "K AE T", or lists of phonemes
+        targets: one for every source; for a tokenizer of letters and phonemes "K AE T", or lists of phonemes
         batch_size: pairs in a forward pass
         shift: 0 aligns a token by the step that predicts it, 1 by the step that reads it (which for the last word
             predicts the end); "paper" is :func:`paper_shift`. Gold alignments of some pairs can tell which is better
-        layer: of the decoder, as in :func:`forced_decode`
-        head: of the layer, the same. Gold alignments can also tell the best layer and head of a Transformer
+        layer: the layer of the decoder, as in :func:`forced_decode`
+        head: the head of the layer, as there. Gold alignments can also tell the best layer and head of a Transformer
 
     Raises:
         ValueError: sources and targets differ in number, one is empty or cannot be tokenized word by word, texts and
@@ -251,10 +251,10 @@ def alignment_error_rate(
     .. math:: 1 - \frac{|A \cap S| + |A \cap P|}{|A| + |S|}
 
     Symbols: :math:`A` is ``predicted``, :math:`S` is ``sure``, :math:`P` is ``possible`` with the sure ones, which
-    count as possible whether they are repeated or not; None is no others.
+    count as possible even if they are not repeated there. None means that there are no other possible links.
 
     Raises:
-        ValueError: different numbers of sentences, or not a link in all of them.
+        ValueError: different numbers of sentences, or no predicted and no sure link in any of them.
     """
     if possible is None:
         possible = sure
@@ -271,7 +271,7 @@ def alignment_error_rate(
 
 
 def _tokenize(tokenizer: Any, texts: Sequence[Any], side: str, start: int) -> Any:
-    """The tokens of some texts, or lists of words; ``start`` is the number of the first, for the errors."""
+    """The tokens of texts or of lists of words; ``start`` is the number of the first one, for error messages."""
     for number, text in enumerate(texts, start=start):
         if not text or (isinstance(text, str) and not text.strip()):
             raise ValueError(f"{side} {number} is empty; there is nothing to align")
@@ -305,7 +305,7 @@ def _tokenize(tokenizer: Any, texts: Sequence[Any], side: str, start: int) -> An
 
 
 def _words(tokenizer: Any, encoded: Any, row: int) -> tuple[list[str], list[list[int]]]:
-    """The words of one row, and where the tokens of each stand."""
+    """The words of one row, and the places of each word's tokens."""
     tokens: dict[int, list[int]] = {}
     for place, word in enumerate(encoded.word_ids(row)):
         if word is not None:  # a special token, or padding

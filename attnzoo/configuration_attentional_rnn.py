@@ -4,11 +4,9 @@ import math
 from typing import Any, Literal, Self
 
 from huggingface_hub.dataclasses import strict, validated_field
-from transformers import PreTrainedConfig
 
 from .attention import SCORES
-from .config_checks import check_arguments, check_numbers, check_token_ids
-from .from_paper import config_of_paper
+from .zoo_config import ZooConfig
 
 # The defaults of a wiring: its score, and the scale of its initial weights.
 WIRING_SCORES = {"cho": "none", "sutskever": "none", "bahdanau": "additive", "luong": "general"}
@@ -37,61 +35,64 @@ PAPERS: dict[str, dict[str, Any]] = {
 
 
 def check_score(score: Any) -> None:
-    """Check a score's name against those that ``attention.py`` has now: a new one is registered there alone."""
+    """Check a score's name against the scores that are registered in ``attention.py``."""
     if score is not None and score not in ("none", *SCORES):
         raise ValueError(f"score must be 'none' or one of {', '.join(map(repr, SCORES))}, got {score!r}")
 
 
 @strict
-class AttentionalRNNConfig(PreTrainedConfig):
+class AttentionalRNNConfig(ZooConfig):
     r"""Configuration of :class:`AttentionalRNNModel`; the defaults are RNNsearch (Bahdanau et al., 2014, appendix B).
 
     Attributes:
-        wiring: whose decoder it is; fixes the order of state, attention and readout, and the start state. Without
-            attention: "cho" (2014, appendix A.1), one vector of the source at every step, and "sutskever" (2014),
-            the source in the start state only. With attention: "bahdanau" (2014, appendix A.2.2) and "luong" (2015,
-            section 3).
+        wiring: the paper of the decoder. It fixes the order of state, attention and readout, and the start state. Two
+            decoders have no attention: "cho" (2014, appendix A.1) reads one vector of the source at every step;
+            "sutskever" (2014) reads the source from the start state only. Two have attention: "bahdanau" (2014,
+            appendix A.2.2) and "luong" (2015, section 3).
         score: the alignment score, a name in ``attnzoo.attention.SCORES``: "additive", "dot", "general", "concat" or
-            "location"; or "none". None is the wiring's own: "additive" (Bahdanau), "general" (Luong), "none" (the two
-            without attention, which take no other). "concat" is Luong's name for the additive function. "dot" needs a
-            decoder as wide as the encoder's outputs.
+            "location"; or "none". The default, None, is "additive" for Bahdanau, "general" for Luong, and "none" for
+            the wirings without attention, which accept no other score. "concat" is Luong's name for the additive
+            function. "dot" requires a decoder as wide as the encoder's outputs.
         window: "global", or Luong's local attention: "monotonic" (local-m) or "predictive" (local-p).
         window_size: D, half the width of a local window, in tokens.
-        max_source_positions: the source positions that the location score knows; later tokens get no weight from it.
-        input_feeding: feed the attentional vector into the next step (Luong, section 3.3); "luong" only, for the
-            other decoders feed the context by their nature or have none.
+        max_source_positions: the number of source positions for which the location score has a row. Tokens at later
+            positions get no attention from it.
+        input_feeding: feed the attentional vector into the next step (Luong, section 3.3). Only for "luong": Bahdanau's
+            decoder always feeds the context, and the other two have no attention.
         cell: "cho_gru" is the GRU as published (reset gate before U); "gru" is torch's and cuDNN's (reset gate
             after U), faster; "lstm" is torch's; "rnn" has no gates, only tanh. Encoder and decoder use the same.
-        bidirectional: whether the encoder reads in both directions; its outputs are twice as wide then.
-        reverse_source: a one-directional encoder reads the source from its end (Sutskever, section 3.3). Outputs,
-            alignments and windows keep the places of the tokens as they were given.
-        vocab_size: one vocabulary for source and target; the embeddings are two, as in the papers.
+        bidirectional: whether the encoder reads in both directions. Its outputs are then twice as wide.
+        reverse_source: whether an encoder of one direction starts at the end of the source (Sutskever, section 3.3).
+            The positions in outputs, alignments and windows are still those of the given tokens.
+        vocab_size: the size of the one vocabulary of source and target. Each has its own embeddings, as in the papers.
         embedding_size: m, of source and target embeddings.
-        encoder_hidden_size: n of each direction.
-        decoder_hidden_size: n of the decoder; ``hidden_size`` reads the same value.
-        encoder_layers, decoder_layers: depth; ``num_hidden_layers`` reads the decoder's.
+        encoder_hidden_size: n, the width of each direction of the encoder.
+        decoder_hidden_size: n of the decoder. ``hidden_size`` is another name of it.
+        encoder_layers: number of layers of the encoder.
+        decoder_layers: number of layers of the decoder. ``num_hidden_layers`` is another name of it.
         attention_size: n', the width of the additive score.
-        readout_size: width of what the output projection reads: l, the maxout pairs (Cho, Bahdanau), the attentional
-            vector (Luong), or the decoder's state (Sutskever). None is half the decoder's width for the pairs, the
-            decoder's width for the others, as in the papers.
-        dropout: rate in training, where the wiring has it. Embeddings and between layers; in addition the fed
-            attentional vector (Luong, whose released code drops the input of every LSTM layer and nothing else), or
-            the readout (the others, whose papers have none). The papers: 0, Luong 0.2.
-        teacher_forcing_ratio: in training, the probability that a step of the decoder reads the label before it and
-            not the model's own best word there (Bengio et al., 2015, section 2.4). 1 is teacher forcing, the papers'
-            way and the fast one; below it the decoder takes one step at a time. Without effect in evaluation mode,
-            without gradients, and on a target that goes on from ``past_key_values``.
-        initializer_range: scale of the initial weights; None is the paper's: 0.01, the standard deviation of a normal
-            distribution (Cho, Bahdanau), or the half-width of a uniform one, 0.08 (Sutskever) or 0.1 (Luong). The
-            papers' models are 1000 wide; a narrow one leaves its start sooner with a larger scale.
-        forget_gate_bias: start of the LSTMs' forget-gate biases (Jozefowicz et al., 2015, propose 1); None leaves
-            them to the paper's initialisation. "lstm" only.
-        tie_word_embeddings: one matrix for both embeddings and the output projection; needs
+        readout_size: width of the readout, the input of the output projection. This is l, the number of maxout pairs
+            (Cho, Bahdanau), or the width of the attentional vector (Luong) or of the decoder's state (Sutskever). The
+            default, None, is half the decoder's width for the pairs and the decoder's width for the others, as in the
+            papers.
+        dropout: dropout rate. Every wiring drops out the embeddings and the inputs of the upper layers. Luong's also
+            drops out the attentional vector that is fed to the next step, as in the released code; the others drop out
+            the readout. The papers use 0, Luong 0.2.
+        teacher_forcing_ratio: in training, the probability that the decoder reads the label of the previous step
+            instead of the model's best word for that step (Bengio et al., 2015, section 2.4). 1 is teacher forcing, as
+            in the papers. Below 1 training is slower, since the decoder runs step by step. It has no effect in
+            evaluation mode, without gradients, or with ``past_key_values``.
+        initializer_range: scale of the initial weights. The default, None, is the paper's: the standard deviation 0.01
+            of a normal distribution (Cho, Bahdanau), or the half-width 0.08 (Sutskever) or 0.1 (Luong) of a uniform
+            one. The papers' models are 1000 wide. A narrow model starts to learn sooner with a larger scale.
+        forget_gate_bias: initial value of the LSTMs' forget-gate biases (Jozefowicz et al., 2015, propose 1). None is
+            the paper's initialisation. Only for "lstm".
+        tie_word_embeddings: use one matrix for both embeddings and the output projection; requires
             ``embedding_size == readout_size``.
 
     Raises:
         StrictDataclassError: a value of the wrong type or outside the choices, naming the field.
-        ValueError: (wrapped in the above) a size or rate out of range, or two fields that do not go together.
+        ValueError: (wrapped in the above) a size or rate out of range, or two fields that contradict each other.
     """
 
     model_type = "attentional_rnn"
@@ -127,11 +128,9 @@ class AttentionalRNNConfig(PreTrainedConfig):
     eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int = 1
 
-    validate_token_ids = check_token_ids  # an error; Transformers only warns
-
     @classmethod
     def from_paper(cls, paper: str, **overrides: Any) -> Self:
-        """The model of a paper with the paper's sizes, any field of it overridden.
+        """The model of a paper with the paper's sizes; ``overrides`` replace any of its fields.
 
         | paper | model |
         |---|---|
@@ -141,16 +140,16 @@ class AttentionalRNNConfig(PreTrainedConfig):
         | luong2015-global-dot, -general, -concat, -location | global attention (arXiv:1508.04025) |
         | luong2015-local-m, luong2015-local-p | local attention, general score, D = 10 (the same) |
 
-        Source and target share one vocabulary here, of the paper's larger size.
+        Source and target share one vocabulary here. Its size is that of the larger one in the paper.
 
         Raises:
-            ValueError: no such paper, an override that is no field, or one that is given under two names.
+            ValueError: no such paper, an override that is not a field, or one that is given under two names.
         """
-        return config_of_paper(cls, PAPERS, paper, overrides)
+        return cls._of_paper(PAPERS, paper, overrides)
 
     @property
     def encoder_output_size(self) -> int:
-        """V, the width of the encoder's outputs: of both directions where there are two."""
+        """V, the width of the encoder's outputs, with all directions side by side."""
         return (2 if self.bidirectional else 1) * self.encoder_hidden_size
 
     def __post_init__(self, **kwargs: Any) -> None:
@@ -158,16 +157,14 @@ class AttentionalRNNConfig(PreTrainedConfig):
             self.score = WIRING_SCORES[self.wiring]
         if self.initializer_range is None:
             self.initializer_range = INITIALIZER_RANGES[self.wiring]
-        check_arguments(self, kwargs)
-        super().__post_init__(**kwargs)  # here the standard names arrive, hidden_size among them
+        super().__post_init__(**kwargs)  # sets fields given by their other names, such as hidden_size
         if self.readout_size is None and isinstance(self.decoder_hidden_size, int):
             has_maxout = self.wiring in ("cho", "bahdanau")
             self.readout_size = max(1, self.decoder_hidden_size // 2) if has_maxout else self.decoder_hidden_size
 
     def validate_architecture(self) -> None:
-        """Refuse sizes out of range and fields that do not go together."""
+        """Raise an error for sizes out of range and for fields that contradict each other."""
         super().validate_architecture()
-        check_numbers(self)
         if not 0 <= self.teacher_forcing_ratio <= 1:
             raise ValueError(f"teacher_forcing_ratio must be between 0 and 1, got {self.teacher_forcing_ratio}")
         if not self.is_encoder_decoder:
@@ -186,7 +183,7 @@ class AttentionalRNNConfig(PreTrainedConfig):
             raise ValueError(f"forget_gate_bias must be finite, got {self.forget_gate_bias}")
         if self.wiring == "sutskever" and self.readout_size != self.decoder_hidden_size:
             raise ValueError(
-                "wiring='sutskever' predicts from the decoder's state itself and needs readout_size == "
+                "wiring='sutskever' predicts from the decoder's state and needs readout_size == "
                 f"decoder_hidden_size, got {self.readout_size} and {self.decoder_hidden_size}; leave readout_size out"
             )
         if self.tie_word_embeddings and self.embedding_size != self.readout_size:
@@ -199,7 +196,7 @@ class AttentionalRNNConfig(PreTrainedConfig):
         if self.input_feeding and self.wiring != "luong":
             raise ValueError(
                 f"input_feeding=True belongs to wiring='luong', got wiring={self.wiring!r}; "
-                "the other decoders feed the context into the cell by their nature or have none"
+                "the other decoders always feed the context into the cell, or have no attention"
             )
         if WIRING_SCORES[self.wiring] == "none":
             if self.score != "none":

@@ -4,10 +4,8 @@ import math
 from typing import Any, Literal, Self
 
 from huggingface_hub.dataclasses import strict
-from transformers import PreTrainedConfig
 
-from .config_checks import check_arguments, check_numbers, check_token_ids
-from .from_paper import config_of_paper
+from .zoo_config import ZooConfig, check_size
 
 PAPERS: dict[str, dict[str, Any]] = {
     "lin2017-age": {"num_labels": 5},  # the defaults
@@ -25,34 +23,38 @@ PAPERS: dict[str, dict[str, Any]] = {
 
 
 @strict
-class SelfAttentiveConfig(PreTrainedConfig):
-    r"""Configuration of :class:`SelfAttentiveModel`; the defaults are the author-profiling model of Lin et al. (2017,
-    section 4.1), except ``vocab_size`` and ``embedding_size``, which the paper does not give for it.
+class SelfAttentiveConfig(ZooConfig):
+    r"""Configuration of :class:`SelfAttentiveModel`. The defaults are the author-profiling model of Lin et al. (2017,
+    section 4.1). Only ``vocab_size`` and ``embedding_size`` are not from the paper, which does not give them.
 
     Attributes:
         vocab_size: number of tokens that have an embedding.
         embedding_size: d, the width of the word embeddings.
-        hidden_size: u, the width of each direction of the encoder: its outputs, the rows of H and of M, are 2u wide.
-        num_hidden_layers: depth of the encoder; the paper: 1.
-        cell: of the encoder: the paper's "lstm", or "gru" (torch's), "cho_gru" (as published), "rnn" (no gates).
+        hidden_size: u, the width of each direction of the encoder. Its outputs, which are the rows of H and M, are 2u
+            wide.
+        num_hidden_layers: number of layers of the encoder; the paper has 1.
+        cell: the encoder's cell: "lstm" as in the paper, "gru" (torch's), "cho_gru" (as published) or "rnn" (no gates).
         attention_hidden_size: :math:`d_a`, the rows of :math:`W_{s1}`.
-        num_hops: r, the rows of the annotation matrix A; 1 is the paper's vector form (section 2.1, equation 5).
+        num_hops: r, the number of rows of the annotation matrix A. 1 is the paper's vector form (section 2.1,
+            equation 5).
         classifier_size: hidden units of the classifier's MLP.
-        dropout: rate in training on the embeddings and between the encoder's layers. The paper has none.
-        classifier_dropout: rate in training before each of the two layers of the MLP.
-        penalty_coefficient: weight of the redundancy penalty in the model's loss; 0 leaves it out of it, and to a
-            ``compute_loss_func`` of the Trainer.
-        penalty_reduction: the penalties of a batch count with their "mean" or their "sum"; the paper does not say. A
-            mean goes with the mean of the task's loss: the coefficient then means the same for every batch size.
-        sentence_pair: the model reads two sentences, told apart by ``token_type_ids``, and relates their matrices by
-            the gated encoder (section 4.3, appendix B).
-        gate_size: columns of :math:`F_r`, for every hop; None is 2u, as in the authors' released code.
-        initializer_range: standard deviation of the initial weights of embeddings and recurrent cells; 0.1 in the
-            authors' released code.
+        dropout: dropout rate of the embeddings and between the encoder's layers. The paper has none.
+        classifier_dropout: dropout rate before each of the two layers of the MLP.
+        penalty_coefficient: weight of the redundancy penalty in the model's loss. With 0 the loss has no penalty; a
+            ``compute_loss_func`` of the Trainer may then add the penalty itself.
+        penalty_reduction: whether the loss has the "mean" or the "sum" of a batch's penalties; the paper does not say.
+            The task's loss is a mean, too. So with "mean" the coefficient has the same effect for every batch size.
+        sentence_pair: whether the model reads two sentences, which ``token_type_ids`` tell apart. The gated encoder
+            relates their matrices (section 4.3, appendix B).
+        gate_size: number of columns of :math:`F_r` for every hop. The default, None, is 2u, as in the authors' released
+            code.
+        initializer_range: standard deviation of the initial weights of embeddings and recurrent cells. The authors'
+            released code has 0.1.
 
     Raises:
         StrictDataclassError: a value of the wrong type or outside the choices, naming the field.
-        ValueError: (wrapped in the above) a size, rate or coefficient out of range, or a ``gate_size`` without pairs.
+        ValueError: (wrapped in the above) a size, rate or coefficient out of range, or a ``gate_size`` without
+            ``sentence_pair``.
     """
 
     model_type = "self_attentive"
@@ -77,11 +79,9 @@ class SelfAttentiveConfig(PreTrainedConfig):
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
 
-    validate_token_ids = check_token_ids  # an error; Transformers only warns
-
     @classmethod
     def from_paper(cls, paper: str, **overrides: Any) -> Self:
-        """The model of Lin et al. (2017) for one of its data sets, any field of it overridden.
+        """The model of Lin et al. (2017) for one of its data sets; ``overrides`` replace any of its fields.
 
         | paper | model | section |
         |---|---|---|
@@ -90,32 +90,32 @@ class SelfAttentiveConfig(PreTrainedConfig):
         | lin2017-snli | textual entailment, sentence pairs | 4.3, appendix B |
 
         Raises:
-            ValueError: no such paper, or an override that is no field.
+            ValueError: no such paper, an override that is not a field, or one that is given under two names.
         """
-        return config_of_paper(cls, PAPERS, paper, overrides)
+        return cls._of_paper(PAPERS, paper, overrides)
 
     @property
     def encoder_output_size(self) -> int:
-        """2u, the width of the encoder's outputs, of both directions side by side."""
+        """2u, the width of the encoder's outputs, with both directions side by side."""
         return 2 * self.hidden_size
 
     @property
     def pooler_size(self) -> int:
-        """The width of the sentence's (or the pair's) one vector: the rows of M, or of F_r, one after the other."""
+        """The width of ``pooler_output``, the flattened M of a sentence or the flattened F_r of a pair."""
         width = self.gate_size if self.sentence_pair else self.encoder_output_size
         return self.num_hops * width  # type: ignore[operator]  # the config fills gate_size in
 
     def __post_init__(self, **kwargs: Any) -> None:
         if self.sentence_pair and self.gate_size is None and isinstance(self.hidden_size, int):
             self.gate_size = 2 * self.hidden_size
-        check_arguments(self, kwargs)
         super().__post_init__(**kwargs)
 
     def validate_architecture(self) -> None:
-        """Refuse sizes out of range and fields that do not go together."""
+        """Raise an error for sizes out of range and for fields that contradict each other."""
         super().validate_architecture()
-        check_numbers(self, unused="" if self.sentence_pair else "gate_size")
-        if not self.sentence_pair and self.gate_size is not None:
+        if self.sentence_pair:
+            check_size("gate_size", self.gate_size, 2**16)
+        elif self.gate_size is not None:
             raise ValueError(f"gate_size={self.gate_size} needs sentence_pair=True: one sentence has no gate")
         if not 0 <= self.penalty_coefficient < math.inf:
             raise ValueError(f"penalty_coefficient must be at least 0 and finite, got {self.penalty_coefficient}")

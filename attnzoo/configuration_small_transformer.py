@@ -3,40 +3,39 @@
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers import PreTrainedConfig
 
-from .config_checks import check_arguments, check_numbers, check_token_ids
+from .zoo_config import ZooConfig
 
 
 @strict
-class SmallTransformerConfig(PreTrainedConfig):
+class SmallTransformerConfig(ZooConfig):
     r"""Configuration of :class:`SmallTransformerModel`; the defaults are Vaswani et al.'s base model (2017, table 3).
 
     Attributes:
-        attention_pattern: which tokens may attend to which, and so what the model is. "encoder_decoder" is the paper's:
-            a source read in both directions, a target read from the left. "bidirectional" is its encoder alone, as
-            BERT; "causal" its decoder alone, as GPT.
-        is_encoder_decoder: follows from ``attention_pattern``; a value that contradicts it is refused.
-        vocab_size: one vocabulary for source and target.
-        hidden_size: d_model, of the embeddings and of every layer's output.
-        num_hidden_layers: N, of each stack.
-        num_attention_heads: h; each is ``hidden_size / num_attention_heads`` wide, d_k = d_v.
+        attention_pattern: which tokens may attend to which, and so which stacks the model has. "encoder_decoder" is
+            the paper's model: source tokens attend to the whole source, target tokens to the source and to the target
+            before them. "bidirectional" is the encoder alone, as BERT. "causal" is the decoder alone, as GPT.
+        is_encoder_decoder: follows from ``attention_pattern``. A value that contradicts it raises an error.
+        vocab_size: the size of the one vocabulary of source and target.
+        hidden_size: d_model, the width of the embeddings and of every layer's output.
+        num_hidden_layers: N, the number of layers of each stack.
+        num_attention_heads: h, the number of heads. Each is ``hidden_size / num_attention_heads`` wide: d_k = d_v.
         intermediate_size: d_ff, the inner width of the feed-forward layers.
-        activation: of the feed-forward layers; "relu" is the paper's, "gelu" BERT's.
-        norm: where the layer normalisation stands: "post", after the residual sum (the paper), or "pre", before every
-            sublayer and once more at the end of a stack (GPT-2).
-        layer_norm_eps: what layer normalisation adds to the variance; the paper's released code has 1e-6.
-        position_embedding: "sinusoidal" (section 3.5), of any length; "learned"; or "none", for study.
-        max_position_embeddings: how many positions are learned; a longer text is refused. "learned" only.
-        attention_bias: biases in the projections of the attention, which BERT and GPT have and the paper has not.
-        scale_scores: divide the scores by the square root of d_k (section 3.2.1); False is for study.
-        dropout: rate in training, of the embeddings with their positions and of every sublayer's output (section 5.4).
-        attention_dropout: rate in training on the attention weights; the paper has none, its released code 0.1.
-        tie_word_embeddings: one matrix for both embeddings and the output projection (section 3.4).
+        activation: the activation of the feed-forward layers: "relu" as in the paper, or "gelu" as in BERT.
+        norm: where layer normalisation is applied: "post", to the residual sum (the paper), or "pre", to the input of
+            every sublayer and to the output of a stack (GPT-2).
+        layer_norm_eps: the number that layer normalisation adds to the variance. The paper's released code has 1e-6.
+        position_embedding: "sinusoidal" (section 3.5), for texts of any length; "learned"; or "none", for studies.
+        max_position_embeddings: the number of learned positions. A longer text raises an error. Only for "learned".
+        attention_bias: whether the projections of the attention have biases, as in BERT and GPT; the paper has none.
+        scale_scores: whether the scores are divided by the square root of d_k (section 3.2.1). False is for studies.
+        dropout: dropout rate of the sums of embeddings and positions, and of every sublayer's output (section 5.4).
+        attention_dropout: dropout rate of the attention weights. The paper has none; its released code has 0.1.
+        tie_word_embeddings: use one matrix for both embeddings and the output projection (section 3.4).
 
     Raises:
         StrictDataclassError: a value of the wrong type or outside the choices, naming the field.
-        ValueError: (wrapped in the above) a size or rate out of range, or two fields that do not go together.
+        ValueError: (wrapped in the above) a size or rate out of range, or two fields that contradict each other.
     """
 
     model_type = "small_transformer"
@@ -65,18 +64,14 @@ class SmallTransformerConfig(PreTrainedConfig):
     eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int = 1
 
-    validate_token_ids = check_token_ids  # an error; Transformers only warns
-
     def __post_init__(self, **kwargs: Any) -> None:
         if self.is_encoder_decoder is None:
             self.is_encoder_decoder = self.attention_pattern == "encoder_decoder"
-        check_arguments(self, kwargs)
         super().__post_init__(**kwargs)
 
     def validate_architecture(self) -> None:
-        """Refuse sizes out of range and fields that do not go together."""
+        """Raise an error for sizes out of range and for fields that contradict each other."""
         super().validate_architecture()
-        check_numbers(self)
         if not 0 < self.layer_norm_eps <= 1:
             raise ValueError(f"layer_norm_eps must be above 0 and at most 1, got {self.layer_norm_eps}")
         if self.is_encoder_decoder != (self.attention_pattern == "encoder_decoder"):

@@ -22,22 +22,20 @@ EMBEDDINGS = ("inputs_embeds", "decoder_inputs_embeds", "encoder_hidden_states")
 LABELS = ("labels", "shift_labels")
 MASKED = -1000.0  # an additive mask hides a token at this value or below: exp(-1000) is 0 in every floating-point type
 
-# Transformers passes these to every forward() (from generate(), pipelines, decorators), used there or not. Any
+# Transformers (generate(), pipelines, decorators) passes these to every forward(), even if it does not use them. Any
 # other unknown argument is an error, unless the class names it in ``other_arguments``.
 COMMON_ARGUMENTS = {"return_dict", "use_cache", "output_attentions", "output_hidden_states"}
-# Those that are dropped if forward() has no such parameter.
+# Arguments that are dropped if forward() has no such parameter.
 DROPPED_ARGUMENTS = ("use_cache", "labels", "token_type_ids")
 ENCODER_EXTRA_ARGUMENTS = {"labels"}  # generate() in the Seq2SeqTrainer passes them to the encoder only
-# Arguments for several texts in one row. They repeat what position_ids or a 4D mask say, and have no effect without
-# these.
+# Arguments for several texts in one row. They repeat the information of position_ids or of a 4D mask, one of which is
+# required.
 PACKING_ARGUMENTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx", "is_causal"}
 # Arguments of continuous batching: the attention with a paged cache reads them.
 PAGED_CACHE_ARGUMENTS = {"cache", "read_index", "write_index", "block_table", "logits_indices", "logits_processor_args"}
 
-# Those whose default is the config's field.
+# Arguments whose default is the config's field of the same name.
 CONFIG_DEFAULTS = ("output_attentions", "output_hidden_states")
-# Arguments that only the heads pass to their models.
-INTERNAL_ARGUMENTS = ("tokens_to_compute", "decoder_lengths")
 
 Forward = TypeVar("Forward", bound=Callable[..., Any])
 
@@ -60,7 +58,7 @@ def checked_head(model_class: Any, *passed_on: str) -> Callable[[Forward], Forwa
     """:func:`checked` for the ``forward`` of a head, which lists its own arguments only and passes on the others.
 
     These reach ``forward`` in its ``**kwargs``. They come first in its signature, which ``Trainer``, ``generate()`` and
-    ``help()`` read.
+    ``help()`` read. Only the head sets ``tokens_to_compute``.
 
     Args:
         model_class: the class of the model that the head calls
@@ -68,7 +66,7 @@ def checked_head(model_class: Any, *passed_on: str) -> Callable[[Forward], Forwa
     """
     of_model = inspect.signature(model_class.forward).parameters
     shared = [of_model[name] for name in passed_on or of_model]
-    shared = [parameter for parameter in shared if parameter.name not in ("self", "kwargs", *INTERNAL_ARGUMENTS)]
+    shared = [parameter for parameter in shared if parameter.name not in ("self", "kwargs", "tokens_to_compute")]
 
     def decorate(forward: Forward) -> Forward:
         signature = inspect.signature(forward)
@@ -85,11 +83,9 @@ def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
 
     @functools.wraps(forward)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        positional = parameters[: len(args)]
-        if len(args) > len(parameters) or any(name in kwargs for name in positional):
+        if len(args) > len(parameters) or any(name in kwargs for name in parameters[: len(args)]):
             signature.bind(self, *args, **kwargs)  # raises Python's own error
-        given = dict(zip(positional, args, strict=True))
-        given.update(kwargs)
+        given = dict(zip(parameters, args, strict=False)) | kwargs
         for name in kwargs:
             if name not in parameters:
                 _check_extra(self, name, given, parameters)
@@ -103,12 +99,12 @@ def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
             if value is not None:
                 given[name] = _read(self, name, value)
         if "decoder_input_ids" in parameters and given.get("encoder_outputs") is not None:
-            # A decoder by itself reads what its own model's encoder returned.
-            _check_finite(given["encoder_outputs"][0], given.get("past_key_values"))
-        for prefix in ("", "decoder_"):
-            embeddings, mask = given.get(f"{prefix}inputs_embeds"), given.get(f"{prefix}attention_mask")
+            # Not in the decoder's own forward(), which reads what the model has checked or computed.
+            _check_source(given["encoder_outputs"], given.get("past_key_values"))
+        for name in ("inputs_embeds", "decoder_inputs_embeds"):
+            embeddings, mask = given.get(name), given.get(name.replace("inputs_embeds", "attention_mask"))
             if embeddings is not None and _is_readable(embeddings) and not bool(embeddings.isfinite().all()):
-                given[f"{prefix}inputs_embeds"] = _without_padding(embeddings, mask, f"{prefix}inputs_embeds")
+                given[name] = _without_padding(embeddings, mask, name)
         return forward(self, **given)
 
     wrapper.__signature__ = signature  # type: ignore[attr-defined]
@@ -116,7 +112,7 @@ def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
 
 
 def _read(model: Any, name: str, value: Any) -> Any:
-    """Check an argument by its name, and convert it to what ``forward`` reads."""
+    """Check an argument by its name, and convert it to the type that ``forward`` expects."""
     if isinstance(value, Tensor) and value.is_meta and model.device.type != "meta":
         raise ValueError(f"{name} is on {value.device}, which has no values; the model is on {model.device}")
     if name in IDS:
@@ -129,18 +125,16 @@ def _read(model: Any, name: str, value: Any) -> Any:
         raise TypeError(f"{name} must be a tensor of floating-point numbers, got {_what(value)}")
     if name == "logits_to_keep" and (isinstance(value, bool) or not isinstance(value, int | Tensor)):
         raise TypeError(f"{name} must be a number, got {_what(value)}")
-    if name == "encoder_outputs":
-        _check_source(value)
     return value
 
 
 def read_mask(mask: Tensor, name: str) -> Tensor:
     """Convert any of Hugging Face's masks to bool, True on real tokens; the only place where masks are converted.
 
-    A mask is bool; or of 1 and 0, as whole numbers or floating-point; or additive, which is floating-point, 0
-    on real tokens and -inf or a large negative number on others. A mask of zeros only means padding if it is of whole
-    numbers; a floating-point one could mean either and raises an error. A floating-point mask of four dimensions,
-    (B, 1 or heads, T, S), is always additive.
+    A mask is of type bool; or it contains 1 and 0, as whole numbers or floating-point; or it is additive: it is
+    floating-point, 0 on real tokens, and -inf or a large negative number on the others. If a mask of whole numbers is
+    all 0, all tokens are padding. If a floating-point mask is all 0, its meaning is ambiguous, and it raises an error.
+    A floating-point mask of four dimensions, (B, 1 or heads, T, S), is always additive.
 
     Raises:
         TypeError: not a tensor, or a complex one.
@@ -182,10 +176,25 @@ def require_shape(name: str, tensor: Tensor, what: str, *allowed: tuple[int, ...
 
 
 def require_tokens(name: str, tensor: Tensor, what: str, ndim: int, width: int | None = None) -> None:
-    """Raise a ValueError unless there is a row and a token, and ``ndim`` dimensions, the last of ``width`` if given."""
+    """Raise a ValueError unless the tensor has ``ndim`` dimensions, a row and a token, and this ``width``, if any."""
     if tensor.ndim != ndim or tensor.numel() == 0 or width not in (None, tensor.shape[-1]):
         what = what if width is None else what.replace("width", str(width))
         raise ValueError(f"{name} must be {what} with at least one token, got shape {tuple(tensor.shape)}")
+
+
+def targets_per_source(sources: Tensor, targets: Tensor) -> int:
+    """How many rows of ``targets`` each row of ``sources`` has; those of one source follow each other in the batch.
+
+    Raises:
+        ValueError: not every source has equally many targets.
+    """
+    rows, num_sources = targets.shape[0], sources.shape[0]  # len() would make an exported graph for one size only
+    if rows < num_sources or rows % num_sources:
+        raise ValueError(
+            f"source and target are batches of {num_sources} and {rows} rows; every source needs one target, or "
+            "as many as every other"
+        )
+    return rows // num_sources
 
 
 def embed(
@@ -216,8 +225,6 @@ def embed(
         if given.dtype != dtype and not torch.is_autocast_enabled(given.device.type) and not is_sharded:
             raise ValueError(f"{name} must have the model's dtype {dtype}, got {given.dtype}")
         return given
-    if torch.compiler.is_compiling():
-        return embedding(ids)
     try:
         return embedding(ids)
     except IndexError as error:  # on a GPU, CUDA raises an assertion instead
@@ -229,7 +236,7 @@ def _out_of_range(name: str, wrong: Tensor, of: str, size: int, more: str = "") 
 
 
 def source_mask(attention_mask: Tensor | None, states: Tensor, name: str = "attention_mask") -> Tensor:
-    """The mask (B, N) of ``states`` (B, N, E) as bool, True on real tokens; all are where none is given.
+    """The mask (B, N) of ``states`` (B, N, E) as bool, True on real tokens. Without a mask all tokens are real.
 
     Raises:
         ValueError: a mask of another shape than the tokens, or of other values than :func:`read_mask` takes.
@@ -258,17 +265,32 @@ def check_labels(labels: Tensor, inputs: dict[str, Any], prefix: str = "") -> bo
 
 
 def shift_right(labels: Tensor, start_token_id: int, pad_token_id: int) -> Tensor:
-    """What a decoder reads for ``labels`` (B, T): the start token, then the labels without the last.
+    """The decoder's input for ``labels`` (B, T): the start token, then the labels without the last.
 
     Raises:
-        ValueError: a label after a -100, as left padding makes it: the decoder would read the padding. A compiled graph
-            cannot look.
+        ValueError: a label follows a -100, as with padding on the left: the decoder would read the padding. A compiled
+            graph does not check this.
     """
     is_padding = labels == IGNORED
     if _is_readable(labels) and bool((is_padding[:, :-1] & ~is_padding[:, 1:]).any()):
         raise ValueError("labels have a token after a -100; pad them on the right (tokenizer.padding_side='right')")
     start = labels.new_full((len(labels), 1), start_token_id)
     return torch.cat([start, labels[:, :-1].masked_fill(is_padding[:, :-1], pad_token_id)], dim=1)
+
+
+def target_ids(
+    config: Any, input_ids: Tensor | None, ids: Tensor | None, embeddings: Tensor | None, past_key_values: Any
+) -> Tensor | None:
+    """The ids (B, T) of the target: ``ids``, or without any target those of the source, shifted right as in BART.
+
+    Raises:
+        ValueError: no target, and ``past_key_values`` continues one.
+    """
+    if input_ids is None or ids is not None or embeddings is not None:
+        return ids
+    if hasattr(past_key_values, "get_seq_length") and past_key_values.get_seq_length():
+        raise ValueError("past_key_values continues a target; give its next tokens as decoder_input_ids")
+    return shift_right(input_ids, config.decoder_start_token_id, config.pad_token_id)
 
 
 def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[str]) -> None:
@@ -316,8 +338,8 @@ def _integers(ids: Any, name: str) -> Tensor:
     return ids if ids.dtype in (torch.int64, torch.int32) else ids.long()
 
 
-def _check_source(outputs: Any) -> None:
-    """Check that ``encoder_outputs`` begin with states (B, S, D). The decoder checks their sizes."""
+def _check_source(outputs: Any, past_key_values: Any) -> None:
+    """Check that ``encoder_outputs`` begin with finite states (B, S, D). The decoder checks their sizes."""
     if isinstance(outputs, Tensor):
         return  # the family's own check reports what is missing
     if not isinstance(outputs, ModelOutput | tuple | list):
@@ -326,10 +348,7 @@ def _check_source(outputs: Any) -> None:
     if not isinstance(states, Tensor) or not states.is_floating_point():
         raise TypeError(f"encoder_outputs must begin with the encoder's last hidden states, got {_what(states)}")
     require_tokens("encoder_outputs[0]", states, "(batch, length, width)", 3)
-
-
-def _check_finite(states: Tensor, past: Any) -> None:
-    if not _is_readable(states) or (hasattr(past, "get_seq_length") and past.get_seq_length()):
+    if not _is_readable(states) or (hasattr(past_key_values, "get_seq_length") and past_key_values.get_seq_length()):
         return  # they were checked when the cache was empty
     if not bool(states.isfinite().all()):
         raise ValueError("encoder_outputs has values that are not finite (NaN or infinite)")
@@ -346,7 +365,7 @@ def _without_padding(embeddings: Tensor, mask: Tensor | None, name: str) -> Tens
 
 
 def _read_labels(model: Any, labels: Any, name: str) -> Tensor:
-    """Check labels; whole numbers become int64. Token labels must be in the vocabulary; others may be real."""
+    """Check labels; whole numbers become int64. Labels of tokens must be ids of the vocabulary."""
     if not isinstance(labels, Tensor) or labels.is_complex():
         raise TypeError(f"{name} must be a tensor, got {_what(labels)}")
     has_vocabulary = model.get_output_embeddings() is not None

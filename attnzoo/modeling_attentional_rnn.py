@@ -1,8 +1,8 @@
 r"""The attentional RNN encoder-decoder as a Hugging Face model, from Cho et al. (2014) to Luong et al. (2015).
 
-The equations are in ``attention.py``, ``recurrent_cells.py``, ``recurrent_encoder.py`` and ``recurrent_decoder.py``;
-here they become models: token embeddings in, masks and caches converted, outputs named as every Hugging Face
-encoder-decoder names them.
+The equations are in ``attention.py``, ``recurrent_cells.py``, ``recurrent_encoder.py`` and ``recurrent_decoder.py``.
+This file makes models of them: it embeds tokens, converts masks and caches, and names the outputs as every Hugging Face
+encoder-decoder does.
 
 Letters in shapes: B batch, T target length, S source length, L layers, V width of the encoder's outputs, R readout.
 """
@@ -15,28 +15,26 @@ from torch import Tensor, nn
 from transformers import initialization as init
 from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
-    Seq2SeqLMOutput,
     Seq2SeqModelOutput,
 )
 from transformers.utils import can_return_tuple
 
 from .attention import AdditiveScore, ScoreSizes, Source, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
-from .loss import loss_and_logits
-from .model_inputs import checked, checked_head, embed, shift_right, source_mask
+from .model_inputs import checked, checked_head, embed, require_tokens, source_mask, target_ids, targets_per_source
 from .recurrent_cache import RecurrentDecoderCache, check_past, check_target_mask
 from .recurrent_cells import RecurrentState
 from .recurrent_decoder import BahdanauDecoder, ChoDecoder, DecoderState, LuongDecoder, SutskeverDecoder
 from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, as_encoder_outputs
 from .recurrent_initialisation import initialise
-from .zoo_model import ConditionalGenerationMixin, SafetensorsModel, joined_outputs, with_head
+from .zoo_model import ConditionalGenerationMixin, SafetensorsModel, joined_outputs
 
 
 class AttentionalRNNPreTrainedModel(SafetensorsModel):
-    """Initialisation and loading, as every model of the family shares them."""
+    """Initialisation and loading, which all models of the family share."""
 
     config: AttentionalRNNConfig
-    # The decoder's state cannot be rolled back, which is what assisted decoding would do.
+    # The decoder cannot return to the state of an earlier token, as assisted decoding requires.
     _is_stateful = True
 
     def activation_checkpointing_enable(
@@ -54,19 +52,6 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
                 "of gradient_checkpointing_kwargs, or give use_reentrant=False"
             )
         super().activation_checkpointing_enable(options, every_n_layers, offload)
-
-    def _target_ids(
-        self,
-        input_ids: Tensor | None,
-        decoder_input_ids: Tensor | None,
-        decoder_inputs_embeds: Tensor | None,
-        past_key_values: RecurrentDecoderCache | None,
-    ) -> Tensor | None:
-        """The ids of the target. Without a target they are the source's ids, shifted right, as in BART."""
-        target = decoder_input_ids, decoder_inputs_embeds, past_key_values
-        if input_ids is None or any(part is not None for part in target):
-            return decoder_input_ids
-        return shift_right(input_ids, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -113,7 +98,7 @@ class AttentionalRNNEncoder(AttentionalRNNPreTrainedModel):
 
 
 class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
-    """Target embedding and the decoder of the chosen wiring; its last hidden state is the paper's readout."""
+    """Target embedding and the decoder of the config's wiring. Its last hidden state is the paper's readout."""
 
     def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__(config)
@@ -128,31 +113,23 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
             "num_layers": config.decoder_layers,
             "dropout": config.dropout,
         }
-        readout: dict[str, Any] = {"readout_size": config.readout_size}
+        if config.wiring != "sutskever":
+            sizes["readout_size"] = config.readout_size
+        if config.wiring in ("sutskever", "luong"):
+            sizes["encoder_layers"] = config.encoder_layers
         self.wiring: ChoDecoder | SutskeverDecoder | BahdanauDecoder | LuongDecoder
         if config.wiring == "cho":
-            self.wiring = ChoDecoder(**sizes, **readout)
+            self.wiring = ChoDecoder(**sizes)
         elif config.wiring == "sutskever":
-            self.wiring = SutskeverDecoder(**sizes, encoder_layers=config.encoder_layers)
+            self.wiring = SutskeverDecoder(**sizes)
         elif config.wiring == "bahdanau":
-            self.wiring = BahdanauDecoder(
-                _source_attention(config),
-                **sizes,
-                **readout,
-                direction_size=config.encoder_hidden_size,
-            )
+            self.wiring = BahdanauDecoder(_source_attention(config), **sizes, direction_size=config.encoder_hidden_size)
         else:
-            self.wiring = LuongDecoder(
-                _source_attention(config),
-                **sizes,
-                **readout,
-                encoder_layers=config.encoder_layers,
-                input_feeding=config.input_feeding,
-            )
+            self.wiring = LuongDecoder(_source_attention(config), **sizes, input_feeding=config.input_feeding)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        # Here, and not when the score comes by: Transformers initialises only modules that own a parameter.
+        # Transformers calls this once for every module that owns a parameter: the score's projections come one by one.
         super()._init_weights(module)
         score = self.wiring.attention.score if self.wiring.attention is not None else None
         if self.config.wiring == "bahdanau" and isinstance(score, AdditiveScore):
@@ -175,7 +152,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-        lengths: Tensor | None = None,
+        tokens_to_compute: Tensor | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         names = "decoder_input_ids", "decoder_inputs_embeds"
@@ -183,9 +160,11 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         cache = self._cache(past_key_values, use_cache)
         state, source, step = self._start(embeddings, encoder_outputs, encoder_attention_mask, cache)
         check_target_mask(attention_mask, embeddings, step)
-        is_several = embeddings.shape[0] > encoder_outputs.last_hidden_state.shape[0]  # targets of one source
-        if cache is not None or output_attentions or output_hidden_states or is_several:
-            lengths = None  # all steps of every row are wanted
+        has_many_targets = embeddings.shape[0] > encoder_outputs.last_hidden_state.shape[0]  # for one source
+        needs_all_steps = cache is not None or output_attentions or output_hidden_states or has_many_targets
+        lengths = None
+        if tokens_to_compute is not None and not needs_all_steps:
+            lengths = tokens_to_compute.sum(dim=1).clamp(min=1)
         run: Any = self.wiring
         if self.gradient_checkpointing and self.training:
             run = partial(self._gradient_checkpointing_func, run)
@@ -203,7 +182,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         )
 
     def _cache(self, past: Any, use_cache: bool | None) -> RecurrentDecoderCache | None:
-        """The cache that is given, a new one if one is wanted, or None."""
+        """The given cache; without one, a new cache if ``use_cache``, else None."""
         if past is not None and not isinstance(past, RecurrentDecoderCache):
             raise TypeError(
                 f"past_key_values must be a RecurrentDecoderCache, got {type(past).__name__}: "
@@ -222,21 +201,15 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
     ) -> tuple[DecoderState, Source | None, int]:
         """The state before the first target token, the source, and the number of tokens read before."""
         value = encoder_outputs.last_hidden_state
-        targets = embeddings.shape[0] // value.shape[0]
-        if embeddings.shape[0] != targets * value.shape[0] or not targets:
-            raise ValueError(
-                f"source and target are batches of {len(value)} and {len(embeddings)} rows; "
-                "every source needs one target, or as many as every other"
-            )
+        targets = targets_per_source(value, embeddings)
         mask, attention = source_mask(encoder_attention_mask, value), self.wiring.attention
-        past = None if cache is None else cache.load()
         final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
-        if past is None:
+        state, projected_key, step = (None, None, 0) if cache is None else cache.load()
+        if state is None:
             if targets > 1:
                 final = final.map(lambda part: part.repeat_interleave(targets, dim=0))
-            state, projected_key, step = self.wiring.initial_state(final), None, 0
+            state = self.wiring.initial_state(final)
         else:
-            state, projected_key, step = past
             own_state = self.wiring.initial_state(final.map(lambda part: part[:0]))  # of no rows, for its sizes
             own_key = None if attention is None else attention.read(value[:0], mask[:0]).projected_key
             batch = embeddings.shape[0], *value.shape[:2]
@@ -247,19 +220,21 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
 class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
     r"""The attentional RNN without an output projection, from Cho et al. (2014) to Luong et al. (2015).
 
-    The config's ``wiring`` says whose decoder it is; equations and symbols are in :class:`RecurrentEncoder`,
+    The config's ``wiring`` selects the decoder. Equations and symbols are in :class:`RecurrentEncoder`,
     :class:`ChoDecoder`, :class:`SutskeverDecoder`, :class:`BahdanauDecoder`, :class:`LuongDecoder` and the score
     classes of ``attention.py``.
 
     Shape:
         - input_ids, attention_mask: (B, S); padding may stand anywhere
-        - decoder_input_ids: (B, T); without them and ``decoder_inputs_embeds`` they are ``input_ids``, shifted right
-        - encoder_outputs: what ``get_encoder()`` returns, or its ``to_tuple()``
+        - decoder_input_ids: (B, T); the default, without ``decoder_inputs_embeds``, is ``input_ids`` shifted right
+        - encoder_outputs: the output of ``get_encoder()``, or its ``to_tuple()``
         - last_hidden_state: (B, T, readout_size), the readout
-        - cross_attentions: a 1-tuple of (B, 1, T, S), the alignments, with ``output_attentions=True``; their rows
-          sum to 1 (less with window="predictive"), and are 0 where there is nothing to attend to: a source of padding
-          only, or a window past the positions that the location score knows; None without attention
+        - cross_attentions: with ``output_attentions=True`` a 1-tuple of (B, 1, T, S), the alignments; None without
+          attention. Each row sums to 1 (to less with window="predictive"). A row is 0 if there is nothing to attend
+          to: the source is all padding, or the window is past the positions of the location score
         - decoder_hidden_states: embeddings (B, T, E), each layer's states (B, T, H), the readout
+        - tokens_to_compute: (B, T) bool, or None for all; nothing is computed after the last True of a row. It has no
+          effect with a cache, or when the call requests alignments or hidden states
 
     Raises:
         ValueError: an empty source or target, batches of different sizes, a mask of another shape than its
@@ -297,7 +272,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
         use_cache: bool | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
-        decoder_lengths: Tensor | None = None,
+        tokens_to_compute: Tensor | None = None,
         **kwargs: Any,
     ) -> Seq2SeqModelOutput:
         if encoder_outputs is None:
@@ -305,11 +280,12 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
             encoder_outputs = self.encoder(*source, output_hidden_states, return_dict=True)
         sizes = self.config.encoder_layers, self.config.encoder_output_size
         encoder_outputs = as_encoder_outputs(encoder_outputs, *sizes, has_cell=self.config.cell == "lstm")
-        decoder_input_ids = self._target_ids(input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values)
+        given = input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values
+        decoder_input_ids = target_ids(self.config, *given)
         masks = decoder_attention_mask, attention_mask
         requests = use_cache, output_attentions, output_hidden_states
         target = decoder_input_ids, *masks, past_key_values, decoder_inputs_embeds
-        outputs = self.decoder(encoder_outputs, *target, *requests, decoder_lengths, return_dict=True)
+        outputs = self.decoder(encoder_outputs, *target, *requests, tokens_to_compute, return_dict=True)
         return joined_outputs(encoder_outputs, outputs)
 
 
@@ -323,11 +299,11 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
 
     Shape:
         - labels: (B, T), -100 where there is nothing to predict; the decoder reads them shifted right by one
-        - smoothing: of the labels; the probability given to all words alike in the loss
-        - skip_logits: return the loss without the logits, which are then never held; and read no target beyond its last
-          label. For a training loop that wants no more
-        - num_items_in_batch: what the summed loss is divided by, as ``Trainer`` gives it for accumulated gradients; the
-          number of labels if None
+        - smoothing: label smoothing, the probability that the loss spreads evenly over all words
+        - skip_logits: return the loss without the logits, which are then never stored, and skip the target after its
+          last label; for training loops that need only the loss
+        - num_items_in_batch: the number that the summed loss is divided by. ``Trainer`` passes it for accumulated
+          gradients. The default is the number of labels
         - logits: (B, T, vocab_size)
 
     Raises:
@@ -344,55 +320,18 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
-        # generate() would bring a cache of keys and values; the decoder makes its own, of states.
+        # generate() would make a cache of keys and values. The decoder makes its own cache, of states.
         return False
 
-    @torch.no_grad()
-    def _mix_own_words(
-        self, decoder_input_ids: Tensor, encoder_outputs: RecurrentEncoderOutput, attention_mask: Tensor | None
-    ) -> Tensor:
-        """``decoder_input_ids`` (B, T) with some of the tokens after the first replaced by what the model says there.
+    forward = can_return_tuple(checked_head(AttentionalRNNModel)(ConditionalGenerationMixin.predict))
 
-        Each is kept with the probability ``teacher_forcing_ratio`` (Bengio et al., 2015, section 2.4). No gradient
-        passes through the choice of a word, so the words are chosen first and read like given ones afterwards.
-        """
-        cache = RecurrentDecoderCache()
-        mixed = [decoder_input_ids[:, :1]]
-        for given in decoder_input_ids[:, 1:].split(1, dim=1):
-            outputs = self.model(
-                encoder_outputs=encoder_outputs,
-                attention_mask=attention_mask,
-                decoder_input_ids=mixed[-1],
-                past_key_values=cache,
-                return_dict=True,
-            )
-            own = self.lm_head(outputs.last_hidden_state).argmax(dim=-1)
-            is_kept = torch.rand(given.shape, device=given.device) < self.config.teacher_forcing_ratio
-            mixed.append(torch.where(is_kept, given, own))
-        return torch.cat(mixed, dim=1)
-
-    @can_return_tuple
-    @checked_head(AttentionalRNNModel)
-    def forward(
-        self,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
-        skip_logits: bool = False,
-        **inputs: Any,
-    ) -> Seq2SeqLMOutput:
-        self.add_target(inputs, labels, num_items_in_batch)
-        if labels is not None and skip_logits:
-            inputs["decoder_lengths"] = _lengths(labels)
+    def add_target(self, inputs: dict[str, Any], labels: Tensor | None, num_items: Tensor | int | None) -> None:
+        """Add the target, in training with a part of its tokens replaced (see ``teacher_forcing_ratio``)."""
+        super().add_target(inputs, labels, num_items)
         # Not in generate(), which makes no gradients, and whose prompt must not change.
         is_mixed = self.training and torch.is_grad_enabled() and self.config.teacher_forcing_ratio < 1
         if is_mixed and inputs.get("past_key_values") is None:
             inputs |= self._mixed_target(**inputs)
-        outputs = self.model(**inputs, return_dict=True)
-        loss, logits = loss_and_logits(
-            self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
-        )
-        return with_head(Seq2SeqLMOutput, outputs, loss=loss, logits=logits)
 
     def _mixed_target(
         self,
@@ -401,25 +340,31 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
         decoder_inputs_embeds: Tensor | None = None,
         **inputs: Any,
     ) -> dict[str, Any]:
-        """The encoder's outputs, and the target with some of the model's own words, see :meth:`_mix_own_words`."""
+        """The encoder's outputs, and the target (B, T) with some tokens after the first replaced by the model's words.
+
+        Each token stays with the probability ``teacher_forcing_ratio`` (Bengio et al., 2015, section 2.4). No gradient
+        passes through the choice of a word. So the words are chosen first, and read like given ones afterwards.
+        """
         if encoder_outputs is None:
             names = ("input_ids", "attention_mask", "inputs_embeds", "output_hidden_states")
             encoder_outputs = self.model.encoder(*map(inputs.get, names), return_dict=True)
-        target = self._target_ids(inputs.get("input_ids"), decoder_input_ids, decoder_inputs_embeds, None)
+        target = target_ids(self.config, inputs.get("input_ids"), decoder_input_ids, decoder_inputs_embeds, None)
         if target is None:
             raise ValueError(
                 f"teacher_forcing_ratio={self.config.teacher_forcing_ratio} mixes tokens and needs labels or "
                 "decoder_input_ids, not decoder_inputs_embeds"
             )
-        if target.ndim == 2:  # else the decoder refuses it
-            target = self._mix_own_words(target, encoder_outputs, inputs.get("attention_mask"))
-        return {"encoder_outputs": encoder_outputs, "decoder_input_ids": target}
-
-
-def _lengths(labels: Tensor) -> Tensor:
-    """(B,): the length of every row up to its last label, and 1 where there is none."""
-    places = torch.arange(1, labels.shape[1] + 1, device=labels.device)
-    return (places * (labels != -100)).amax(dim=1).clamp(min=1)
+        require_tokens("decoder_input_ids", target, "(batch, length)", 2)
+        cache = RecurrentDecoderCache()
+        source = {"encoder_outputs": encoder_outputs, "attention_mask": inputs.get("attention_mask")}
+        mixed = [target[:, :1]]
+        with torch.no_grad():
+            for given in target[:, 1:].split(1, dim=1):
+                outputs = self.model(**source, decoder_input_ids=mixed[-1], past_key_values=cache, return_dict=True)
+                own = self.lm_head(outputs.last_hidden_state).argmax(dim=-1)
+                is_kept = torch.rand(given.shape, device=given.device) < self.config.teacher_forcing_ratio
+                mixed.append(torch.where(is_kept, given, own))
+        return {"encoder_outputs": encoder_outputs, "decoder_input_ids": torch.cat(mixed, dim=1)}
 
 
 def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:

@@ -1,13 +1,12 @@
 r"""The structured self-attentive sentence encoder (Lin et al., 2017) and its classifier, as Hugging Face models.
 
-The attention and its penalty are in ``attention.py``, the biLSTM in ``recurrent_encoder.py``; here they become models,
-of one sentence or of a pair.
+The attention and its penalty are in ``attention.py``, the biLSTM is in ``recurrent_encoder.py``. This file makes models
+of them, for one sentence or for a pair.
 
 Letters in shapes: B batch, S tokens, V = 2u width of the encoder's outputs, R hops, G gate size, K labels.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -31,12 +30,12 @@ class SelfAttentiveModelOutput(ModelOutput):
 
     Shape:
         - last_hidden_state: (B, S, V), H, 0 on padding
-        - pooler_output: (B, R * V), M flattened row by row; of a pair (B, R * G), F_r flattened
-        - sentence_matrix: (B, R, V), M; of a pair (B, 2, R, V), that of either sentence
-        - penalty: (B,), of every row; of a pair the sum of both sentences'
-        - hidden_states: the embeddings, then the outputs of every layer, when asked for
-        - attentions: a 1-tuple of (B, 1, R, S), A, when asked for; of a pair both sentences' in one, every token with
-          its weight in its own sentence
+        - pooler_output: (B, R * V), M flattened row by row; for a pair (B, R * G), F_r flattened
+        - sentence_matrix: (B, R, V), M; for a pair (B, 2, R, V), the M of each sentence
+        - penalty: (B,); for a pair the sum of the penalties of its sentences
+        - hidden_states: on request, the embeddings and then the outputs of every layer
+        - attentions: on request, a 1-tuple of (B, 1, R, S), A; for a pair every token has its weight from the A of its
+          own sentence
     """
 
     last_hidden_state: Tensor = None  # type: ignore[assignment]
@@ -52,10 +51,10 @@ class SelfAttentiveClassifierOutput(ModelOutput):
     """What the classifier returns.
 
     Shape:
-        - loss: a scalar, with the penalty in it, when labels are given
+        - loss: a scalar if there are labels, the task's loss plus the weighted penalty
         - logits: (B, K)
-        - hidden_states, attentions: as of :class:`SelfAttentiveModelOutput`
-        - penalty: (B,), of every row, without coefficient; of a pair the sum of both sentences'
+        - hidden_states, attentions: as in :class:`SelfAttentiveModelOutput`
+        - penalty: (B,), without the coefficient; for a pair the sum of the penalties of its sentences
     """
 
     loss: Tensor | None = None
@@ -71,7 +70,7 @@ class GatedEncoder(nn.Module):
     .. math:: F_h = \mathrm{batched\_dot}(M_h, W_{fh}), \quad F_p = \mathrm{batched\_dot}(M_p, W_{fp}), \quad
               F_r = F_h \odot F_p
 
-    Every row (hop) of a matrix has a weight matrix of its own. Symbols: :math:`M_p, M_h` are ``first`` and ``second``,
+    Every hop, a row of :math:`M`, has its own weight matrix. Symbols: :math:`M_p, M_h` are ``first`` and ``second``,
     :math:`W_{fp}, W_{fh}` are ``first_weight`` and ``second_weight``.
 
     Shape:
@@ -85,18 +84,18 @@ class GatedEncoder(nn.Module):
         self.second_weight = nn.Parameter(torch.empty(num_hops, state_size, gate_size))
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        batched_dot = partial(torch.einsum, "brv, rvg -> brg")
-        return batched_dot(first, self.first_weight) * batched_dot(second, self.second_weight)
+        products = "brv, rvg -> brg"
+        return torch.einsum(products, first, self.first_weight) * torch.einsum(products, second, self.second_weight)
 
 
 class SelfAttentivePreTrainedModel(SafetensorsModel):
-    """Initialisation and loading, as both models share them."""
+    """Initialisation and loading, which both models share."""
 
     config: SelfAttentiveConfig
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        r"""Initialise as the authors' released code does; the paper says nothing of it.
+        r"""Initialise as the authors' released code does; the paper does not describe it.
 
         Recurrent cells from N(0, r^2), r being the config's ``initializer_range``; every other matrix from Glorot's
         uniform distribution; biases 0. Embeddings, which are pre-trained there, from N(0, r^2).
@@ -117,19 +116,19 @@ class SelfAttentivePreTrainedModel(SafetensorsModel):
 class SelfAttentiveModel(SelfAttentivePreTrainedModel):
     r"""The structured self-attentive sentence embedding (Lin et al., 2017, section 2).
 
-    A bidirectional LSTM makes H of the sentence's words, and r hops of attention a matrix M of it, whose size is the
-    same for sentences of every length: see :class:`StructuredSelfAttention`. With ``sentence_pair`` the two sentences
-    are read on their own by the same weights, and the gated encoder relates their matrices.
+    A bidirectional LSTM computes H from the sentence's words. r hops of attention compute a matrix M from H; see
+    :class:`StructuredSelfAttention`. The size of M does not depend on the length of the sentence. With
+    ``sentence_pair`` the same weights read the two sentences separately, and the gated encoder relates their matrices.
 
     Shape:
         - input_ids, attention_mask: (B, S); padding may stand anywhere
-        - token_type_ids: (B, S), 0 in the first sentence (the premise) and 1 in the second, for a pair; without effect
-          for a single sentence. Special tokens belong to the sentence that they are numbered with
+        - token_type_ids: (B, S), for a pair, 0 in the first sentence (the premise) and 1 in the second. A special token
+          belongs to the sentence of its number. No effect for a single sentence
         - returns: :class:`SelfAttentiveModelOutput`
 
     Raises:
-        ValueError: no token, a mask of another shape than the tokens; for a pair, ``token_type_ids`` missing, of other
-            values than 0 and 1, or a row with one sentence without a token.
+        ValueError: no token, or a mask of another shape than the tokens; for a pair also missing ``token_type_ids``,
+            values other than 0 and 1, or a row in which one sentence has no token.
     """
 
     def __init__(self, config: SelfAttentiveConfig) -> None:
@@ -162,7 +161,7 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         mask = source_mask(attention_mask, embeddings)
         if input_ids is not None:
             self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        else:  # padding may hold anything, NaN included, which the backward LSTM would spread
+        else:  # padding may have any values; the backward LSTM would carry a NaN to real tokens
             embeddings = embeddings.masked_fill(~mask.unsqueeze(-1), 0.0)
         embeddings = self.dropout(embeddings)
         sentences, sentence_mask = embeddings, mask
@@ -195,31 +194,31 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
               \mathcal L = \mathcal L_{\mathrm{task}} + c P
 
     Symbols: :math:`W_1, b_1` are ``hidden_proj``, :math:`W_2, b_2` are ``classifier``, c is the config's
-    ``penalty_coefficient``, P the :func:`redundancy_penalty`; of a pair, whose MLP reads :math:`F_r`, P is the sum of
-    both sentences' as in the authors' released code.
+    ``penalty_coefficient``, P is the :func:`redundancy_penalty`. For a pair the MLP reads :math:`F_r`, and P is the sum
+    of the penalties of its sentences, as in the authors' released code.
 
-    The task's loss is that of every Hugging Face classifier: single label, multi-label or regression by the config's
-    ``problem_type``, or by ``num_labels`` and the type of the labels where it is not set.
+    The task's loss is that of every Hugging Face classifier: single label, multi-label or regression. The config's
+    ``problem_type`` selects it; if that is not set, ``num_labels`` and the type of the labels do.
 
-    A Trainer with ``label_smoothing_factor`` or ``compute_loss_func`` keeps the labels to itself, and the penalty would
-    be lost; that is refused in training. For a loss of one's own set ``penalty_coefficient`` to 0 and add the output's
-    ``penalty`` in a ``compute_loss_func``, where label smoothing can be had too::
+    A Trainer with ``label_smoothing_factor`` or ``compute_loss_func`` withholds the labels from the model. The penalty
+    would be lost, so this raises an error in training. For another loss set ``penalty_coefficient`` to 0 and add the
+    output's ``penalty`` in a ``compute_loss_func``, which may also smooth the labels::
 
         def compute_loss(outputs, labels, num_items_in_batch):
             task = cross_entropy(outputs.logits, labels, reduction="sum", label_smoothing=0.1)
             return (task + outputs.penalty.sum()) / num_items_in_batch
 
     Shape:
-        - labels: (B,) whole numbers for a single label, -100 for a row that has none; else (B, K), or (B,) where K is
-          1, where for several labels at once -100 is one that is not known, and no target of a regression
-        - num_items_in_batch: the number of labels that the loss is divided by, as ``Trainer`` gives it for
-          accumulated gradients and for several processes; the batch's own if None. The penalty's mean is over the same
-        - smoothing: of single labels; the probability given to all labels alike in the loss
+        - labels: for a single label (B,), whole numbers, -100 for a row without one. Otherwise (B, K), or (B,) if K is
+          1: for several labels at once -100 is an unknown label; for regression -100 is an error
+        - num_items_in_batch: the number of labels that loss and penalty are divided by. ``Trainer`` passes it for
+          accumulated gradients and for several processes. The default is the number of labels in the batch
+        - smoothing: label smoothing, the probability that the loss spreads evenly over all labels; single labels only
         - returns: :class:`SelfAttentiveClassifierOutput`
 
     Raises:
-        ValueError: as :class:`SelfAttentiveModel`; labels out of range or of the wrong type or shape, smoothing
-            of other than single labels; in training, a Trainer that keeps the labels to itself (see above).
+        ValueError: as :class:`SelfAttentiveModel`; labels out of range or of the wrong type or shape; smoothing of
+            labels that are not single; in training, a Trainer that withholds the labels (see above).
     """
 
     def __init__(self, config: SelfAttentiveConfig) -> None:
@@ -250,33 +249,28 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         logits = self.classifier(self.dropout(hidden))
         loss = None
         if labels is not None:
-            loss = self._loss(logits, labels.to(logits.device), outputs.penalty, num_items_in_batch, smoothing)
+            labels = labels.to(logits.device)
+            problem_type = problem_type_of(self.config.problem_type, logits, labels)
+            num_labels = (labels != IGNORED).view(len(logits), -1).sum(dim=1)  # (B,)
+            num_items = num_labels.sum() if num_items_in_batch is None else num_items_in_batch
+            loss = classification_loss(logits, labels, problem_type, num_items, smoothing)
+            self.config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
+            penalty = (outputs.penalty * (num_labels > 0)).sum()
+            if self.config.penalty_reduction == "mean":
+                total = (outputs.penalty * num_labels).sum()
+                penalty = total / torch.as_tensor(num_items, device=loss.device).clamp(min=1)
+            loss = loss + self.config.penalty_coefficient * penalty
         recorded = outputs.hidden_states, outputs.attentions
         return SelfAttentiveClassifierOutput(loss, logits, *recorded, outputs.penalty)
 
-    def _loss(
-        self, logits: Tensor, labels: Tensor, penalty: Tensor, num_items: Tensor | int | None, smoothing: float
-    ) -> Tensor:
-        problem_type = problem_type_of(self.config.problem_type, logits, labels)
-        given = (labels != IGNORED).view(len(logits), -1).sum(dim=1)  # (B,)
-        if num_items is None:
-            num_items = given.sum()
-        loss = classification_loss(logits, labels, problem_type, num_items, smoothing)
-        self.config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
-        if self.config.penalty_reduction == "mean":
-            total = (penalty * given).sum() / torch.as_tensor(num_items, device=loss.device).clamp(min=1)
-        else:
-            total = (penalty * (given > 0)).sum()
-        return loss + self.config.penalty_coefficient * total
-
 
 def split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """The two sentences of every row on their own: all first ones, then all second ones.
+    """Separate the two sentences of every row: all first sentences, then all second ones.
 
     Shape:
         - embeddings: (B, S, E); mask, token_type_ids: (B, S)
-        - returns: embeddings (2B, N, E) and mask (2B, N), N being the tokens of the longest sentence, padding after
-          them; and their places in the row, (2B, N)
+        - returns: embeddings (2B, N, E), mask (2B, N) and the places of the tokens in their rows, (2B, N); N is the
+          length of the longest sentence, and shorter ones are padded on the right
     """
     if token_type_ids is None:
         raise ValueError(

@@ -1,8 +1,8 @@
 r"""The small Transformer as a Hugging Face model (Vaswani et al., 2017): one stack, three masks.
 
-The equations are in ``attention.py`` and ``transformer_layers.py``, the stack of N layers in ``transformer_stack.py``;
-here it is built once (an encoder as BERT, or a decoder as GPT) or twice (the paper's encoder and decoder), and gets
-its heads.
+The equations are in ``attention.py`` and ``transformer_layers.py``, the stack of N layers is in
+``transformer_stack.py``. A model here has one stack (an encoder as BERT, or a decoder as GPT) or two (the paper's
+encoder and decoder), and a head.
 
 Letters in shapes: B batch, T target length, S source length, D model width, H heads.
 """
@@ -18,7 +18,6 @@ from transformers.modeling_outputs import (
     BaseModelOutputWithPast,
     CausalLMOutputWithPast,
     MaskedLMOutput,
-    Seq2SeqLMOutput,
     Seq2SeqModelOutput,
     SequenceClassifierOutputWithPast,
     TokenClassifierOutput,
@@ -29,7 +28,7 @@ from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
 from .loss import IGNORED, classification_loss, loss_and_logits, problem_type_of, token_cross_entropy
-from .model_inputs import check_labels, checked, checked_head, shift_right
+from .model_inputs import check_labels, checked, checked_head, source_mask, target_ids
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
 from .zoo_model import ConditionalGenerationMixin, joined_outputs, with_head
 
@@ -41,30 +40,31 @@ GENERATED_TEXT = (*TEXT, "past_key_values", "use_cache")
 class SmallTransformerModel(SmallTransformerPreTrainedModel):
     r"""The Transformer without an output projection (Vaswani et al., 2017, section 3.1; figure 1).
 
-    The config's ``attention_pattern`` says which stacks there are, and under which masks:
+    The config's ``attention_pattern`` selects the stacks and their masks:
 
     | attention_pattern | stacks | a token attends to |
     |---|---|---|
-    | encoder_decoder | ``encoder``, ``decoder`` | all of the source; a target token, to those before it also |
-    | bidirectional | ``encoder`` | all of its text |
-    | causal | ``decoder`` | what came before, and itself |
+    | encoder_decoder | ``encoder``, ``decoder`` | the whole source; a target token also to itself and those before it |
+    | bidirectional | ``encoder`` | its whole text |
+    | causal | ``decoder`` | itself and the tokens before it |
 
     Without a target, the target is the source shifted right, as in BART.
 
     Shape:
-        - input_ids, attention_mask: (B, S); padding may stand anywhere. A mask of four dimensions says what every token
-          may attend to, see :class:`SmallTransformerStack`
-        - decoder_input_ids, decoder_attention_mask: (B, T), with a source only
-        - position_ids: (B or 1, S), instead of ranks among real tokens; with one stack a row may hold several texts,
-          and the positions start anew for each. decoder_position_ids: (B or 1, T)
+        - input_ids, attention_mask: (B, S); padding may stand anywhere. A mask of four dimensions says which tokens
+          each token may attend to, see :class:`SmallTransformerStack`
+        - decoder_input_ids, decoder_attention_mask: (B, T), only for "encoder_decoder"
+        - position_ids: (B or 1, S); the default is the rank of each token among the real tokens of its row. With one
+          stack a row may hold several texts, and the positions of each text start at 0
+        - decoder_position_ids: (B or 1, T), the same for the target
         - tokens_to_compute: (B, T) bool, see :class:`SmallTransformerStack`
-        - last_hidden_state: (B, T, D), (B, S, D) where there is one stack
-        - encoder_attentions: (B, H, S, S), decoder_attentions: (B, H, T, T), cross_attentions: (B, H, T, S) of every
-          layer, ``attentions`` where there is one stack, with ``output_attentions=True``, whatever the backend
+        - last_hidden_state: (B, T, D); with one stack (B, S, D)
+        - encoder_attentions (B, H, S, S), decoder_attentions (B, H, T, T) and cross_attentions (B, H, T, S) of every
+          layer, with ``output_attentions=True`` and any backend; with one stack ``attentions``
 
     Raises:
         ValueError: an empty source or target, batches of different sizes, a mask of another shape than its tokens, a
-            text longer than the learned positions, a decoder's argument for a model that has no two stacks.
+            text longer than the learned positions, an argument of the decoder for a model with one stack.
         TypeError: a ``past_key_values`` of another kind than the model makes.
     """
 
@@ -121,12 +121,10 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             )
             names = "last_hidden_state", "past_key_values", "hidden_states", "attentions"
             return BaseModelOutputWithPast(**{name: outputs.get(name) for name in names})
-        if decoder_input_ids is None and decoder_inputs_embeds is None and input_ids is not None:
-            if past_key_values is not None and past_key_values.get_seq_length():
-                raise ValueError("past_key_values continues a target; give its next tokens as decoder_input_ids")
-            decoder_input_ids = shift_right(input_ids, self.config.decoder_start_token_id, self.config.pad_token_id)
-            if attention_mask is not None:  # with a 1 for the start token
-                decoder_attention_mask = nn.functional.pad(attention_mask[:, :-1], (1, 0), value=1)
+        given = input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values
+        target = target_ids(self.config, *given)
+        if target is not decoder_input_ids and attention_mask is not None:  # with a 1 for the start token
+            decoder_attention_mask = nn.functional.pad(attention_mask[:, :-1], (1, 0), value=1)
         if encoder_outputs is None:
             real_tokens = None if tokens_to_compute is None or attention_mask is None else attention_mask.bool()
             encoder_outputs = self.encoder(*text, real_tokens, **kwargs)
@@ -135,9 +133,9 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         elif isinstance(encoder_outputs, Tensor):
             raise TypeError("encoder_outputs must be a tuple or an output of the encoder, got a tensor; give (tensor,)")
         source = encoder_outputs[0], attention_mask
-        target = decoder_input_ids, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids
+        of_target = target, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids
         outputs = self.decoder(
-            *target, tokens_to_compute, *source, past_key_values=past_key_values, use_cache=use_cache, **kwargs
+            *of_target, tokens_to_compute, *source, past_key_values=past_key_values, use_cache=use_cache, **kwargs
         )
         return joined_outputs(encoder_outputs, outputs)
 
@@ -175,11 +173,11 @@ class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProject
 
     Shape:
         - labels: (B, T), -100 where there is nothing to predict; the decoder reads them shifted right by one
-        - smoothing: of the labels; the probability given to all words alike in the loss
+        - smoothing: label smoothing, the probability that the loss spreads evenly over all words
         - skip_logits: return the loss without the logits, which are then never stored, and skip padding and the target
           after its last label; for training loops that need only the loss
-        - num_items_in_batch: what the summed loss is divided by, as ``Trainer`` gives it for accumulated gradients; the
-          number of labels if None
+        - num_items_in_batch: the number that the summed loss is divided by. ``Trainer`` passes it for accumulated
+          gradients. The default is the number of labels
         - logits: (B, T, vocab_size)
 
     Raises:
@@ -203,25 +201,7 @@ class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProject
         past_key_values.self_attention_cache.reorder_cache(beam_idx)
         return past_key_values
 
-    @can_return_tuple
-    @checked_head(SmallTransformerModel)
-    def forward(
-        self,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
-        skip_logits: bool = False,
-        **inputs: Any,
-    ) -> Seq2SeqLMOutput:
-        self.add_target(inputs, labels, num_items_in_batch)
-        if labels is not None and skip_logits and inputs.get("past_key_values") is None:
-            # Nothing reads what comes after the last label.
-            inputs["tokens_to_compute"] = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)
-        outputs = self.model(**inputs, return_dict=True)
-        loss, logits = loss_and_logits(
-            self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
-        )
-        return with_head(Seq2SeqLMOutput, outputs, loss=loss, logits=logits)
+    forward = can_return_tuple(checked_head(SmallTransformerModel)(ConditionalGenerationMixin.predict))
 
 
 class SmallTransformerForCausalLM(SmallTransformerWithOutputProjection, GenerationMixin):
@@ -232,17 +212,17 @@ class SmallTransformerForCausalLM(SmallTransformerWithOutputProjection, Generati
     Symbols: :math:`h_i` is the last hidden state, :math:`W` the weight of ``lm_head``, the embeddings' unless
     ``tie_word_embeddings=False``.
 
-    **Differs from the paper**: GPT is what ``activation="gelu"``, ``position_embedding="learned"`` and
-    ``attention_bias=True`` make of it; the defaults are those of Vaswani et al.
+    **Differs from the paper**: the defaults are those of Vaswani et al. GPT has ``activation="gelu"``,
+    ``position_embedding="learned"`` and ``attention_bias=True``.
 
     Shape:
-        - labels: (B, T), those of ``input_ids``, -100 where there is nothing to predict; shifted here, so that the
-          first of a row is never predicted. Pad on the right to train: the first word after padding is predicted from
-          the padding, here as in every causal model of Transformers
-        - shift_labels: (B, T), instead of labels: for each token the one after it, so already shifted
-        - smoothing, skip_logits, num_items_in_batch: as :class:`SmallTransformerForConditionalGeneration`
-        - logits_to_keep: without labels, give logits for so many last tokens (0: all), or for the tokens at these
-          places, (N,) or (B, N), or where it is True, (B, T)
+        - labels: (B, T), the ids of ``input_ids``, -100 where there is nothing to predict. They are shifted here, so
+          the first token of a row is never predicted. Pad on the right to train: as in every causal model of
+          Transformers, the first word after padding is predicted from the padding
+        - shift_labels: (B, T), instead of labels: for each token the id of the next one, already shifted
+        - smoothing, skip_logits, num_items_in_batch: as in :class:`SmallTransformerForConditionalGeneration`
+        - logits_to_keep: without labels, the number of last tokens to return logits for (0: all); or the places of the
+          tokens, (N,) or (B, N); or a bool mask of them, (B, T)
         - logits: (B, T, vocab_size)
 
     Raises:
@@ -254,7 +234,7 @@ class SmallTransformerForCausalLM(SmallTransformerWithOutputProjection, Generati
     _tied_weights_keys = {"lm_head.weight": "model.decoder.embed_tokens.weight"}
 
     def _prepare_position_ids_for_generation(self, inputs_tensor: Tensor, model_kwargs: dict[str, Any]) -> None:
-        """Do nothing: the stack counts the real tokens, while ``generate()`` would count padding on the right, too."""
+        """Do nothing: the stack counts only real tokens, but ``generate()`` would also count padding on the right."""
 
     @can_return_tuple
     @checked_head(SmallTransformerModel, *GENERATED_TEXT)
@@ -304,7 +284,7 @@ class SmallTransformerForMaskedLM(SmallTransformerWithOutputProjection):
 
     Shape:
         - labels: (B, T), the word at a masked token, -100 everywhere else
-        - smoothing, skip_logits, num_items_in_batch: as :class:`SmallTransformerForConditionalGeneration`
+        - smoothing, skip_logits, num_items_in_batch: as in :class:`SmallTransformerForConditionalGeneration`
         - logits: (B, T, vocab_size)
 
     Raises:
@@ -335,9 +315,9 @@ class SmallTransformerForMaskedLM(SmallTransformerWithOutputProjection):
 
 
 class SmallTransformerForSequenceClassification(SmallTransformerWithClassifier):
-    r"""One stack and a linear classifier of a single token's state: of the first, which has seen the text in a
-    bidirectional stack (Devlin et al., 2019, section 4.1), or of the last in a causal one (Radford et al., 2018,
-    section 3.2).
+    r"""One stack and a linear classifier of one token's state. In a bidirectional stack this is the first token (Devlin
+    et al., 2019, section 4.1), in a causal stack the last one, which has seen the text (Radford et al., 2018, section
+    3.2).
 
     .. math:: p(c | w) = \mathrm{softmax}(W h_i + b)
 
@@ -348,7 +328,7 @@ class SmallTransformerForSequenceClassification(SmallTransformerWithClassifier):
     Shape:
         - labels: (B,) classes or, for regression, numbers; (B, num_labels) of zeros and ones for the config's
           ``problem_type="multi_label_classification"``
-        - smoothing: of single labels; the probability given to all labels alike in the loss
+        - smoothing: label smoothing, the probability that the loss spreads evenly over all labels; single labels only
         - logits: (B, num_labels)
 
     Raises:
@@ -368,16 +348,13 @@ class SmallTransformerForSequenceClassification(SmallTransformerWithClassifier):
         if labels is not None:
             inputs["use_cache"] = False
         outputs = self.model(**inputs, return_dict=True)
-        attention_mask = inputs.get("attention_mask")
-        states = outputs.last_hidden_state
-        is_real = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
-        if attention_mask is not None:
-            if attention_mask.ndim != 2:
-                raise ValueError(
-                    f"attention_mask must be (batch, length) to classify texts: the first or last real token is read, "
-                    f"got {tuple(attention_mask.shape)}"
-                )
-            is_real = attention_mask[:, -states.shape[1] :]
+        attention_mask, states = inputs.get("attention_mask"), outputs.last_hidden_state
+        if attention_mask is not None and attention_mask.ndim != 2:
+            raise ValueError(
+                "attention_mask must be (batch, length) to classify texts: the first or last real token is read, "
+                f"got {tuple(attention_mask.shape)}"
+            )
+        is_real = source_mask(None if attention_mask is None else attention_mask[:, -states.shape[1] :], states)
         if self.config.attention_pattern == "causal":
             token = states.shape[1] - 1 - is_real.flip(1).int().argmax(dim=1)  # (B,) the last real one
         else:
@@ -401,7 +378,7 @@ class SmallTransformerForTokenClassification(SmallTransformerWithClassifier):
 
     Shape:
         - labels: (B, T) classes, -100 where there is nothing to predict, as on padding and within a word
-        - smoothing: the probability given to all labels alike in the loss
+        - smoothing: label smoothing, the probability that the loss spreads evenly over all labels
         - logits: (B, T, num_labels)
 
     Raises:
@@ -429,8 +406,8 @@ class SmallTransformerForTokenClassification(SmallTransformerWithClassifier):
 
 
 def _attended_or_labelled(inputs: dict[str, Any], labels: Tensor) -> Tensor | None:
-    """(B, T): the tokens that others attend to, or that a label is predicted from; None for all."""
+    """(B, T): the tokens that others attend to, or from which a label is predicted; None for all tokens."""
     attention_mask = inputs.get("attention_mask")
-    if attention_mask is None or attention_mask.shape != labels.shape:  # the latter is refused or continues a cache
+    if attention_mask is None or attention_mask.shape != labels.shape:  # an error, unless a cache has earlier tokens
         return None
     return attention_mask.bool() | (labels != IGNORED)

@@ -2,8 +2,8 @@
 
     pipeline("grapheme-to-phoneme", model="owner/name")("attention")
 
-Transformers has no pipeline for encoder-decoders of text. These are registered when ``attnzoo`` is imported, serve the
-RNN and the Transformer alike, and travel with the code of a model whose card has their ``card_tag`` (``attnzoo.hub``).
+Transformers has no pipeline for encoder-decoders of text. Importing ``attnzoo`` registers these pipelines, which work
+with the RNN and the Transformer. ``attnzoo.hub`` pushes a pipeline's code with a model whose card has its ``card_tag``.
 
 Letters in shapes: B sources, N targets of each, T target length, S source length.
 """
@@ -34,14 +34,14 @@ REFUSED = {
 
 
 class SourceToTargetPipeline(Pipeline):
-    """What every pipeline from one text to another does, batch by batch.
+    """The base class of pipelines from one text to another.
 
-    A source gives a list of its ``n_best`` targets, the highest score first, each a dictionary with
+    For a source it returns a list of its ``n_best`` targets, the highest score first. Each is a dictionary with
 
-    - the text, under the name that the pipeline has for it (``target_key``)
-    - ``score``: log p(target | source), the end included; without the length penalty by which the beam search chooses
+    - the text, whose key is the ``target_key`` of the pipeline
+    - ``score``: log p(target | source), the end included. It has no length penalty, unlike the scores of beam search
     - with ``alignments=True`` ``source_tokens``, ``target_tokens`` and ``alignment``: for every target token the weight
-      of every source token when it was predicted; of a Transformer that in the last layer, as the mean of its heads
+      of every source token when it was predicted. For a Transformer it is the mean of the last layer's heads
 
     Arguments of ``generate()``, such as ``num_beams``, can be given to the pipeline and to every call. The default of
     ``num_beams`` is that of the model's generation config, and at least ``n_best``. With
@@ -54,9 +54,9 @@ class SourceToTargetPipeline(Pipeline):
     are None and whose ``error`` is the message, and the other sources are processed.
 
     Raises:
-        ValueError: a source is not text or is empty, unless ``errors="skip"``; ``n_best`` or ``num_beams`` is
-            below 1 or not a whole number, or fewer beams than targets; an argument is unknown or asks for another
-            form of output; alignments of a model that has none; the model is not an encoder-decoder with a head.
+        ValueError: a source is not text or is empty, unless ``errors="skip"``; ``n_best`` or ``num_beams`` is not a
+            whole number above 0; there are fewer beams than targets; an argument is unknown or requests another form of
+            output; the model has no alignments, or is not an encoder-decoder with a head.
     """
 
     _load_tokenizer: Any = True
@@ -135,7 +135,7 @@ class SourceToTargetPipeline(Pipeline):
             ValueError: it cannot be read.
         """
         if not isinstance(source, str):
-            raise ValueError(f"a source must be a text, got {source!r}; of a dataset give the column of texts")
+            raise ValueError(f"a source must be a text, got {source!r}; for a dataset pass the column of texts")
         if not source.strip():
             raise ValueError("an empty source has no target")
         encoded = self.tokenizer(source, return_tensors="pt")
@@ -216,7 +216,7 @@ class TranslationPipeline(SourceToTargetPipeline):
     target_key = "translation_text"
 
 
-# Transformers refuses every task that begins as its removed pipelines did: "translation".
+# Transformers refuses every task whose name begins with that of a removed pipeline, such as "translation".
 PIPELINES: dict[str, type[SourceToTargetPipeline]] = {
     "grapheme-to-phoneme": GraphemeToPhonemePipeline,
     "machine-translation": TranslationPipeline,

@@ -9,23 +9,26 @@ from typing import Any
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from .recurrent_cells import RecurrentState
 from .recurrent_decoder import DecoderState
 
 
+def change_rows(state: DecoderState, change: Callable[[Tensor], Tensor]) -> DecoderState:
+    """The state with every tensor changed, for example with its rows selected or repeated."""
+    feed = state.input_feed
+    return DecoderState(state.recurrent.map(change), None if feed is None else change(feed))
+
+
 class _RecurrentCacheLayer(CacheLayerMixin):
-    """The named, batch-first tensors of a decoder's state, and how many tokens it has read.
+    """A decoder's state, the projected keys of its source, and the number of tokens it has read.
 
     Tensors are replaced, never written into, so that the same code trains.
     """
 
-    is_compileable = False
-    is_croppable = False
     supports_early_init = False
 
     def __init__(self) -> None:
         super().__init__()
-        self.tensors: dict[str, Tensor] = {}
+        self.state: DecoderState | None = None
         self.projected_key: Tensor | None = None
         self.length = 0
 
@@ -45,37 +48,34 @@ class _RecurrentCacheLayer(CacheLayerMixin):
         return self.length + query_length, 0
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        # Beams change places within their source, as the encoder's outputs beside this cache expect, which stay.
-        self.tensors = {k: v.index_select(0, beam_idx.to(v.device)) for k, v in self.tensors.items()}
+        # Beams change places within their source. So the keys stay, as do the encoder's outputs outside this cache.
+        if self.state is not None:
+            self.state = change_rows(self.state, lambda part: part.index_select(0, beam_idx.to(part.device)))
 
     def batch_select_indices(self, indices: Tensor) -> None:
-        self.projected_key = self._of_rows(lambda key: key[indices.to(key.device)])
-        self.tensors = {k: v[indices.to(v.device)] for k, v in self.tensors.items()}
+        self._change_batch(lambda part: part[indices.to(part.device)])
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        self.projected_key = self._of_rows(lambda key: key.repeat_interleave(repeats, dim=0))
-        self.tensors = {k: v.repeat_interleave(repeats, dim=0) for k, v in self.tensors.items()}
+        self._change_batch(lambda part: part.repeat_interleave(repeats, dim=0))
 
-    def _of_rows(self, change: Callable[[Tensor], Tensor]) -> Tensor | None:
-        """The keys, changed as the states are if there is a row for each of them and not one for a source."""
+    def _change_batch(self, change: Callable[[Tensor], Tensor]) -> None:
+        """Change the rows of the state, and those of the keys if each target has its own row of keys."""
+        if self.state is None:
+            return
         key = self.projected_key
-        return change(key) if key is not None and len(key) == len(self.tensors["hidden"]) else key
+        if key is not None and len(key) == len(self.state.recurrent.hidden):
+            self.projected_key = change(key)
+        self.state = change_rows(self.state, change)
 
     def reset(self) -> None:
-        self.tensors, self.projected_key, self.length, self.is_initialized = {}, None, 0, False
-
-    def offload(self) -> None:
-        """Nothing to do: the state is as small as one token."""
-
-    def prefetch(self) -> None:
-        """Nothing to do: the state is as small as one token."""
+        self.state, self.projected_key, self.length, self.is_initialized = None, None, 0, False
 
 
 class RecurrentDecoderCache(Cache):
     """The decoder's state and the projected keys, as ``past_key_values`` carries them through ``generate()``.
 
-    It holds the state after the last token, not one state per token, and so cannot be cropped: assisted decoding does
-    not apply. Beam search reorders it row by row.
+    It holds the state after the last token, not one state per token. So it cannot be cropped, and assisted decoding is
+    not possible. Beam search reorders it row by row.
     """
 
     def __init__(self) -> None:
@@ -83,30 +83,20 @@ class RecurrentDecoderCache(Cache):
         super().__init__(layers=[self._layer])
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Refuse: a state cannot be taken back to an earlier token."""
+        """Raise an error: a state cannot be taken back to an earlier token."""
         raise NotImplementedError(
             "a recurrent state cannot be cropped: it holds the last token's state, not one per token"
         )
 
     def store(self, state: DecoderState, projected_key: Tensor | None, num_tokens: int) -> None:
         """Replace the state by the one after ``num_tokens`` more tokens; without attention there are no keys."""
-        named = {
-            "hidden": state.recurrent.hidden,
-            "cell": state.recurrent.cell,
-            "input_feed": state.input_feed,
-        }
-        self._layer.tensors = {name: tensor for name, tensor in named.items() if tensor is not None}
-        self._layer.projected_key = projected_key
+        self._layer.state, self._layer.projected_key = state, projected_key
         self._layer.length += num_tokens
         self._layer.is_initialized = True
 
-    def load(self) -> tuple[DecoderState, Tensor | None, int] | None:
-        """The state, the projected keys and the number of tokens read, or None before the first token."""
-        tensors = self._layer.tensors
-        if not tensors:
-            return None
-        recurrent = RecurrentState(tensors["hidden"], tensors.get("cell"))
-        return DecoderState(recurrent, tensors.get("input_feed")), self._layer.projected_key, self._layer.length
+    def load(self) -> tuple[DecoderState | None, Tensor | None, int]:
+        """The state, or None before the first token, the projected keys and the number of tokens read."""
+        return self._layer.state, self._layer.projected_key, self._layer.length
 
 
 def check_past(
@@ -116,12 +106,17 @@ def check_past(
     own_key: Tensor | None,
     batch: tuple[int, ...],
 ) -> None:
-    """Check that a cache is of this decoder, whose own state and key of no rows are given, and of this batch.
+    """Check that the state and keys of a cache fit this decoder and this batch.
 
-    A batch is (targets, sources, source length).
+    Args:
+        state: of the cache
+        projected_key: of the cache
+        own_state: a state of this decoder; its number of rows is not compared
+        own_key: keys of this decoder, the same
+        batch: the numbers of targets and of sources, and the source length
 
     Raises:
-        ValueError: it is of another model, another batch or another source.
+        ValueError: the cache is from another model, another batch or another source.
     """
     sizes, expected = _sizes(state, projected_key), _sizes(own_state, own_key)
     if sizes != expected:
@@ -139,7 +134,7 @@ def check_past(
 
 
 def _sizes(state: DecoderState, projected_key: Tensor | None) -> dict[str, tuple[int, ...]]:
-    """The size of a row of every tensor, and of a token of the keys."""
+    """The shape of one row of every tensor of the state, and of one token's key."""
     parts = {"hidden": state.recurrent.hidden, "cell": state.recurrent.cell, "input_feed": state.input_feed}
     sizes = {name: tuple(part.shape[1:]) for name, part in parts.items() if part is not None}
     if projected_key is not None:
@@ -148,7 +143,7 @@ def _sizes(state: DecoderState, projected_key: Tensor | None) -> dict[str, tuple
 
 
 def check_target_mask(attention_mask: Tensor | None, embeddings: Tensor, step: int) -> None:
-    """Refuse what a recurrent decoder cannot skip: padding on the left of the target would be read into its state."""
+    """Raise an error if the target has padding before a token: a recurrent decoder would read it into its state."""
     if attention_mask is None:
         return
     rows, length = embeddings.shape[:2]

@@ -1,6 +1,6 @@
 r"""The layers of the Transformer (Vaswani et al., 2017, section 3): attention in heads, feed-forward, positions.
 
-Scores, mask, softmax and sum are in ``attention.py``; here they become heads, and sublayers of a stack.
+Scores, mask, softmax and sum are in ``attention.py``. This file builds heads and the sublayers of a stack from them.
 
 Letters in shapes: B batch, T target length (queries), S source length (keys), D model width, H heads, K head width.
 Masks are bool, True = attend.
@@ -20,7 +20,7 @@ from .attention import attend, dot_score
 from .configuration_small_transformer import SmallTransformerConfig
 from .library_internals import attention_backend
 
-MAX_PACKED = 0.95  # a larger part of a batch is not packed, since that would take longer
+MAX_PACKED = 0.95  # a batch with a larger share of such tokens is not packed, since packing would take longer
 
 
 class Packing(NamedTuple):
@@ -122,7 +122,7 @@ class MultiHeadAttention(nn.Module):
         - returns: (B * N, T, D), attention_weights (B * N, H, T, S) or None
     """
 
-    is_causal = False  # the mask says all; without one, every token may be attended to
+    is_causal = False  # the mask alone says which tokens may be attended to; without a mask, all of them
 
     def __init__(self, config: SmallTransformerConfig, layer_idx: int) -> None:
         super().__init__()
@@ -229,7 +229,7 @@ class TransformerLayer(GradientCheckpointingLayer):
         x' = x + \mathrm{Dropout}(\mathrm{Sublayer}(\mathrm{LayerNorm}(x)))
         \quad \text{("pre")}
 
-    **Differs from the paper**: only with ``norm="pre"``, which is of GPT-2 (Radford et al., 2019, section 2.3).
+    **Differs from the paper**: only with ``norm="pre"``, which GPT-2 has (Radford et al., 2019, section 2.3).
 
     Shape:
         - hidden_states: (B, T, D); memory: (B, S, D)

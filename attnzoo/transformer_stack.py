@@ -18,13 +18,13 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .attention import source_positions
 from .configuration_small_transformer import SmallTransformerConfig
 from .library_internals import attention_backend
-from .model_inputs import checked, embed, require_shape, require_tokens
+from .model_inputs import checked, embed, require_shape, require_tokens, targets_per_source
 from .transformer_layers import MultiHeadAttention, Packing, PositionEmbedding, TransformerLayer, mask_for
 from .zoo_model import SafetensorsModel
 
 
 class SmallTransformerPreTrainedModel(SafetensorsModel):
-    """Initialisation and loading, as every model of the family shares them."""
+    """Initialisation and loading, which all models of the family share."""
 
     config: SmallTransformerConfig
     _supports_sdpa = True
@@ -32,7 +32,7 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
     _can_compile_fullgraph = True
     _supports_attention_backend = True
     _no_split_modules = ["TransformerLayer"]
-    attention_patterns: tuple[str, ...] = ("encoder_decoder", "bidirectional", "causal")  # those that a class is for
+    attention_patterns: tuple[str, ...] = ("encoder_decoder", "bidirectional", "causal")  # those that a class accepts
 
     def __init__(self, config: SmallTransformerConfig) -> None:
         super().__init__(config)
@@ -42,7 +42,7 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        r"""Initialise as the authors' released code (Tensor2Tensor) does, for the paper does not say.
+        r"""Initialise as the authors' released code (Tensor2Tensor) does; the paper does not describe it.
 
         Word embeddings and the output projection from N(0, 1 / d_model), so that embeddings times the square root of
         d_model, and logits, start with a variance near 1; learned positions alike. Every other matrix from Glorot's
@@ -61,8 +61,9 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
     def create_masks_for_generate(
         attention_mask: Tensor | None, past_key_values: Cache, inputs_embeds: Tensor, **kwargs: Any
     ) -> Tensor | None:
-        """The mask for ``generate()`` with a static cache, (B, S), from which the stack makes its own and counts the
-        positions. It is as long as the cache, so that a compiled step has the same shape at every length.
+        """The mask (B, S) for ``generate()`` with a static cache. The stack makes its own mask and positions from it.
+
+        It is as long as the cache, so that a compiled step has the same shape at every length.
         """
         if attention_mask is None:
             return None
@@ -75,23 +76,22 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
 
     .. math:: x_0 = \mathrm{Dropout}(\sqrt{d} \, E[w] + PE), \qquad x_n = \mathrm{Layer}_n(x_{n-1})
 
-    Symbols: :math:`E` is the weight of ``embed_tokens``, :math:`d` the model width; ``inputs_embeds`` are :math:`E[w]`,
-    and are scaled like it. Positions are ranks among the real tokens of a row: padding moves nothing, wherever it
-    stands. With ``norm="pre"`` a last layer normalisation follows.
+    Symbols: :math:`E` is the weight of ``embed_tokens``, :math:`d` is the model width. ``inputs_embeds`` replace
+    :math:`E[w]` and are scaled in the same way. The position of a token is its rank among the real tokens of its row.
+    Padding does not change it. With ``norm="pre"`` a last layer normalisation follows.
 
-    ``position_ids`` replace these ranks. If they start anew within a row, and there is no ``attention_mask`` and no
-    cache, the row holds several texts, which do not see each other (``DataCollatorWithFlattening``).
+    ``position_ids`` replace these ranks. If they start at 0 again within a row, and there is no ``attention_mask`` and
+    no cache, the row holds several texts, and no token attends to another text (``DataCollatorWithFlattening``).
 
-    With ``tokens_to_compute`` the last hidden states of the other tokens may be 0, and nothing is computed of them. The
-    mask must include the tokens that others attend to. It has no effect with a cache, or when the call requests the
-    layers' outputs.
+    With ``tokens_to_compute`` the other tokens are not computed, and their last hidden states may be 0. It must include
+    the tokens that others attend to. It has no effect with a cache, or when the call requests the layers' outputs.
 
     Shape:
         - input_ids: (B, T); attention_mask: (B, T), and with a cache of P tokens (B, P + T), or as long as a static
           cache; or of four dimensions, (B or 1, H or 1, T, P + T): what each token may attend to, itself included
         - position_ids: (B or 1, T)
-        - encoder_hidden_states: (B, S, D); encoder_attention_mask: (B, S); there may be N targets to each, one after
-          the other in the batch, as the beams of a search
+        - encoder_hidden_states: (B, S, D); encoder_attention_mask: (B, S); a source may have N targets, which follow
+          each other in the batch, such as the beams of a search
         - tokens_to_compute: (B, T) bool, or None for all
         - last_hidden_state: (B, T, D)
 
@@ -149,7 +149,9 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             pattern = self.config.attention_pattern
             raise ValueError(f"is_causal={is_causal} contradicts attention_pattern={pattern!r}; leave it out")
         if encoder_hidden_states is not None:
-            self._check_source(encoder_hidden_states, rows)
+            width = self.config.hidden_size
+            require_tokens("encoder_outputs[0]", encoder_hidden_states, "(batch, length, width)", 3, width)
+            targets_per_source(encoder_hidden_states, hidden_states)
         cache = self._cache(past_key_values, use_cache)
         past: Any = 0
         num_keys = length
@@ -160,7 +162,12 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         steps = torch.arange(length, device=hidden_states.device) + past  # (T,)
         num_positions = None if torch.compiler.is_compiling() else past + length
         is_real = texts = None
-        if not is_4d_mask:
+        if attention_mask is not None and is_4d_mask:
+            keys = attention_mask.shape[3] if "cache" in kwargs else num_keys  # a paged cache has its own length
+            shapes = [(b, h, length, keys) for b in (rows, 1) for h in (self.config.num_attention_heads, 1)]
+            what = "(batch or 1, heads or 1, queries, keys)"
+            require_shape("attention_mask of four dimensions", attention_mask, what, *shapes)
+        else:
             name = f"{self.prefix}attention_mask"
             is_real = _is_real(attention_mask, name, rows, past + length, num_keys, hidden_states.device)
         positions = steps.unsqueeze(0) if is_real is None else source_positions(is_real)[0][:, steps]
@@ -173,16 +180,9 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             hidden_states = self.position_embedding(hidden_states, positions, num_positions)
         if self.training:
             hidden_states = nn.functional.dropout(hidden_states, self.dropout)
-        if is_4d_mask:
-            assert attention_mask is not None
-            keys = attention_mask.shape[3] if "cache" in kwargs else num_keys  # a paged cache has its own length
-            shapes = [(b, h, length, keys) for b in (rows, 1) for h in (self.config.num_attention_heads, 1)]
-            what = "(batch or 1, heads or 1, queries, keys)"
-            require_shape("attention_mask of four dimensions", attention_mask, what, *shapes)
-            mask: Tensor | None = attention_mask
-        else:
-            is_last_alone = length == 1 and isinstance(past, int) and num_keys == past + 1
-            mask = _self_attention_mask(is_real, texts, steps, num_keys, self.is_causal and not is_last_alone)
+        is_last_alone = length == 1 and isinstance(past, int) and num_keys == past + 1
+        has_future = self.is_causal and not is_last_alone
+        mask = attention_mask if is_4d_mask else _self_attention_mask(is_real, texts, steps, num_keys, has_future)
         recorded = ("output_hidden_states", "output_attentions")  # they have the shapes of a padded batch
         if cache is not None or any(kwargs.get(name, getattr(self.config, name)) for name in recorded):
             tokens_to_compute = None
@@ -211,12 +211,6 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         if packing is not None:
             hidden_states = packing.unpack(hidden_states)
         return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden_states, past_key_values=cache)
-
-    def _check_source(self, source: Tensor, rows: int) -> None:
-        require_tokens("encoder_outputs[0]", source, "(batch, length, width)", 3, self.config.hidden_size)
-        if rows < source.shape[0] or rows % source.shape[0]:
-            sizes = f"{source.shape[0]} and {rows} rows"
-            raise ValueError(f"source and target are batches of {sizes}; every source needs equally many targets")
 
     def _check_positions(self, position_ids: Tensor, rows: int, length: int) -> int | None:
         """The largest of ``position_ids`` (B or 1, T) plus 1; None in a compiled graph. Raises if one is negative."""
@@ -284,7 +278,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
 
 
 def _length(cache: Cache) -> Any:
-    """How many tokens are in a cache; a tensor where a graph must not depend on it."""
+    """The number of tokens in a cache; a tensor in a compiled graph with a static cache, for all lengths."""
     length = cache.get_seq_length()
     return int(length) if isinstance(length, Tensor) and not torch.compiler.is_compiling() else length
 
@@ -308,7 +302,7 @@ def _is_real(
 def _self_attention_mask(
     is_real: Tensor | None, texts: Tensor | None, steps: Tensor, num_keys: int, is_causal: bool
 ) -> Tensor | None:
-    """Which tokens may attend to which: each to the real tokens of its text, and if ``is_causal`` not to later ones.
+    """Which tokens may attend to which: each to the real tokens of its text, but not to later ones if ``is_causal``.
 
     Shape:
         - is_real: (B, at most num_keys), or None where nothing is padded

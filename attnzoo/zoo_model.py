@@ -1,6 +1,6 @@
 """The base class of all models: loading from safetensors only, resizing of embeddings, and options of ``generate()``.
 
-Safetensors hold numbers. A pickle may run code, so none is loaded, not as an adapter either.
+Files of safetensors hold only numbers. A pickle may run code, so no pickle is loaded, as a model or as an adapter.
 """
 
 import math
@@ -11,16 +11,17 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.generation import GenerationMixin
-from transformers.modeling_outputs import ModelOutput, Seq2SeqModelOutput
+from transformers.modeling_outputs import ModelOutput, Seq2SeqLMOutput, Seq2SeqModelOutput
 
+from .loss import IGNORED, loss_and_logits
 from .model_inputs import check_labels, require_tokens, shift_right
 
 CONVERT = "which may run code; convert weights that you trust with torch.load(..., weights_only=True) and"
-MAX_NEW_WEIGHTS = 10**8  # that may be missing in a file: those of a new head or of added words
+MAX_NEW_WEIGHTS = 10**8  # that a file may lack: those of a new head or of added words
 
 
 class SafetensorsModel(PreTrainedModel):
-    """A Hugging Face model whose weights are loaded from safetensors only; ``save_pretrained`` writes no other.
+    """A Hugging Face model whose weights are loaded from safetensors only; ``save_pretrained`` writes only these.
 
     Raises:
         ValueError: ``use_safetensors=False``, or an adapter that is a pickle.
@@ -38,7 +39,7 @@ class SafetensorsModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
-        """Load as every Hugging Face model does, but never a pickle; damaged weights are an OSError that names them."""
+        """Load as every Hugging Face model does, but never a pickle. For damaged weights the OSError names them."""
         if kwargs.get("use_safetensors") is False:
             raise ValueError(f"use_safetensors=False would load a pickle, {CONVERT} save_pretrained")
         kwargs["use_safetensors"] = True
@@ -52,7 +53,7 @@ class SafetensorsModel(PreTrainedModel):
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:
-        """Resize every embedding: the input's, and that of a decoder beside an encoder."""
+        """Resize the embedding of the input and, in an encoder-decoder, that of the decoder."""
         decoder = getattr(self.base_model, "decoder", None)
         if decoder is not None and decoder.embed_tokens is not self.get_input_embeddings():
             decoder.resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
@@ -79,9 +80,9 @@ class SafetensorsModel(PreTrainedModel):
     def _load_pretrained_model(
         model: Any, state_dict: Any, checkpoint_files: list[str] | None, *args: Any, **kwargs: Any
     ) -> Any:
-        """The step of loading that every file passes, an adapter's too.
+        """Check the files, and load them. This step of Transformers loads the files of models and of adapters.
 
-        For an adapter without safetensors Transformers loads a pickle even if ``use_safetensors`` is True.
+        Without safetensors of an adapter, Transformers would load its pickle even if ``use_safetensors`` is True.
         """
         for file in checkpoint_files or ():
             if Path(file).suffix != ".safetensors":
@@ -92,25 +93,28 @@ class SafetensorsModel(PreTrainedModel):
 
 
 class ConditionalGenerationMixin(GenerationMixin):
-    """What the encoder-decoders with an output projection share: the target that labels make, and ``generate()``."""
+    """What the encoder-decoders with an output projection share: the forward pass, and ``generate()``.
+
+    A class makes its ``forward`` of :meth:`predict`, with the arguments of its own model in the signature.
+    """
 
     config: Any
+    model: Any
+    lm_head: nn.Linear
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`."""
         return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     def add_target(self, inputs: dict[str, Any], labels: Tensor | None, num_items: Tensor | int | None) -> None:
-        """Check the labels (B, T), and add what the decoder reads for them to the arguments of the model.
+        """Check the labels (B, T), and add the decoder's input that belongs to them to the model's arguments.
 
         Raises:
-            ValueError: the labels do not fit the target, or a ``Trainer`` withholds them and there is no target.
+            ValueError: the labels do not fit the target; or a ``Trainer`` withholds the labels, and no target is given.
         """
         if labels is None:
-            target = inputs.get("decoder_input_ids"), inputs.get("decoder_inputs_embeds")
-            if num_items is not None and all(
-                part is None for part in target
-            ):  # the source would be taken as the target
+            names = "decoder_input_ids", "decoder_inputs_embeds"
+            if num_items is not None and all(inputs.get(name) is None for name in names):  # the source would be used
                 raise ValueError(
                     "num_items_in_batch is given without labels and without decoder_input_ids, as by a Trainer that "
                     "smooths labels; let DataCollatorForSeq2Seq(tokenizer, model=model) make decoder_input_ids"
@@ -123,6 +127,24 @@ class ConditionalGenerationMixin(GenerationMixin):
         if inputs.get("past_key_values") is not None:
             raise ValueError("labels start a new target and past_key_values continues one; give decoder_input_ids")
         inputs["decoder_input_ids"] = self.prepare_decoder_input_ids_from_labels(labels)
+
+    def predict(
+        self,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
+        skip_logits: bool = False,
+        **inputs: Any,
+    ) -> Seq2SeqLMOutput:
+        """The logits of the target, and with ``labels`` their loss: ``forward`` of the classes, which explain it."""
+        self.add_target(inputs, labels, num_items_in_batch)
+        if labels is not None and skip_logits:  # nothing reads what comes after the last label
+            inputs["tokens_to_compute"] = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)
+        outputs = self.model(**inputs, return_dict=True)
+        loss, logits = loss_and_logits(
+            self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
+        )
+        return with_head(Seq2SeqLMOutput, outputs, loss=loss, logits=logits)
 
 
 def with_head(output_class: type[ModelOutput], outputs: ModelOutput, **head: Any) -> Any:

@@ -1,6 +1,6 @@
-"""The recurrent decoder, one token after the other, for ``search()``: the source is read once, and not for every beam.
+"""The recurrent decoder for ``search()``, one token after the other. The beams of a source share its keys and values.
 
-Letters in shapes: B sources, R rows, of every source as many, T tokens so far, H width of the readout.
+Letters in shapes: B sources, R rows (equally many for each source), T tokens so far, H width of the readout.
 """
 
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ..model_inputs import source_mask
-from ..recurrent_cache import check_target_mask
+from ..recurrent_cache import change_rows, check_target_mask
 from ..recurrent_cells import RecurrentState
 from ..recurrent_decoder import DecoderState
 from ..recurrent_encoder import as_encoder_outputs
@@ -18,13 +18,13 @@ class RecurrentSteps:
     """The readouts of sequences that grow by a token at a time.
 
     Args:
-        arguments: what ``generate()`` would call the model with, its rows repeated for the beams
+        arguments: the arguments with which ``generate()`` would call the model, their rows repeated for the beams
         num_sources: B
         num_beams: unused
 
     Raises:
-        TypeError: ``encoder_outputs`` are another model's.
-        ValueError: masks that do not fit, as the model's ``forward`` says.
+        TypeError: ``encoder_outputs`` of another kind of model.
+        ValueError: ``encoder_outputs`` of other sizes, or a mask that the model's ``forward`` refuses.
     """
 
     reads = frozenset({"encoder_outputs", "attention_mask", "decoder_attention_mask"})
@@ -47,10 +47,10 @@ class RecurrentSteps:
         self.number = 0  # of tokens read
 
     def read(self, sequences: Tensor) -> Tensor:
-        """Read the last token of every sequence (R, T), at first all of them; returns the readouts (R, H)."""
+        """Read the last token of every sequence (R, T), in the first call all tokens; returns the readouts (R, H)."""
         if self.state is None:
             final = RecurrentState(self.encoder_outputs.final_hidden, self.encoder_outputs.final_cell)
-            skip = len(final.hidden) // len(sequences)  # if the rows of a source are all alike, one is read at first
+            skip = len(final.hidden) // len(sequences)  # above 1 if the first call reads only one row of each source
             mask = None if self.prompt_mask is None else self.prompt_mask[::skip]
             check_target_mask(mask, sequences.unsqueeze(2), 0)
             self.state = self.wiring.initial_state(final.map(lambda part: part[::skip]))
@@ -60,9 +60,6 @@ class RecurrentSteps:
         return outputs.readout[:, 0]
 
     def reorder(self, rows: Tensor) -> None:
-        """Go on from the states of ``rows`` (R,)."""
+        """Continue from the states of ``rows`` (R,)."""
         assert self.state is not None
-        recurrent, input_feed = self.state
-        rows = rows.to(recurrent.hidden.device)
-        input_feed = None if input_feed is None else input_feed.index_select(0, rows)
-        self.state = DecoderState(recurrent.map(lambda part: part.index_select(0, rows)), input_feed)
+        self.state = change_rows(self.state, lambda part: part.index_select(0, rows.to(part.device)))

@@ -1,4 +1,4 @@
-"""A product with the same weights at every step of a decoder; the weights are laid out for it once.
+"""A product with the same weights at every step of a decoder. The weights are laid out in memory once.
 
 Letters in shapes: R rows, I input width, O output width.
 """
@@ -12,9 +12,8 @@ from ..library_internals import blocked_linear, blocked_weight, has_blocked_line
 class RepeatedProduct:
     """Linear layers of one input as one product, without gradients.
 
-    On a CPU, oneDNN reads float32 weights in blocks: with 5 rows and 8,000 words in a quarter of the time of torch's
-    BLAS, with 64 rows in three quarters. For one row, and
-    everything else, the transposed weight is the fastest.
+    On a CPU, oneDNN reads float32 weights in blocks. For 8,000 words it takes a quarter of the time of torch's BLAS
+    with 5 rows, and three quarters with 64 rows. For one row, and in all other cases, the transposed weight is fastest.
 
     Args:
         layers: linear layers and nothing else, all with a bias or none

@@ -1,10 +1,10 @@
-"""Greedy search, sampling and beam search: the sequences of ``generate()``, sooner.
+"""Greedy search, sampling and beam search: the sequences of ``generate()`` in less time.
 
     model.generate(**inputs, num_beams=5, custom_generate=attnzoo.search)
 
-Transformers prepares the inputs, the options and the encoder's outputs as always and hands them over. A step is then
-nothing but the decoder's: the source is read once and not repeated for its beams, no output object is built, and the
-best continuations are looked for where blocks of the vocabulary have their largest scores.
+Transformers prepares the inputs, the options and the encoder's outputs as usual, and then calls :func:`search`. A step
+runs only the decoder: the source is read once and not repeated for its beams, and no output object is built. A step
+looks for the best continuations only in the blocks of the vocabulary with the largest scores.
 
 Letters in shapes: B sources, K beams of each, R = B * K rows, C candidates of each source, T tokens so far.
 """
@@ -23,18 +23,18 @@ from .recurrent_steps import RecurrentSteps
 from .repeated_product import RepeatedProduct
 from .transformer_steps import TransformerSteps
 
-BLOCK = 64  # words of the vocabulary, of which the largest score is looked at first
-NEVER = -1e9  # added to the score of what is not to be chosen, as generate() does
+BLOCK = 64  # words of the vocabulary in a block
+NEVER = -1e9  # added to the score of a sequence that must not be chosen, as in generate()
 
 STEPS: dict[str, type[RecurrentSteps] | type[TransformerSteps]] = {  # for every model_type that generates
     "attentional_rnn": RecurrentSteps,
     "small_transformer": TransformerSteps,
 }
-OUTPUTS: dict[bool, tuple[Any, Any]] = {  # whether there is a source, of one sequence or of beams
+OUTPUTS: dict[bool, tuple[Any, Any]] = {  # with or without a source: for single sequences, for beams
     True: (generation.GenerateEncoderDecoderOutput, generation.GenerateBeamEncoderDecoderOutput),
     False: (generation.GenerateDecoderOnlyOutput, generation.GenerateBeamDecoderOnlyOutput),
 }
-IGNORED_ARGUMENTS = {"use_cache", "return_dict"}  # of the model, without effect here
+IGNORED_ARGUMENTS = {"use_cache", "return_dict"}  # arguments of the model without effect here
 STEP_OUTPUTS = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
 
 
@@ -49,15 +49,15 @@ def search(
 ) -> Tensor | ModelOutput:
     """For ``generate(custom_generate=search)``: greedy search, sampling, or beam search with ``num_beams`` above 1.
 
-    It returns what ``generate()`` returns, up to rounding: the sequences, or with ``return_dict_in_generate=True`` an
+    It returns the sequences of ``generate()``, up to rounding. With ``return_dict_in_generate=True`` it returns an
     output with the sequences and, for beams, their scores. All logits processors and stopping criteria apply.
     Transformers passes neither a streamer nor the tokenizer that ``stop_strings`` needs to a ``custom_generate``.
 
     Raises:
-        ValueError: what only Transformers' own loops do: sampled beams, outputs of single steps (``output_scores`` and
-            the like), a cache to go on from, other arguments of the model's ``forward``; a decoder with hooks, which
-            would be bypassed; masks that do not fit, as the model's ``forward`` says.
-        TypeError: the model has no steps here (see ``STEPS``), or ``encoder_outputs`` are another's.
+        ValueError: an option that only Transformers' own loops have: sampled beams, outputs of single steps
+            (``output_scores``, for example), a cache to continue from, or other arguments of the model's ``forward``;
+            a decoder with hooks, which would be bypassed; masks that the model's ``forward`` refuses.
+        TypeError: a model without an entry in ``STEPS``, or ``encoder_outputs`` of another model.
     """
     make_steps = STEPS.get(model.config.model_type)
     if make_steps is None:
@@ -81,7 +81,7 @@ def search(
     repeats = max(config.num_beams, config.num_return_sequences)  # of every source, by generate()
     skip = 1
     if mode == GenerationMode.BEAM_SEARCH and not scores.has_others and _candidates(config) <= model.config.vocab_size:
-        skip = repeats  # the beams of a source are the same at first: one of them is read
+        skip = repeats  # the beams of a source start with the same tokens, so only one of them is read
     steps = make_steps(model, model_kwargs, len(input_ids) // repeats, config.num_beams)
     decoder, sequences = _Decoder(steps, model.lm_head), input_ids[::skip]
     if mode == GenerationMode.BEAM_SEARCH:
@@ -108,7 +108,7 @@ def _candidates(config: GenerationConfig) -> int:
 def _one_by_one(
     decoder: "_Decoder", sequences: Tensor, scores: "_Scores", stops: StoppingCriteriaList, config: GenerationConfig
 ) -> dict[str, Tensor]:
-    """The best token, or one drawn, after every sequence (B, T)."""
+    """Greedy search or sampling: add the best token, or a random one, to every sequence (B, T) until all end."""
     is_open = torch.ones(len(sequences), dtype=torch.bool, device=sequences.device)
     has_end = any(hasattr(stop, "eos_token_id") for stop in stops)
     padding = next((token for token in (config.pad_token_id, *_end_tokens(config)) if token is not None), None)
@@ -132,14 +132,14 @@ def _beam_search(
 ) -> dict[str, Tensor]:
     """Transformers' beam search, rule by rule, from starts (B, 1 or K, T).
 
-    Of every source K beams run, and K places are for those that have ended, whose scores are divided by their length
-    to the power of ``length_penalty``.
+    Every source has K running beams, and K places for sequences that have ended. The score of an ended sequence is
+    divided by its length to the power of ``length_penalty``.
     """
     beams, batch, prompt, penalty = config.num_beams, len(running), running.shape[2], config.length_penalty
     count, ends, device = _candidates(config), _end_tokens(config), running.device
     fill = int(config.pad_token_id or ends[0]) if ends else -1
     running_scores = torch.zeros(running.shape[:2], device=device)
-    running_scores[:, 1:] = NEVER  # all beams of a source are the same at first
+    running_scores[:, 1:] = NEVER  # all beams of a source start with the same tokens
     ended = running.new_full((batch, beams, config.max_length), fill)
     ended[:, :, :prompt] = running[:, :1]
     ended_scores = torch.full((batch, beams), NEVER, device=device)
@@ -190,11 +190,11 @@ def _beam_search(
 def _best(log_probs: Tensor, before: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The ``count`` best continuations of every source: scores, beams and tokens, each (B, C), the best first.
 
-    They are all in the ``count`` blocks with the largest scores.
+    All of them are in the ``count`` blocks whose largest scores are highest. Only these blocks are searched.
 
     Shape:
         - log_probs: (B, K, vocabulary)
-        - before: (B, K), the scores so far
+        - before: (B, K), the scores of the beams before this step
     """
     vocabulary = log_probs.shape[2]
     if vocabulary < count * BLOCK:  # too few blocks to be worth it
@@ -209,7 +209,7 @@ def _best(log_probs: Tensor, before: Tensor, count: int) -> tuple[Tensor, Tensor
     values, place = inside.flatten(1).topk(count)
     block = block.gather(1, place // BLOCK)
     token = block % number * BLOCK + place % BLOCK
-    return values, block // number, token.clamp(max=vocabulary - 1)  # of forbidden ones, which padding equals
+    return values, block // number, token.clamp(max=vocabulary - 1)  # padding has the score of forbidden tokens
 
 
 def _take(values: Tensor, index: Tensor) -> Tensor:
@@ -219,10 +219,10 @@ def _take(values: Tensor, index: Tensor) -> Tensor:
 
 
 class _Scores:
-    """The logits processors in their order; those that forbid the end before a length are done in place."""
+    """The logits processors in their order. Those that forbid the end before a minimum length work in place here."""
 
     def __init__(self, processors: LogitsProcessorList, vocabulary: int) -> None:
-        self.steps: list[Any] = []  # a processor, or up to which length which tokens are forbidden
+        self.steps: list[Any] = []  # each a processor, or a minimum length and the tokens forbidden before it
         for processor in processors:
             step: Any = processor
             if type(processor) is generation.MinLengthLogitsProcessor:
@@ -235,7 +235,7 @@ class _Scores:
         self.has_others = any(not isinstance(step, tuple) for step in self.steps)
 
     def process(self, sequences: Tensor, scores: Tensor) -> Tensor:
-        """``scores`` (R, vocabulary) of what comes after ``sequences`` (R, T); they may be changed in place."""
+        """Process the ``scores`` (R, vocabulary) of the tokens after ``sequences`` (R, T), possibly in place."""
         for step in self.steps:
             if not isinstance(step, tuple):
                 scores = step(sequences, scores)
@@ -245,14 +245,14 @@ class _Scores:
 
 
 class _Decoder:
-    """A decoder's steps, and its output projection, by the weight alone where it is nothing else."""
+    """A decoder's steps and its output projection, as a :class:`RepeatedProduct` if it has no hooks or adapters."""
 
     def __init__(self, steps: RecurrentSteps | TransformerSteps, lm_head: Any) -> None:
         self.steps, self.lm_head = steps, lm_head
         self.product = RepeatedProduct(lm_head) if is_only_its_weight(lm_head) else None
 
     def logits(self, sequences: Tensor) -> Tensor:
-        """What comes after every sequence (R, T), whose last token is new: float32 (R, vocabulary)."""
+        """The logits (R, vocabulary), float32, of the token after every sequence (R, T), whose last token is new."""
         hidden = self.steps.read(sequences)  # (R, H)
         if self.product is not None:
             logits = self.product(hidden).float()

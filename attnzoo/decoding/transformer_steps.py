@@ -1,9 +1,9 @@
 r"""The small Transformer's decoder for ``search()``, one token after the other.
 
-In a small model's step, modules, caches and masks take as long as the products. Here the weights are laid out once, and
-one product makes queries, keys and values. The keys of a source's beams stay side by side, and a mask says which beam
-has seen which key. To reorder the beams is to reorder rows of this mask; no key moves. (Each query is multiplied with
-the keys of all K beams: cheap up to a few hundred tokens, not for thousands.)
+In a step of a small model, modules, caches and masks take as long as the products. Here the weights are laid out once,
+and one product computes queries, keys and values. The keys of a source's beams stay side by side, and a mask says which
+beam has seen which key. Reordering the beams reorders rows of this mask; no key moves. Each query is multiplied with
+the keys of all beams of its source, which is fast up to a few hundred tokens but not for thousands.
 
 Letters in shapes: B sources (or prompts, where there is no source), G groups of rows that share their keys, N rows in
 each, R = G * N rows, T tokens so far, S tokens of a group's keys or of a source, D model width, H heads, K head width.
@@ -29,7 +29,7 @@ class TransformerSteps:
     """The decoder's last hidden states for sequences that grow by one token at a time.
 
     Args:
-        arguments: what ``generate()`` would call the model with
+        arguments: the arguments with which ``generate()`` would call the model
         num_sources: B, in the arguments or, without a source, among the rows of ``attention_mask``
         num_beams: rows of a source that may change places
 
@@ -83,7 +83,7 @@ class TransformerSteps:
         self.positions = torch.empty(0)  # (B, 1), or (1, 1) where all are alike
 
     def read(self, sequences: Tensor) -> Tensor:
-        """Read the last token of every sequence (R, T), at first all; returns the last hidden states (R, D)."""
+        """Read the last token of every sequence (R, T), in the first call all tokens; returns their states (R, D)."""
         if not self.layers:
             return self._read_prompts(sequences)
         x = self.decoder.embed_tokens(sequences[:, -1].to(self.device)) * self.decoder.embedding_scale  # (R, D)
@@ -99,13 +99,13 @@ class TransformerSteps:
         return x if self.decoder.final_norm is None else self.decoder.final_norm(x)
 
     def reorder(self, rows: Tensor) -> None:
-        """Go on from what ``rows`` (R,) have seen; a row comes from its own group."""
+        """Continue from the tokens that ``rows`` (R,) have seen. A row is replaced by a row of its own group."""
         assert self.mask is not None  # beams have one
         seen = self.mask.squeeze(1).flatten(0, 1)  # (R, S)
         self.mask = seen[rows.to(self.device)].unflatten(0, (len(self.mask), -1)).unsqueeze(1)
 
     def _read_prompts(self, sequences: Tensor) -> Tensor:
-        """By the decoder as it is, once for the rows of a source: their prompts are the same."""
+        """Read the prompts with the decoder itself, once for the rows of a source, which have the same prompt."""
         repeats = len(sequences) // self.num_sources
         outputs = self.decoder(sequences[::repeats].to(self.device), self.prompt_mask, use_cache=True, **self.memory)
         seen = torch.ones(self.num_sources, sequences.shape[1], dtype=torch.bool, device=self.device)
@@ -113,7 +113,7 @@ class TransformerSteps:
         if self.prompt_mask is not None:
             seen = self.prompt_mask.to(self.device).bool()
             self.positions = seen.sum(dim=1, keepdim=True)
-        copies = 1 if self.num_beams > 1 else repeats  # rows that do not change places have keys of their own
+        copies = 1 if self.num_beams > 1 else repeats  # without beams each row has keys of its own
         if self.num_beams > 1:
             self.mask = seen[:, None, None].expand(-1, 1, repeats, -1)
         elif self.prompt_mask is not None:
@@ -127,7 +127,7 @@ class TransformerSteps:
 
 
 class _LayerSteps:
-    """A layer, step by step; ``own`` and ``of_memory`` are its layers of the caches."""
+    """A layer, step by step; ``own`` and ``of_memory`` are its layers in the caches of the target and of the source."""
 
     def __init__(self, layer: TransformerLayer, own: Any, of_memory: Any, copies: int) -> None:
         self.layer, attention = layer, layer.self_attention

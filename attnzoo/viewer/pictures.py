@@ -1,4 +1,4 @@
-"""Pictures of attention. The figures need matplotlib: ``pip install attnzoo[plots]``; the HTML file needs nothing.
+"""Pictures of attention. The figures need matplotlib (``pip install attnzoo[plots]``); the HTML page does not.
 
 Letters in shapes: B batch, H heads, T target length, S source length or tokens of a sentence, R hops.
 """
@@ -39,8 +39,6 @@ def plot_alignments(
         ValueError: there is nothing to draw, the lists differ in length, or the weights of a picture do not have a row
             for every target token and a column for every source token.
     """
-    from matplotlib.figure import Figure
-
     if not len(attention_weights):
         raise ValueError("there are no alignments to plot")
     counts = [len(attention_weights), len(source_tokens), len(target_tokens)]
@@ -60,13 +58,13 @@ def plot_alignments(
     columns = min(columns, len(maps))
     rows = math.ceil(len(maps) / columns)
     size = columns * (inches * width + 0.7) + 0.9, rows * (inches * height + above + (0.5 if titles is None else 0.8))
-    figure = Figure(figsize=size, layout="constrained")
+    figure = _figure(*size, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).flatten()
     for axis in axes[len(maps) :]:
         axis.remove()
-    for axis, weights, source, target in zip(axes, maps, source_tokens, target_tokens, strict=False):
+    names = source_tokens, target_tokens, titles or [""] * len(maps)
+    for axis, weights, source, target, title in zip(axes, maps, *names, strict=False):
         _heat_map(axis, weights, source, target, rotation=90 if is_upright else 0)
-    for axis, title in zip(axes, titles or (), strict=False):
         axis.set_title(title, parse_math=False)
     return _finished(figure, path)
 
@@ -78,14 +76,14 @@ def plot_heads(
     path: str | Path | None = None,
     row: int = 0,
 ) -> "Figure":
-    """Every head of every layer on one sentence, as a grid of heat maps: a row of it for a layer, a column for a head.
+    """Every head of every layer on one sentence, as a grid of heat maps with a row for each layer.
 
     Each map is drawn as in :func:`plot_alignments`, with source tokens along the top and target tokens down the side,
     black 0 and white 1. Only the outer maps show the tokens' names.
 
     Args:
-        attentions: what a model called with ``output_attentions=True`` gives, (B, H, T, S) for every layer:
-            ``attentions``, ``encoder_attentions`` or ``decoder_attentions``, ``cross_attentions``
+        attentions: (B, H, T, S) for every layer, as in the output of a model called with ``output_attentions=True``:
+            its ``attentions``, ``encoder_attentions``, ``decoder_attentions`` or ``cross_attentions``
         source_tokens: the names of the S tokens that are attended to
         target_tokens: the names of the T tokens that attend; the same in self-attention
         path: a file to save it to, PNG, PDF or SVG by its suffix; None saves nothing
@@ -95,8 +93,6 @@ def plot_heads(
         ValueError: there is no layer, no such row, or the weights do not have a row for every target token and a column
             for every source token.
     """
-    from matplotlib.figure import Figure
-
     if not len(attentions):
         raise ValueError("there are no attentions to plot; call the model with output_attentions=True")
     if not source_tokens or not target_tokens:
@@ -112,28 +108,26 @@ def plot_heads(
     names = 0.07 * max(map(len, (*source_tokens, *target_tokens)))
     width = columns * (inches * len(source_tokens) + 0.1) + names + 1.2
     height = rows * (inches * len(target_tokens) + 0.1) + names + 0.6
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = _figure(width, height, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     for index, layer in enumerate(attentions):
-        for head, axis in enumerate(axes[index]):
-            if head >= layer.shape[1]:
-                axis.remove()
-                continue
+        for head, weights in enumerate(layer[row]):
             shown = source_tokens if index == 0 else (), target_tokens if head == 0 else ()
-            _heat_map(axis, layer[row, head], *shown, rotation=90, fontsize=7)
-            if index == 0:
-                axis.set_title(f"head {head + 1}", fontsize=9)
-            if head == 0:
-                axis.set_ylabel(f"layer {index + 1}", fontsize=9)
+            _heat_map(axes[index, head], weights, *shown, rotation=90, fontsize=7)
+        axes[index, 0].set_ylabel(f"layer {index + 1}", fontsize=9)
+        for axis in axes[index, layer.shape[1] :]:
+            axis.remove()
+    for head, axis in enumerate(axes[0, : attentions[0].shape[1]], start=1):
+        axis.set_title(f"head {head}", fontsize=9)
     return _finished(figure, path)
 
 
 def overall_attention(annotation_matrix: Tensor) -> Tensor:
-    """The attention of all hops together: their sum, normalised again (Lin et al., 2017, section 4.1).
+    """The attention of all hops together: their sum, divided by its total (Lin et al., 2017, section 4.1).
 
     Shape:
         - annotation_matrix: (R, S)
-        - returns: (S,), which sum to 1; all 0 where the matrix is
+        - returns: (S,), which sum to 1, or are all 0 if the matrix is
     """
     total = annotation_matrix.sum(dim=0)
     return total / total.sum().clamp(min=torch.finfo(total.dtype).tiny)
@@ -146,8 +140,8 @@ def plot_sentence(
     title: str | None = None,
     width: int = 80,
 ) -> "Figure":
-    """A sentence coloured by the attention of all hops together, and below by that of each hop, as in figure 2 of Lin
-    et al. (2017). White is 0; the darkest token of every copy of the sentence is its largest weight.
+    """A sentence coloured by the attention of all hops together, and below it by that of each hop, as in figure 2 of
+    Lin et al. (2017). White is 0. In every copy of the sentence the token with the largest weight has the full colour.
 
     Args:
         annotation_matrix: (R, S), the A of the sentence
@@ -159,9 +153,6 @@ def plot_sentence(
     Raises:
         ValueError: there is no token, or the matrix does not have a column for every one.
     """
-    from matplotlib.figure import Figure
-    from matplotlib.patches import Rectangle
-
     copies = _copies(annotation_matrix, tokens)
     places, lines = [], 1  # of every token: its line, and the character it starts at
     start = 0
@@ -176,7 +167,7 @@ def plot_sentence(
     if title is not None:
         width, above = max(width, math.ceil(1.3 * len(title)) - margin), 1.6
     inches = 0.0845, 0.24  # of a character
-    figure = Figure(figsize=(inches[0] * (margin + width), inches[1] * (height + above)))
+    figure = _figure(inches[0] * (margin + width), inches[1] * (height + above))
     axis = figure.add_axes((0, 0, 1, height / (height + above)))
     axis.set(xlim=(-margin, width), ylim=(height, 0))
     axis.axis("off")
@@ -187,9 +178,9 @@ def plot_sentence(
         top = index * (lines + 0.4)
         axis.text(-margin + 1, top + 0.5, name, color="gray", **font)  # type: ignore[arg-type]
         for (line, start), token, weight in zip(places, tokens, weights, strict=True):
-            corner = start - 0.5, top + line
-            axis.add_patch(Rectangle(corner, len(token) + 1, 1, facecolor=_RED, alpha=weight, edgecolor="none"))
-            axis.text(start, top + line + 0.5, token, **font)  # type: ignore[arg-type]
+            middle = top + line + 0.5
+            axis.barh(middle, len(token) + 1, height=1, left=start - 0.5, color=_RED, alpha=weight)
+            axis.text(start, middle, token, **font)  # type: ignore[arg-type]
     return _finished(figure, path)
 
 
@@ -235,6 +226,13 @@ def _require_shape(what: str, shape: tuple[int, ...], target: Sequence[str], sou
         raise ValueError(f"{what} of shape {shape} do not fit {len(target)} target and {len(source)} source tokens")
 
 
+def _figure(width: float, height: float, layout: str | None = None) -> "Figure":
+    """An empty figure of this size in inches; only here matplotlib is needed."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout=layout)  # type: ignore[arg-type]  # a Literal
+
+
 def _heat_map(
     axis: Any, weights: Tensor, source: Sequence[str], target: Sequence[str], rotation: int, **font: Any
 ) -> None:
@@ -270,7 +268,7 @@ span {{ padding: .15em .2em; white-space: pre-wrap }} small, summary {{ color: g
 
 
 def _copies(annotation_matrix: Tensor, tokens: Sequence[str]) -> list[tuple[str, list[float]]]:
-    """Names and weights of every line to draw, all hops together first; the largest weight of a line is 1."""
+    """The name and weights of every copy of a sentence, all hops together first; the largest weight of a copy is 1."""
     if annotation_matrix.ndim != 2 or not len(tokens) or annotation_matrix.shape[1] != len(tokens):
         shape = tuple(annotation_matrix.shape)
         raise ValueError(f"an annotation matrix (hops, tokens) of shape {shape} does not fit {len(tokens)} tokens")

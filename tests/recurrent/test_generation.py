@@ -93,8 +93,8 @@ def test_what_is_fed_to_the_next_step_needs_its_place_in_the_cache(
 
     def store_and_forget(cache: RecurrentDecoderCache, *args: Any, **kwargs: Any) -> None:
         store(cache, *args, **kwargs)
-        tensors = cache.layers[0].tensors
-        tensors["input_feed"] = torch.zeros_like(tensors["input_feed"])
+        layer: Any = cache.layers[0]
+        layer.state = layer.state._replace(input_feed=torch.zeros_like(layer.state.input_feed))
 
     monkeypatch.setattr(RecurrentDecoderCache, "store", store_and_forget)
     logits, _, _ = decode_in_chunks(model, source, mask, target, [1] * 4)

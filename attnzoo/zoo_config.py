@@ -1,0 +1,113 @@
+"""The base class of all configs: checks of the fields, and the models of papers by name.
+
+The limits of sizes are far above the sizes in any paper. They make a damaged or hostile ``config.json`` raise an error
+at once instead of taking minutes or all memory.
+"""
+
+import dataclasses
+import difflib
+import math
+from typing import Any, Self
+
+import torch
+from transformers import PreTrainedConfig
+
+# The greatest value of every size, by the name of its field. An alias of a field follows the field.
+MAX_SIZES = {
+    **dict.fromkeys(("encoder_layers", "decoder_layers", "num_hidden_layers"), 256),
+    **dict.fromkeys(("num_attention_heads", "num_hops"), 1024),
+    **dict.fromkeys(("embedding_size", "encoder_hidden_size", "decoder_hidden_size", "hidden_size"), 2**16),
+    **dict.fromkeys(
+        ("attention_size", "attention_hidden_size", "readout_size", "classifier_size", "intermediate_size"), 2**16
+    ),
+    # Rows of an embedding: words or positions.
+    **dict.fromkeys(("vocab_size", "max_position_embeddings", "max_source_positions", "window_size"), 10**7),
+    "num_labels": 10**6,  # each has a name in the config
+}
+RATES = ("dropout", "attention_dropout", "classifier_dropout")
+
+
+class ZooConfig(PreTrainedConfig):
+    """A config whose fields are checked when it is made: sizes, rates, special tokens, labels and dtype.
+
+    Raises:
+        StrictDataclassError: a field is out of range. It wraps the ValueError of :meth:`validate_architecture` or
+            :meth:`validate_token_ids`.
+        ValueError: too many labels, ``id2label`` keys that are not whole numbers, or an unknown dtype.
+    """
+
+    @classmethod
+    def _of_paper(cls, papers: dict[str, dict[str, Any]], paper: str, overrides: dict[str, Any]) -> Self:
+        """The config with the fields that ``papers`` has for ``paper``; ``overrides`` replace any of them.
+
+        Raises:
+            ValueError: no such paper, an override that is not a field, or one that is given under two names.
+        """
+        if paper not in papers:
+            raise ValueError(f"there is no paper {paper!r}; choose one of: {', '.join(papers)}")
+        known = [field.name for field in dataclasses.fields(cls)] + list(cls.attribute_map)
+        for name in overrides:
+            if name not in known and not hasattr(PreTrainedConfig, name):  # such as output_attentions, a property
+                nearest = "".join(f"; did you mean {n!r}?" for n in difflib.get_close_matches(name, known, n=1))
+                raise ValueError(f"{cls.__name__} has no field {name!r}{nearest}")
+        for alias, field in cls.attribute_map.items():
+            if alias in overrides and field in overrides:
+                raise ValueError(f"{alias} is another name of {field}; give one of them")
+        fields = papers[paper] | overrides
+        if overrides.get("id2label") is not None and "num_labels" not in overrides:
+            fields.pop("num_labels", None)  # the paper's number belongs to its own labels
+        return cls(**fields)
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        # Transformers uses the labels and the dtype before it validates the config.
+        if self.id2label is None and "num_labels" in kwargs:
+            check_size("num_labels", kwargs["num_labels"], MAX_SIZES["num_labels"])
+        for label in self.id2label or ():
+            if not str(label).isdecimal():
+                raise ValueError(f"id2label must have the labels' numbers for its keys, got {label!r}")
+        dtype = getattr(torch, self.dtype, None) if isinstance(self.dtype, str) else self.dtype
+        if self.dtype is not None and not isinstance(dtype, torch.dtype):
+            raise ValueError(f"dtype must be the name of one of torch's types, such as 'float32', got {self.dtype!r}")
+        super().__post_init__(**kwargs)
+
+    def validate_architecture(self) -> None:
+        """Check sizes, dropout rates and the scale of the initial weights, as far as the config has such fields.
+
+        Raises:
+            ValueError: a size is not a whole number from 1 to its limit, a rate is not at least 0 and below 1, or
+                ``initializer_range`` is not above 0 and finite.
+        """
+        super().validate_architecture()
+        for name, most in MAX_SIZES.items():
+            if hasattr(self, name):
+                check_size(name, getattr(self, name), most)
+        for name in RATES:
+            if not 0 <= getattr(self, name, 0) < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+        scale = getattr(self, "initializer_range", 1)
+        if scale is None or not 0 < scale < math.inf:
+            raise ValueError(f"initializer_range must be above 0 and finite, got {scale}")
+
+    def validate_token_ids(self) -> None:
+        """Check that special tokens are in the vocabulary; Transformers only warns.
+
+        Raises:
+            ValueError: the id of padding, of the start or of one of the ends is outside the vocabulary.
+        """
+        size = self.vocab_size
+        for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
+            value = getattr(self, name, None)
+            for token in value if isinstance(value, list) else [value]:
+                if token is not None and not 0 <= token < size:
+                    raise ValueError(
+                        f"{name} must be within the vocabulary, 0 to {size - 1} for vocab_size={size}, got {value}"
+                    )
+
+
+def check_size(name: str, value: Any, most: int) -> None:
+    """Raise a ValueError unless ``value`` is a whole number from 1 to ``most``."""
+    if type(value) is not int:  # a value set through an alias has not been checked
+        raise ValueError(f"{name} must be a whole number, got {value!r}")
+    if not 1 <= value <= most:
+        limit = "at least 1" if value < 1 else f"at most {most:,}"
+        raise ValueError(f"{name} must be {limit}, got {value:,}")
