@@ -36,14 +36,14 @@ test: $(VENV)/installed
 	$(call say,Running the tests on every processor)
 	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal
 
-# Every equation, the outputs and gradients of every model, and what may import what. No files, Trainer or Hub, and no
-# long matrix of encoders and cells.
+# Every equation, the outputs and gradients of every model, and what may import what. No files, Trainer or Hub; of the
+# grids of wirings and encoders every seventh case, and not the matrix of encoders and paddings.
 QUICK := tests/attention tests/recurrent/test_wirings.py tests/recurrent/test_encoder_and_cells.py tests/self_attentive/test_self_attentive.py \
 	tests/transformer/test_small_transformer.py tests/every_family/test_outputs.py tests/package/test_layers.py
 
 quick: $(VENV)/installed
 	$(call say,Running the tests of the inner loop)
-	$(BIN)/python -m pytest --quiet --numprocesses=logical --dist=worksteal $(QUICK) -k 'not any_encoder and not the_encoder_equals'
+	$(BIN)/python -m pytest --quiet --numprocesses=logical --dist=worksteal $(QUICK) -m 'not grid and not slow' -k 'not the_encoder_equals'
 
 test-slow: $(VENV)/installed
 	$(call say,Running the tests that take minutes)
