@@ -164,7 +164,7 @@ def translate(arguments: list[str]) -> None:
 
 
 def _targets(pipe: Any, sources: list[str], options: argparse.Namespace, **more: Any) -> list[list[dict[str, Any]]]:
-    """The targets of every source; for an unreadable source one without text and with its ``error``."""
+    """The targets of every source. A source that cannot be read has one target, with its ``error`` and without text."""
     if options.num_beams is not None:
         more["num_beams"] = options.num_beams
     with warnings.catch_warnings():
@@ -224,7 +224,7 @@ def classify(arguments: list[str]) -> None:
 
 
 def label_of(logits: Tensor, config: PreTrainedConfig) -> str:
-    """The prediction as text, by ``problem_type``; a single output is a number unless a text can have several labels.
+    """The prediction as text, by ``problem_type``. A model with one output predicts a number, unless it is multi-label.
 
     Shape:
         - logits: (number of labels,)

@@ -29,7 +29,7 @@ from .base import Batch, Card, Task, pipeline_snippet
 from .log_probability import IGNORED, log_probabilities, predict_labels, text_ids
 from .metrics import Accuracy, BitsPerByte, WordPerplexity
 
-MASKED = 0.15  # of the tokens (Devlin et al., 2019, section 3.1, task 1)
+MASKED_SHARE = 0.15  # of the tokens (Devlin et al., 2019, section 3.1, task 1)
 HEADS = "heads.png"
 LIMITS = "Text of the kind it was trained on, and little of it: what it writes is no source of facts."
 
@@ -210,7 +210,7 @@ class MaskedLanguageModeling(LanguageModeling):
 
     def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> DataCollatorForLanguageModeling:
         """Pads rows to a batch, and masks tokens."""
-        return DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED)
+        return DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED_SHARE)
 
     def predict_rows(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
@@ -221,7 +221,7 @@ class MaskedLanguageModeling(LanguageModeling):
         """
         blocks = []
         for number, text in zip(rows["number"], rows["text"], strict=True):
-            mask = DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED, seed=number)
+            mask = DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED_SHARE, seed=number)
             for block in self.blocks(tokenizer, text):
                 masked = mask([{"input_ids": block}])
                 blocks.append((masked["input_ids"][0], masked["labels"][0]))
