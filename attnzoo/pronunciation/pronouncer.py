@@ -22,7 +22,7 @@ from .word_model import MAX_LETTERS, Hypothesis, WordModel
 MODELS = {
     ("en-us", "arpabet"): "attentional-rnn-g2p-cmudict",
 }
-WINDOW = 4096  # items of a stream that are batched together
+WINDOW = 1024  # items of a stream that are batched together
 
 Source = Literal["lexicon", "rules", "dictionary", "model", "punctuation", "unknown"]
 SOURCES: tuple[Source, ...] = ("lexicon", "rules", "dictionary", "model")  # the surest first
@@ -221,7 +221,7 @@ class Pronouncer:
         return list(self.stream(words, **options))
 
     def stream(self, words: Iterable[str], **options: Any) -> Iterator[Word]:
-        """The same in order, while the words come: some thousands at a time, batched by their length."""
+        """The same in order, while the words come: a thousand at a time, batched by their length."""
         chosen = Options(**options)
         if isinstance(words, str):
             raise ValueError(f"words must be a list of words, got the text {words!r}; call the pronouncer itself")
@@ -244,13 +244,20 @@ class Pronouncer:
         Raises:
             ValueError: as of a call.
         """
-        words = self(text, **{"on_unknown": "skip"} | options)
+        return self.join(self(text, **{"on_unknown": "skip"} | options))
+
+    def join(self, words: Iterable[Word]) -> str:
+        """The words of a text as one string, see :meth:`phonemize`."""
+        known = [word for word in words if word.phonemes is not None]
         if self.phones == "arpabet":
-            return " | ".join(word.phonemes for word in words if word.source != "punctuation")
-        are_marks = [word.source == "punctuation" for word in words]
-        pairs = zip(are_marks, [*are_marks[1:], True], strict=True)
-        spaces = [word.space or ("" if any(pair) else " ") for word, pair in zip(words, pairs, strict=True)]
-        return "".join(word.phonemes + space for word, space in zip(words, spaces, strict=True)).strip()
+            return " | ".join(str(word.phonemes) for word in known if word.source != "punctuation")
+        are_marks = [word.source == "punctuation" for word in known]
+        before_marks = [*are_marks[1:], True][: len(known)]
+        spaces = [
+            word.space or ("" if is_mark or is_before else " ")
+            for word, is_mark, is_before in zip(known, are_marks, before_marks, strict=True)
+        ]
+        return "".join(f"{word.phonemes}{space}" for word, space in zip(known, spaces, strict=True)).strip()
 
     def _tokens(self, item: str) -> list[Token]:
         """The tokens of an item of a list; one for a word that is listed, or in a model's own language."""
