@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from huggingface_hub.utils import tqdm
+from huggingface_hub.utils import enable_progress_bars, tqdm
 from torch import Tensor
 from transformers import (
     AutoModelForSeq2SeqLM,
@@ -35,6 +35,7 @@ from .shipped_models import SENTIMENT, SHIPPED, TRANSLATION, model_path
 from .viewer import plot_alignments, sentences_html
 
 BATCH_SIZE = 64  # sources in one batch
+PROGRESS = "attnzoo"  # the name of our progress bars, which are shown though those of Transformers are not
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -200,7 +201,10 @@ def _print_texts(pronouncer: Any, texts: Iterable[str], num_beams: int | None) -
 
 def _progress(items: Iterable[Any], file: Path | None, total: int | None = None) -> Iterable[Any]:
     """The items, with a progress bar on standard error where a file is read."""
-    return items if file is None else tqdm(items, total=total, file=sys.stderr)
+    if file is None:
+        return items
+    enable_progress_bars(PROGRESS)
+    return tqdm(items, total=total, file=sys.stderr, name=PROGRESS)
 
 
 def translate(arguments: list[str]) -> None:

@@ -15,10 +15,10 @@ from .phone_sets import Phones, split
 
 
 class Entry(NamedTuple):
-    """The phones of a listed pronunciation, and the part of speech it belongs to, as misaki names it; None for any."""
+    """The phones of a listed pronunciation, and the parts of speech it belongs to, as misaki names them; none: any."""
 
     phones: Phones
-    part_of_speech: str | None = None
+    parts_of_speech: tuple[str, ...] = ()
 
 
 Lexicon = Mapping[str, tuple[Entry, ...]]
@@ -94,7 +94,9 @@ def _tab_separated_lines(path: Path) -> Iterator[tuple[str, str]]:
 
 def _misaki_entries(value: str | dict[str, str | None]) -> tuple[Entry, ...]:
     """One pronunciation, or one for each part of speech with the default first."""
-    if isinstance(value, str):
-        return (Entry(split(value, "kokoro")),)
-    others = [tag for tag in value if tag not in ("DEFAULT", "None")]  # "None": at the end of a sentence
-    return tuple(Entry(split(found, "kokoro"), tag) for tag in ("DEFAULT", *others) if (found := value.get(tag)))
+    by_tag = {"DEFAULT": value} if isinstance(value, str) else value
+    tags: dict[str, list[str]] = {}
+    for tag in ("DEFAULT", *(tag for tag in by_tag if tag not in ("DEFAULT", "None"))):  # "None": ends a sentence
+        if pronunciation := by_tag.get(tag):
+            tags.setdefault(pronunciation, []).extend([tag] if tag != "DEFAULT" else [])
+    return tuple(Entry(split(pronunciation, "kokoro"), tuple(of_it)) for pronunciation, of_it in tags.items())

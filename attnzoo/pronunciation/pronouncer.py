@@ -14,7 +14,7 @@ from ..shipped_models import SHIPPED, model_path
 from . import phone_sets
 from .lexicons import Entry, Lexicon, installed_dictionary, look_up, user_lexicon
 from .phone_sets import Phones
-from .taggers import Tagger, installed_tagger, part_of_speech
+from .taggers import Tagger, installed_tagger, parts_of_speech
 from .text import HYPHENS, Token, plain, straight, tokenize
 from .word_model import MAX_LETTERS, Hypothesis, WordModel
 
@@ -35,13 +35,13 @@ class Variant(NamedTuple):
         phonemes: as the pronouncer writes it
         confidence: of a model, the probability of this pronunciation among those that the beam search found, see
             :func:`~attnzoo.pronunciation.confidences`; None after a greedy search. 1 for what is listed
-        part_of_speech: for which it is listed, if it is so: "NOUN", "VERB", "ADJ", "ADV" or a Penn Treebank tag
+        parts_of_speech: for which it is listed: "NOUN", "VERB", "ADJ", "ADV" or Penn Treebank tags; empty for any
         phones: in ARPABET or Kokoro's phones, one by one; empty for a user's lexicon
     """
 
     phonemes: str
     confidence: float | None
-    part_of_speech: str | None = None
+    parts_of_speech: tuple[str, ...] = ()
     phones: tuple[str, ...] = ()
 
 
@@ -318,7 +318,7 @@ class Pronouncer:
             return None
         phone_set = self.phones if stem.source == "lexicon" else self._base
         plurals = [
-            Entry(phone_sets.with_s(one.phones, self.accent, phone_set), one.part_of_speech) for one in stem.variants
+            Entry(phone_sets.with_s(one.phones, self.accent, phone_set), one.parts_of_speech) for one in stem.variants
         ]
         return _Spoken(word, stem.source, self._variants(plurals, phone_set))
 
@@ -336,7 +336,7 @@ class Pronouncer:
             phonemes = phone_sets.written(phones, self._base, self.phones)
             known = variants.get(phonemes)
             if known is None:
-                variants[phonemes] = Variant(phonemes, confidence, None, phones)
+                variants[phonemes] = Variant(phonemes, confidence, (), phones)
             elif known.confidence is not None:  # other phones that are written alike
                 variants[phonemes] = known._replace(confidence=known.confidence + (confidence or 0.0))
         return _Spoken(word, "model", tuple(variants.values())) if variants else None
@@ -356,7 +356,7 @@ class Pronouncer:
             spoken
             for some in parts
             for spoken in some
-            if spoken and len({v.part_of_speech for v in spoken.variants}) > 1
+            if spoken and any(one.parts_of_speech for one in spoken.variants)
         ]
         tagger = (self._tagger or installed_tagger()) if of_several and len(tokens) > 1 else None
         if tagger is None:
@@ -399,9 +399,13 @@ def _kind(tokens: Sequence[Token]) -> str:
 
 def _as_tagged(spoken: _Spoken | None, tag: str) -> _Spoken | None:
     """A spoken word with the variant of this Penn Treebank tag first."""
-    if spoken is None or (name := part_of_speech(tag, [one.part_of_speech for one in spoken.variants])) is None:
-        return spoken
-    return spoken._replace(variants=tuple(sorted(spoken.variants, key=lambda one: one.part_of_speech != name)))
+    if spoken is None:
+        return None
+    for name in parts_of_speech(tag):
+        if any(name in one.parts_of_speech for one in spoken.variants):
+            ordered = sorted(spoken.variants, key=lambda one: name not in one.parts_of_speech)
+            return spoken._replace(variants=tuple(ordered))
+    return spoken
 
 
 def _word(piece: _Piece, alignments: Mapping[tuple[str, Phones], AlignedPair | None] | None) -> Word:

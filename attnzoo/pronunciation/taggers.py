@@ -21,9 +21,9 @@ def installed_tagger() -> Tagger | None:
     return None
 
 
-def part_of_speech(tag: str, listed: Sequence[str | None]) -> str | None:
-    """The listed part of speech that a Penn Treebank tag belongs to; None if there is none."""
-    return next((name for name in (tag, PARTS_OF_SPEECH.get(tag[:2])) if name and name in listed), None)
+def parts_of_speech(tag: str) -> tuple[str, ...]:
+    """The names that misaki's dictionary may have for a Penn Treebank tag, the narrowest first."""
+    return tag, PARTS_OF_SPEECH.get(tag[:2], tag)
 
 
 def _spacy_tagger() -> Tagger | None:

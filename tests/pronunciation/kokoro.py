@@ -17,7 +17,7 @@ def save_kokoro_model(folder: Path, variant: str = "luong-lstm-general-feeding")
     normalizer = word_normalizer("strip_accents")
     tokenizer = letter_phoneme_tokenizer(string.ascii_lowercase + "'", [*PHONES, *ACCENTS], normalizer)
     model = tiny_model(variant, dtype=torch.float32, vocab_size=len(tokenizer))
-    model.generation_config.num_beams = 3
+    model.generation_config.num_beams, model.generation_config.max_new_tokens = 3, 30
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
