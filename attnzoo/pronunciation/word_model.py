@@ -118,6 +118,7 @@ class WordModel:
             custom_generate=search,
             num_beams=beams,
             num_return_sequences=beams,
+            length_penalty=0.0,  # scores are log p; divided by the length they favour what repeats itself
             do_sample=False,
             return_dict_in_generate=True,
             **options,
@@ -131,16 +132,12 @@ class WordModel:
 
     def _hypotheses(self, sequences: list[list[int]], scores: list[float | None]) -> list[Hypothesis]:
         """The hypotheses of one word that are not empty, the most probable first; those that were cut off come last."""
-        config = self.model.generation_config
-        penalty = 1.0 if config.length_penalty is None else config.length_penalty
+        end = self.model.generation_config.eos_token_id
         found: list[tuple[bool, float, tuple[str, ...]]] = []
         for ids, score in zip(sequences, scores, strict=True):
-            has_end = config.eos_token_id in ids
-            length = ids.index(config.eos_token_id) + 1 if has_end else len(ids)
-            phones = tuple(self._phone_of[token] for token in ids[:length] if token in self._phone_of)
+            phones = tuple(self._phone_of[token] for token in ids if token in self._phone_of)
             if phones and (score is None or score > NO_HYPOTHESIS):
-                log_probability = 0.0 if score is None else score * length**penalty
-                found.append((has_end, log_probability, phones))
+                found.append((end in ids, score or 0.0, phones))
         found.sort(reverse=True)
         if not found or scores[0] is None:
             return [Hypothesis(phones, None) for _, _, phones in found]
