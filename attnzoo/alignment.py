@@ -303,7 +303,7 @@ def _tokenize(tokenizer: Any, texts: Sequence[Any], side: str, start: int) -> An
     for row, text in enumerate(texts):
         words = set(encoded.word_ids(row)) - {None}
         if not words or (not isinstance(text, str) and len(words) != len(text)):
-            raise ValueError(f"{side} {start + row}, {text!r}, has words that the tokenizer makes no token of")
+            raise ValueError(f"{side} {start + row}, {text!r}, has words for which the tokenizer has no token")
     return encoded
 
 

@@ -79,7 +79,7 @@ def require_visibility(api: HfApi, repo_id: str, private: bool | None) -> None:
         return
     if private is not None and private != is_private:
         kind = "private" if is_private else "public"
-        raise ValueError(f"{repo_id} is there and is {kind}; change that in its settings, or choose another name")
+        raise ValueError(f"{repo_id} exists and is {kind}; change that in its settings, or choose another name")
 
 
 def client(token: str | None) -> HfApi:

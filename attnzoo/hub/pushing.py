@@ -98,8 +98,8 @@ def push(
             had_model = any(file.rfilename == "config.json" for file in before.siblings or [])
             older = f"; with revision={before.sha!r} users load what was there before"
             raise OSError(
-                f"{repo_id} has the commit {commit.oid}, which was not seen to be what was sent: {error}\nPush again "
-                f"to look again{older if had_model and before.sha != commit.oid else ''}"
+                f"{repo_id} has the commit {commit.oid}, which could not be verified: {error}\nPush again "
+                f"to verify it again{older if had_model and before.sha != commit.oid else ''}"
             ) from error
     return commit
 

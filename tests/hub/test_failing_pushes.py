@@ -104,7 +104,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "no card": (
         lambda folder: (folder / "README.md").unlink(),
-        "has no README.md; a model goes out with its config and its card",
+        "has no README.md; a model is pushed with its config and its card",
     ),
     "no metadata": (lambda folder: (folder / "README.md").write_text("---\n- a: [\n---\n"), "README.md is no card: "),
     "truncated": (truncate, f"{NOT_SENT}: the weights of"),
@@ -146,7 +146,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: name_a_base(folder, "https://me:sekret@example.org/base"),
         "has base_model_name_or_path='example.org/base', not an id on the Hub",
     ),
-    "adapter only": (keep_an_adapter_only, "has no config.json; a model goes out with its config and its card"),
+    "adapter only": (keep_an_adapter_only, "has no config.json; a model is pushed with its config and its card"),
 }
 
 
@@ -211,8 +211,8 @@ def pushed(hub: LoopbackHub, make_folder: MakeFolder, tmp_path_factory: pytest.T
         ("pull request on nothing", "FileNotFoundError: there is no zoo/new to open a pull request on"),
         ("pull request on gated", "PermissionError: stranger/gated is gated; ask for access on its page, as zoo"),
         ("pull request on no branch", "OSError: the push to stranger/theirs failed: 404"),
-        ("public before", "ValueError: zoo/public is there and is public; change that in its settings"),
-        ("private before", "ValueError: zoo/secret is there and is private; change that in its settings"),
+        ("public before", "ValueError: zoo/public exists and is public; change that in its settings"),
+        ("private before", "ValueError: zoo/secret exists and is private; change that in its settings"),
         ("bad metadata", "OSError: the push to zoo/metadata failed: Invalid metadata in README.md."),
         ("failing", "ConnectionError: the Hub at http://127.0.0.1:"),
         ("unseen", "ConnectionError: the Hub at http://127.0.0.1:"),
@@ -355,7 +355,7 @@ def test_a_push_ends_well_only_where_it_was_seen_to_arrive(
         heads = {name: hub.repository(f"zoo/{name.split()[0]}").history("main") for name in attempts}
     for name, (made, *_) in heads.items():
         repo_id = f"zoo/{name.split()[0]}"
-        assert f"OSError: {repo_id} has the commit {made.oid}, which was not seen to be what was sent: " in said[name]
+        assert f"OSError: {repo_id} has the commit {made.oid}, which could not be verified: " in said[name]
     older = f"with revision={heads['kept'][1].oid!r} users load what was there before"
     assert [name for name in said if "users load what was there before" in said[name]] == ["kept"]
     assert older in said["kept"]

@@ -31,7 +31,7 @@ from .metrics import Accuracy, BitsPerByte, WordPerplexity
 
 MASKED_SHARE = 0.15  # of the tokens (Devlin et al., 2019, section 3.1, task 1)
 HEADS = "heads.png"
-LIMITS = "Text of the kind it was trained on, and little of it: what it writes is no source of facts."
+LIMITS = "It was trained on little text of one kind. Do not take what it writes as fact."
 
 
 class LanguageModeling(Task):
@@ -137,10 +137,10 @@ class CausalLanguageModeling(LanguageModeling):
         tags=("language-modeling", "transformer"),
         pipeline_tag="text-generation",
         snippet=pipeline_snippet("generate", "text-generation", ", max_new_tokens=40, do_sample=True, top_p=0.9"),
-        usage="Any text can be continued; the tokens are bytes and what byte-pair encoding makes of them.",
-        metric_note="Perplexity per word: all tokens of a text and its end are predicted, each from half a block of "
-        "tokens before it at least; the words are those between white space, whatever the tokens. Bits per byte: of "
-        "UTF-8.",
+        usage="Any text can be continued; the tokens are bytes and merged pairs of them.",
+        metric_note="Perplexity per word: all tokens of a text and its end are predicted, each from at least half "
+        "a block of tokens before it, if there are as many. Words are what white space separates, whatever the tokens "
+        "are. Bits per byte: the bytes of UTF-8.",
         limits=LIMITS,
     )
 

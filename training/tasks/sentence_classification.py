@@ -80,8 +80,8 @@ class SentenceClassification(Task):
         "the words.",
         metric_note="Macro-F1: the mean of the labels' F1. Matthews: the correlation of predicted and true labels, 0 "
         "for guessing.",
-        limits="Sentences of the kind it was trained on. The weights show what the classifier reads, which is no proof "
-        "of why it decides.",
+        limits="Sentences of the kind it was trained on. The weights show what the classifier reads. This does not "
+        "prove why it decides.",
         pictures={
             ATTENTION: "What the model looks at in a sentence of the test split: all hops together, and each",
             CONFUSION: "Which labels of the test split are taken for which others",
