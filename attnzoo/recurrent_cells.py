@@ -344,7 +344,7 @@ class StackSteps:
     def __call__(self, step: int, others: Tensor) -> list[Tensor]:
         """The hidden states (n, H) of every layer, bottom to top."""
         for index, cell in enumerate(self.cells):
-            state = (first_rows(part, len(others)) for part in self.states[index])
+            state = (first_rows(part, others.shape[0]) for part in self.states[index])
             self.states[index] = cell(step, others, *state)
             others = self.states[index][0]
             if index + 1 < len(self.cells):

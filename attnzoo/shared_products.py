@@ -271,7 +271,7 @@ def _autocast(factor: Tensor) -> Tensor:
 
 def first_rows(values: Tensor, rows: int) -> Tensor:
     """The first rows of values; a slice of all of them would copy the gradient once more."""
-    return values if len(values) == rows else values[:rows]
+    return values if values.shape[0] == rows else values[:rows]  # len() would tie an exported graph to one batch size
 
 
 def _by_row(steps: Sequence[Tensor], rows: int) -> Tensor:

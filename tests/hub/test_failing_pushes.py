@@ -116,7 +116,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "no number": (
         lambda folder: change_weights(folder, lambda weights: weights["lm_head.weight"].fill_(torch.nan)),
-        f"{NOT_SENT}: its outputs are not a number",
+        f"{NOT_SENT}: its outputs are NaN (not a number)",
     ),
     "invalid config": (spoil_the_config, f"{NOT_SENT}: "),
     "other code": (name_other_code, "runs code of its own; push sends those of attnzoo and Transformers"),

@@ -19,7 +19,7 @@ from attnzoo.training.loop.run_folder import describe_run
 from attnzoo.training.loop.stopping import exit_on_user_error
 from attnzoo.training.recipe import Training, checkpoint_recipe, load_recipe
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
-from attnzoo.training.train import _loss, main, train
+from attnzoo.training.train import main, train
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq
 
 from attnzoo import (
@@ -145,9 +145,8 @@ def test_accumulated_batches_give_the_gradient_of_one_large_batch(run: Path) -> 
     def gradients(batches: list[list[dict[str, list[int]]]]) -> list[torch.Tensor]:
         model.zero_grad()
         for batch in batches:
-            _loss(
-                model, collate(batch), 6, label_smoothing=0.1, has_vocabulary=True
-            ).backward()  # 6 target tokens in all
+            options = {"num_items_in_batch": 6, "smoothing": 0.1, "skip_logits": True}  # 6 target tokens in all
+            model(**collate(batch), **options).loss.backward()
         return [parameter.grad.clone() for parameter in model.parameters()]
 
     for one, many in zip(gradients([rows]), gradients([[row] for row in rows]), strict=True):
