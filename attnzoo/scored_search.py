@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, StoppingCriteriaList
 
-from .decoding.token_search import search
+from .decoding.token_search import NEVER, search
 from .loss import IGNORED
 from .pipelines import labels_of
 
@@ -42,11 +42,11 @@ def scored_search(
 ) -> dict[str, Tensor | None]:
     """For ``generate(custom_generate=scored_search)``: the sequences of :func:`search`, with their scores.
 
-    A score is log p(target | source), the end included, without length penalty. It is None for beams whose scores are
-    changed by logits processors.
+    A score is log p(target | source), the end included, without length penalty. For beams whose scores
+    logits processors may change the result has None instead of scores.
 
     Shape:
-        - returns: sequences (R, 1 + T), scores (R,)
+        - returns: sequences (R, 1 + T), scores (R,) or None
 
     Raises:
         ValueError, TypeError: as :func:`search`.
@@ -62,4 +62,5 @@ def scored_search(
         recorded.read_last(sequences)
         return {"sequences": sequences, "scores": torch.cat(recorded.chosen, dim=1).where(is_target, 0.0).sum(dim=1)}
     scores = found.sequences_scores * is_target.sum(dim=1) ** config.length_penalty
-    return {"sequences": sequences, "scores": None if logits_processor else scores}
+    is_exact = not logits_processor and bool((scores > NEVER / 2).all())  # else there are fewer targets than beams
+    return {"sequences": sequences, "scores": scores if is_exact else None}
