@@ -66,14 +66,16 @@ MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    """A public name, or a module of the package, at its first use."""
-    if name in MODULES:
-        value = globals()[name] = getattr(import_module(f"{__name__}.{MODULES[name]}"), name)
-        return value
-    if not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # with it, a type checker would take any name for a public one
+
+    def __getattr__(name: str) -> Any:
+        """A public name, or a module of the package, at its first use."""
+        if name in MODULES:
+            value = globals()[name] = getattr(import_module(f"{__name__}.{MODULES[name]}"), name)
+            return value
+        if not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
