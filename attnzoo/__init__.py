@@ -1,29 +1,31 @@
 """The model zoo of attention, from Bahdanau's alignment to the Transformer, as Hugging Face models.
 
-Importing the package registers its models with the Auto classes, and its pipelines.
+Importing the package registers its models with the Auto classes, and its pipelines; see ``registration.py``. Its own
+modules are imported when a name of theirs is first used.
 """
 
-import transformers
-from transformers.pipelines import PIPELINE_REGISTRY
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-from .configuration_attentional_rnn import AttentionalRNNConfig
-from .configuration_self_attentive import SelfAttentiveConfig
-from .configuration_small_transformer import SmallTransformerConfig
-from .decoding.token_search import search
-from .installed_pipelines import prefer_installed_pipelines
-from .modeling_attentional_rnn import AttentionalRNNForConditionalGeneration, AttentionalRNNModel
-from .modeling_self_attentive import SelfAttentiveForSequenceClassification, SelfAttentiveModel
-from .modeling_small_transformer import (
-    SmallTransformerForCausalLM,
-    SmallTransformerForConditionalGeneration,
-    SmallTransformerForMaskedLM,
-    SmallTransformerForSequenceClassification,
-    SmallTransformerForTokenClassification,
-    SmallTransformerModel,
-)
-from .pipelines import PIPELINES
-from .registered_models import MODELS
-from .shipped_models import model_path
+from .registration import register_when_imported
+
+if TYPE_CHECKING:
+    from .configuration_attentional_rnn import AttentionalRNNConfig
+    from .configuration_self_attentive import SelfAttentiveConfig
+    from .configuration_small_transformer import SmallTransformerConfig
+    from .decoding.token_search import search
+    from .modeling_attentional_rnn import AttentionalRNNForConditionalGeneration, AttentionalRNNModel
+    from .modeling_self_attentive import SelfAttentiveForSequenceClassification, SelfAttentiveModel
+    from .modeling_small_transformer import (
+        SmallTransformerForCausalLM,
+        SmallTransformerForConditionalGeneration,
+        SmallTransformerForMaskedLM,
+        SmallTransformerForSequenceClassification,
+        SmallTransformerForTokenClassification,
+        SmallTransformerModel,
+    )
+    from .shipped_models import model_path
 
 __version__ = "0.2.0"
 __all__ = [
@@ -44,11 +46,40 @@ __all__ = [
     "search",
 ]
 
-for config_class in (AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig):
-    transformers.AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
-    prefer_installed_pipelines(config_class)
-for name, model_classes in MODELS.items():
-    for model_class in model_classes:
-        getattr(transformers, name).register(model_class.config_class, model_class, exist_ok=True)  # type: ignore[attr-defined]
-for task, pipeline_class in PIPELINES.items():
-    PIPELINE_REGISTRY.register_pipeline(task, pipeline_class=pipeline_class, pt_model=pipeline_class.auto_class)
+# The module of every public name.
+MODULES = {
+    "AttentionalRNNConfig": "configuration_attentional_rnn",
+    "AttentionalRNNForConditionalGeneration": "modeling_attentional_rnn",
+    "AttentionalRNNModel": "modeling_attentional_rnn",
+    "SelfAttentiveConfig": "configuration_self_attentive",
+    "SelfAttentiveForSequenceClassification": "modeling_self_attentive",
+    "SelfAttentiveModel": "modeling_self_attentive",
+    "SmallTransformerConfig": "configuration_small_transformer",
+    "SmallTransformerForCausalLM": "modeling_small_transformer",
+    "SmallTransformerForConditionalGeneration": "modeling_small_transformer",
+    "SmallTransformerForMaskedLM": "modeling_small_transformer",
+    "SmallTransformerForSequenceClassification": "modeling_small_transformer",
+    "SmallTransformerForTokenClassification": "modeling_small_transformer",
+    "SmallTransformerModel": "modeling_small_transformer",
+    "model_path": "shipped_models",
+    "search": "decoding.token_search",
+}
+
+
+if not TYPE_CHECKING:  # with it, a type checker would take any name for a public one
+
+    def __getattr__(name: str) -> Any:
+        """A public name, or a module of the package, at its first use."""
+        if name in MODULES:
+            value = globals()[name] = getattr(import_module(f"{__name__}.{MODULES[name]}"), name)
+            return value
+        if not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *MODULES})
+
+
+register_when_imported()

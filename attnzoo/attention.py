@@ -408,7 +408,7 @@ class StructuredSelfAttention(nn.Module):
 
     Shape:
         - states: (B, S, V)
-        - mask: (B, S) bool, True on real tokens
+        - mask: (B, S) bool, True on real tokens, or None where all are real
         - returns: sentence_matrix (B, R, V), annotation_matrix (B, R, S); both 0 for a sentence without a token
     """
 
@@ -417,8 +417,9 @@ class StructuredSelfAttention(nn.Module):
         self.key_proj = nn.Linear(state_size, attention_size, bias=False)
         self.hops = nn.Parameter(torch.zeros(num_hops, attention_size))
 
-    def forward(self, states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        return attend(dot_score(self.hops, self.key_proj(states).tanh()), states, mask.unsqueeze(1))
+    def forward(self, states: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        scores = dot_score(self.hops, self.key_proj(states).tanh())
+        return attend(scores, states, None if mask is None else mask.unsqueeze(1))
 
 
 def redundancy_penalty(annotation_matrix: Tensor) -> Tensor:

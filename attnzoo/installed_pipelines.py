@@ -9,13 +9,13 @@ from typing import Any
 
 from transformers import PreTrainedConfig
 
-from .pipelines import PIPELINES
-
 
 class InstalledPipelines(dict[str, Any]):
     """``custom_pipelines`` that lists every task and contains only those that the package lacks."""
 
     def __contains__(self, task: object) -> bool:
+        from .pipelines import PIPELINES  # imports Transformers' pipelines, which take seconds
+
         return task not in PIPELINES and super().__contains__(task)
 
 

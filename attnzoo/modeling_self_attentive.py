@@ -7,7 +7,7 @@ Letters in shapes: B batch, S tokens, V = 2u width of the encoder's outputs, R h
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,17 @@ class SelfAttentiveModelOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
+class Encoded(NamedTuple):
+    """The fields of :class:`SelfAttentiveModelOutput` for the classifier: a tuple costs less than an output object."""
+
+    last_hidden_state: Tensor
+    pooler_output: Tensor
+    sentence_matrix: Tensor
+    penalty: Any  # a tensor (B,), or None where the classifier does not need it
+    hidden_states: tuple[Tensor, ...] | None
+    attentions: tuple[Tensor, ...] | None
+
+
 @dataclass
 class SelfAttentiveClassifierOutput(ModelOutput):
     """What the classifier returns.
@@ -54,14 +65,15 @@ class SelfAttentiveClassifierOutput(ModelOutput):
         - loss: a scalar if there are labels, the task's loss plus the weighted penalty
         - logits: (B, K)
         - hidden_states, attentions: as in :class:`SelfAttentiveModelOutput`
-        - penalty: (B,), without the coefficient; for a pair the sum of the penalties of its sentences
+        - penalty: (B,), without the coefficient; for a pair the sum of the penalties of its sentences. None in
+          inference (``torch.no_grad()``, ``torch.inference_mode()``) without labels and without ``output_attentions``
     """
 
     loss: Tensor | None = None
     logits: Tensor = None  # type: ignore[assignment]
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
-    penalty: Tensor = None  # type: ignore[assignment]
+    penalty: Tensor | None = None
 
 
 class GatedEncoder(nn.Module):
@@ -131,6 +143,9 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
             values other than 0 and 1, or a row in which one sentence has no token.
     """
 
+    # Of the classifier: whether it needs the penalty. It then gets an Encoded.
+    other_arguments = ("with_penalty",)
+
     def __init__(self, config: SelfAttentiveConfig) -> None:
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
@@ -156,28 +171,39 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         **kwargs: Any,
-    ) -> SelfAttentiveModelOutput:
+    ) -> SelfAttentiveModelOutput | Encoded:
         embeddings = embed(self.embed_tokens, input_ids, inputs_embeds, "input_ids", "inputs_embeds")
-        mask = source_mask(attention_mask, embeddings)
-        if input_ids is not None:
-            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        else:  # padding may have any values; the backward LSTM would carry a NaN to real tokens
+        mask = None
+        if attention_mask is not None:
+            mask = source_mask(attention_mask, embeddings)
+            # An exported graph must not branch on the mask's values.
+            if not torch.compiler.is_exporting() and bool(mask.all()):
+                mask = None
+        elif input_ids is not None:
+            self.warn_if_padding_and_no_attention_mask(input_ids, None)
+        if (
+            input_ids is None and mask is not None
+        ):  # padding may have any values; the backward LSTM would carry a NaN to real tokens
             embeddings = embeddings.masked_fill(~mask.unsqueeze(-1), 0.0)
         embeddings = self.dropout(embeddings)
         sentences, sentence_mask = embeddings, mask
         if self.gate is not None:
+            mask = source_mask(None, embeddings) if mask is None else mask
             sentences, sentence_mask, places = split_pairs(embeddings, mask, token_type_ids)
-        outputs, _ = self.rnn(sentences, sentence_mask)
+        outputs, _ = self.rnn(sentences, sentence_mask, with_state=False)
         sentence_matrix, annotation_matrix = self.attention(outputs[-1], sentence_mask)
-        penalty, pooled = redundancy_penalty(annotation_matrix), sentence_matrix
+        with_penalty: bool | None = kwargs.get("with_penalty")
+        penalty = None if with_penalty is False else redundancy_penalty(annotation_matrix)
+        pooled = sentence_matrix
         if self.gate is not None:
             first, second = sentence_matrix.chunk(2)
             sentence_matrix = torch.stack([first, second], dim=1)
-            penalty = penalty.view(2, -1).sum(dim=0)
+            penalty = None if penalty is None else penalty.view(2, -1).sum(dim=0)
             pooled = self.gate(first, second)
-            outputs = [join_pairs(output, places, mask.shape[1]) for output in outputs]
-            annotation_matrix = join_pairs(annotation_matrix.mT, places, mask.shape[1]).mT
-        return SelfAttentiveModelOutput(
+            length = embeddings.shape[1]
+            outputs = [join_pairs(output, places, length) for output in outputs]
+            annotation_matrix = join_pairs(annotation_matrix.mT, places, length).mT
+        encoded = Encoded(
             last_hidden_state=outputs[-1],
             pooler_output=pooled.flatten(1),
             sentence_matrix=sentence_matrix,
@@ -185,6 +211,7 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
             hidden_states=(embeddings, *outputs) if output_hidden_states else None,
             attentions=(annotation_matrix.unsqueeze(1),) if output_attentions else None,
         )
+        return SelfAttentiveModelOutput(**encoded._asdict()) if with_penalty is None else encoded
 
 
 class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
@@ -244,7 +271,8 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
                 f"(penalty_coefficient={self.config.penalty_coefficient}) would be lost. Leave them out, or set "
                 "model.config.penalty_coefficient = 0 and use a compute_loss_func that adds outputs.penalty"
             )
-        outputs = self.model(**inputs, return_dict=True)
+        is_trained = torch.is_grad_enabled() or labels is not None or num_items_in_batch is not None
+        outputs: Encoded = self.model(**inputs, with_penalty=is_trained or bool(inputs.get("output_attentions")))
         hidden = many_rows_linear(self.hidden_proj, self.dropout(outputs.pooler_output)).relu()
         logits = self.classifier(self.dropout(hidden))
         loss = None

@@ -8,15 +8,22 @@ with the RNN and the Transformer. ``attnzoo.hub`` pushes a pipeline's code with 
 Letters in shapes: B sources, N targets of each, T target length, S source length.
 """
 
+import contextlib
+import itertools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Sized
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
 from transformers import AutoModelForSeq2SeqLM, GenerationConfig, Pipeline, PreTrainedTokenizerBase
 
 from .alignment import forced_decode
+from .loss import IGNORED
 from .phonemes import token_names
+
+BATCH_SIZE = 64  # of a list
 
 # Arguments of generate() that control the search; those that change what it returns are refused.
 SEARCH_ARGUMENTS = {name for name in vars(GenerationConfig()) if not name.startswith("_")} - {"transformers_version"}
@@ -47,8 +54,13 @@ class SourceToTargetPipeline(Pipeline):
     ``num_beams`` is that of the model's generation config, and at least ``n_best``. With
     ``do_sample=True, num_beams=1`` the targets are ``n_best`` samples.
 
-    A list, or any other sequence, of sources gives a list; a dataset or a generator gives an iterator. A character that
-    the tokenizer does not know gives a warning.
+    A list, or any other sequence, of sources gives a list; a dataset or a generator gives an iterator. All of them are
+    processed in batches of ``batch_size``, an argument of the pipeline and of every call. Its default is 64, and 1 for
+    a generator, whose next source may depend on the last result. A character that the tokenizer does not know gives a
+    warning.
+
+    Where ``attnzoo`` is installed, :func:`attnzoo.search` finds the targets, unless an option is one that only
+    ``generate()`` has.
 
     A source that cannot be read is an error. With ``errors="skip"`` it gives one dictionary whose text and ``score``
     are None and whose ``error`` is the message, and the other sources are processed.
@@ -69,13 +81,20 @@ class SourceToTargetPipeline(Pipeline):
     auto_class: Any = AutoModelForSeq2SeqLM
     card_tag: str
     target_key = "target_text"
+    search: Any = None  # a custom_generate that also returns scores, where the package is installed
 
-    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+    def __init__(self, *args: Any, batch_size: int | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, batch_size=batch_size, **kwargs)
+        self.batch_size = batch_size or BATCH_SIZE
+
+    def __call__(self, inputs: Any, *args: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
         if isinstance(inputs, Sequence) and not isinstance(inputs, str | bytes):
             inputs = list(inputs)  # a tuple, or a column of a dataset
             if not inputs:
                 return []
-        return super().__call__(inputs, *args, **kwargs)
+        if isinstance(inputs, Sized):  # of other sources, nobody waits for a whole batch that did not ask for one
+            batch_size = batch_size or self.batch_size
+        return super().__call__(inputs, *args, batch_size=batch_size, **kwargs)
 
     def _sanitize_parameters(
         self,
@@ -118,18 +137,58 @@ class SourceToTargetPipeline(Pipeline):
         generate_kwargs |= {name: value for name, value in given.items() if value is not None}
         return {} if errors is None else {"errors": errors}, generate_kwargs, {}
 
-    def preprocess(self, source: Any, errors: str = "raise") -> dict[str, Any]:  # type: ignore[override]
-        try:
-            encoded = self.encode(source)
-        except ValueError as error:
-            if errors == "raise":
-                raise ValueError(f"{error} (errors='skip' skips such sources and goes on)") from error
-            stand_in = torch.zeros(1, 1, dtype=torch.long)  # a batch has a row for every source
-            return {"input_ids": stand_in, "attention_mask": torch.ones_like(stand_in), "error": str(error)}
-        return {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"], "error": ""}
+    def run_batch(
+        self,
+        sources: list[Any],
+        preprocess_params: dict[str, Any],
+        forward_params: dict[str, Any],
+        postprocess_params: dict[str, Any],
+    ) -> list[list[dict[str, Any]]]:
+        """The targets of every source of a batch."""
+        encoded = self.preprocess(sources, **preprocess_params)
+        return self.postprocess(self.forward(encoded, **forward_params), **postprocess_params)
 
-    def encode(self, source: Any) -> Any:
-        """The tokens of a source.
+    def run_single(self, inputs: Any, *parameters: dict[str, Any]) -> list[dict[str, Any]]:
+        return self.run_batch([inputs], *parameters)[0]
+
+    def get_iterator(
+        self, inputs: Any, num_workers: int, batch_size: int, *parameters: dict[str, Any]
+    ) -> Iterator[list[dict[str, Any]]]:
+        """The targets of every source, computed in batches."""
+        if isinstance(inputs, Sized):
+            batches: Any = DataLoader(inputs, batch_size, num_workers=num_workers, collate_fn=list)  # type: ignore[arg-type]
+        else:
+            sources = iter(inputs)
+            batches = iter(lambda: list(itertools.islice(sources, batch_size)), [])
+        for batch in batches:
+            yield from self.run_batch(batch, *parameters)
+
+    def preprocess(self, sources: list[Any], errors: str = "raise") -> dict[str, Any]:  # type: ignore[override]
+        """The tokens of a batch of sources, and the messages of those that cannot be read."""
+        texts, messages = [], []
+        for source in sources:
+            try:
+                texts.append(self.read(source))
+                messages.append("")
+            except ValueError as error:
+                if errors == "raise":
+                    raise ValueError(f"{error} (errors='skip' skips such sources and goes on)") from error
+                messages.append(str(error))
+        if not texts:
+            return {"errors": messages}
+        encoded = self.tokenizer(texts, padding=len(texts) > 1, return_tensors="pt")
+        if self.tokenizer.unk_token_id is not None:
+            unknown: dict[int, list[str]] = {}
+            for row, place in (encoded["input_ids"] == self.tokenizer.unk_token_id).nonzero().tolist():
+                span = encoded.token_to_chars(row, place)
+                unknown.setdefault(row, []).append(repr(texts[row][span.start : span.end]))
+            for row, characters in unknown.items():
+                message = f"{texts[row]!r} has what this model does not know: {', '.join(characters)}"
+                warnings.warn(message, stacklevel=2)
+        return {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"], "errors": messages}
+
+    def read(self, source: Any) -> str:
+        """The text of a source.
 
         Raises:
             ValueError: it cannot be read.
@@ -138,21 +197,20 @@ class SourceToTargetPipeline(Pipeline):
             raise ValueError(f"a source must be a text, got {source!r}; for a dataset pass the column of texts")
         if not source.strip():
             raise ValueError("an empty source has no target")
-        encoded = self.tokenizer(source, return_tensors="pt")
-        unknown = [place for place, token in enumerate(encoded["input_ids"][0]) if token == self.tokenizer.unk_token_id]
-        if unknown:
-            spans = [encoded.token_to_chars(place) for place in unknown]
-            characters = ", ".join(repr(source[span.start : span.end]) for span in spans)
-            warnings.warn(f"{source!r} has what this model does not know: {characters}", stacklevel=2)
-        return encoded
+        return source
 
     def _forward(  # type: ignore[override]
         self, inputs: Any, n_best: int = 1, alignments: bool = False, **generate_kwargs: Any
     ) -> dict[str, Any]:
-        in_force = self.model.generation_config.to_diff_dict() | generate_kwargs
-        beams = in_force.get("num_beams") or 1
-        is_sampled = in_force.get("do_sample") and beams == 1  # each target on its own
-        if beams < n_best and not is_sampled:
+        if "input_ids" not in inputs:
+            return inputs
+        model_config = self.model.generation_config
+        beams, do_sample, ends = (
+            generate_kwargs[name] if name in generate_kwargs else getattr(model_config, name)
+            for name in ("num_beams", "do_sample", "eos_token_id")
+        )
+        beams = beams or 1
+        if beams < n_best and not (do_sample and beams == 1):  # then each target is a sample of its own
             if generate_kwargs.get("num_beams") is not None:
                 raise ValueError(
                     f"a search with num_beams={beams} has no n_best={n_best} targets; leave num_beams out or raise it, "
@@ -160,36 +218,53 @@ class SourceToTargetPipeline(Pipeline):
                 )
             beams = n_best
         counts = {"num_beams": beams, "num_return_sequences": n_best}
-        options = generate_kwargs | counts | {"return_dict_in_generate": False}
         ids, mask = inputs["input_ids"], inputs["attention_mask"]
-        labels = self.model.generate(input_ids=ids, attention_mask=mask, **options)[:, 1:]  # (B * N, T)
-        ends = in_force.get("eos_token_id")
-        if ends is not None:
-            is_end = torch.isin(labels, torch.as_tensor(ends, device=labels.device))
-            labels = labels.masked_fill(is_end.cumsum(dim=1) - is_end.long() > 0, -100)  # what follows the first end
-        decoded = forced_decode(self.model, ids.repeat_interleave(n_best, 0), labels, mask.repeat_interleave(n_best, 0))
-        by_target = {"labels": labels, "scores": decoded.scores}
-        if alignments:
-            if decoded.alignments is None:
+        options = generate_kwargs | counts | {"input_ids": ids, "attention_mask": mask}
+        found = self.generate(**options)
+        labels = labels_of(found["sequences"], ends)  # (B * N, T)
+        by_target = {"labels": labels, "scores": found["scores"]}
+        if alignments or by_target["scores"] is None:
+            ids, mask = ids.repeat_interleave(n_best, 0), mask.repeat_interleave(n_best, 0)
+            decoded = forced_decode(self.model, ids, labels, mask)
+            by_target["scores"] = decoded.scores
+            if alignments and decoded.alignments is None:
                 raise ValueError("this model has no attention and so no alignments")
-            by_target["alignments"] = decoded.alignments
+            if alignments:
+                by_target["alignments"] = decoded.alignments
         return inputs | {name: values.unflatten(0, (-1, n_best)) for name, values in by_target.items()}  # (B, N, ...)
 
-    def postprocess(self, outputs: dict[str, Any]) -> list[dict[str, Any]]:  # type: ignore[override]
-        if outputs["error"]:
-            return [{self.target_key: None, "score": None, "error": outputs["error"]}]
-        is_source = outputs["attention_mask"][0].bool()
-        found = []
-        for number, labels in enumerate(outputs["labels"][0]):
-            is_target = labels != -100
-            text = self.tokenizer.decode(labels[is_target], skip_special_tokens=True)
-            target: dict[str, Any] = {self.target_key: text, "score": outputs["scores"][0, number].item()}
+    def generate(self, **options: Any) -> Any:
+        """The ``sequences`` (B * N, T) of ``generate()``, and their ``scores`` or None; by ``search`` if possible."""
+        if self.search is not None and not {"custom_generate", "streamer"} & options.keys():
+            with contextlib.suppress(TypeError, ValueError):  # generate() may have what search() has not
+                return self.model.generate(custom_generate=self.search, **options)
+        options["return_dict_in_generate"] = False
+        return {"sequences": self.model.generate(**options), "scores": None}
+
+    def postprocess(self, outputs: dict[str, Any]) -> list[list[dict[str, Any]]]:  # type: ignore[override]
+        """The targets of every source of a batch."""
+        targets = iter(self.targets(outputs) if "labels" in outputs else [])
+        return [
+            [{self.target_key: None, "score": None, "error": message}] if message else next(targets)
+            for message in outputs["errors"]
+        ]
+
+    def targets(self, outputs: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
+        """The targets of every source that was read, the best first."""
+        rows = [[token for token in row if token != IGNORED] for row in outputs["labels"].flatten(0, 1).tolist()]
+        texts = iter(self.tokenizer.batch_decode(rows, skip_special_tokens=True))
+        for number, scores in enumerate(outputs["scores"].tolist()):
+            found = [{self.target_key: next(texts), "score": score} for score in scores]
             if "alignments" in outputs:
-                target["source_tokens"] = token_names(self.tokenizer, outputs["input_ids"][0][is_source])
-                target["target_tokens"] = token_names(self.tokenizer, labels[is_target])
-                target["alignment"] = outputs["alignments"][0, number][is_target][:, is_source].tolist()
-            found.append(target)
-        return sorted(found, key=lambda target: target["score"], reverse=True)
+                is_source = outputs["attention_mask"][number].bool()
+                source_tokens = token_names(self.tokenizer, outputs["input_ids"][number][is_source])
+                for place, target in enumerate(found):
+                    tokens = rows[number * len(found) + place]
+                    weights = outputs["alignments"][number, place, : len(tokens)][:, is_source]
+                    target["source_tokens"] = source_tokens
+                    target["target_tokens"] = token_names(self.tokenizer, tokens)
+                    target["alignment"] = weights.tolist()
+            yield sorted(found, key=lambda target: target["score"], reverse=True)
 
 
 class GraphemeToPhonemePipeline(SourceToTargetPipeline):
@@ -203,10 +278,8 @@ class GraphemeToPhonemePipeline(SourceToTargetPipeline):
     card_tag = "grapheme-to-phoneme"
     target_key = "pronunciation"
 
-    def encode(self, source: Any) -> Any:
-        if isinstance(source, str):
-            source = readable_word(source, self.tokenizer)
-        return super().encode(source)
+    def read(self, source: Any) -> str:
+        return super().read(readable_word(source, self.tokenizer) if isinstance(source, str) else source)
 
 
 class TranslationPipeline(SourceToTargetPipeline):
@@ -223,6 +296,21 @@ PIPELINES: dict[str, type[SourceToTargetPipeline]] = {
 }
 
 
+def labels_of(sequences: Tensor, ends: Any) -> Tensor:
+    """The labels of sequences found by ``generate()``: without the start token, and -100 after the first end token.
+
+    Shape:
+        - sequences: (N, 1 + T)
+        - ends: the id of the end token, several, or None
+        - returns: (N, T)
+    """
+    labels = sequences[:, 1:]
+    if ends is None:
+        return labels
+    is_end = torch.isin(labels, torch.as_tensor(ends, device=labels.device))
+    return labels.masked_fill(is_end.cumsum(dim=1) - is_end.long() > 0, IGNORED)
+
+
 def readable_word(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
     """A word as the tokenizer normalises it.
 
@@ -234,8 +322,8 @@ def readable_word(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
     normalized = word.strip().lower() if normalizer is None else normalizer.normalize_str(word)
     if not normalized:
         raise ValueError(f"{word!r} is an empty word, which has no pronunciation")
-    vocabulary = tokenizer.get_vocab()
-    unknown = sorted({character for character in normalized if character not in vocabulary})
+    token_to_id = tokenizer.backend_tokenizer.token_to_id
+    unknown = sorted(character for character in set(normalized) if token_to_id(character) is None)
     if unknown:
         advice = "leave them out, or write numbers and abbreviations as words"
         if any(character.isspace() for character in unknown):

@@ -85,8 +85,8 @@ class RecurrentEncoder(nn.Module):
         - inputs: (B, S, D)
         - mask: (B, S) bool, True on real tokens, or None where all are real
         - returns: the outputs of every layer, bottom to top, each (B, S, V) with V = H for every direction, and 0 on
-          padding; and the final :class:`RecurrentState` (B, L, V): the forward RNN's after the last real token, then
-          the backward RNN's after the first
+          padding; and, unless ``with_state`` is False, the final :class:`RecurrentState` (B, L, V): the forward RNN's
+          after the last real token, then the backward RNN's after the first
     """
 
     def __init__(
@@ -103,37 +103,46 @@ class RecurrentEncoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(cell, size, hidden_size, directions) for size in sizes)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, inputs: Tensor, mask: Tensor | None = None) -> tuple[list[Tensor], RecurrentState]:
+    def forward(
+        self, inputs: Tensor, mask: Tensor | None = None, with_state: bool = True
+    ) -> tuple[list[Tensor], RecurrentState | None]:
         is_general = torch.compiler.is_exporting()  # an exported graph must not branch on the mask's values
         if mask is None or (not is_general and bool(mask.all())):
-            return self._run(inputs, None)
+            return self._run(inputs, None, with_state)
         lengths = mask.sum(dim=1).clamp(min=1)  # a row without a real token is read for one step, and then set to zero
         width = mask.shape[1]
         longest = width if is_general else int(lengths.max())
         if not is_general and bool((mask[:, 1:] <= mask[:, :-1]).all()):  # they are at the front already
-            outputs, state = self._run(inputs[:, :longest], lengths)
+            outputs, state = self._run(inputs[:, :longest], lengths, with_state)
             if longest < width:  # columns without a token
                 outputs = [nn.functional.pad(output, (0, 0, 0, width - longest)) for output in outputs]
         else:
             to_front = mask.int().argsort(dim=1, descending=True, stable=True)  # real tokens first, in their order
-            outputs, state = self._run(_take(inputs, to_front[:, :longest]), lengths)
+            outputs, state = self._run(_take(inputs, to_front[:, :longest]), lengths, with_state)
             back = to_front.argsort(dim=1).clamp(max=longest - 1)
             outputs = [_take(output, back) for output in outputs]
         outputs = [output * mask.unsqueeze(-1) for output in outputs]
+        if state is None:
+            return outputs, None
         is_real = mask.any(dim=1)[:, None, None]
         cell = None if state.cell is None else state.cell * is_real
         return outputs, RecurrentState(state.hidden * is_real, cell)
 
-    def _run(self, inputs: Tensor, lengths: Tensor | None) -> tuple[list[Tensor], RecurrentState]:
+    def _run(
+        self, inputs: Tensor, lengths: Tensor | None, with_state: bool
+    ) -> tuple[list[Tensor], RecurrentState | None]:
         outputs, hiddens, cells = [], [], []
         for index, layer in enumerate(self.layers):
             if index:
                 inputs = self.dropout(inputs)
-            inputs, state = layer(inputs, lengths)
+            inputs, state = layer(inputs, lengths, with_state)
             outputs.append(inputs)
-            hiddens.append(state.hidden)
-            if state.cell is not None:
-                cells.append(state.cell)
+            if state is not None:
+                hiddens.append(state.hidden)
+                if state.cell is not None:
+                    cells.append(state.cell)
+        if not with_state:
+            return outputs, None
         return outputs, RecurrentState(torch.stack(hiddens, dim=1), torch.stack(cells, dim=1) if cells else None)
 
 
@@ -143,7 +152,7 @@ class EncoderLayer(GradientCheckpointingLayer):
     Shape:
         - inputs: (B, S, D), padding after the real tokens
         - lengths: (B,), or None where every row is S long
-        - returns: outputs (B, S, V), and the final state, each part (B, V)
+        - returns: outputs (B, S, V), and the final state, each part (B, V), or None if ``with_state`` is False
     """
 
     def __init__(self, cell: str, input_size: int, hidden_size: int, directions: tuple[str, ...]) -> None:
@@ -151,11 +160,13 @@ class EncoderLayer(GradientCheckpointingLayer):
         self.forward_rnn = recurrent_layer(cell, input_size, hidden_size) if "forward" in directions else None
         self.backward_rnn = recurrent_layer(cell, input_size, hidden_size) if "backward" in directions else None
 
-    def forward(self, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, RecurrentState]:
+    def forward(
+        self, inputs: Tensor, lengths: Tensor | None, with_state: bool = True
+    ) -> tuple[Tensor, RecurrentState | None]:
         forward_rnn, backward_rnn = self.forward_rnn, self.backward_rnn
         # Exactly this class: a subclass may compute something else.
         if type(forward_rnn) is PaddedLSTM and type(backward_rnn) is PaddedLSTM and is_untouched(self):
-            return _run_both(forward_rnn, backward_rnn, inputs, lengths)
+            return _run_both(forward_rnn, backward_rnn, inputs, lengths, with_state)
         outputs, states = [], []
         if forward_rnn is not None:
             forward_outputs, state = _run(forward_rnn, inputs, lengths)
@@ -165,6 +176,8 @@ class EncoderLayer(GradientCheckpointingLayer):
             backward_outputs, state = _run(backward_rnn, _reversed(inputs, lengths), lengths)
             outputs.append(_reversed(backward_outputs, lengths))
             states.append(state)
+        if not with_state:
+            return torch.cat(outputs, dim=-1), None
         cells = [state.cell for state in states if state.cell is not None]
         hidden = torch.cat([state.hidden for state in states], dim=-1)
         return torch.cat(outputs, dim=-1), RecurrentState(hidden, torch.cat(cells, dim=-1) if cells else None)
@@ -186,11 +199,13 @@ def _run(rnn: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor
 
 
 def _run_both(
-    forward_rnn: PaddedLSTM, backward_rnn: PaddedLSTM, inputs: Tensor, lengths: Tensor | None
-) -> tuple[Tensor, RecurrentState]:
+    forward_rnn: PaddedLSTM, backward_rnn: PaddedLSTM, inputs: Tensor, lengths: Tensor | None, with_state: bool
+) -> tuple[Tensor, RecurrentState | None]:
     """What :class:`EncoderLayer` returns, of both directions in one call."""
     is_padding = None if lengths is None else _is_padding(inputs, lengths)
     outputs, memory = bidirectional_lstm(forward_rnn, backward_rnn, inputs, is_padding)
+    if not with_state:
+        return outputs, None
     size = forward_rnn.hidden_size
     last = outputs[:, -1] if lengths is None else _last(outputs, lengths)
     hidden = torch.cat([last[:, :size], outputs[:, 0, size:]], dim=-1)

@@ -28,7 +28,7 @@ def test_the_best_targets_are_those_of_generate(pronounce: Any) -> None:
     inputs = pronounce.tokenizer(WORDS, padding=True, return_tensors="pt")
     ids = pronounce.model.generate(**inputs, num_beams=5, num_return_sequences=3)
     texts = pronounce.tokenizer.batch_decode(ids, skip_special_tokens=True)
-    found = pronounce([word.title() for word in WORDS], n_best=3)
+    found = pronounce([word.title() for word in WORDS], n_best=3, batch_size=1)
     for targets, expected in zip(found, (texts[:3], texts[3:6], texts[6:]), strict=True):
         assert {target["pronunciation"] for target in targets} == set(expected)
     assert found[0] == pronounce("attention", n_best=3)
@@ -59,6 +59,81 @@ def test_batches_change_nothing(pronounce: Any) -> None:
             assert a["target_tokens"] == b["target_tokens"]
             torch.testing.assert_close(torch.tensor(a["alignment"]), torch.tensor(b["alignment"]), rtol=1e-3, atol=1e-5)
             assert a["score"] == pytest.approx(b["score"], rel=1e-4)
+
+
+def test_a_list_is_read_in_batches_of_64_or_as_the_user_says(pronounce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    forward = type(pronounce)._forward
+
+    def counted(pipe: Any, inputs: Any, **kwargs: Any) -> Any:
+        sizes.append(len(inputs["input_ids"]))
+        return forward(pipe, inputs, **kwargs)
+
+    monkeypatch.setattr(type(pronounce), "_forward", counted)
+    words = ["zoo", "tree"] * 33
+    own = pipeline(
+        "grapheme-to-phoneme", model=pronounce.model, tokenizer=pronounce.tokenizer, device="cpu", batch_size=40
+    )
+    for pipe, options, expected in (
+        (pronounce, {}, [64, 2]),
+        (pronounce, {"batch_size": 65}, [65, 1]),
+        (own, {}, [40, 26]),
+        (own, {"batch_size": 50}, [50, 16]),
+    ):
+        sizes.clear()
+        assert len(pipe(words, num_beams=1, max_new_tokens=1, **options)) == 66
+        assert sizes == expected
+    sizes.clear()
+    next(iter(pronounce((word for word in words), num_beams=1, max_new_tokens=1)))
+    assert sizes == [1]
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"num_beams": 1},
+    {"num_beams": 3, "n_best": 2, "length_penalty": 2.0},
+    {"num_beams": 3, "length_penalty": -0.5, "early_stopping": True},
+    {"num_beams": 1, "min_new_tokens": 9, "repetition_penalty": 1.5},
+    {"num_beams": 1, "max_new_tokens": 3},
+    {"num_beams": 1, "do_sample": True, "temperature": 0.5, "top_k": 2, "n_best": 3},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_the_search_itself_gives_the_scores(
+    options: dict[str, Any], pronounce: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a second pass through the model, which only alignments take."""
+    torch.manual_seed(0)
+    expected = pronounce(WORDS, alignments=True, **options)
+    monkeypatch.delattr("attnzoo.pipelines.forced_decode")
+    torch.manual_seed(0)
+    for targets, others in zip(pronounce(WORDS, **options), expected, strict=True):
+        for target, other in zip(targets, others, strict=True):
+            assert target["pronunciation"] == other["pronunciation"]
+            assert target["score"] == pytest.approx(other["score"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"min_new_tokens": 12},
+        {"num_beams": 3, "repetition_penalty": 1.5},
+        {"num_beams": 3, "do_sample": True},
+        {"bad_words_ids": [[40]]},
+    ],
+    ids=str,
+)
+def test_what_changes_the_scores_of_the_search_does_not_change_those_of_the_pipeline(
+    options: dict[str, Any], pronounce: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    found = pronounce(WORDS, **options)
+    monkeypatch.setattr(type(pronounce), "search", None)  # as in a process without the package
+    torch.manual_seed(0)
+    for (target,), (other,) in zip(found, pronounce(WORDS, **options), strict=True):
+        assert target["pronunciation"] == other["pronunciation"]
+        assert target["score"] == pytest.approx(other["score"], rel=1e-4)
 
 
 def test_an_alignment_has_a_row_for_every_target_token(pronounce: Any) -> None:

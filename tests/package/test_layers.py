@@ -79,7 +79,7 @@ def test_the_package_has_no_circle_of_imports() -> None:
 @pytest.mark.parametrize("package", ["attnzoo", *(f"attnzoo.{room}" for room in ROOMS)])
 def test_no_module_bears_the_name_of_a_public_function(package: str) -> None:
     parent = importlib.import_module(package)
-    functions = {name for name, value in vars(parent).items() if inspect.isroutine(value)}
+    functions = {name for name in dir(parent) if inspect.isroutine(getattr(parent, name))}
     assert not functions & {module.name for module in pkgutil.iter_modules(parent.__path__)}
 
 

@@ -48,6 +48,9 @@ def test_names_and_shapes(name: str) -> None:
     assert base.sentence_matrix.shape == (3, *pair, config.num_hops, 8)
     assert base.pooler_output.shape == (3, config.pooler_size)
     assert set(model(**BATCH)) == {"logits", "penalty"}
+    with torch.no_grad():
+        assert set(model(**BATCH)) == {"logits"}
+        assert set(model(**BATCH, output_attentions=True)) == {"logits", "attentions", "penalty"}
 
 
 # The start ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,98 @@
+"""Register the configs, models and pipelines of the package with Transformers.
+
+Transformers' registries are in modules that take seconds to import, and a program may never use them. So each part of
+the package is registered directly after its registry is imported, by whomever.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from typing import Any
+
+
+def register_configs(registry: Any) -> None:
+    """Register the configs with ``AutoConfig``."""
+    from .configuration_attentional_rnn import AttentionalRNNConfig
+    from .configuration_self_attentive import SelfAttentiveConfig
+    from .configuration_small_transformer import SmallTransformerConfig
+    from .installed_pipelines import prefer_installed_pipelines
+
+    for config_class in (AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig):
+        registry.AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
+        prefer_installed_pipelines(config_class)
+
+
+def register_models(registry: Any) -> None:
+    """Register the models with the Auto classes."""
+    from .registered_models import MODELS
+
+    for name, model_classes in MODELS.items():
+        for model_class in model_classes:
+            getattr(registry, name).register(model_class.config_class, model_class, exist_ok=True)  # type: ignore[attr-defined]
+
+
+def register_pipelines(registry: Any) -> None:
+    """Register the pipelines with ``pipeline()``."""
+    from .pipelines import PIPELINES, SourceToTargetPipeline
+    from .scored_search import scored_search
+
+    SourceToTargetPipeline.search = staticmethod(scored_search)
+    for task, pipeline_class in PIPELINES.items():
+        registry.PIPELINE_REGISTRY.register_pipeline(
+            task, pipeline_class=pipeline_class, pt_model=pipeline_class.auto_class
+        )
+
+
+# The modules of Transformers' registries.
+REGISTRIES: dict[str, Callable[[Any], None]] = {
+    "transformers.models.auto.configuration_auto": register_configs,
+    "transformers.models.auto.modeling_auto": register_models,
+    "transformers.pipelines": register_pipelines,
+}
+
+
+class RegistryFinder(MetaPathFinder):
+    """Find the modules of Transformers and of this package as Python does, and register after they have run.
+
+    One of them may import a registry while it runs itself. What is registered imports others of them, so it waits until
+    the first module of such a chain has run.
+    """
+
+    def __init__(self) -> None:
+        self.chain = threading.local()  # a chain of imports is in one thread
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
+        if not name.startswith(("transformers.", f"{__package__}.")):
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return None
+        run = spec.loader.exec_module
+
+        def run_and_register(module: Any) -> None:
+            is_first = not hasattr(self.chain, "loaded")
+            if is_first:
+                self.chain.loaded = []
+            try:
+                run(module)
+                if name in REGISTRIES:
+                    self.chain.loaded.append(module)
+                while is_first and self.chain.loaded:
+                    registry = self.chain.loaded.pop(0)
+                    REGISTRIES[registry.__name__](registry)
+            finally:
+                if is_first:
+                    del self.chain.loaded
+
+        spec.loader.exec_module = run_and_register  # type: ignore[method-assign]
+        return spec
+
+
+def register_when_imported() -> None:
+    """Register with the registries that are imported, and with the others as soon as they are."""
+    sys.meta_path.insert(0, RegistryFinder())
+    for name, register in REGISTRIES.items():
+        if name in sys.modules:
+            register(sys.modules[name])

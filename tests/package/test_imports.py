@@ -1,0 +1,70 @@
+"""``import attnzoo`` is cheap, and what it registers is there at the first use, in a process of its own."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import attnzoo
+from tests.package.test_layers import PACKAGE
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "model_cards" / "attentional-rnn-g2p-cmudict"
+
+CHECK_REGISTRIES = f"""
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, pipelines
+config = AutoConfig.from_pretrained({str(FOLDER)!r})
+assert type(config) is attnzoo.AttentionalRNNConfig
+assert config.custom_pipelines == {{}}
+assert AutoModelForSeq2SeqLM._model_mapping[type(config)] is attnzoo.AttentionalRNNForConditionalGeneration
+assert pipelines.PIPELINE_REGISTRY.check_task("machine-translation")[1]["impl"].__module__ == "attnzoo.pipelines"
+"""
+
+
+def run(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    imported = run(
+        "import torch, transformers, sys\nbefore = set(sys.modules)\nimport attnzoo\nprint(*set(sys.modules) - before)"
+    )
+    names = [name for name in imported.split() if name.split(".")[0] in ("attnzoo", "torch", "transformers")]
+    assert sorted(names) == ["attnzoo", "attnzoo.registration"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"transformers.pipeline('grapheme-to-phoneme', model={str(FOLDER)!r})('zoo')\n"
+        "import importlib; importlib.reload(transformers.pipelines)",
+        "from concurrent.futures import ThreadPoolExecutor as Threads\n"
+        f"with Threads(4) as pool: [*pool.map(transformers.AutoModel.from_pretrained, 4 * [{str(FOLDER)!r}])]",
+        "import pickle; assert pickle.loads(pickle.dumps(attnzoo.search)) is attnzoo.search\n"
+        "from attnzoo import *; pickle.loads(pickle.dumps(SelfAttentiveConfig(vocab_size=9)))",
+        # These import a registry while they run, and what is registered imports them.
+        "import attnzoo.recurrent_encoder",
+        "import transformers.modeling_layers",
+    ],
+    ids=["pipeline", "threads", "pickle", "own", "library"],
+)
+def test_everything_is_registered_at_the_first_use(code: str) -> None:
+    run(f"import attnzoo, transformers\n{code}\n{CHECK_REGISTRIES}")
+
+
+def test_registries_that_are_imported_before_the_package_are_used() -> None:
+    run(f"from transformers import AutoModel, pipeline\nimport attnzoo\n{CHECK_REGISTRIES}")
+
+
+def test_the_public_names_are_listed_once_for_each_reader() -> None:
+    assert set(attnzoo.__all__) == set(attnzoo.MODULES) <= set(dir(attnzoo))
+    modules = {path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".") for path in PACKAGE}
+    for name, module in attnzoo.MODULES.items():
+        assert f"attnzoo.{module}" in modules
+        assert getattr(attnzoo, name).__name__ == name
+    assert attnzoo.attention.__name__ == "attnzoo.attention"  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="module 'attnzoo' has no attribute 'serach'"):
+        attnzoo.serach  # type: ignore[attr-defined]  # noqa: B018
