@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, LogitsProcessorList
 
 from attnzoo import search
-from attnzoo.decoding.repeated_product import RepeatedProduct
 from tests.decoding.test_decoding import OPTIONS, Overwrite, both
 from tests.factory import BOS, CAUSAL, EOS, GENERATING, SEQ2SEQ, padded, tiny_model, words
 
@@ -113,19 +112,6 @@ def test_bfloat16(variant: str) -> None:
         expected, found = both(model, **batch, **options)
         same = sum(a[:2] == b[:2] for a, b in zip(found[:, start:].tolist(), expected[:, start:].tolist(), strict=True))
         assert same >= 3
-
-
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("rows", [1, 2, 5, 64])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_a_repeated_product_is_its_layers_side_by_side(dtype: torch.dtype, rows: int, bias: bool) -> None:
-    layers = [nn.Linear(24, width, bias=bias, dtype=dtype) for width in (7, 16, 3)]
-    values = torch.randn(rows, 24, dtype=dtype)
-    for number in (1, 2, 3):
-        product = RepeatedProduct(*layers[:number])
-        expected = torch.cat([layer(values) for layer in layers[:number]], dim=1)
-        for _ in range(2):
-            torch.testing.assert_close(product(values), expected)
 
 
 def another_attention(module: nn.Module, *arguments: Any, **options: Any) -> Any:
