@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, LogitsProcessorList
 
 from attnzoo import search
+from attnzoo.decoding import token_search, transformer_steps
+from attnzoo.decoding.transformer_steps import TransformerSteps
 from tests.decoding.test_decoding import OPTIONS, Overwrite, both
 from tests.factory import BOS, CAUSAL, EOS, GENERATING, SEQ2SEQ, padded, tiny_model, words
 
@@ -60,6 +62,37 @@ def test_sequences_outgrow_their_room_twice(variant: str, beams: int) -> None:
     expected, found = both(model, **padded(LEFT_PADDED), **options)
     assert found.tolist() == expected.tolist()
     assert found.shape[1] >= 100
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("variant", GENERATING)
+def test_keys_that_no_beam_sees_may_be_dropped_at_every_step(
+    variant: str, options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transformer_steps, "ROOM", 1)
+    model = tiny_model(variant, std=1.0)
+    expected, found = both(model, **padded(LEFT_PADDED), **OPTIONS[options])
+    assert found.tolist() == expected.tolist()
+
+
+def test_keys_grow_with_the_length_and_not_with_the_beams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search of 12 beams whose tokens are all different would have 12 keys for every token."""
+    monkeypatch.setattr(transformer_steps, "ROOM", 1)
+    made: list[tuple[int, int]] = []  # keys that are seen, and all keys, where room was made
+
+    class Recorded(TransformerSteps):
+        def _make_room(self, number: int) -> None:
+            super()._make_room(number)
+            assert self.mask is not None
+            made.append((int(self.mask.any(dim=2).sum(dim=2).max()), self.length))
+
+    monkeypatch.setitem(token_search.STEPS, "small_transformer", Recorded)
+    model = tiny_model(CAUSAL[0], std=1.0, max_position_embeddings=64)
+    options: dict[str, Any] = {"num_beams": 12, "max_new_tokens": 60, "min_new_tokens": 60, "custom_generate": search}
+    model.generate(words(2, 4), **options)
+    assert len(made) == 59
+    assert all(seen == kept for seen, kept in made)
+    assert made[-1][1] < 4 * 60
 
 
 @pytest.mark.parametrize("beams", [1, 3])
