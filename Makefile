@@ -1,4 +1,4 @@
-# `make demo` and `make test` do all the set-up themselves; CI runs `make check` and `make test-hub`.
+# `make demo` and `make test` do all the set-up themselves; CI runs `make check`, `make test-wheel` and `make test-hub`.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +14,7 @@ say = @printf '\n== %s\n' "$(1)"
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not contain' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make check   format, lint, types and tests; CI runs it and test-hub' \
+		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not contain' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make check   format, lint, types and tests; CI runs it, test-wheel and test-hub' \
 		'make clean   remove the virtual environment and caches'
 
 # Made again whenever the dependencies change.
@@ -36,14 +36,14 @@ test: $(VENV)/installed
 	$(call say,Running the tests on every processor)
 	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal
 
-# Every equation, the outputs and gradients of every model, and what may import what. No files, Trainer or Hub, and no
-# long matrix of encoders and cells.
+# Every equation, the outputs and gradients of every model, and what may import what. No files, Trainer or Hub; of the
+# grids of wirings and encoders every seventh case, and not the matrix of encoders and paddings.
 QUICK := tests/attention tests/recurrent/test_wirings.py tests/recurrent/test_encoder_and_cells.py tests/self_attentive/test_self_attentive.py \
 	tests/transformer/test_small_transformer.py tests/every_family/test_outputs.py tests/package/test_layers.py
 
 quick: $(VENV)/installed
 	$(call say,Running the tests of the inner loop)
-	$(BIN)/python -m pytest --quiet --numprocesses=logical --dist=worksteal $(QUICK) -k 'not any_encoder and not the_encoder_equals'
+	$(BIN)/python -m pytest --quiet --numprocesses=logical --dist=worksteal $(QUICK) -m 'not grid and not slow' -k 'not the_encoder_equals'
 
 test-slow: $(VENV)/installed
 	$(call say,Running the tests that take minutes)

@@ -1,12 +1,15 @@
 r"""Alignments: which source tokens a model attended to for each target token, in a generation or for a given pair.
 
 Row t of a decoder's attention belongs to the step that reads token t - 1 and predicts token t. The papers differ in
-which of the two tokens it aligns. Bahdanau's query has not read token t - 1 yet: row t aligns the **predicted** token.
-Luong's query has read it. His footnote 14 takes the row of a content score as the alignment of the token **read**, and
-that of the location score as the alignment of the predicted token (Luong et al., 2015): a shift by one step, see
-:func:`paper_shift`. Models trained here align the predicted token, with Luong's content scores too
-(``tests/training/test_training.py`` measures it on a language with known alignments). So :func:`align` does not shift
-by default.
+which of the two tokens the row aligns:
+
+- Bahdanau's query has not read token t - 1 yet. Row t aligns the **predicted** token.
+- Luong's query has read token t - 1. By his footnote 14 (Luong et al., 2015), the row of a content score aligns the
+  token **read**, and the row of the location score aligns the predicted token. The difference is a shift of one step,
+  see :func:`paper_shift`.
+
+Models trained here align the predicted token, with Luong's content scores too (``tests/training/test_training.py``
+measures it on a language with known alignments). So :func:`align` does not shift by default.
 
 Letters in shapes: N sequences, B rows in the decoder (sources times beams), T target tokens, S source length.
 """
@@ -300,7 +303,7 @@ def _tokenize(tokenizer: Any, texts: Sequence[Any], side: str, start: int) -> An
     for row, text in enumerate(texts):
         words = set(encoded.word_ids(row)) - {None}
         if not words or (not isinstance(text, str) and len(words) != len(text)):
-            raise ValueError(f"{side} {start + row}, {text!r}, has words that the tokenizer makes no token of")
+            raise ValueError(f"{side} {start + row}, {text!r}, has words for which the tokenizer has no token")
     return encoded
 
 

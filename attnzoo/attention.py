@@ -340,7 +340,8 @@ class SourceAttention(nn.Module):
 
     ``score`` is a name in :data:`SCORES`; ``window`` is "global", "monotonic" (local-m) or "predictive" (local-p).
 
-    Every source may have N targets, one after the other in the batch, as the beams of a search: it is not repeated.
+    A source may have N targets that follow each other in the batch, such as the beams of a search. The source is not
+    repeated for them.
 
     Shape:
         - query: (B * N, T, H)
@@ -365,9 +366,10 @@ class SourceAttention(nn.Module):
         return Source(value, projected_key, mask, positions, length)
 
     def steps(self, source: Source, rows: Any, first: int) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
-        """The looks of a loop over :class:`Rows`, whose first step is the target position ``first``.
+        """The attention of a loop over :class:`Rows`, whose first step is the target position ``first``.
 
-        Called with a query (n, H) and the number of the step it returns context (n, V) and weights (n, S).
+        Returns a function. It takes a query (n, H) and the number of the step, and returns context (n, V) and weights
+        (n, S).
         """
         value, key, *others = (rows.sort(part) for part in source)
         shared = Source(rows.share(value), self.score.share_key(key, rows), *others)
@@ -424,10 +426,10 @@ def redundancy_penalty(annotation_matrix: Tensor) -> Tensor:
 
     .. math:: P = \lVert A A^\top - I \rVert_F^2
 
-    Squared and summed over all R^2 entries, as the paper has it; the authors' released code takes their mean, so that a
-    coefficient there is R^2 times one here. It is 0 where every hop looks at one token and no two at the same. A
-    sentence without a token has :math:`A = 0` and the constant penalty R; one of a single token R (R - 1). It computes
-    and returns float32 at least, under autocast too.
+    The squares of all R^2 entries are summed, as in the paper. The authors' released code takes their mean, so a
+    coefficient there is R^2 times the coefficient here. The penalty is 0 if every hop looks at one token and no two
+    hops look at the same one. In two cases it is constant: a sentence without a token, where :math:`A = 0`, has R, and
+    a sentence of a single token has R (R - 1). It computes and returns float32 at least, under autocast too.
 
     Shape:
         - annotation_matrix: (..., R, S)

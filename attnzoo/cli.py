@@ -10,12 +10,13 @@ import importlib
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
+from huggingface_hub.utils import enable_progress_bars, tqdm
 from torch import Tensor
 from transformers import (
     AutoModelForSeq2SeqLM,
@@ -30,10 +31,11 @@ import attnzoo
 
 from .alignment import align, alignment_error_rate, from_pharaoh, to_pharaoh
 from .phonemes import known_phonemes
-from .shipped_models import PRONUNCIATION, SENTIMENT, SHIPPED, TRANSLATION, model_path
+from .shipped_models import SENTIMENT, SHIPPED, TRANSLATION, model_path
 from .viewer import plot_alignments, sentences_html
 
 BATCH_SIZE = 64  # sources in one batch
+PROGRESS = "attnzoo"  # the name of our progress bars, which are shown though those of Transformers are not
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -80,17 +82,18 @@ def _module(command: str, name: str) -> Any:
 
 
 def _parser(
-    command: str, example: str, model: str, text: str = "", results: str = "", more: str = ""
+    command: str, example: str, model: str | None, text: str = "", results: str = "", more: str = ""
 ) -> argparse.ArgumentParser:
     """The parser of a command that uses a model: ``text`` and ``results`` name what it reads and searches, if any."""
     description = f"{COMMANDS[command][0].capitalize()}. {more}"
     parser = argparse.ArgumentParser(prog=f"attnzoo {command}", description=description, epilog=f"example: {example}")
     if text:
         parser.add_argument("texts", nargs="*", metavar=text.upper(), help=f"default: read a {text} from each line")
-    said = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub (default: %(default)s)"
+    default = "the model of the accent and the phones" if model is None else "%(default)s"
+    said = f"a folder, the name of a model that comes with attnzoo, or owner/name on the Hub (default: {default})"
     parser.add_argument("--model", default=model, help=said)
     if results:
-        parser.add_argument("--n-best", type=int, default=1, help=f"{results} of each, with log p (default: 1)")
+        parser.add_argument("--n-best", type=int, default=1, help=f"{results} of each, with their scores (default: 1)")
         parser.add_argument("--num-beams", type=int, help="width of the beam search (default: the model's)")
     return parser
 
@@ -129,23 +132,79 @@ def _folder(model: str) -> str:
 
 
 def pronounce(arguments: list[str]) -> None:
-    """``attnzoo pronounce``: a line for every word, or for each of its n best pronunciations."""
-    parser = _parser("pronounce", "attnzoo pronounce philosophy --n-best 3", PRONUNCIATION, "word", "pronunciations")
+    """``attnzoo pronounce``: a line for every word, or for each of its n best pronunciations, or for every text."""
+    from .pronunciation import Pronouncer  # the other commands do without it
+    from .pronunciation.phone_sets import PHONE_SETS, SOURCE_OF_IPA
+
+    parser = _parser("pronounce", "attnzoo pronounce blorptastic --n-best 3", None, "word", "pronunciations")
+    parser.add_argument("--file", type=Path, help="read a word from each line of this file, with a progress bar")
+    parser.add_argument("--sentence", action="store_true", help="what is read are texts, each with a line of phonemes")
+    columns = "tsv: the columns word, phonemes, source and confidence, and unknown words too (default: plain)"
+    parser.add_argument("--output", choices=("plain", "tsv"), default="plain", help=columns)
+    parser.add_argument("--accent", choices=SOURCE_OF_IPA, default="en-us", help="default: %(default)s")
+    parser.add_argument("--phones", choices=PHONE_SETS, default="arpabet", help="default: %(default)s")
+    parser.add_argument("--lexicon", type=Path, metavar="FILE", help="words of yours: a word, a tab and its phonemes")
+    listed = "do not look words up in the dictionary of an installed package; with --model that is so"
+    parser.add_argument("--no-dictionary", dest="dictionary", action="store_const", const=False, help=listed)
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the alignments of the first four words")
     options = parser.parse_args(arguments)
-    words = [word for word in _texts(options, "word") if word]
-    pipe: Any = pipeline("grapheme-to-phoneme", model=_folder(options.model))  # type: ignore[call-overload]  # ours
-    if pipe.tokenizer.unk_token_id is not None:
-        raise ValueError(f"{options.model} is not a model of pronunciation; use attnzoo translate")
-    found = _targets(pipe, words, options, alignments=options.plot is not None)
-    readable = [(word, targets) for word, targets in zip(words, found, strict=True) if "error" not in targets[0]]
-    _print_targets(readable, pipe.target_key)
-    if options.plot is not None and readable:
-        best = [targets[0] for _, targets in readable[:4]]
-        options.plot.parent.mkdir(parents=True, exist_ok=True)
-        weights, source, target = ([t[k] for t in best] for k in ("alignment", "source_tokens", "target_tokens"))
-        plot_alignments(weights, source, target, options.plot)
-    _exit_if_unreadable(found)
+    lines = _lines(options.file) if options.file else _texts(options, "word")
+    pronouncer = Pronouncer(
+        options.accent,
+        options.phones,
+        options.lexicon,
+        options.dictionary,
+        options.model and _folder(options.model),
+        device="cuda" if torch.cuda.is_available() else "cpu",
+    )
+    if options.sentence:
+        words: Iterable[Any] = _print_texts(pronouncer, _progress(lines, options.file), options.num_beams)
+    else:
+        lines = [word for line in lines if (word := line.strip())]
+        if options.output == "tsv":
+            print("word", "phonemes", "source", "confidence", sep="\t")
+        words = pronouncer.stream(lines, n_best=options.n_best, num_beams=options.num_beams)
+        words = _print_words(_progress(words, options.file, len(lines)), options)
+    errors = [pronouncer.reason(word.text) for word in words if word.phonemes is None]
+    if options.plot is not None:
+        drawn = [pair for word in pronouncer.words(lines[:4], alignments=True) for pair in word.alignments if pair]
+        if drawn:
+            options.plot.parent.mkdir(parents=True, exist_ok=True)
+            weights, source, target = (
+                [getattr(pair, k) for pair in drawn] for k in ("weights", "source_words", "target_words")
+            )
+            plot_alignments(weights, source, target, options.plot)
+    _exit_if_unreadable(errors)
+
+
+def _print_words(words: Iterable[Any], options: argparse.Namespace) -> Iterator[Any]:
+    """The words, each of them printed with its pronunciations."""
+    for word in words:
+        variants = word.variants[: options.n_best] if options.n_best > 1 and word.variants else (word,)
+        for one in variants:
+            confidence = "" if one.confidence is None else f"{one.confidence:.4f}"
+            columns = [word.text.replace("\t", " "), one.phonemes or ""]
+            if options.output == "tsv":
+                print(*columns, word.source, confidence, sep="\t")
+            elif word.phonemes is not None:
+                print(*columns, *([confidence] if len(variants) > 1 else []), sep="\t")
+        yield word
+
+
+def _print_texts(pronouncer: Any, texts: Iterable[str], num_beams: int | None) -> Iterator[Any]:
+    """The words of all texts; the phonemes of each text are printed on a line."""
+    for text in texts:
+        words = pronouncer(text, num_beams=num_beams)
+        print(pronouncer.join(words))
+        yield from words
+
+
+def _progress(items: Iterable[Any], file: Path | None, total: int | None = None) -> Iterable[Any]:
+    """The items, with a progress bar on standard error where a file is read."""
+    if file is None:
+        return items
+    enable_progress_bars(PROGRESS)
+    return tqdm(items, total=total, file=sys.stderr, name=PROGRESS)
 
 
 def translate(arguments: list[str]) -> None:
@@ -160,11 +219,11 @@ def translate(arguments: list[str]) -> None:
     # The output has a line for every line of the input, an empty one for an empty one.
     empty = [{pipe.target_key: "", "score": 0.0}]
     _print_targets([("", empty if "error" in targets[0] else targets) for targets in found], pipe.target_key)
-    _exit_if_unreadable([targets for sentence, targets in zip(sentences, found, strict=True) if sentence])
+    _exit_if_unreadable([t[0]["error"] for s, t in zip(sentences, found, strict=True) if s and "error" in t[0]])
 
 
 def _targets(pipe: Any, sources: list[str], options: argparse.Namespace, **more: Any) -> list[list[dict[str, Any]]]:
-    """The targets of every source; for an unreadable source one without text and with its ``error``."""
+    """The targets of every source. A source that cannot be read has one target, with its ``error`` and without text."""
     if options.num_beams is not None:
         more["num_beams"] = options.num_beams
     with warnings.catch_warnings():
@@ -173,10 +232,10 @@ def _targets(pipe: Any, sources: list[str], options: argparse.Namespace, **more:
         return pipe(sources, n_best=options.n_best, batch_size=BATCH_SIZE, errors="skip", **more)
 
 
-def _exit_if_unreadable(found: list[list[dict[str, Any]]]) -> None:
+def _exit_if_unreadable(errors: list[str]) -> None:
     """Print why sources could not be read, after the results of the others."""
-    if messages := [targets[0]["error"] for targets in found if "error" in targets[0]]:
-        print(*(f"error: {message}" for message in messages), sep="\n", file=sys.stderr)
+    if errors:
+        print(*(f"error: {message}" for message in errors), sep="\n", file=sys.stderr)
         sys.exit(1)
 
 
@@ -224,7 +283,7 @@ def classify(arguments: list[str]) -> None:
 
 
 def label_of(logits: Tensor, config: PreTrainedConfig) -> str:
-    """The prediction as text, by ``problem_type``; a single output is a number unless a text can have several labels.
+    """The prediction as text, by ``problem_type``. A model with one output predicts a number, unless it is multi-label.
 
     Shape:
         - logits: (number of labels,)

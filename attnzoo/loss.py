@@ -193,9 +193,10 @@ def loss_and_logits(
 def is_untouched(module: nn.Module) -> bool:
     """Whether the weights of a module may be read without calling the parts of it that hold them.
 
-    Not if a part has hooks, which would be bypassed (they may load the weights), has another ``forward``, or is of
-    another class than it was made as (an adapter, a quantised layer). The hooks by which Transformers records a layer's
-    outputs stay after the first call that requests them, and do nothing in other calls.
+    False if a part has hooks, which would be bypassed (they may load the weights). False also if a part has another
+    ``forward``, or another class than when it was made (an adapter, a quantised layer). Hooks by which Transformers
+    records a layer's outputs are allowed: they stay after the first call that requests outputs, and do nothing in other
+    calls.
     """
     return all(
         # This file's own package, and not "attnzoo": beside a model's weights the same code has another name.

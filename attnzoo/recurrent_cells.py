@@ -83,10 +83,10 @@ class ChoGRU(nn.Module):
 class PaddedLSTM(nn.LSTM):
     r"""torch's LSTM of one layer and one direction, whose cell state passes over padding unchanged.
 
-    Where a token is padding its input gate is 0 and its forget gate 1, :math:`c_t = 1 \circ c_{t-1} + 0 \circ g_t`. One
-    more input, 1 on padding, adds so much to the two gates that their sigmoids are 0 and 1 to the last bit. The last
-    cell state is then that after the last real token, and no packed sequence, which is slow, is needed. The hidden
-    states on padding are not to be used.
+    On padding the input gate is 0 and the forget gate 1: :math:`c_t = 1 \circ c_{t-1} + 0 \circ g_t`. For this the LSTM
+    has one more input, which is 1 on padding. Its weights are so large that the sigmoids of the two gates are exactly 0
+    and 1. So the last cell state is the one after the last real token, without a packed sequence, which is slow. Do not
+    use the hidden states on padding.
 
     Shape:
         - inputs: (B, T, I)
@@ -149,15 +149,15 @@ def layer_weights(layer: nn.RNNBase) -> list[Tensor]:
 
 
 class CellStep:
-    """One step of a cell, whose weights are shared by all steps of a loop.
+    """One step of a cell. All steps of a loop share the cell's weights.
 
-    Called with the number of the step, inputs that are known only now (n, X) and the parts (n, H) of the state before;
-    it returns the parts of the next state, the hidden one first.
+    A call takes the number of the step, the inputs (n, X) that are known only at this step, and the parts (n, H) of the
+    previous state. It returns the parts of the next state, the hidden one first.
 
     Args:
         layer: the cell, a module
-        rows: of the loop
-        known: (N, I), inputs that are known before the loop
+        rows: the rows of the loop
+        known: (N, I), the inputs that are known before the loop
     """
 
     def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
@@ -250,10 +250,10 @@ STEPS: dict[str, Callable[[Any, Rows, Tensor], CellStep]] = {
 
 
 def many_rows_linear(layer: nn.Module, values: Tensor) -> Tensor:
-    """A linear layer of many rows (n, I): in float32 on a CPU, without gradients, by oneDNN.
+    """A linear layer of many rows (n, I). In float32 on a CPU, without gradients, oneDNN computes it.
 
-    It has two thirds to four fifths of the time of torch's BLAS here where the weight is large. Where a layer is more
-    than a product and a bias (hooks, an adapter, a quantised layer) it is called as ever.
+    If the weight is large, oneDNN takes two thirds to four fifths of the time of torch's BLAS. A layer that is more
+    than a product and a bias (hooks, an adapter, a quantised layer) is called as usual.
     """
     is_for_onednn = (
         not torch.compiler.is_compiling()
@@ -289,7 +289,7 @@ def recurrent_layer(cell: str, input_size: int, hidden_size: int) -> nn.Module:
 class RecurrentStack(nn.Module):
     """Layers of one cell in one direction, each reading the outputs of the one below, with dropout in between.
 
-    Called, it reads inputs that are known from the first to the last; :meth:`steps` reads one after the other.
+    A call needs the inputs of all steps and reads them at once. :meth:`steps` reads one step after the other.
 
     Shape:
         - inputs: (B, T, I)
@@ -324,14 +324,14 @@ class RecurrentStack(nn.Module):
         return outputs, RecurrentState(torch.stack(hiddens, dim=1), torch.stack(cells, dim=1) if cells else None)
 
     def steps(self, rows: Rows, inputs: Tensor, state: RecurrentState) -> "StackSteps | CalledSteps":
-        """The stack one step at a time; hooks on its layers need calls of them."""
+        """The stack, one step at a time. If its layers have hooks, for example, every step calls the layers."""
         return (StackSteps if is_untouched(self) else CalledSteps)(self, rows, inputs, state)
 
 
 class StackSteps:
     """A stack over packed rows, one step at a time, from a :class:`RecurrentState` (B, L, H).
 
-    A step reads its part of ``inputs`` (N, E), which are known from the start, and what comes with it, (n, X).
+    A step reads its part of ``inputs`` (N, E), which are known before the loop, and the inputs (n, X) of its own call.
     """
 
     def __init__(self, stack: RecurrentStack, rows: Rows, inputs: Tensor, state: RecurrentState) -> None:
@@ -358,13 +358,13 @@ class StackSteps:
 
     @property
     def state(self) -> RecurrentState:
-        """After the last step; of rows that all end there."""
+        """The state after the last step. It is valid only if all rows end at that step."""
         hidden, *cell = (torch.stack(part, dim=1) for part in zip(*self.states, strict=True))
         return RecurrentState(hidden, cell[0] if cell else None)
 
 
 class CalledSteps:
-    """What :class:`StackSteps` is, by calls of the stack's layers."""
+    """The same as :class:`StackSteps`, but every step calls the stack's layers."""
 
     def __init__(self, stack: RecurrentStack, rows: Rows, inputs: Tensor, state: RecurrentState) -> None:
         self.stack, self.inputs = stack, inputs.split(rows.sizes)

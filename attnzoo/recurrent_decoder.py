@@ -1,7 +1,7 @@
 r"""The papers' decoders, each wired as its paper has it.
 
-They differ in where the source enters and in the order of things, which is not a free choice (i target step, s the
-decoder state):
+They differ in where the source enters and in the order of the operations. Each paper fixes both (i is the target step,
+s the decoder state):
 
 - Cho: one vector c of the source enters the cell at every step, and the word is read out from :math:`s_i, y_{i-1}, c`.
 - Sutskever: the source is the start state and nothing else; the word is read out from the state.
@@ -78,11 +78,11 @@ def projected_start(initial_proj: nn.Linear, vector: Tensor, rnn: RecurrentStack
 
 
 class StateBridge(nn.Module):
-    """A decoder's start state out of the encoder's final states.
+    """The decoder's start state, made from the encoder's final states.
 
-    Where depth and width agree every layer takes the state of its counterpart (Sutskever et al., 2014; Luong et al.,
-    2015); else a learned linear map of all of them makes it: ``hidden_proj``, followed by tanh so that it is a state,
-    and for LSTMs ``cell_proj``.
+    If encoder and decoder have the same depth and width, every layer takes the state of its counterpart (Sutskever et
+    al., 2014; Luong et al., 2015). Otherwise a learned linear map of all final states makes the start state:
+    ``hidden_proj``, followed by tanh, which keeps it in the range of a hidden state, and for LSTMs also ``cell_proj``.
 
     Shape:
         - encoder_state: (B, encoder layers, V)
@@ -117,8 +117,8 @@ class ChoDecoder(nn.Module):
     Symbols: :math:`h_S` is the encoder's final state (its top layer's, in all its directions), :math:`V` is
     ``context_proj``, :math:`V'` is ``initial_proj``, :math:`f` is ``rnn``, :math:`[O_h\ O_y\ O_c]` are the
     weight of ``readout_proj``, :math:`t_i` is the ``readout`` that the output projection reads. No step waits for
-    another one's readout, so the whole target runs through the RNN at once. Bahdanau's decoder with its context fixed
-    has the same states, and the same words where it is read out by its equation 4.
+    another one's readout, so the whole target runs through the RNN at once. Bahdanau's decoder with a fixed context has
+    the same states. If it is read out by his equation 4, it also predicts the same words.
 
     **Differs from the paper**: c is a part of the cell's input, as Bahdanau et al. (2014, appendix A.2.2) write it;
     Cho's appendix has the decoder's reset gate after U, on :math:`U s_{i-1} + C c`; projections and cell have biases;
@@ -223,10 +223,10 @@ class BahdanauDecoder(nn.Module):
     The paper contradicts itself on the readout: equation 4 has :math:`s_i`, appendix A.2.2 and the authors' code have
     :math:`s_{i-1}`. This follows the appendix.
 
-    **Differs from the paper** only beyond it: an encoder of one direction has no :math:`\overleftarrow h_1` unless it
-    reads from the end, and :math:`s_0` comes from its final state; with LSTM cells :math:`s_0` is the hidden part and
-    the cell state starts at zero; with several layers each has its own :math:`W_s`, and the top layer's state is the
-    one that attends and is read out.
+    **Differs from the paper** only in cases that the paper does not have. An encoder of one direction has no
+    :math:`\overleftarrow h_1` unless it reads from the end: :math:`s_0` comes from its final state. With LSTM cells
+    :math:`s_0` is the hidden part, and the cell state starts at zero. With several layers each has its own :math:`W_s`,
+    and the top layer's state attends and is read out.
 
     Shape:
         - inputs: (B, T, E), embeddings of the tokens before the ones to predict

@@ -9,7 +9,8 @@ def initialise(module: nn.Module, wiring: str, scale: float, forget_gate_bias: f
     r"""Initialise as the paper of the wiring does, r being ``scale``.
 
     Cho (2014, section 4.1.1) and Bahdanau (2014, appendix B.1), r = 0.01: recurrent matrices orthogonal, gate by
-    gate; :math:`W_a, U_a` from N(0, (r / 10)^2); :math:`v_a` and all biases 0; everything else from N(0, r^2).
+    gate; all biases 0; everything else from N(0, r^2). The decoder then sets Bahdanau's additive score itself
+    (``AttentionalRNNDecoder._init_weights``): :math:`W_a, U_a` from N(0, (r / 10)^2), :math:`v_a` to 0.
     Sutskever (2014, section 3.4), r = 0.08, and Luong (2015, section 4.1), r = 0.1: everything from U(-r, r).
     """
     own = dict(module.named_parameters(recurse=False))

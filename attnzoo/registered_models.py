@@ -27,7 +27,7 @@ MODELS: dict[str, tuple[type, ...]] = {
 
 
 def auto_classes(config: PreTrainedConfig) -> dict[str, type]:
-    """The model that each Auto class makes of a config of this package: of a causal Transformer no masked one."""
+    """The model that each Auto class makes of a config; a causal Transformer has no masked language model."""
     pattern = getattr(config, "attention_pattern", None)
     return {
         name: model_class

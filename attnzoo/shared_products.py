@@ -1,11 +1,12 @@
 """Products that all steps of a loop share: one gradient after the loop instead of one in every step.
 
 A recurrent loop multiplies with the same weights, keys and values at every step. Plain autograd then makes a gradient
-as large as the factor in every step and adds them up. Here the backward pass of a step only notes its input and its
-gradient, and one product of all notes makes the gradient of the factor. Autograd does everything else.
+as large as the factor (the weight, key or value) in every step and adds them up. Here the backward pass of a step only
+stores a note, its input and its gradient. After the loop one product of all notes makes the gradient of the factor.
+Autograd does everything else.
 
-:class:`Rows` arranges a padded batch so that a step runs over the rows that have not ended. :meth:`Rows.share` gives
-what stands in a factor's place in ``values @ factor``.
+:class:`Rows` arranges a padded batch so that a step runs only over the rows that have not ended. :meth:`Rows.share`
+returns an object that takes the place of a factor in ``values @ factor``.
 
 Letters in shapes: B batch, T steps, n rows of one step, N rows of all steps, I and O widths before and after a product.
 """
@@ -74,7 +75,7 @@ class Rows:
         return self.unpack(torch.cat(list(steps)))
 
     def share(self, factor: Tensor) -> Any:
-        """What stands for ``factor``, (I, O) or (B, I, O), in the product ``values @ factor`` of every step.
+        """An object that replaces ``factor``, (I, O) or (B, I, O), in the product ``values @ factor`` of every step.
 
         Values are (n, I) for a weight and (n, 1, I) for a factor of each row. Under autocast the products are in its
         precision. The factor itself comes back where sharing gains nothing: one step, or no gradient of the factor.
@@ -86,7 +87,7 @@ class Rows:
     def share_sum(self, base: Tensor, *weights: Tensor) -> Callable[..., Tensor]:
         """A function of step t and values (n_t, I): rows of ``base`` (N, O) plus each value times its weight (O, I).
 
-        Where steps share it is one product, of the values side by side with the weights side by side.
+        If factors are shared, this is one product: the values side by side times the weights side by side.
         """
         if self.is_shared:
             return SharedSum(base, [_autocast(weight) for weight in weights], self.sizes)
@@ -125,8 +126,8 @@ class SharedFactor:
         return SharedFactor(self.factor.mT)
 
     @cached_property
-    def token(self) -> Tensor:
-        """Connects the steps for autograd: its gradient reaches the factor after all steps have made their notes."""
+    def link(self) -> Tensor:
+        """A scalar that links the steps for autograd. Its gradient reaches the factor after all steps made notes."""
         return _FactorGradient.apply(self.notes, None, self.factor.mT)
 
     def __getitem__(self, rows: slice) -> "SharedFactor":
@@ -138,7 +139,7 @@ class SharedFactor:
         if function is not Tensor.matmul or not isinstance(args[1], cls):
             return NotImplemented
         values, shared = args
-        product, shared.token = _Product.apply(shared.notes, shared.token, None, shared.factors, values)
+        product, shared.link = _Product.apply(shared.notes, shared.link, None, shared.factors, values)
         return product
 
 
@@ -149,15 +150,15 @@ class SharedSum:
         self.notes: Notes = []
         self.bases, detached = base.detach().split(sizes), [weight.detach() for weight in weights]
         self.factors = torch.cat([weight.mT for weight in detached]), *detached
-        self.token = _FactorGradient.apply(self.notes, base, *weights)
+        self.link = _FactorGradient.apply(self.notes, base, *weights)
 
     def __call__(self, step: int, *values: Tensor) -> Tensor:
-        total, self.token = _Product.apply(self.notes, self.token, self.bases[step], self.factors, *values)
+        total, self.link = _Product.apply(self.notes, self.link, self.bases[step], self.factors, *values)
         return total
 
 
 class _FactorGradient(torch.autograd.Function):
-    """The token of the weights (O, I); its backward pass makes their gradients and that of the base from the notes."""
+    """The link of the weights (O, I); its backward pass makes their gradients and that of the base from the notes."""
 
     @staticmethod
     def forward(ctx: Any, notes: Notes, base: Tensor | None, *weights: Tensor) -> Tensor:
@@ -168,7 +169,7 @@ class _FactorGradient(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_token: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_link: Tensor) -> tuple[Tensor | None, ...]:
         if not ctx.notes:  # no step had a part in the loss
             return None, None, *([None] * len(ctx.widths))
         ctx.notes.reverse()
@@ -187,14 +188,15 @@ class _FactorGradient(torch.autograd.Function):
 
 
 class _Product(torch.autograd.Function):
-    """The product of values side by side, and the token: it passes through all steps in order, its gradient back.
+    """The product of values side by side. It also passes on the link.
 
-    ``factors`` are the factor (I, O) of the values side by side, and the factor (O, I) of the gradient for each value.
+    The link goes through all steps in order, and its gradient goes back through them. ``factors`` are the factor
+    (I, O) of the values side by side and, for each value, the factor (O, I) of its gradient.
     """
 
     @staticmethod
     def forward(
-        ctx: Any, notes: Notes, token: Tensor, base: Tensor | None, factors: Sequence[Tensor], *values: Tensor
+        ctx: Any, notes: Notes, link: Tensor, base: Tensor | None, factors: Sequence[Tensor], *values: Tensor
     ) -> tuple[Tensor, Tensor]:
         ctx.notes, ctx.dtype, ctx.has_base = notes, values[0].dtype, base is not None
         ctx.set_materialize_grads(False)
@@ -204,25 +206,27 @@ class _Product(torch.autograd.Function):
         used = (values[0] if len(values) == 1 else torch.cat(values, dim=1)).to(factor.dtype)
         ctx.save_for_backward(used, *factors)
         if base is None:
-            return (used @ factor).to(ctx.dtype), token
+            return (used @ factor).to(ctx.dtype), link
         if used.dtype == base.dtype:
-            return torch.addmm(base, used, factor), token
-        return base + used @ factor, token
+            return torch.addmm(base, used, factor), link
+        return base + used @ factor, link
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor | None, grad_token: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor | None, grad_link: Tensor | None) -> tuple[Tensor | None, ...]:
         values, *factors = ctx.saved_tensors
-        if grad_token is None:  # the last step of this backward pass: what an unfinished one has left is not of it
+        # No gradient of the link yet: this is the first call of a backward pass, for the last step of the loop. Notes
+        # that are already there come from an earlier backward pass that did not finish.
+        if grad_link is None:
             ctx.notes.clear()
-            grad_token = factors[0].new_zeros(())
+            grad_link = factors[0].new_zeros(())
         if gradient is None:  # this step has no part in the loss, but its rows of the base have their place
             if ctx.has_base:
                 ctx.notes.append((values, values.new_zeros(len(values), len(factors[0]))))
-            return None, grad_token, None, None, *([None] * len(factors))
+            return None, grad_link, None, None, *([None] * len(factors))
         used = gradient.to(factors[0].dtype)
         ctx.notes.append((values, gradient if ctx.has_base else used))
-        return None, grad_token, None, None, *((used @ factor).to(ctx.dtype) for factor in factors)
+        return None, grad_link, None, None, *((used @ factor).to(ctx.dtype) for factor in factors)
 
 
 class _SharedLinear:
@@ -252,7 +256,8 @@ def add_products(base: Tensor, values: Sequence[Tensor], factors: Sequence[Tenso
 def few_rows_product(values: Tensor, weight: Tensor) -> Tensor:
     """Values (n, I) times the transpose of a large weight (O, I), for an n so small that memory is the limit.
 
-    BLAS reads the weight about twice as fast as it lies, and for two columns than for one.
+    BLAS reads the weight about twice as fast in its stored layout as transposed, and about twice as fast for two
+    columns as for one. So a single column is repeated.
     """
     columns = values.expand(max(2, len(values)), -1).contiguous().t()
     return (weight @ columns)[:, : len(values)].t()

@@ -20,7 +20,7 @@ from .attention import attend, dot_score
 from .configuration_small_transformer import SmallTransformerConfig
 from .library_internals import attention_backend
 
-MAX_PACKED = 0.95  # a batch with a larger share of such tokens is not packed, since packing would take longer
+MAX_PACKED = 0.95  # a batch is not packed if a larger share of its tokens would be: packing would take longer
 
 
 class Packing(NamedTuple):

@@ -95,7 +95,7 @@ class SafetensorsModel(PreTrainedModel):
 class ConditionalGenerationMixin(GenerationMixin):
     """What the encoder-decoders with an output projection share: the forward pass, and ``generate()``.
 
-    A class makes its ``forward`` of :meth:`predict`, with the arguments of its own model in the signature.
+    The ``forward`` of a class is :meth:`predict`, with the arguments of the class's own model added to the signature.
     """
 
     config: Any

@@ -6,6 +6,7 @@ import os
 # the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,12 @@ from attnzoo.training.train import main
 from tests.regular_language import SMALL, write_dictionary
 
 ROOT = Path(__file__).parent.parent
+
+
+def pytest_collection_finish() -> None:
+    """Exempt all imported modules from garbage collection: the Trainer collects garbage after every training."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

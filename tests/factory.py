@@ -11,11 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from torch import Tensor
 from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     DataCollatorForSeq2Seq,
     DataCollatorWithPadding,
     PreTrainedModel,
@@ -182,6 +189,15 @@ KINDS: dict[str, str] = {
     "transformer-tagger": "tagger-bidirectional",
 }
 
+AUTO_CLASSES: dict[str, Any] = {
+    "ForConditionalGeneration": AutoModelForSeq2SeqLM,
+    "ForCausalLM": AutoModelForCausalLM,
+    "ForMaskedLM": AutoModelForMaskedLM,
+    "ForSequenceClassification": AutoModelForSequenceClassification,
+    "ForTokenClassification": AutoModelForTokenClassification,
+    "Model": AutoModel,
+}
+
 # Every model, and those whose backend of attention can be chosen with both.
 BACKENDS = [
     (name, attention)
@@ -194,6 +210,12 @@ GENERATING_HEADS = [*RNN_VARIANTS, *GENERATING]
 every_model = pytest.mark.parametrize("name", MODELS)
 every_head = pytest.mark.parametrize("name", HEADS)
 every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+def auto_class_of(name: str) -> Any:
+    """The Auto class that loads a head, a base or a kind."""
+    model_class, _ = MODELS[KINDS.get(name, name)]
+    return next(auto for end, auto in AUTO_CLASSES.items() if model_class.__name__.endswith(end))
 
 
 def family_of(variant: str) -> tuple[Any, dict[str, Any], dict[str, dict[str, Any]], type[PreTrainedModel], float]:
@@ -361,6 +383,11 @@ def letter_tokenizer() -> PreTrainedTokenizerFast:
 
 
 TOKENIZER = letter_tokenizer()
+
+
+def decode(ids: Any) -> list[str]:
+    """Texts of generated ids or of labels."""
+    return TOKENIZER.batch_decode(np.where(ids == -100, PAD, ids), skip_special_tokens=True)
 
 
 def make_model(kind: str, seed: int = 0, std: float = 0.4, **overrides: Any) -> Any:

@@ -45,6 +45,7 @@ RANGES: dict[str, tuple[Callable[[float], bool], list[str]]] = {
         lambda value: 0 <= value < math.inf,
         ["seed", "warmup_steps", "weight_decay", "halve_after_epochs", "keep_evaluated"],
     ),
+    "be above 0 and at most 1": (lambda value: 0 < value <= 1, ["teachers_share"]),
     "be at least 0 and below 1": (lambda value: 0 <= value < 1, ["label_smoothing", "ema_decay"]),
 }
 
@@ -114,6 +115,9 @@ class Training:
         weight_decay: weight decay of the optimiser.
         max_grad_norm: gradients are clipped to this norm.
         label_smoothing: the part of the target probability that the training loss spreads evenly over all tokens.
+        teachers: checkpoint folders of trained models with the same tokens or classes. The training then also learns
+            the mean of their distributions, see :class:`attnzoo.training.loop.distillation.Teachers`.
+        teachers_share: the part of the loss that compares with the teachers; the rest compares with the labels.
         ema_decay: decay of the moving average of the weights; 0 for no average. If there is an average, it is evaluated
             and saved. The decay grows to this value as (1 + steps) / (10 + steps), so that the average forgets the
             first weights.
@@ -143,6 +147,8 @@ class Training:
     weight_decay: float | int = 0.01
     max_grad_norm: float | int = 1.0
     label_smoothing: float | int = 0.0
+    teachers: list[str] = field(default_factory=list)
+    teachers_share: float | int = 0.5
     ema_decay: float | int = 0.0
     precision: Literal["fp32", "bf16", "auto"] = "fp32"
     evaluations: int = 1
@@ -246,14 +252,19 @@ def checkpoint_recipe(folder: Path, overrides: list[str] | None = None) -> Recip
 
 
 def without_machine_paths(recipe: Recipe) -> Recipe:
-    """The recipe to publish: an absolute path becomes the data's id on the Hub, or its last part."""
+    """The recipe to publish: the data's absolute path becomes its id on the Hub, or its last part.
+
+    Absolute paths of teachers become their last parts, too.
+    """
     values = dataclasses.asdict(recipe.task.data)
     paths = {name: Path(value) for name, value in values.items() if isinstance(value, str)}
     shortened = {name: path.name for name, path in paths.items() if path.is_absolute()}
     if "path" in shortened:
         shortened["path"] = hub_id(recipe) or shortened["path"]
     data = dataclasses.replace(recipe.task.data, **shortened)
-    return dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data))
+    teachers = [Path(folder).name if Path(folder).is_absolute() else folder for folder in recipe.training.teachers]
+    training = dataclasses.replace(recipe.training, teachers=teachers)
+    return dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data), training=training)
 
 
 def hub_id(recipe: Recipe) -> str | None:

@@ -28,7 +28,7 @@ import torch
 from accelerate import Accelerator, DistributedType
 from accelerate.utils import broadcast_object_list, gather_object, is_tensorboard_available, send_to_device, set_seed
 from datasets import IterableDataset
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from .card import describe, write_card
@@ -36,6 +36,7 @@ from .commands import add_overrides, command_parser
 from .loop.average import MovingAverage
 from .loop.batching import LengthBatchSampler, LengthBatchStream, length_of
 from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_atomically
+from .loop.distillation import Teachers
 from .loop.progress import Batches, Best, Clock, SinceLog, progress_bar
 from .loop.run_folder import describe_run, differences, prepare_output, read_run, start_log, write_row
 from .loop.schedule import learning_rate, make_optimizer
@@ -120,7 +121,12 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     batches = Batches(order, load, accelerator.process_index, accelerator.num_processes)
     since_log = SinceLog(accelerator.device)
     unwrapped = accelerator.unwrap_model(model)
-    has_vocabulary = unwrapped.get_output_embeddings() is not None
+    teachers = None
+    if settings.teachers:
+        roles = task.auto_class, tokenizer, unwrapped
+        teachers = Teachers(settings.teachers, settings.teachers_share, *roles, accelerator.device)
+    # The loss without logits saves time and memory; a classifier has few, and teachers need them.
+    options = {"skip_logits": True} if unwrapped.get_output_embeddings() is not None and teachers is None else {}
     state = TrainingState(accelerator, unwrapped, optimizer, averaged, clock, batches, best, since_log)
     if checkpoint is not None:
         state.load(checkpoint)
@@ -154,7 +160,12 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
             for number, batch in enumerate(micro_batches, start=1):
                 is_last = number == len(micro_batches)
                 with contextlib.nullcontext() if is_last else accelerator.no_sync(model):
-                    loss = _loss(model, batch, num_tokens, settings.label_smoothing, has_vocabulary)
+                    smoothing = settings.label_smoothing
+                    outputs = model(**batch, num_items_in_batch=num_tokens, smoothing=smoothing, **options)
+                    loss = outputs.loss
+                    if teachers is not None:
+                        with accelerator.autocast():
+                            loss = teachers.loss(outputs, batch, num_tokens)
                     accelerator.backward(loss * accelerator.num_processes)  # gradients are averaged over processes
                 since_log.loss += loss.detach()
             accelerator.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
@@ -265,14 +276,6 @@ def _evaluate(
     with accelerator.split_between_processes(rows) as mine:
         predictions = task.predict(model, tokenizer, "validation", settings.num_beams, rows=mine)
     return task.score("validation", gather_object(predictions))
-
-
-def _loss(
-    model: nn.Module, batch: dict[str, Tensor], num_tokens: Tensor | int, label_smoothing: float, has_vocabulary: bool
-) -> Tensor:
-    """The batch's share of a loss averaged over ``num_tokens`` target tokens."""
-    options = {"skip_logits": True} if has_vocabulary else {}  # a classifier's logits are few
-    return model(**batch, num_items_in_batch=num_tokens, smoothing=label_smoothing, **options).loss
 
 
 def _diverged(what: str, clock: Clock) -> FloatingPointError:

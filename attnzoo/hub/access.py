@@ -1,4 +1,4 @@
-"""Access to the Hub: its client, what a token may do there, and whether an error can pass."""
+"""Access to the Hub: its client, what a token may do there, and whether an error is temporary."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,7 +79,7 @@ def require_visibility(api: HfApi, repo_id: str, private: bool | None) -> None:
         return
     if private is not None and private != is_private:
         kind = "private" if is_private else "public"
-        raise ValueError(f"{repo_id} is there and is {kind}; change that in its settings, or choose another name")
+        raise ValueError(f"{repo_id} exists and is {kind}; change that in its settings, or choose another name")
 
 
 def client(token: str | None) -> HfApi:
@@ -104,7 +104,7 @@ def answering(api: HfApi) -> Iterator[None]:
 
 
 def is_refusal(error: BaseException | None) -> bool:
-    """Whether this error, or one that caused it, is a refusal that would be repeated."""
+    """Whether the Hub refused a request, here or in the cause of this error, and would refuse it again."""
     if error is None or not isinstance(error, HfHubHTTPError):
         return error is not None and is_refusal(error.__cause__)
     return error.response.is_client_error and error.response.status_code not in TRANSIENT

@@ -54,7 +54,7 @@ def contents(folder: str | Path, also: Iterable[str] = ()) -> Contents:
     folder = Path(folder)
     for name in ("config.json", "README.md"):
         if not (folder / name).is_file() and not (folder / name).is_symlink():
-            raise FileNotFoundError(f"{folder} has no {name}; a model goes out with its config and its card")
+            raise FileNotFoundError(f"{folder} has no {name}; a model is pushed with its config and its card")
     also = set(also)
     for name in sorted(also):
         _require_sendable(folder, name)

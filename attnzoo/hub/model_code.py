@@ -19,7 +19,8 @@ IN_CARD = f"""
 {HEADING}
 
 The model's code is in this repository. Without attnzoo installed, leave out `import attnzoo` and pass
-`trust_remote_code=True` to every `from_pretrained` and `pipeline`; pin the code that you have read with `revision=`.
+`trust_remote_code=True` to every `from_pretrained` and `pipeline`. Set `revision=` to the commit whose code you have
+read.
 """
 
 

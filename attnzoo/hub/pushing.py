@@ -1,7 +1,7 @@
 """Push a folder to the Hub.
 
 :func:`push` makes one commit of a folder that ``save_pretrained`` wrote. Then it downloads the repository, compares the
-bytes, and has a fresh process load the model and compute the local model's outputs bit for bit.
+bytes, and has a fresh process load the model and compare its outputs with the local model's, bit for bit.
 """
 
 import json
@@ -98,8 +98,8 @@ def push(
             had_model = any(file.rfilename == "config.json" for file in before.siblings or [])
             older = f"; with revision={before.sha!r} users load what was there before"
             raise OSError(
-                f"{repo_id} has the commit {commit.oid}, which was not seen to be what was sent: {error}\nPush again "
-                f"to look again{older if had_model and before.sha != commit.oid else ''}"
+                f"{repo_id} has the commit {commit.oid}, which could not be verified: {error}\nPush again "
+                f"to verify it again{older if had_model and before.sha != commit.oid else ''}"
             ) from error
     return commit
 

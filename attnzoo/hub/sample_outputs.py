@@ -26,7 +26,7 @@ def save_outputs(path: Path, folder: Path, auto_class: str) -> None:
     """
     computed = outputs(folder, auto_class, is_trusted=False)
     if computed.isnan().any():
-        raise ValueError("its outputs are not a number; no training led there that went well")
+        raise ValueError("its outputs are NaN (not a number): the training that made these weights failed")
     save_file({"outputs": computed}, path)
 
 

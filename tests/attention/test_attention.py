@@ -1,11 +1,21 @@
-"""``attnzoo/attention.py`` against the papers: every function equals its loop."""
+"""``attnzoo/attention.py``: every function equals its loop, and what holds for every score and window."""
+
+import math
+from collections.abc import Callable
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
 
 from attnzoo import additive_kernel
 from attnzoo.attention import (
+    AdditiveScore,
+    DotScore,
+    GeneralScore,
     LocalWindow,
+    LocationScore,
     additive_score,
     attend,
     dot_score,
@@ -15,6 +25,7 @@ from attnzoo.attention import (
 from tests.attention.tensors import (
     BATCH,
     KEY,
+    LOCATIONS,
     MASK,
     QUERY,
     SOURCE,
@@ -155,3 +166,241 @@ def test_a_local_window_equals_the_loop(predictive: bool, step: int, window_size
     if predictive:
         inputs["query"] = query
     assert_equal_with_gradients(actual, [loop_context(expected, value), expected], inputs)
+
+
+# Properties of the weights
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    target=st.integers(1, 4),
+    source=st.integers(1, 9),
+    seed=st.integers(0, 2**31),
+    scale=st.sampled_from([0.0, 1.0, 100.0, 1e30]),
+    dtype=st.sampled_from([torch.float16, torch.bfloat16, torch.float32, torch.float64]),
+)
+def test_weights_are_a_distribution_on_the_mask(
+    target: int, source: int, seed: int, scale: float, dtype: torch.dtype
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    scores = torch.randn(2, target, source, generator=generator, dtype=torch.float64) * scale
+    scores = scores.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max).to(dtype).requires_grad_()
+    mask = torch.rand(2, target, source, generator=generator) < 0.6
+    weights = masked_softmax(scores, mask)
+    assert weights.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert not weights.isnan().any()
+    assert not weights[~mask].any()
+    torch.testing.assert_close(weights.sum(dim=-1), mask.any(dim=-1).to(weights.dtype))
+    weights.square().sum().backward()
+    assert scores.grad.isfinite().all()
+    assert not scores.grad[~mask].any()
+
+
+def test_a_masked_score_does_not_matter() -> None:
+    scores = random(2, 3, 4, seed=1).detach()
+    mask = torch.tensor([True, True, False, True])
+    expected = masked_softmax(scores, mask)
+    for value in (0.0, 1e300, -1e300, math.inf, -math.inf, math.nan):
+        changed = scores.clone()
+        changed[..., 2] = value
+        assert torch.equal(masked_softmax(changed, mask), expected)
+
+
+def test_a_score_of_minus_infinity_counts_as_masked() -> None:
+    scores = random(BATCH, TARGET, SOURCE, seed=1)
+    closed = torch.zeros(SOURCE, dtype=torch.bool)
+    closed[[0, 1, 2, 4]] = True  # with it the second row of MASK has tokens, and a score for none of them
+    mask = MASK.unsqueeze(1)
+    actual = masked_softmax(scores.masked_fill(closed, -math.inf), mask)
+    assert_equal_with_gradients([actual], [masked_softmax(scores, mask & ~closed)], {"scores": scores})
+    assert not actual[1].any()
+
+
+def test_minus_infinity_everywhere_gives_zeros() -> None:
+    scores = torch.full((1, 2, 3), -math.inf)
+    weights = masked_softmax(scores, torch.ones(1, 1, 3, dtype=torch.bool))
+    assert torch.equal(weights, torch.zeros(1, 2, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_weights_of_half_precision_scores_are_float32(dtype: torch.dtype) -> None:
+    """The softmax is not made in half precision: it equals the one of the same numbers in float32, to the bit."""
+    scores, value = random(2, 3, 50, seed=1).detach().to(dtype), random(2, 50, 4, seed=2).detach().to(dtype)
+    context, weights = attend(scores, value)
+    assert weights.dtype == torch.float32
+    assert torch.equal(weights, scores.float().softmax(dim=-1))
+    assert context.dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.uint8])
+def test_a_mask_that_is_not_bool_is_refused(dtype: torch.dtype) -> None:
+    scores = torch.zeros(1, 2, 3)
+    with pytest.raises(TypeError, match=f"bool.*{dtype}"):
+        masked_softmax(scores, torch.ones(1, 1, 3, dtype=dtype))
+    with pytest.raises(TypeError, match="bool"):
+        attend(scores, torch.zeros(1, 3, 4), torch.ones(1, 1, 3, dtype=dtype))
+
+
+@pytest.mark.parametrize("name", ["dot", "general", "additive", "location"])
+@pytest.mark.parametrize("window", ["global", "monotonic", "predictive"])
+def test_a_fully_masked_row_has_zero_weights_and_zero_gradients(name: str, window: str) -> None:
+    """The last row of MASK: the others are attended, and that one leaves no NaN in anything they share."""
+    module, _ = score_and_loop(name)
+    query, key = random(BATCH, TARGET, QUERY, seed=1), random(BATCH, SOURCE, QUERY if name == "dot" else KEY, seed=2)
+    positions, length = source_positions(MASK)
+    mask, reweight = MASK.unsqueeze(1), None
+    local = randomize(LocalWindow(QUERY, 2, window == "predictive"), seed=4)
+    if window != "global":
+        inside, reweight = local(query, torch.arange(TARGET), positions, length)
+        mask = mask & inside
+    context, weights = attend(module(query, module.project_key(key, positions)), key, mask, reweight)
+    assert not weights[~MASK.unsqueeze(1).expand_as(weights)].any()
+    assert not context[-1].any()
+    if window != "predictive":
+        assert_equal(weights[:-1].sum(dim=-1), torch.ones(BATCH - 1, TARGET, dtype=torch.float64))
+    context.square().sum().backward()
+    for name_, parameter in [*module.named_parameters(), *local.named_parameters()]:
+        assert parameter.grad is None or parameter.grad.isfinite().all(), name_
+    assert not query.grad[-1].any()
+    assert not key.grad[-1].any()
+
+
+# Relations between the mechanisms
+
+
+def test_scaled_dot_product_is_torchs() -> None:
+    lead = (2, 3)
+    query, key = random(*lead, TARGET, WIDTH, seed=1), random(*lead, SOURCE, WIDTH, seed=2)
+    value = random(*lead, SOURCE, VALUE, seed=3)
+    mask = MASK[:2].view(2, 1, 1, SOURCE)  # torch gives NaN for a row that is fully masked
+    context, _ = attend(dot_score(query, key, WIDTH**-0.5), value, mask)
+    expected = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    assert_equal_with_gradients([context], [expected], {"query": query, "key": key, "value": value})
+
+
+@pytest.mark.parametrize("window_size", [1, 3])
+@pytest.mark.parametrize("predictive", [False, True], ids=["monotonic", "predictive"])
+@pytest.mark.parametrize(
+    "mask",
+    [[0, 0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0], [1, 0, 1, 1, 0, 0, 1], [0, 1, 0, 1, 1, 1, 0]],
+    ids=["left", "right", "inside", "everywhere"],
+)
+def test_padding_does_not_move_a_local_window(mask: list[int], predictive: bool, window_size: int) -> None:
+    window = randomize(LocalWindow(QUERY, window_size, predictive), seed=4)
+    query = random(1, 6, QUERY, seed=1).detach()
+    scores = random(1, 6, 4, seed=2).detach()
+    real = torch.tensor([mask], dtype=torch.bool)
+
+    def weights_on(places: Tensor, scores: Tensor) -> Tensor:
+        inside, reweight = window(query, torch.arange(query.shape[1]), *source_positions(places))
+        value = torch.zeros(1, places.shape[1], 1, dtype=torch.float64)
+        return attend(scores, value, places.unsqueeze(1) & inside, reweight)[1]
+
+    padded_scores = torch.full((1, 6, len(mask)), 3.0, dtype=torch.float64)
+    padded_scores[:, :, real[0]] = scores
+    padded = weights_on(real, padded_scores)
+    assert_equal(padded[:, :, real[0]], weights_on(torch.ones(1, 4, dtype=torch.bool), scores))
+    assert not padded[:, :, ~real[0]].any()
+
+
+def test_the_location_score_ignores_tokens_past_its_table() -> None:
+    module = randomize(LocationScore(QUERY, LOCATIONS), seed=5)
+    query = random(BATCH, TARGET, QUERY, seed=1)
+    positions, _ = source_positions(MASK)
+    scores = module(query, module.project_key(random(BATCH, SOURCE, KEY, seed=2), positions))
+    weights = masked_softmax(scores, MASK.unsqueeze(1))
+    assert not weights[0, :, LOCATIONS:].any()
+    # What is left is the softmax of W_a h_t over the table, as for a sentence that ends where the table does.
+    assert_equal(weights[0, :, :LOCATIONS], (query[0] @ module.position_key.T).softmax(dim=-1))
+    # A source shorter than the table uses the top part of W_a.
+    assert_equal(weights[1, :, :3], (query[1] @ module.position_key[:3].T).softmax(dim=-1))
+
+
+def test_the_location_score_does_not_look_at_the_source() -> None:
+    module = randomize(LocationScore(QUERY, LOCATIONS), seed=5)
+    query, positions = random(BATCH, TARGET, QUERY, seed=1), source_positions(MASK)[0]
+    one, other = (module(query, module.project_key(random(BATCH, SOURCE, KEY, seed=s), positions)) for s in (2, 3))
+    assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("kernel", [dot_score, lambda q, k: additive_score(q, k, torch.ones(4))])
+def test_a_score_of_lower_precision_stays_there(kernel: Callable[[Tensor, Tensor], Tensor]) -> None:
+    query, key = torch.ones(1, 2, 4, dtype=torch.bfloat16), torch.ones(1, 3, 4, dtype=torch.bfloat16)
+    assert kernel(query, key).dtype == torch.bfloat16
+
+
+# attend's options
+
+
+def test_no_dropout_changes_nothing_and_draws_nothing() -> None:
+    scores, value = random(2, TARGET, SOURCE, seed=1), random(2, SOURCE, VALUE, seed=2)
+    before = torch.get_rng_state()
+    context, weights = attend(scores, value, dropout=0.0)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(context, weights @ value)
+
+
+def test_dropout_acts_on_the_sum_and_not_on_the_returned_weights() -> None:
+    scores = random(2, 40, 50, seed=1).detach()
+    value = torch.eye(50, dtype=torch.float64).expand(2, -1, -1)  # makes the context the weights that were used
+    plain = attend(scores, value)[1]
+    torch.manual_seed(0)
+    used, weights = attend(scores, value, dropout=0.25)
+    assert torch.equal(weights, plain)
+    kept = used != 0
+    assert_equal(used[kept], plain[kept] / 0.75)
+    # 4000 draws: the standard deviation of the rate is 0.007
+    assert abs((~kept).double().mean() - 0.25) < 0.03
+
+
+def test_reweight_multiplies_the_weights_and_nothing_is_normalised_again() -> None:
+    scores, value = random(2, TARGET, SOURCE, seed=1), random(2, SOURCE, VALUE, seed=2)
+    mask = torch.ones(2, 1, SOURCE, dtype=torch.bool)
+    context, weights = attend(scores, value, mask)
+    half_context, half = attend(scores, value, mask, reweight=torch.full((1, 1, 1), 0.5))
+    assert_equal(half, weights / 2)
+    assert_equal(half_context, context / 2)
+    assert_equal(half.sum(dim=-1), torch.full((2, TARGET), 0.5, dtype=torch.float64))
+
+
+def test_the_weights_of_a_predictive_window_sum_to_less_than_one() -> None:
+    window = randomize(LocalWindow(QUERY, 3, predictive=True), seed=4)
+    mask, reweight = window(
+        random(1, TARGET, QUERY, seed=1), torch.arange(TARGET), *source_positions(torch.ones(1, 9, dtype=torch.bool))
+    )
+    scores = random(1, TARGET, 9, seed=2)
+    sums = attend(scores, torch.zeros(1, 9, 1, dtype=torch.float64), mask, reweight)[1].sum(dim=-1)
+    assert (sums < 1).all()
+    assert (sums > 0).all()
+
+
+@pytest.mark.parametrize("window_size", [0, -1])
+def test_a_window_of_no_width_is_refused(window_size: int) -> None:
+    with pytest.raises(ValueError, match=f"at least 1.*{window_size}"):
+        LocalWindow(4, window_size, predictive=False)
+
+
+def test_a_dot_score_of_two_widths_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"3 and 4.*general"):
+        DotScore(3, 4)
+
+
+def test_parameters_are_the_papers_and_no_more() -> None:
+    """No biases, nothing for the dot score and local-m: what the equations name is all there is."""
+
+    def shapes(module: nn.Module) -> dict[str, tuple[int, ...]]:
+        return {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
+
+    assert shapes(DotScore(3, 3)) == {}
+    assert shapes(GeneralScore(3, 4)) == {"key_proj.weight": (3, 4)}
+    assert shapes(AdditiveScore(3, 4, 6)) == {
+        "query_proj.weight": (6, 3),
+        "key_proj.weight": (6, 4),
+        "score_vector": (6,),
+    }
+    assert shapes(LocationScore(3, 5)) == {"position_key": (5, 3)}
+    assert shapes(LocalWindow(3, 2, predictive=False)) == {}
+    assert shapes(LocalWindow(3, 2, predictive=True)) == {
+        "query_proj.weight": (3, 3),
+        "position_proj.weight": (1, 3),
+    }

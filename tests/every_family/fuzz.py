@@ -19,23 +19,10 @@ from torch import Tensor
 from transformers import Cache, DynamicCache, EncoderDecoderCache, PreTrainedConfig
 from transformers.modeling_outputs import BaseModelOutput
 
-from attnzoo import (
-    AttentionalRNNConfig,
-    AttentionalRNNForConditionalGeneration,
-    AttentionalRNNModel,
-    SelfAttentiveConfig,
-    SelfAttentiveForSequenceClassification,
-    SelfAttentiveModel,
-    SmallTransformerConfig,
-    SmallTransformerForCausalLM,
-    SmallTransformerForConditionalGeneration,
-    SmallTransformerForMaskedLM,
-    SmallTransformerForSequenceClassification,
-    SmallTransformerModel,
-)
+from attnzoo import SmallTransformerConfig
 from attnzoo.modeling_attentional_rnn import RecurrentEncoderOutput
 from attnzoo.recurrent_cache import RecurrentDecoderCache
-from tests.factory import CLASSIFIER_SIZES, KINDS, MODELS, RNN_SIZES, TRANSFORMER_SIZES, make_model, tiny_model
+from tests.factory import FAMILIES, KINDS, MODELS, make_model, tiny_model
 
 VOCAB = 13
 # What a message may say for two arguments that do not fit each other.
@@ -71,7 +58,7 @@ def verdict(case: Case) -> str | None:
 
 
 def tensors(name: str, part: Any) -> list[tuple[str, Tensor]]:
-    """All tensors in outputs, with their names; caches, whose room may hold anything, aside."""
+    """All tensors in outputs, with their names; except those of caches, whose free room may hold anything."""
     if isinstance(part, Tensor):
         return [(name, part)]
     if isinstance(part, Cache) or part is None:
@@ -82,21 +69,11 @@ def tensors(name: str, part: Any) -> list[tuple[str, Tensor]]:
 
 # Configs --------------------------------------------------------------------------------------------------------------
 
-CONFIGS: dict[type[PreTrainedConfig], dict[str, Any]] = {
-    AttentionalRNNConfig: RNN_SIZES,
-    SelfAttentiveConfig: CLASSIFIER_SIZES,
-    SmallTransformerConfig: TRANSFORMER_SIZES,
-}
-HEADS: dict[type[PreTrainedConfig], list[Any]] = {
-    AttentionalRNNConfig: [AttentionalRNNForConditionalGeneration, AttentionalRNNModel],
-    SelfAttentiveConfig: [SelfAttentiveForSequenceClassification, SelfAttentiveModel],
-    SmallTransformerConfig: [
-        SmallTransformerForCausalLM,
-        SmallTransformerForConditionalGeneration,
-        SmallTransformerForMaskedLM,
-        SmallTransformerForSequenceClassification,
-        SmallTransformerModel,
-    ],
+CONFIGS: dict[type[PreTrainedConfig], dict[str, Any]] = {config_class: sizes for config_class, sizes, *_ in FAMILIES}
+# Every model class of a config's family, once.
+CLASSES = {
+    config_class: [*dict.fromkeys(head for head, _ in MODELS.values() if head.config_class is config_class)]
+    for config_class in CONFIGS
 }
 CHOICES = {
     "wiring": ["cho", "sutskever", "bahdanau", "luong"],
@@ -136,7 +113,7 @@ def config_case(number: int) -> Case:
             changed[name] = draw.choice(["float32", "bfloat16", "float64", "flat32", "nn"])
         else:
             changed[name] = draw.choice([1, 2, 3, 4, 6, 8, 14])
-    head = draw.choice(HEADS[config_class])
+    head = draw.choice(CLASSES[config_class])
     given = CONFIGS[config_class] | changed
 
     def call() -> Any:
@@ -215,18 +192,8 @@ class Drawing:
         if some.numel():
             some[-1, -1] = self.draw.choice([-1, -100, self.config.vocab_size, 10**12])
         kinds = [good, good.int(), good.short(), good.to(torch.uint8), good.float(), good.bool(), good.tolist()]
-        kinds += [
-            good.numpy(),
-            "abc",
-            3,
-            [good],
-            {"input_ids": good},
-            some,
-            good.flatten(),
-            good[None],
-            good.to("meta"),
-        ]
-        kinds += [np.array(3), None, good[:, :0], good[:0], good.to(torch.complex64), torch.tensor(3)]
+        kinds += [good.numpy(), "abc", 3, [good], {"input_ids": good}, some, good.flatten(), good[None]]
+        kinds += [good.to("meta"), np.array(3), None, good[:, :0], good[:0], good.to(torch.complex64), torch.tensor(3)]
         self.set(name, self.draw.choice(kinds))
 
     def change_mask(self) -> None:
@@ -248,18 +215,11 @@ class Drawing:
         odd = mask.float()
         if odd.numel():
             odd[0, -1] = self.draw.choice([NAN, INF, -INF, 0.5, 2.0, -1.0])
-        kinds = [
-            mask,
-            mask.long(),
-            mask.int(),
-            mask.to(torch.uint8),
-            mask.float(),
-            mask.half(),
-            mask.to(torch.bfloat16),
-        ]
-        kinds += [mask.bool(), mask.long(), additive, additive.double(), odd, mask.long() * 2, -mask.long() * 10000]
-        kinds += [mask.tolist(), mask.numpy(), "1111", 1, mask[:, None, None], mask.long().flatten(), mask[:1]]
-        kinds += [mask.to(torch.complex64), mask.long().to("meta"), mask.int() * 10**9, additive[:, None, None]]
+        kinds = [mask, mask.long(), mask.int(), mask.to(torch.uint8), mask.float(), mask.half()]
+        kinds += [mask.to(torch.bfloat16), mask.bool(), mask.long(), additive, additive.double(), odd, mask.long() * 2]
+        kinds += [-mask.long() * 10000, mask.tolist(), mask.numpy(), "1111", 1, mask[:, None, None], mask[:1]]
+        kinds += [mask.long().flatten(), mask.to(torch.complex64), mask.long().to("meta"), mask.int() * 10**9]
+        kinds += [additive[:, None, None]]
         self.set(name, self.draw.choice(kinds))
 
     def change_labels(self) -> None:
@@ -331,16 +291,8 @@ class Drawing:
         if getattr(maker.config, "sentence_pair", False):
             start["token_type_ids"] = torch.arange(start["input_ids"].shape[1]).gt(0).long().expand(rows, -1)
         past = getattr(maker(**start, use_cache=True), "past_key_values", None)
-        kinds = [
-            past,
-            past,
-            past,
-            DynamicCache(),
-            EncoderDecoderCache(DynamicCache(), DynamicCache()),
-            ((1, 2),),
-            "abc",
-        ]
-        kinds += [RecurrentDecoderCache(), 3, torch.zeros(2)]
+        kinds = [past, past, past, DynamicCache(), EncoderDecoderCache(DynamicCache(), DynamicCache())]
+        kinds += [((1, 2),), "abc", RecurrentDecoderCache(), 3, torch.zeros(2)]
         self.set("past_key_values", self.draw.choice(kinds))
 
     def change_flags(self) -> None:

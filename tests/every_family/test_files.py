@@ -13,15 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSeq2SeqLM,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-)
+from transformers import AutoConfig, AutoModel
 
 from attnzoo.hub.model_code import add_code
 from tests.factory import (
@@ -35,6 +27,7 @@ from tests.factory import (
     TRANSFORMER_VARIANTS,
     VOCAB_SIZE,
     aligned,
+    auto_class_of,
     batch_for,
     every_head,
     every_kind,
@@ -50,19 +43,6 @@ from tests.factory import (
 )
 from tests.hub.attempts import Malicious
 from tests.hub.client import environment, run_python
-
-AUTO_CLASSES = {
-    "ForConditionalGeneration": AutoModelForSeq2SeqLM,
-    "ForCausalLM": AutoModelForCausalLM,
-    "ForMaskedLM": AutoModelForMaskedLM,
-    "ForSequenceClassification": AutoModelForSequenceClassification,
-    "ForTokenClassification": AutoModelForTokenClassification,
-    "Model": AutoModel,
-}
-
-
-def auto_class_of(name: str) -> Any:
-    return next(auto for end, auto in AUTO_CLASSES.items() if MODELS[name][0].__name__.endswith(end))
 
 
 def compute(model: Any) -> Tensor:

@@ -1,8 +1,6 @@
 """LoRA of PEFT on every family: what the docs say it reaches, and the way from the Trainer to one model again."""
 
 import itertools
-import json
-import pickle
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 from huggingface_hub.errors import StrictDataclassClassValidationError
 from peft import AutoPeftModel, LoraConfig, PeftModel, get_peft_model
 from torch import Tensor, nn
@@ -24,7 +21,9 @@ from tests.factory import (
     TOKENIZER,
     TRANSFORMER_VARIANTS,
     aligned,
+    auto_class_of,
     batch_for,
+    every_kind,
     make_model,
     make_trainer,
     save_folder,
@@ -32,12 +31,8 @@ from tests.factory import (
     tiny_model,
     weights,
 )
-from tests.hub.attempts import Malicious
-from tests.hub.client import environment, run_python
-from tests.hub.server import loopback_hub
 
 FINE_TUNING = (Path(__file__).parents[2] / "docs" / "fine_tuning.md").read_text(encoding="utf-8")
-every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 # What it reaches ------------------------------------------------------------------------------------------------------
@@ -122,15 +117,6 @@ def test_sutskevers_decoder_has_nothing_else_to_adapt() -> None:
 # From the Trainer to one model ----------------------------------------------------------------------------------------
 
 
-AUTO = {
-    "ForConditionalGeneration": transformers.AutoModelForSeq2SeqLM,
-    "ForCausalLM": transformers.AutoModelForCausalLM,
-    "ForMaskedLM": transformers.AutoModelForMaskedLM,
-    "ForSequenceClassification": transformers.AutoModelForSequenceClassification,
-    "ForTokenClassification": transformers.AutoModelForTokenClassification,
-}
-
-
 def in_double(model: Any, batch: dict[str, Tensor]) -> Tensor:
     with torch.no_grad():
         return aligned(model.double().eval())(**batch).logits
@@ -140,7 +126,7 @@ def in_double(model: Any, batch: dict[str, Tensor]) -> Tensor:
 @every_kind
 def test_adapters_are_trained_saved_loaded_and_merged(kind: str, tmp_path: Path) -> None:
     base = save_folder(kind, tmp_path / "base")
-    auto = next(auto for head, auto in AUTO.items() if HEADS[KINDS[kind]][0].__name__.endswith(head))
+    auto = auto_class_of(kind)
     model = auto.from_pretrained(base)
     like = make_trainer(model, tmp_path / "run", max_steps=3, learning_rate=0.05)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -185,57 +171,3 @@ def test_adapters_are_trained_saved_loaded_and_merged(kind: str, tmp_path: Path)
     whole = auto.from_pretrained(tmp_path / "merged")
     assert all(torch.equal(whole.state_dict()[name], tensor) for name, tensor in merged.state_dict().items())
     torch.testing.assert_close(in_double(whole, batch), in_double(merged, batch), rtol=1e-12, atol=1e-12)
-
-
-# No pickles -----------------------------------------------------------------------------------------------------------
-
-
-LOAD = """
-import json
-import sys
-
-import attnzoo
-from transformers import AutoModelForSeq2SeqLM
-
-said = {}
-for label, (model, adapter, options) in json.loads(sys.argv[1]).items():
-    try:
-        loaded = AutoModelForSeq2SeqLM.from_pretrained(model, **({} if adapter else options))
-        if adapter:
-            loaded.load_adapter(adapter, **options)
-        said[label] = "ok"
-    except Exception as error:
-        said[label] = f"{type(error).__name__}: {error}"
-print(json.dumps(said))
-"""
-
-
-def test_an_adapter_that_is_a_pickle_is_refused(tmp_path: Path) -> None:
-    """Of a repository without adapter_model.safetensors Transformers would read adapter_model.bin."""
-    base = save_folder("attentional-rnn", tmp_path / "base")
-    adapted = get_peft_model(make_model("attentional-rnn"), LoraConfig(r=2, target_modules="all-linear"))
-    adapted.peft_config["default"].base_model_name_or_path = str(base)
-    adapted.save_pretrained(tmp_path / "adapter")
-    files = {path.name: path.read_bytes() for path in (tmp_path / "adapter").iterdir()}
-    mark = tmp_path / "was run"
-    pickled = files | {"adapter_model.bin": pickle.dumps(Malicious(mark))}
-    del pickled["adapter_model.safetensors"]
-    reading: dict[str, Any] = {"": {}, " as a pickle": {"use_safetensors": False}, " unsafely": {"weights_only": False}}
-    attempts: dict[str, tuple[str, str | None, dict[str, Any]]] = {"sound": (str(base), "zoo/sound", {})}
-    for way, options in reading.items():
-        attempts[f"adapter{way}"] = (str(base), "zoo/pickle", options)
-        attempts[f"model{way}"] = ("zoo/pickle", None, options)
-    with loopback_hub() as hub:
-        hub.put("zoo/sound", files)
-        hub.put("zoo/pickle", pickled)
-        there = environment(hub.endpoint, tmp_path / "home", None, xet=False)
-        ended = run_python("-c", LOAD, json.dumps(attempts), environment=there)
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    said = json.loads(ended.stdout.splitlines()[-1])
-    assert said.pop("sound") == "ok"
-    for label, words in said.items():
-        assert words.startswith("ValueError"), label
-        assert re.search("adapter_model.bin is a pickle, which may run code|would load a pickle", words), label
-    assert not mark.exists()
-    pickle.loads(pickled["adapter_model.bin"]).close()
-    assert mark.exists()  # so it is one that would have been seen

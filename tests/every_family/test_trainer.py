@@ -20,6 +20,7 @@ from tests.factory import (
     TOKENIZER,
     batch_for,
     collator_for,
+    decode,
     every_kind,
     make_model,
     make_trainer,
@@ -46,11 +47,6 @@ def random_parts(name: str) -> dict[str, Any]:
 def without_penalty(name: str) -> dict[str, float]:
     """A Trainer that smooths labels would lose the penalty, which the classifier refuses."""
     return {"penalty_coefficient": 0.0} if name.startswith("self-attentive") else {}
-
-
-def decode(ids: Any) -> list[str]:
-    """Texts of generated ids or of labels."""
-    return TOKENIZER.batch_decode(np.where(ids == -100, 0, ids), skip_special_tokens=True)
 
 
 # Losses ---------------------------------------------------------------------------------------------------------------

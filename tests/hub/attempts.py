@@ -21,6 +21,10 @@ load = transformers.AutoModelForSeq2SeqLM.from_pretrained
 download_anew = huggingface_hub.snapshot_download
 
 
+def load_adapter(base, adapter, **options):
+    load(base).load_adapter(adapter, **options)
+
+
 def push_code_without(file, **options):
     whole = pushing.add_code
     pushing.add_code = lambda folder: (whole(folder), (folder / file).unlink())

@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, unquote
+from urllib.parse import unquote
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -166,17 +166,13 @@ async def whoami(call: Incoming) -> Response:
     )
 
 
-@route("POST DELETE", "/api/repos/(?P<verb>create|delete)")
-async def create_or_delete(call: Incoming, verb: str) -> Response:
+@route("POST", "/api/repos/create")
+async def create(call: Incoming) -> Response:
     asked = json.loads(call.body)
     kind = asked.get("type", "model") + "s"
     if call.user is None:
         raise HubError(401, "Invalid username or password.")
     name = f"{asked.get('organization') or call.user.name}/{asked['name']}"
-    if verb == "delete":
-        call.state.hub.writable(call.user, kind, name)
-        del call.state.hub.repositories[kind, name]
-        return JSONResponse({})
     url = f"{base_url(call.request)}/{'' if kind == 'models' else kind + '/'}{name}"
     try:
         call.state.hub.create(call.user, kind, name, asked.get("visibility") == "private")
@@ -190,15 +186,6 @@ async def create_or_delete(call: Incoming, verb: str) -> Response:
 @route("GET", "/api/{kind}/{repo}/auth-check(?P<write>/write)?")
 async def auth_check(call: Incoming, kind: str, repo: str, write: str) -> Response:
     (call.state.hub.writable if write else call.state.hub.readable)(call.user, kind, repo)
-    return JSONResponse({})
-
-
-@route("PUT", "/api/{kind}/{repo}/settings")
-async def settings(call: Incoming, kind: str, repo: str) -> Response:
-    repository = call.state.hub.writable(call.user, kind, repo)
-    repository.private = (
-        json.loads(call.body).get("visibility", "private" if repository.private else "public") == "private"
-    )
     return JSONResponse({})
 
 
@@ -220,57 +207,17 @@ async def info(call: Incoming, kind: str, repo: str, rev: str) -> Response:
     )
 
 
-# References -----------------------------------------------------------------------------------------------------------
+# Branches and pull requests -------------------------------------------------------------------------------------------
 
 
-@route("GET", "/api/{kind}/{repo}/refs")
-async def refs(call: Incoming, kind: str, repo: str) -> Response:
-    repository = call.state.hub.readable(call.user, kind, repo)
-
-    def listed(names: dict[Any, str], prefix: str) -> list[dict[str, str]]:
-        return [{"name": str(n), "ref": f"{prefix}{n}", "targetCommit": oid} for n, oid in names.items()]
-
-    answer = {"branches": listed(repository.branches, "refs/heads/"), "converts": []}
-    answer["tags"] = listed(repository.tags, "refs/tags/")
-    answer["pullRequests"] = listed(repository.pull_requests, "refs/pr/")
-    return JSONResponse(answer)
-
-
-@route("POST DELETE", "/api/{kind}/{repo}/branch/{name}")
+@route("POST", "/api/{kind}/{repo}/branch/{name}")
 async def branch(call: Incoming, kind: str, repo: str, name: str) -> Response:
     repository = call.state.hub.writable(call.user, kind, repo)
-    if call.request.method == "DELETE":
-        del repository.branches[name]
-    elif name in repository.branches:
+    if name in repository.branches:
         raise HubError(409, f"Reference already exists: {name}")
-    else:
-        start = json.loads(call.body or b"{}").get("startingPoint") or "main"
-        repository.branches[name] = repository.resolve(start).oid
+    start = json.loads(call.body or b"{}").get("startingPoint") or "main"
+    repository.branches[name] = repository.resolve(start).oid
     return JSONResponse({})
-
-
-@route("POST DELETE", "/api/{kind}/{repo}/tag/{rev}")
-async def tag(call: Incoming, kind: str, repo: str, rev: str) -> Response:
-    repository = call.state.hub.writable(call.user, kind, repo)
-    if call.request.method == "DELETE":
-        del repository.tags[rev]  # its own name here; where a tag is made, what it points to
-        return JSONResponse({})
-    name = json.loads(call.body)["tag"]
-    if name in repository.tags:
-        raise HubError(409, f"Tag already exists: {name}")
-    repository.tags[name] = repository.resolve(rev).oid
-    return JSONResponse({})
-
-
-@route("GET", "/api/{kind}/{repo}/commits/{rev}")
-async def commits(call: Incoming, kind: str, repo: str, rev: str) -> Response:
-    history = call.state.hub.readable(call.user, kind, repo).history(rev)
-    return JSONResponse(
-        [
-            {"id": c.oid, "title": c.title, "message": "", "date": c.date, "authors": [{"user": c.author}]}
-            for c in history
-        ]
-    )
 
 
 def _request(repository: Repository, number: int) -> dict[str, Any]:
@@ -334,13 +281,6 @@ async def tree(call: Incoming, kind: str, repo: str, rev: str, path: str) -> Res
         if recursive or not is_deeper:
             items[name] = _listed(call.state, name, entry)
     return JSONResponse(list(items.values()))
-
-
-@route("POST", "/api/{kind}/{repo}/paths-info/{rev}")
-async def paths_info(call: Incoming, kind: str, repo: str, rev: str) -> Response:
-    commit = call.state.hub.readable(call.user, kind, repo).resolve(rev)
-    paths = parse_qs(call.body.decode()).get("paths", [])
-    return JSONResponse([_listed(call.state, path, commit.files[path]) for path in paths if path in commit.files])
 
 
 @route("GET HEAD", "/((?P<kind>datasets|spaces)/)?{repo}/resolve/{rev}/{path}")

@@ -1,17 +1,24 @@
 """What goes wrong on the way from the Hub is said in words, and runs no code that nobody asked for."""
 
+import json
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from peft import LoraConfig, get_peft_model
 
 from attnzoo.hub.model_code import add_code
+from tests.factory import tiny_model
 from tests.hub.attempts import Attempts, Malicious, attempt, files_of, load_of, push_of
 from tests.hub.client import environment, run_python
 from tests.hub.server import LoopbackHub, loopback_hub
 
 MakeFolder = Callable[[int], Path]
+# Transformers would read adapter_model.bin of a repository without adapter_model.safetensors.
+PICKLED: dict[str, dict[str, bool]] = {"": {}, ", wanted": {"use_safetensors": False}}
+PICKLED[", unsafely"] = {"weights_only": False}
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +29,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def pulled(hub: LoopbackHub, make_folder: MakeFolder, home: Path) -> dict[str, str]:
     names = ("sound", "cut", "shortened", "truncated", "flipped", "pickle", "disguised")
-    repositories = {name: files_of(make_folder(seed)) for seed, name in enumerate(names, start=10)}
+    folders = {name: make_folder(seed) for seed, name in enumerate(names, start=10)}
+    repositories = {name: files_of(folder) for name, folder in folders.items()}
     weights = repositories["truncated"]["model.safetensors"]
     repositories["truncated"]["model.safetensors"] = weights[: len(weights) // 2]
     repositories["disguised"]["model.safetensors"] = pickle.dumps(Malicious(home / "was run"))
@@ -34,9 +42,20 @@ def pulled(hub: LoopbackHub, make_folder: MakeFolder, home: Path) -> dict[str, s
             assert entry is not None
             hub.fail("GET", f"/large/{entry.oid}", "cut download" if name == "cut" else "shorten")
     hub.flip("pulls/flipped", "model.safetensors")
+    adapted = get_peft_model(tiny_model("luong-lstm-dot"), LoraConfig(r=2, target_modules="all-linear"))
+    adapted.peft_config["default"].base_model_name_or_path = base = str(folders["sound"])
+    adapted.save_pretrained(home / "adapter")
+    hub.put("pulls/adapter", adapter := files_of(home / "adapter"))
+    del adapter["adapter_model.safetensors"]
+    hub.put("pulls/pickled", adapter | {"adapter_model.bin": repositories["disguised"]["model.safetensors"]})
     attempts: Attempts = {name: load_of(f"pulls/{name}") for name in names}
     attempts["no repository"] = load_of("pulls/none")
     attempts["no revision"] = load_of("pulls/sound", revision="none")
+    attempts["adapter"] = ("load_adapter", {"base": base, "adapter": "pulls/adapter"})
+    for way, options in PICKLED.items():
+        pickled = {"base": base, "adapter": "pulls/pickled", **options}
+        attempts[f"pickled adapter{way}"] = ("load_adapter", pickled)
+        attempts[f"model of a pickled adapter{way}"] = load_of("pulls/pickled", **options)
     attempts["verify sound"] = ("verify", {"repo_id": "pulls/sound"})
     attempts["verify flipped"] = ("verify", {"repo_id": "pulls/flipped"})
     return attempt(hub.endpoint, home, attempts)
@@ -54,6 +73,7 @@ def pulled(hub: LoopbackHub, make_folder: MakeFolder, home: Path) -> dict[str, s
         ("disguised", "OSError: the weights of 'pulls/disguised' are damaged or incomplete"),
         ("no repository", "is not a local folder and is not a valid model identifier"),
         ("no revision", "none is not a valid git identifier"),
+        ("adapter", "ok "),
         ("verify sound", "ok "),
         ("verify flipped", "OSError: pulls/flipped did not arrive as the Hub has it: model.safetensors has the sha256"),
     ],
@@ -63,6 +83,12 @@ def test_a_pull_says_what_is_wrong(pulled: dict[str, str], name: str, message: s
 
 
 def test_no_pickle_is_loaded(pulled: dict[str, str], home: Path, tmp_path: Path) -> None:
+    adapters = {name: said for name, said in pulled.items() if "pickled adapter" in name}
+    assert len(adapters) == 2 * len(PICKLED)
+    for name, said in adapters.items():
+        assert re.match("ValueError.*(adapter_model.bin is a pickle, which may run code|would load a pickle)", said), (
+            name
+        )
     assert not (home / "was run").exists()
     pickle.loads(pickle.dumps(Malicious(tmp_path / "was run"))).close()
     assert (tmp_path / "was run").exists()  # so it is one that would have been seen
@@ -75,39 +101,42 @@ def test_a_cut_download_is_asked_for_again(pulled: dict[str, str], hub: Loopback
 
 
 LOAD_CODE = """
+import json
 import sys
+from pathlib import Path
+
 import transformers
 
-for options in ({}, {"trust_remote_code": False}, {"trust_remote_code": True})[int(sys.argv[1]):int(sys.argv[2])]:
+found = []
+for options in ({}, {"trust_remote_code": False}, {"trust_remote_code": True}):
     try:
-        print(type(transformers.AutoModelForSeq2SeqLM.from_pretrained("pulls/code", **options)))
+        said = type(transformers.AutoModelForSeq2SeqLM.from_pretrained("pulls/code", **options)).__module__
     except ValueError as error:
-        print("refused:", error)
-print([name for name in sys.modules if name.startswith("transformers_modules.")])
+        said = str(error)
+    imported = any(name.startswith("transformers_modules.") for name in sys.modules)
+    found.append([said, imported, Path(sys.argv[1]).exists()])
+print()  # after the questions that got no answer
+print(json.dumps(found))
 """
 
 
 def test_code_is_not_run_unless_it_is_trusted(hub: LoopbackHub, make_folder: MakeFolder, tmp_path: Path) -> None:
-    """Neither where the argument is not given, and nobody is there to be asked, nor where it is False."""
+    """Neither without the argument, when nobody is there to be asked, nor with False."""
     add_code(folder := make_folder(30))
     mark = tmp_path / "was run"
     files = files_of(folder)
     files["configuration_attentional_rnn.py"] += f"\nopen({str(mark)!r}, 'w')\n".encode()
     hub.put("pulls/code", files)
-
-    def load(first: int, last: int) -> str:
-        there = environment(hub.endpoint, tmp_path / f"home {first}", None, xet=False)
-        asked = str(first), str(last)
-        ended = run_python("-c", LOAD_CODE, *asked, environment=there, cwd=tmp_path, without_attnzoo=True)
-        assert ended.returncode == 0, ended.stderr[-3000:]
-        return ended.stdout
-
-    said = load(0, 2)
-    assert said.count("refused: The repository pulls/code contains custom code which must be executed") == 2
-    assert said.endswith("\n[]\n")
-    assert not mark.exists()
-    assert "transformers_modules" in load(2, 3).splitlines()[0]
-    assert mark.exists()  # so it is one that can be left
+    there = environment(hub.endpoint, tmp_path / "home", None, xet=False)
+    ended = run_python("-c", LOAD_CODE, str(mark), environment=there, cwd=tmp_path, without_attnzoo=True)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    *refused, trusted = json.loads(ended.stdout.splitlines()[-1])
+    for said, imported, was_run in refused:
+        assert "The repository pulls/code contains custom code which must be executed" in said
+        assert not imported
+        assert not was_run
+    assert trusted[0].startswith("transformers_modules.")
+    assert trusted[1:] == [True, True]  # so the mark is one that can be left
 
 
 # Where there is no answer ---------------------------------------------------------------------------------------------

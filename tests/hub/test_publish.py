@@ -89,6 +89,6 @@ def test_what_goes_and_what_stays_is_printed(published: dict[str, str], hub: Loo
 def test_errors_are_words(published: dict[str, str], hub: LoopbackHub) -> None:
     assert published["damaged"].startswith("exit error: what is in ")
     assert "cannot be loaded and run on a short text, and is not sent: the weights of" in published["damaged"]
-    assert published["nowhere"].endswith("/none has no config.json; a model goes out with its config and its card")
+    assert published["nowhere"].endswith("/none has no config.json; a model is pushed with its config and its card")
     assert published["foreign"].startswith("exit error: there is no somebody/else, and zoo cannot make it")
     assert hub.hub.repositories.keys() == {("models", f"zoo/{name}") for name in ("private", "public", "another")}

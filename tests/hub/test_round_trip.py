@@ -14,7 +14,9 @@ import torch
 from safetensors.torch import load_file
 
 from tests.factory import KINDS, save_folder
+from tests.hub import pull as pull_program
 from tests.hub.client import ROOT, environment, run_python
+from tests.hub.pull import save_outputs
 from tests.hub.server import OWNER, LoopbackHub, loopback_hub
 
 CARDS = sorted(path for path in (ROOT / "model_cards").iterdir() if path.is_dir())
@@ -30,70 +32,41 @@ SERVED = {
 # Which pipelines travel, by a tag of the card.
 PIPELINES = {"- grapheme-to-phoneme\n": "grapheme-to-phoneme", "- translation\n": "machine-translation"}
 
-# What a user does, with every repository and every Auto class that its family serves; without a revision the name is
-# that of a folder before its push. Nothing of the project but the package is used.
-PULL = """
-import json
-import sys
-
-import torch
-import transformers
-from safetensors.torch import save_file
-
-todo, package, output = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
-if package == "attnzoo":
-    import attnzoo
-else:
-    try:
-        import attnzoo
-        sys.exit("attnzoo can be imported here")
-    except ImportError:
-        pass
-for name, revision, label, auto_classes in todo:
-    options = {"trust_remote_code": package != "attnzoo"} | ({"revision": revision} if revision else {})
-    config = transformers.AutoConfig.from_pretrained(name, **options)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
-    texts = ["attention"] * (2 if getattr(config, "sentence_pair", False) else 1)
-    inputs = tokenizer(*texts, return_tensors="pt")
-    if config.model_type != "self_attentive":
-        inputs.pop("token_type_ids", None)
-    target = {"decoder_input_ids": inputs["input_ids"][:, :4]} if config.is_encoder_decoder else {}
-    found = {"input_ids": inputs["input_ids"]}
-    for auto in auto_classes:
-        torch.manual_seed(0)  # for the weights of a head that the repository lacks
-        model = getattr(transformers, auto).from_pretrained(name, **options)
-        assert type(model).__module__.startswith("attnzoo." if package == "attnzoo" else "transformers_modules.")
-        assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
-        with torch.no_grad():
-            found[auto] = model(**inputs, **target)[0].contiguous()
-        if model.can_generate():
-            found["generated"] = model.generate(**inputs, max_new_tokens=5).contiguous()
-    save_file(found, f"{output}/{label}.safetensors")
-"""
-
 
 @pytest.fixture
 def hub() -> Iterator[LoopbackHub]:
+    """An empty Hub for every test."""
     with loopback_hub() as running:
         yield running
 
 
 def folders(which: str, home: Path) -> dict[str, Path]:
-    """One of every family, as it ships or, where none does yet, as a tiny model; or all the others."""
+    """Of all shipped models and one tiny model of every kind: one, the first of each family, the others, or all."""
     every = {path.name: path for path in CARDS}
     every |= {kind: save_folder(kind, home / kind) for kind in KINDS}
     first: dict[str, str] = {}
     for name, folder in every.items():
         first.setdefault(json.loads((folder / "config.json").read_text())["model_type"], name)
     assert first.keys() == {family for family, _ in SERVED}
-    return {name: path for name, path in every.items() if (name in first.values()) == (which == "families")}
+    families = [*first.values()]
+    others = [name for name in every if name not in families]
+    chosen = {"one": families[:1], "families": families, "others": others, "all": families + others}
+    return {name: every[name] for name in chosen[which]}
 
 
-@pytest.mark.parametrize("which", ["families", pytest.param("others", marks=pytest.mark.hub)])
-@pytest.mark.parametrize("xet", [False, True], ids=["LFS", "Xet"])
+@pytest.mark.parametrize(
+    ("which", "xet"),
+    [
+        ("families", False),
+        ("one", True),
+        pytest.param("others", False, marks=pytest.mark.hub),
+        pytest.param("all", True, marks=pytest.mark.hub),
+    ],
+)
 def test_pushed_and_pulled_with_the_package_and_without(
     which: str, xet: bool, hub: LoopbackHub, tmp_path: Path
 ) -> None:
+    """Large files go through LFS or through Xet."""
     chosen = folders(which, tmp_path)
     served = {}
     for name, folder in chosen.items():
@@ -131,14 +104,17 @@ def test_pushed_and_pulled_with_the_package_and_without(
         (tmp_path / place).mkdir()
         with_package = package == "attnzoo"
         ended = run_python(
-            *("-c", PULL, json.dumps(todo), package, str(tmp_path / place)),
+            *("-P", pull_program.__file__, json.dumps(todo), package, str(tmp_path / place)),
             environment=environment(hub.endpoint, tmp_path / f"home of {place}", None, xet),
             cwd=ROOT if with_package else tmp_path,
             without_attnzoo=not with_package,
         )
         assert ended.returncode == 0, ended.stderr[-3000:]
 
-    pull("local", [(str(folder), "", name, served[name]) for name, folder in chosen.items()], "attnzoo")
+    (tmp_path / "local").mkdir()
+    save_outputs(
+        [(str(folder), "", name, served[name]) for name, folder in chosen.items()], "attnzoo", tmp_path / "local"
+    )
     for place, revision, package in (("with", "stable", "attnzoo"), ("without", "v1", "none")):
         before = len(hub.log)
         pull(place, [(f"zoo/{name}", revision, name, served[name]) for name in chosen], package)

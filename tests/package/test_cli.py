@@ -55,13 +55,15 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_pronounce(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By the model that comes with the package: words given, or one in every line of the standard input."""
-    assert output_of(capsys, "pronounce", "cat", "Zebra") == ["cat\tK AE T", "Zebra\tZ IY B R AH"]
+    """By the dictionary and the model: words given, or one in every line of the standard input or of a file."""
+    cat_zebra = ["cat\tK AE T", "Zebra\tZ IY B R AH"]
+    assert output_of(capsys, "pronounce", "cat", "Zebra") == cat_zebra
+    assert output_of(capsys, "pronounce", "cat", "Zebra", "--no-dictionary") == cat_zebra
     monkeypatch.setattr(sys, "stdin", io.StringIO("cat\n\nZebra \n"))
-    assert output_of(capsys, "pronounce", "--num-beams", "1") == ["cat\tK AE T", "Zebra\tZ IY B R AH"]
-    rows = [line.split("\t") for line in output_of(capsys, "pronounce", "read", "--n-best", "2")]
-    assert [word for word, _, _ in rows] == ["read"] * 2
-    assert 0 > float(rows[0][2]) > float(rows[1][2])
+    assert output_of(capsys, "pronounce", "--num-beams", "1") == cat_zebra
+    rows = [line.split("\t") for line in output_of(capsys, "pronounce", "blorp", "--n-best", "2")]
+    assert [word for word, _, _ in rows] == ["blorp"] * 2
+    assert 1 > float(rows[0][2]) > float(rows[1][2]) > 0
     picture = tmp_path / "new" / "cat.png"
     output_of(capsys, "pronounce", "cat", "--plot", str(picture))
     assert picture.stat().st_size > 1000
@@ -70,13 +72,33 @@ def test_pronounce(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
             main(["pronounce", "cat", "--model", model])
 
 
-def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(["pronounce", "cat", "42", "Dog"])
-    assert stopped.value.code == 1
+def test_pronounce_a_file_and_texts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file, lexicon = tmp_path / "words.txt", tmp_path / "mine.tsv"
+    file.write_text("cat\nblorp\n\nzyx\n42\n", encoding="utf-8")
+    lexicon.write_text("zyx\tZ IH K S\n")
+    main(["pronounce", "--file", str(file), "--output", "tsv", "--lexicon", str(lexicon)])
     printed = capsys.readouterr()
-    assert printed.out == "cat\tK AE T\nDog\tD AO G\n"
-    assert "'42' has characters that this model does not know" in printed.err
+    header, *rows = [line.split("\t") for line in printed.out.splitlines()]
+    assert header == ["word", "phonemes", "source", "confidence"]
+    assert [row[0] for row in rows] == ["cat", "blorp", "zyx", "42"]
+    assert [row[2] for row in rows] == ["dictionary", "model", "lexicon", "dictionary"]
+    assert all(0 < float(row[3]) <= 1 for row in rows)
+    assert "4/4" in printed.err
+    texts = ["Hello, cat!", "", "The cat."]
+    assert output_of(capsys, "pronounce", "--sentence", "--phones", "ipa", *texts) == ["hʌloʊ, kæt!", "", "ðʌ kæt."]
+    assert output_of(capsys, "pronounce", "--sentence", *texts[::2]) == ["HH AH L OW | K AE T", "DH AH | K AE T"]
+
+
+def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    for output, unknown in (("plain", ""), ("tsv", "寿司\t\tunknown\t\n")):
+        with pytest.raises(SystemExit) as stopped:
+            main(["pronounce", "cat", "寿司", "Dog", "--output", output])
+        assert stopped.value.code == 1
+        printed = capsys.readouterr()
+        assert "cat\tK AE T" in printed.out
+        assert "Dog\tD AO G" in printed.out
+        assert ("寿司" in printed.out, unknown in printed.out) == (bool(unknown), True)
+        assert "'寿司' has characters that this model does not know" in printed.err
 
 
 def test_translate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,6 +192,7 @@ def test_shipped_models_are_the_folders_of_model_cards(monkeypatch: pytest.Monke
         model_path(SENTIMENT)
 
 
-def test_importing_the_package_loads_no_training_code() -> None:
-    script = "import sys, attnzoo, attnzoo.cli; sys.exit(any(m.startswith('attnzoo.training') for m in sys.modules))"
+def test_importing_the_package_loads_no_code_that_only_some_need() -> None:
+    rooms = "('attnzoo.training', 'attnzoo.pronunciation')"
+    script = f"import sys, attnzoo, attnzoo.cli; sys.exit(any(m.startswith({rooms}) for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", script]).returncode == 0

@@ -89,6 +89,8 @@ def test_from_an_empty_environment_to_a_model_of_ones_own(
 ) -> None:
     said = run(environment, tmp_path, "attnzoo", "pronounce", "philosophy")
     assert said.stdout == "philosophy\tF AH L AA S AH F IY\n", said.stderr
+    said = run(environment, tmp_path, "attnzoo", "pronounce", "--sentence", "--phones", "ipa", "Hello, 寿司 cat!")
+    assert (said.stdout, said.returncode) == ("hʌloʊ, kæt!\n", 1), said.stderr
     trained = run(environment, tmp_path, "attnzoo", "train", "demo", "--set", "training.max_minutes=0.2")
     assert trained.returncode == 0, trained.stderr
     assert json.loads((tmp_path / "runs" / "demo" / "run.json").read_text())["versions"]["attnzoo"]

@@ -3,7 +3,6 @@
 import random
 import string
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,12 +14,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSe
 
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
 from attnzoo.recurrent_cache import RecurrentDecoderCache
-from tests.factory import TOKENIZER, make_model, make_trainer
-
-
-def decode(ids: np.ndarray) -> list[str]:
-    """Texts of generated ids or of labels."""
-    return TOKENIZER.batch_decode(np.where(ids == -100, 0, ids), skip_special_tokens=True)
+from tests.factory import TOKENIZER, decode, make_model, make_trainer
 
 
 def exact_match(prediction: EvalPrediction) -> dict[str, float]:
@@ -47,22 +41,13 @@ class Reversal(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="module")
-def reversal(one_thread: None, tmp_path_factory: pytest.TempPathFactory) -> Reversal:
-    tokenizer = TOKENIZER
+def reversal(tmp_path_factory: pytest.TempPathFactory) -> Reversal:
     words = different_words(8500)
     table = Dataset.from_dict({"word": words, "reversed": [word[::-1] for word in words]})
     # The text columns stay in the table: the Trainer takes out what forward() has no argument for.
-    table = table.map(lambda rows: tokenizer(rows["word"], text_target=rows["reversed"]), batched=True)
+    table = table.map(lambda rows: TOKENIZER(rows["word"], text_target=rows["reversed"]), batched=True)
     torch.manual_seed(0)
-    sizes = {"embedding_size": 32, "encoder_hidden_size": 48, "decoder_hidden_size": 96, "vocab_size": len(tokenizer)}
+    sizes = {"embedding_size": 32, "encoder_hidden_size": 48, "decoder_hidden_size": 96, "vocab_size": len(TOKENIZER)}
     # Without input feeding a whole target is one call of the LSTM. The special tokens are the config's own.
     config = AttentionalRNNConfig(wiring="luong", cell="lstm", initializer_range=0.15, **sizes)
     model = AttentionalRNNForConditionalGeneration(config)

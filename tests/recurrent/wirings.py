@@ -157,7 +157,12 @@ def case_id(case: dict[str, Any]) -> str:
 
 
 def params(cases: list[dict[str, Any]]) -> list[Any]:
-    return [pytest.param(case, id=case_id(case)) for case in cases]
+    """The cases with their names. Of a long list every seventh, which meets every choice, is for ``make quick``."""
+    is_long = len(cases) > 50
+    return [
+        pytest.param(case, id=case_id(case), marks=[pytest.mark.grid] if is_long and at % 7 else [])
+        for at, case in enumerate(cases)
+    ]
 
 
 def assert_equals_the_loop(case: dict[str, Any]) -> None:

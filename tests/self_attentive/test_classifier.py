@@ -79,27 +79,17 @@ def test_a_new_model_is_initialised_as_documented(name: str, scale: float) -> No
 # The config -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("paper", "expected"),
-    [
-        ("lin2017-age", [300, 350, 30, 2000, 1.0, 0.5, False, 5]),
-        ("lin2017-yelp", [300, 350, 30, 3000, 1.0, 0.5, False, 5]),
-        ("lin2017-snli", [300, 150, 30, 4000, 0.3, 0.0, True, 3]),
-    ],
-)
-def test_the_papers_models_by_name(paper: str, expected: list[Any]) -> None:
-    names = [
-        "hidden_size",
-        "attention_hidden_size",
-        "num_hops",
-        "classifier_size",
-        "penalty_coefficient",
-        "classifier_dropout",
-        "sentence_pair",
-        "num_labels",
-    ]
+YELP = {"hidden_size": 300, "attention_hidden_size": 350, "num_hops": 30, "classifier_size": 3000}
+YELP |= {"penalty_coefficient": 1.0, "classifier_dropout": 0.5, "sentence_pair": False, "num_labels": 5}
+SNLI = YELP | {"attention_hidden_size": 150, "classifier_size": 4000, "penalty_coefficient": 0.3}
+SNLI |= {"classifier_dropout": 0.0, "sentence_pair": True, "num_labels": 3}
+PAPERS = {"lin2017-age": YELP | {"classifier_size": 2000}, "lin2017-yelp": YELP, "lin2017-snli": SNLI}
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_the_papers_models_by_name(paper: str) -> None:
     config = SelfAttentiveConfig.from_paper(paper)
-    assert [getattr(config, name) for name in names] == expected
+    assert {name: getattr(config, name) for name in PAPERS[paper]} == PAPERS[paper]
     assert config.encoder_output_size == 600
     assert config.pooler_size == 18_000
     with torch.device("meta"):

@@ -60,41 +60,34 @@ def make_trainer(
     return factory.make_trainer(model, folder, own | (parts or {}), **(ONE_STEP | {"learning_rate": 0.1} | settings))
 
 
-def assert_near(actual: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    for name, tensor in actual.items():
-        torch.testing.assert_close(tensor, expected[name], rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
-
-
-@pytest.mark.parametrize("task", [task for task in TASKS if task not in ("single", "pair")])  # of every family's tests
-def test_accumulated_gradients_are_those_of_one_large_batch(task: str, tmp_path: Path) -> None:
-    """Batches of 3, 3 and 1 rows: each row counts alike, in the task's loss and in the penalty."""
-    labels = TASKS[task][1]
-    results = []
-    for settings in ({}, {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 3}):
-        model = model_for(task)
-        before = weights(model)
-        trainer = make_trainer(model, tmp_path, labels, **settings)
-        loss = trainer.train().training_loss
-        results.append((loss, weights(model)))
-        assert any(not torch.equal(tensor, before[name]) for name, tensor in results[-1][1].items())
-    assert results[0][0] == pytest.approx(results[1][0], rel=1e-5)
-    assert_near(results[0][1], results[1][1])
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_a_step_is_that_of_the_loss(task: str, tmp_path: Path) -> None:
-    labels = TASKS[task][1]
-    model, expected = model_for(task), model_for(task).train()
-    trainer = make_trainer(model, tmp_path, labels)
+def assert_a_step_on_the_loss_of(
+    expected: SelfAttentiveForSequenceClassification, trainer: Trainer, **options: Any
+) -> None:
+    """One step of gradient descent by the Trainer, and by hand with another model of the same weights."""
+    batch = trainer.data_collator(list(trainer.train_dataset))
     loss = trainer.train().training_loss
-    inputs = trainer.data_collator(encoded(labels, model.config.sentence_pair))
-    outputs = expected(**inputs)
+    outputs = expected.train()(**batch, **options)
     assert loss == pytest.approx(outputs.loss.item(), rel=1e-5)
     outputs.loss.backward()
     with torch.no_grad():
         for parameter in expected.parameters():
             parameter -= 0.1 * parameter.grad
-    assert_near(weights(model), weights(expected))
+    for name, weight in weights(trainer.model).items():
+        torch.testing.assert_close(
+            weight, weights(expected)[name], rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+ACCUMULATED = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 3}
+accumulated_or_not = pytest.mark.parametrize("settings", [{}, ACCUMULATED], ids=["one batch", "3, 3 and 1 rows"])
+
+
+@accumulated_or_not
+@pytest.mark.parametrize("task", TASKS)
+def test_a_step_is_that_of_the_loss(task: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    """However the rows are batched, each counts alike, in the task's loss and in the penalty."""
+    trainer = make_trainer(model_for(task), tmp_path, TASKS[task][1], **settings)
+    assert_a_step_on_the_loss_of(model_for(task), trainer)
 
 
 # Losses that the Trainer takes out of the model's hands ---------------------------------------------------------------
@@ -120,18 +113,11 @@ def test_a_penalty_that_would_be_lost_is_refused(options: dict[str, Any], tmp_pa
     assert "compute_loss_func that adds outputs.penalty" in str(caught.value)
 
 
-@pytest.mark.parametrize("settings", [{}, {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 3}])
+@accumulated_or_not
 def test_a_loss_of_ones_own_has_smoothing_and_penalty(settings: dict[str, Any], tmp_path: Path) -> None:
-    model, expected = model_for("single", penalty_coefficient=0.0), model_for("single").train()
+    model = model_for("single", penalty_coefficient=0.0)
     trainer = make_trainer(model, tmp_path, parts={"compute_loss_func": own_loss}, **settings)
-    loss = trainer.train().training_loss
-    outputs = expected(**trainer.data_collator(encoded(SINGLE, False)), smoothing=0.1)
-    assert loss == pytest.approx(outputs.loss.item(), rel=1e-5)
-    outputs.loss.backward()
-    with torch.no_grad():
-        for parameter in expected.parameters():
-            parameter -= 0.1 * parameter.grad
-    assert_near(weights(model), weights(expected))
+    assert_a_step_on_the_loss_of(model_for("single"), trainer, smoothing=0.1)
 
 
 # Whole trainings ------------------------------------------------------------------------------------------------------

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from tests.benchmarks.kneser_ney import score
-from tests.reference.kneser_ney import FALLBACK, KneserNey, discounts, spelling
+from tests.benchmarks.kneser_ney import FALLBACK, KneserNey, discounts, score, spelling
 
 SYMBOLS = "abcd."
 

@@ -15,8 +15,8 @@ from transformers import AutoTokenizer
 
 from attnzoo import SmallTransformerConfig, SmallTransformerForConditionalGeneration
 from attnzoo.alignment import AlignedPair
+from tests.benchmarks.ibm_model_1 import ibm_model_1
 from tests.factory import tiny_config
-from tests.reference.ibm_model_1 import ibm_model_1
 
 WORDS = {"Λόγος": "Word", "ἦν": "was", "ἀρχῇ": "beginning", "θεὸς": "God", "φῶς": "light"}
 WHEEL = "bible_alignments-0.4.2-py3-none-any.whl"

@@ -9,6 +9,6 @@ SST2 = KnownData(
     language="en",
     limits="English sentences of film reviews, of one opinion each. The treebank (Socher et al., 2013) comes without a "
     "licence, which the Hub calls unknown, and so does what was learned from it. The weights show what the classifier "
-    "reads, which is no proof of why it decides.",
+    "reads. This does not prove why it decides.",
     hub_id="SetFit/sst2",
 )

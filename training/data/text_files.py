@@ -35,7 +35,7 @@ def refuse_large(size: int, name: str) -> None:
     """Raise a SourceError if the unpacked ``size`` of a file is above ``UNPACKED_LIMIT`` bytes."""
     if size > UNPACKED_LIMIT:
         raise SourceError(
-            f"{name} unpacks to more than {UNPACKED_LIMIT / 2**30:g} GiB, the limit for packed files; if you trust it, "
+            f"{name} unpacks to more than {UNPACKED_LIMIT / 2**30:g} GiB, the limit for gzip files; if you trust it, "
             "unpack it yourself and give the unpacked file"
         )
 

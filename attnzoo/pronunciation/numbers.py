@@ -1,0 +1,71 @@
+"""Numbers as English words, by the package num2words; without it digit by digit.
+
+num2words is under the LGPL and so an optional extra, ``pip install attnzoo[text]``.
+"""
+
+import importlib
+import importlib.util
+import re
+import unicodedata
+from functools import cache
+from typing import Any
+
+DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+MAX_DIGITS = 15  # of a number that is read as one; a longer one is read digit by digit
+YEARS = range(1100, 2100)
+CURRENCIES = {"$": ("dollar", "cent"), "£": ("pound", "pence"), "€": ("euro", "cent")}
+ORDINALS = ("st", "nd", "rd", "th")
+
+
+@cache
+def _num2words() -> Any:
+    """The function num2words, or None."""
+    installed = importlib.util.find_spec("num2words") is not None
+    return importlib.import_module("num2words").num2words if installed else None
+
+
+def number_words(number: str) -> list[str]:
+    """The words of a number such as ``42``, ``1,000.5``, ``1999``, ``3rd``, ``1990s`` or ``$5.20``."""
+    currency = CURRENCIES.get(number[0])
+    digits = "".join(str(unicodedata.digit(character, character)) for character in number.lstrip("$£€"))
+    amount, suffix = re.fullmatch(r"([\d.,]+)(\w*)", digits).groups()  # type: ignore[union-attr]  # by the caller
+    whole, *fractions = amount.replace(",", "").split(".")
+    if len(fractions) > 1 or _num2words() is None or len(whole) > MAX_DIGITS:  # 192.168.0.1
+        words = _digit_by_digit(amount)
+        return [*words, currency[0] + "s"] if currency else words
+    if suffix in ORDINALS:
+        return _cardinal(whole, to="ordinal")
+    if currency and (not fractions or len(fractions[0]) == 2):
+        return _money(whole, fractions[0] if fractions else "", currency)
+    is_year = len(whole) == 4 and "," not in amount and not fractions and int(whole) in YEARS and not currency
+    words = (
+        _cardinal(whole, to="year" if is_year else "cardinal") if whole[0] != "0" or whole == "0" else [*_digits(whole)]
+    )
+    words += ["point", *_digits(fractions[0])] if fractions else []
+    if suffix == "s":
+        words[-1] = words[-1].removesuffix("y") + ("ies" if words[-1].endswith("y") else "s")
+    return [*words, currency[0] + "s"] if currency else words
+
+
+def _digits(text: str) -> list[str]:
+    return [DIGITS[int(digit)] for digit in text]
+
+
+def _digit_by_digit(amount: str) -> list[str]:
+    return [word for c in amount if c != "," for word in (_digits(c) if c != "." else ["point"])]
+
+
+def _cardinal(digits: str, **options: str) -> list[str]:
+    return re.findall(r"[a-z]+", _num2words()(int(digits), **options))
+
+
+def _money(whole: str, cents: str, currency: tuple[str, str]) -> list[str]:
+    """Five dollars and twenty cents; an amount of zero is left out unless it is all."""
+    dollars, hundredths = (
+        [*_cardinal(amount or "0"), unit] for amount, unit in ((whole, currency[0]), (cents, currency[1]))
+    )
+    for words, amount in ((dollars, whole), (hundredths, cents or "0")):
+        words[-1] += "s" if int(amount) != 1 and words[-1] != "pence" else ""
+    if not int(cents or "0"):
+        return dollars
+    return [*dollars, "and", *hundredths] if int(whole) else hundredths

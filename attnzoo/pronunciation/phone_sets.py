@@ -1,0 +1,152 @@
+"""Phone sets of English: ARPABET, Kokoro's and IPA; their tables and the names of the letters.
+
+ARPABET is that of the CMU Pronouncing Dictionary: 39 phones with spaces between them, a vowel with its stress, 0, 1
+(primary) or 2 (secondary). Kokoro's phones are those of misaki: one character each, ``ˈ`` or ``ˌ`` before a stressed
+vowel. They are not IPA, though most look like it: ``A`` is the vowel of "face".
+
+IPA is made from the other two by the tables below. Those of ARPABET are the readings in CMUdict's documentation, in
+General American: unstressed ``AH`` is ə and unstressed ``ER`` is ɚ. Those of Kokoro are misaki's own description of its
+phones (``EN_PHONES.md`` in its repository). IPA marks stress before the syllable: the mark stands before the
+longest run of consonants that can begin an English syllable (``ONSETS``).
+"""
+
+import re
+from collections.abc import Collection
+
+Phones = tuple[str, ...]
+PHONE_SETS = ("arpabet", "kokoro", "ipa")
+SOURCE_OF_IPA = {"en-us": "arpabet", "en-gb": "kokoro"}  # the phones of which IPA is made
+ACCENT_TOKENS = {"en-us": "⟦us⟧", "en-gb": "⟦gb⟧"}  # the first source token of a model of several accents
+PRIMARY, SECONDARY = "ˈ", "ˌ"
+STRESS_MARKS = frozenset("012" + PRIMARY + SECONDARY)
+STRESS = {"0": "", "1": PRIMARY, "2": SECONDARY}
+
+ARPABET_VOWELS = {
+    **{"AA": "ɑ", "AE": "æ", "AH": "ʌ", "AH0": "ə", "AO": "ɔ", "AW": "aʊ", "AY": "aɪ", "EH": "ɛ", "ER": "ɝ"},
+    **{"ER0": "ɚ", "EY": "eɪ", "IH": "ɪ", "IY": "i", "OW": "oʊ", "OY": "ɔɪ", "UH": "ʊ", "UW": "u"},
+}
+ARPABET_CONSONANTS = {
+    **{"B": "b", "CH": "tʃ", "D": "d", "DH": "ð", "F": "f", "G": "ɡ", "HH": "h", "JH": "dʒ", "K": "k", "L": "l"},
+    **{"M": "m", "N": "n", "NG": "ŋ", "P": "p", "R": "ɹ", "S": "s", "SH": "ʃ", "T": "t", "TH": "θ", "V": "v"},
+    **{"W": "w", "Y": "j", "Z": "z", "ZH": "ʒ"},
+}
+# Kokoro's characters that are no IPA; all others stay.
+KOKORO = {
+    **{"A": "eɪ", "I": "aɪ", "O": "oʊ", "Q": "əʊ", "W": "aʊ", "Y": "ɔɪ"},
+    **{"ʤ": "dʒ", "ʧ": "tʃ", "ᵊ": "ə", "ᵻ": "ɪ", "T": "ɾ"},
+}
+AS_MISAKI_PRINTS = str.maketrans("ɾʔ", "Tt")  # misaki's dictionary has other characters than its output
+KOKORO_VOWELS = frozenset("AIOQWYaiuæɑɒɔəɛɜɪʊʌᵊᵻɐ")
+ONSETS = frozenset(
+    "b tʃ d ð f ɡ h dʒ k l m n p ɹ s ʃ t θ v w j z ʒ ɾ ʔ "
+    "pɹ tɹ kɹ bɹ dɹ ɡɹ fɹ θɹ ʃɹ pl kl bl ɡl fl sl tw dw kw ɡw θw sw sp st sk sm sn sf "
+    "pj bj kj mj fj vj hj spɹ stɹ skɹ spl skl skw spj skj".split()
+)
+
+# The names of the letters, and of "a" the article.
+LETTER_NAMES = {
+    ("en-us", "arpabet"): "EY1|B IY1|S IY1|D IY1|IY1|EH1 F|JH IY1|EY1 CH|AY1|JH EY1|K EY1|EH1 L|EH1 M|EH1 N|OW1|P IY1|"
+    "K Y UW1|AA1 R|EH1 S|T IY1|Y UW1|V IY1|D AH1 B AH0 L Y UW0|EH1 K S|W AY1|Z IY1|AH0",
+    ("en-us", "kokoro"): "ˈA|bˈi|sˈi|dˈi|ˈi|ˈɛf|ʤˈi|ˈAʧ|ˈI|ʤˈA|kˈA|ˈɛl|ˈɛm|ˈɛn|ˈO|pˈi|kjˈu|ˈɑɹ|ˈɛs|tˈi|jˈu|vˈi|"
+    "dˈʌbᵊlju|ˈɛks|wˈI|zˈi|ɐ",
+    ("en-gb", "kokoro"): "ˈA|bˈiː|sˈiː|dˈiː|ˈiː|ˈɛf|ʤˈiː|ˈAʧ|ˈI|ʤˈA|kˈA|ˈɛl|ˈɛm|ˈɛn|ˈQ|pˈiː|kjˈuː|ˈɑː|ˈɛs|tˈiː|jˈuː|"
+    "vˈiː|dˈʌbᵊljuː|ˈɛks|wˈI|zˈɛd|ɐ",
+}
+# Endings of the plural and the possessive: after a sibilant, after another voiceless consonant, after all others.
+ENDINGS = {
+    ("en-us", "arpabet"): ("IH0 Z", "S", "Z"),
+    ("en-us", "kokoro"): ("ᵻz", "s", "z"),
+    ("en-gb", "kokoro"): ("ɪz", "s", "z"),
+    ("en-us", "ipa"): ("ɪz", "s", "z"),
+    ("en-gb", "ipa"): ("ɪz", "s", "z"),
+}
+SIBILANTS = frozenset("S Z SH ZH CH JH s z ʃ ʒ ʧ ʤ".split())
+VOICELESS = frozenset("P T K F TH p t k f θ ʔ".split())
+
+
+def letter_names(accent: str, phone_set: str) -> dict[str, Phones]:
+    """The names of the letters, and under "a" the article; none in IPA, which is made of the others."""
+    names = LETTER_NAMES.get((accent, phone_set))
+    if names is None:
+        return {}
+    return dict(zip("ABCDEFGHIJKLMNOPQRSTUVWXYZa", (split(name, phone_set) for name in names.split("|")), strict=True))
+
+
+def split(pronunciation: str, phone_set: str) -> Phones:
+    """The phones of a pronunciation; those of ARPABET have spaces between them."""
+    return tuple(pronunciation.split() if phone_set == "arpabet" else pronunciation)
+
+
+def written(phones: Phones, source: str, phone_set: str) -> str:
+    """Phones of the set ``source`` as a pronunciation in ``phone_set``: the same, or IPA.
+
+    Raises:
+        ValueError: a phone without IPA.
+    """
+    if source == phone_set == "arpabet":
+        return " ".join(phones)
+    if source == phone_set:
+        return "".join(phones).translate(AS_MISAKI_PRINTS) if source == "kokoro" else "".join(phones)
+    if source == "arpabet":
+        return _with_stress_marks([_arpabet_to_ipa(phone) for phone in phones])
+    return " ".join(_with_stress_marks(_kokoro_to_ipa(word)) for word in "".join(phones).split(" "))
+
+
+def without_stress(phones: Phones) -> Phones:
+    """The phones without digits and marks of stress."""
+    stripped = (phone.strip("012" + PRIMARY + SECONDARY) for phone in phones)
+    return tuple(phone for phone in stripped if phone)
+
+
+def spelled(names: list[Phones]) -> Phones:
+    """The names of an initialism's letters as one word: the last has the primary stress, the others a secondary one."""
+    weaker = str.maketrans({"1": "2", PRIMARY: SECONDARY})
+    first = [phone.translate(weaker) for name in names[:-1] for phone in name]
+    return (*first, *names[-1])
+
+
+def with_s(phones: Phones, accent: str, phone_set: str) -> Phones:
+    """The plural or the possessive of a word."""
+    last = phones[-1] if phone_set == "arpabet" else phones[-1][-1]
+    number = 0 if last in SIBILANTS else 1 if last in VOICELESS else 2
+    return (*phones, *split(ENDINGS[accent, phone_set][number], phone_set))
+
+
+def are_arpabet(phones: Collection[str]) -> bool:
+    """Whether phones are all of ARPABET, with stress or without."""
+    return {phone.rstrip("012") for phone in phones} <= ARPABET_VOWELS.keys() | ARPABET_CONSONANTS.keys()
+
+
+def _arpabet_to_ipa(phone: str) -> tuple[str, str | None]:
+    """The sound, and the stress mark of a vowel; None for a consonant."""
+    base, stress = phone.rstrip("012"), phone[-1:] if phone[-1:] in STRESS else ""
+    if base in ARPABET_VOWELS:
+        return ARPABET_VOWELS.get(phone) or ARPABET_VOWELS[base], STRESS.get(stress, "")
+    if phone not in ARPABET_CONSONANTS:
+        raise ValueError(f"{phone!r} is no phone of ARPABET and so has no IPA")
+    return ARPABET_CONSONANTS[phone], None
+
+
+def _kokoro_to_ipa(word: str) -> list[tuple[str, str | None]]:
+    return [
+        (KOKORO.get(phone, phone) + length, stress if phone in KOKORO_VOWELS else None)
+        for stress, phone, length in re.findall(rf"([{PRIMARY}{SECONDARY}]?)(.)(ː?)", word)
+    ]
+
+
+def _with_stress_marks(sounds: list[tuple[str, str | None]]) -> str:
+    """The sounds as one string, each mark before the syllable of its vowel."""
+    marked: list[str] = []
+    for place, (sound, stress) in enumerate(sounds):
+        marked.append(sound)
+        if not stress:
+            continue
+        start = place
+        while start and sounds[start - 1][1] is None:
+            onset = "".join(consonant for consonant, _ in sounds[start - 1 : place])
+            is_first = all(mark is None for _, mark in sounds[:start])  # no vowel before it: the word's first syllable
+            if onset not in ONSETS and not is_first:
+                break
+            start -= 1
+        marked[start] = stress + marked[start]
+    return "".join(marked)

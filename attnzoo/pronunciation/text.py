@@ -1,0 +1,139 @@
+"""English text to tokens: words, numbers, initialisms and punctuation, each with the words that are spoken for it."""
+
+import re
+import unicodedata
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+from .numbers import CURRENCIES, ORDINALS, number_words
+
+SYMBOLS = {"%": "percent", "&": "and", "+": "plus", "@": "at"}
+ABBREVIATIONS = {"Dr.": "doctor", "Mr.": "mister", "Mrs.": "missus", "Ms.": "miz", "vs": "versus", "etc": "et cetera"}
+# What begins with an apostrophe, without it.
+CLITICS = frozenset(
+    ("bout", "cause", "cept", "em", "fore", "n", "neath", "round", "scuse", "til", "tis", "twas", "twere")
+)
+# Initialisms that a dictionary lists as words, by their capitals.
+INITIALISMS = frozenset(["AI", "EU", "ID", "IT", "PM", "UK", "UN", "US"])
+LONGEST_ACRONYM = 3  # longer capitals are more often a word
+# Letters without a decomposition into one of English and an accent.
+LETTERS = str.maketrans(dict(zip("æœøłđðþß\u0131", ["ae", "oe", "o", "l", "d", "th", "th", "ss", "i"], strict=True)))
+APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\uff07", "'"))
+HYPHENS = "-\u2010\u2011"
+
+
+class Token(NamedTuple):
+    """A piece of a text.
+
+    Attributes:
+        text: as it is written, in Unicode's NFC
+        parts: the words that are spoken for it; the letters of an initialism, the last one with "'s" in a plural
+        kind: what it is. A number is a "word". An "acronym" is spelled out unless a dictionary lists it; an
+            "initialism" is spelled out in any case
+        space: the white space after it
+    """
+
+    text: str
+    parts: tuple[str, ...]
+    kind: Literal["word", "acronym", "initialism", "punctuation", "unknown"]
+    space: str = ""
+
+
+# The pattern of every kind of token, over the classes of the characters (``_class_of``).
+TOKENS = re.compile(
+    r"(?P<dotted>(?:[aA]\.){2,}(?:[aA](?![aA]))?)"  # U.S.A., e.g.
+    r"|(?P<number>\$?0+(?:[.,]0+)*)"
+    r"|(?P<word>[aA]+(?:'[aA]+)*(?:-[aA]+(?:'[aA]+)*)*)"
+    r"|(?P<clitic>'[aA]+)"
+    r"|(?P<symbol>%)"
+    r"|(?P<punctuation>[-'.,p]+?(?=['aA0$%x ]|$))"
+    r"|(?P<space> +)"
+    r"|(?P<unknown>[x$]+)"
+)
+
+
+def tokenize(text: str) -> list[Token]:
+    """The tokens of a text. Their texts and spaces are the whole text, but for white space at its beginning."""
+    text = unicodedata.normalize("NFC", text)
+    classes = "".join(map(_class_of, text))
+    is_mixed = text.upper() != text
+    tokens: list[Token] = []
+    place = 0
+    while place < len(text):
+        found: Any = TOKENS.match(classes, place)  # every class begins some token
+        kind, end = found.lastgroup, found.end()
+        if kind == "number":
+            end = _end_of_number(text, classes, end)
+        if text[place : end + 1] in ABBREVIATIONS:
+            end += 1
+        written = text[place:end]
+        if kind == "clitic" and written[1:].lower() not in CLITICS:
+            kind, written = "punctuation", written[0]
+        place += len(written)
+        if kind != "space":
+            tokens.append(_token(kind, written, is_mixed))
+        elif tokens:
+            tokens[-1] = tokens[-1]._replace(space=written)
+    return tokens
+
+
+def straight(word: str) -> str:
+    """A word with straight apostrophes."""
+    return word.translate(APOSTROPHES)
+
+
+def plain(word: str) -> str:
+    """A word in the letters of English: without accents, with straight apostrophes."""
+    decomposed = unicodedata.normalize("NFKD", straight(word.lower()).translate(LETTERS))
+    return "".join(
+        character for character in decomposed if unicodedata.category(character)[0] == "L" or character in "'-"
+    )
+
+
+def _token(kind: str, written: str, is_mixed: bool) -> Token:
+    """``is_mixed``: whether the text has lower-case letters, so that capitals say something."""
+    if kind in ("punctuation", "unknown"):
+        return Token(written, (), kind)  # type: ignore[arg-type]  # one of the two
+    if kind == "dotted":
+        return Token(written, tuple(written.replace(".", "")), "initialism")
+    if kind == "number":
+        return Token(written, tuple(number_words(written)), "word")
+    capitals = re.fullmatch(r"([A-Z]{2,})((?:['\u2019]?s)?)", written)
+    if capitals:
+        letters, plural = capitals.groups()
+        parts = (*letters[:-1], letters[-1] + ("'s" if plural else ""))
+        if not set(letters) & set("AEIOUY") or (is_mixed and letters in INITIALISMS):
+            return Token(written, parts, "initialism")
+        if plural == "s" or (is_mixed and len(letters) <= LONGEST_ACRONYM):
+            return Token(written, parts, "acronym")
+    spoken = SYMBOLS.get(written) or ABBREVIATIONS.get(written) or written.replace("-n-", "-and-")
+    return Token(written, tuple(spoken.split(" ")), "word")
+
+
+def _end_of_number(text: str, classes: str, end: int) -> int:
+    """With the ending of an ordinal or of a decade."""
+    letters = re.compile("[aA]*").match(classes, end).end()  # type: ignore[union-attr]  # it always matches
+    return letters if text[end:letters].lower() in (*ORDINALS, "s") else end
+
+
+@cache
+def _class_of(character: str) -> str:
+    """a, A: a letter or a mark; 0: a digit; a space; $: a currency; %: spoken; p: punctuation; x: anything else."""
+    if straight(character) == "'":
+        return "'"
+    if character in HYPHENS:
+        return "-"
+    if character in ".,":
+        return character
+    if character in CURRENCIES:
+        return "$"
+    if character in SYMBOLS:
+        return "%"
+    category = unicodedata.category(character)
+    if character.isspace():
+        return " "
+    if category == "Nd":
+        return "0"
+    if category[0] in "LM" or category == "Cf":
+        return "A" if category == "Lu" else "a"
+    return "p" if category[0] == "P" else "x"

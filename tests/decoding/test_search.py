@@ -1,0 +1,465 @@
+"""``search()``: the sequences that Transformers' own loops return, of every model, mode and option."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AttentionInterface,
+    BartConfig,
+    BartForConditionalGeneration,
+    LogitsProcessor,
+    LogitsProcessorList,
+    MaxLengthCriteria,
+    MinLengthLogitsProcessor,
+    PrefixConstrainedLogitsProcessor,
+    PreTrainedModel,
+    StoppingCriteriaList,
+)
+from transformers.modeling_outputs import BaseModelOutput
+
+from attnzoo import search
+from attnzoo.decoding import repeated_product, token_search, transformer_steps
+from attnzoo.decoding.token_search import BLOCK, _best
+from attnzoo.decoding.transformer_steps import TransformerSteps
+from tests.factory import (
+    BOS,
+    CAUSAL,
+    EOS,
+    GENERATING,
+    PAD,
+    RNN_SIZES,
+    RNN_VARIANTS,
+    SEQ2SEQ,
+    VOCAB_SIZE,
+    padded,
+    padded_batch,
+    tiny_model,
+    words,
+)
+
+LENGTHS = [5, 3, 1, 7]
+LEFT_PADDED = [[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1], [0, 0, 0, 0, 0, 1], [0, 1, 1, 1, 1, 1]]
+FAST = ["luong-lstm-general-feeding", *GENERATING]  # a model of every fast path
+OPTIONS: dict[str, dict[str, Any]] = {
+    "greedy": {},
+    "sampling": {"do_sample": True, "temperature": 0.8, "top_k": 5, "num_return_sequences": 3},
+    "beams": {"num_beams": 4},
+    "beams-n-best": {"num_beams": 4, "num_return_sequences": 4},
+    "beams-early": {"num_beams": 4, "early_stopping": True, "num_return_sequences": 2},
+    "beams-never": {"num_beams": 3, "early_stopping": "never", "length_penalty": 2.0, "num_return_sequences": 3},
+    "beams-short": {"num_beams": 3, "length_penalty": -1.0, "num_return_sequences": 3},
+    "beams-no-penalty": {"num_beams": 5, "length_penalty": 0.0, "num_return_sequences": 5},
+    "at-least": {"num_beams": 3, "min_new_tokens": 5},
+    "greedy-at-least": {"min_length": 4},
+    "several-ends": {"num_beams": 3, "eos_token_id": [EOS, 5, 6], "num_return_sequences": 3},
+    "no-end": {"num_beams": 3, "eos_token_id": None},
+    "no-repetition": {"num_beams": 3, "no_repeat_ngram_size": 1, "repetition_penalty": 1.5},
+    "suppressed": {"num_beams": 2, "suppress_tokens": [4, 5], "min_new_tokens": 2},
+    "no-cache": {"num_beams": 2, "use_cache": False},
+    "cache-of-the-config": {"use_cache": None, "min_new_tokens": 8},
+    "forced-end": {"num_beams": 3, "forced_eos_token_id": EOS, "suppress_tokens": [7]},
+}
+
+
+pytestmark = pytest.mark.usefixtures("no_gradients", "copies_at_once")
+
+
+@pytest.fixture
+def copies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights are copied before their first product, for products of any size."""
+    monkeypatch.setattr(repeated_product, "FEW_PRODUCTS", 0)
+    monkeypatch.setattr(repeated_product, "LARGE_PRODUCT", 0)
+
+
+def assert_like_generate(model: PreTrainedModel, **options: Any) -> Tensor:
+    """search() finds the sequences that generate() finds; returns them."""
+    results = []
+    for extra in ({}, {"custom_generate": search}):
+        torch.manual_seed(11)
+        results.append(model.generate(**({"max_new_tokens": 9} | options), **extra))
+    expected, found = results
+    assert type(found) is type(expected)
+    if not isinstance(found, Tensor):
+        expected, found = expected.sequences, found.sequences
+    assert found.tolist() == expected.tolist()
+    return found
+
+
+# Every option with one model of each wiring; every recurrent model with the three modes. Options know nothing of the
+# model. Every option with every Transformer, in one of two precisions: in float32 the products are oneDNN's.
+EVERY_OPTION = ["bahdanau-cho_gru-additive", "luong-lstm-general-predictive-feeding", "cho-cho_gru-forward"]
+EVERY_OPTION += ["sutskever-lstm-2-layers-reversed"]
+PAIRS = [*product(RNN_VARIANTS, ("greedy", "sampling", "beams-n-best")), *product(EVERY_OPTION, OPTIONS)]
+SEARCHES = [(name, options, torch.float64) for name, options in dict.fromkeys(PAIRS)]
+SEARCHES += [
+    (name, options, (torch.float32, torch.float64)[(row + column) % 2])
+    for row, name in enumerate(GENERATING)
+    for column, options in enumerate(OPTIONS)
+]
+
+
+@pytest.mark.parametrize(("name", "options", "dtype"), SEARCHES)
+def test_search_returns_what_generate_returns(name: str, options: str, dtype: torch.dtype) -> None:
+    for seed in range(3):
+        batch = padded(LEFT_PADDED, seed)
+        if name in RNN_VARIANTS:  # a row is longer than the location score's table
+            batch = dict(zip(batch, padded_batch(LENGTHS, "left", seed=seed), strict=True))
+        assert_like_generate(tiny_model(name, seed=seed, std=1.0, dtype=dtype), **batch, **OPTIONS[options])
+
+
+@pytest.mark.parametrize("options", ["beams-n-best", "beams-early", "beams-never", "several-ends"])
+@pytest.mark.parametrize("vocab_size", [BLOCK * 20, BLOCK * 20 + 7])
+def test_a_large_vocabulary_is_searched_in_blocks(vocab_size: int, options: str) -> None:
+    model = tiny_model("luong-lstm-general-feeding", std=1.0, vocab_size=vocab_size)
+    source = words(20, 6, vocab_size=vocab_size)  # more rows than are called few
+    found = assert_like_generate(model, input_ids=source, return_dict_in_generate=True, **OPTIONS[options])
+    assert len(set(found.flatten().tolist())) > 10  # they are not all one word
+
+
+@pytest.mark.parametrize("width", [0.0, 1.0, 30.0])
+@pytest.mark.parametrize("vocabulary", [7, BLOCK * 8, BLOCK * 9 + 1])
+def test_the_best_are_those_of_a_full_sort(vocabulary: int, width: float) -> None:
+    log_probs, before = torch.randn(5, 4, vocabulary), width * torch.randn(5, 4)
+    values, beam, token = _best(log_probs, before, 8)
+    expected = (log_probs + before.unsqueeze(2)).flatten(1).sort(descending=True)
+    torch.testing.assert_close(values, expected.values[:, :8], rtol=0, atol=0)
+    assert torch.equal(beam * vocabulary + token, expected.indices[:, :8])
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_forbidden_words_are_not_among_the_best(beams: int) -> None:
+    """Whole blocks of -inf, and fewer words that are allowed than beams."""
+    vocab_size = BLOCK * 20
+    model = tiny_model("luong-lstm-dot", vocab_size=vocab_size)
+    processors = LogitsProcessorList([PrefixConstrainedLogitsProcessor(lambda row, ids: [4, 7 + BLOCK, EOS], 1)])
+    found = assert_like_generate(model, input_ids=words(3, 5), num_beams=beams, logits_processor=processors)
+    assert set(found.flatten().tolist()) <= {0, BOS, EOS, 4, 7 + BLOCK}
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize("name", FAST)
+def test_scores_of_beams_come_with_them(name: str, beams: int) -> None:
+    model, source = tiny_model(name, std=1.0), padded(LEFT_PADDED)
+    options: dict[str, Any] = {"num_beams": beams, "num_return_sequences": beams, "return_dict_in_generate": True}
+    assert_like_generate(model, **source, **options)
+    expected = model.generate(**source, max_new_tokens=9, output_scores=True, **options)
+    found = model.generate(**source, max_new_tokens=9, custom_generate=search, **options)
+    if beams > 1:
+        torch.testing.assert_close(found.sequences_scores, expected.sequences_scores)
+
+
+FULL_PROMPT, PADDED_PROMPT = [[1] * 4] * 4, [[0, 0, 1, 1], [1, 1, 1, 1], [0, 0, 0, 1], [0, 1, 1, 1]]
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize(
+    ("name", "mask"),
+    [
+        *product(["luong-lstm-general-predictive-feeding"], [None, FULL_PROMPT]),
+        *product(SEQ2SEQ, [None, PADDED_PROMPT]),
+    ],
+)
+def test_a_prompt_of_the_target_is_continued(name: str, mask: list[list[int]] | None, beams: int) -> None:
+    prompt = torch.cat([torch.full((4, 1), BOS), words(4, 3, seed=1)], dim=1)
+    options: dict[str, Any] = {"decoder_input_ids": prompt, "num_beams": beams, "min_new_tokens": 2}
+    if mask is not None:
+        options["decoder_attention_mask"] = torch.tensor(mask)
+    assert_like_generate(tiny_model(name, std=1.0), **padded(LEFT_PADDED), **options)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("name", FAST)
+def test_under_autocast(name: str, beams: int) -> None:
+    model = tiny_model(name, std=1.0, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = model.generate(**padded(LEFT_PADDED), num_beams=beams, max_new_tokens=5, custom_generate=search)
+    assert found.shape[0] == len(LEFT_PADDED)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_stopping_criteria_are_obeyed(beams: int) -> None:
+    criteria = StoppingCriteriaList([MaxLengthCriteria(4)])
+    model = tiny_model("luong-gru-concat")
+    found = assert_like_generate(model, input_ids=words(2, 5), num_beams=beams, stopping_criteria=criteria)
+    assert found.shape[1] <= 4
+
+
+def test_the_output_layer_may_be_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with a hook is called, and not read."""
+    model = tiny_model("luong-gru-concat")
+    source = words(2, 5)
+    before = model.generate(source, custom_generate=search, max_new_tokens=9)
+    handle = model.lm_head.register_forward_hook(lambda layer, inputs, output: -output)
+    assert assert_like_generate(model, input_ids=source).tolist() != before.tolist()
+    handle.remove()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("variant", RNN_VARIANTS)
+def test_lower_precisions(variant: str, dtype: torch.dtype) -> None:
+    model = tiny_model(variant, dtype=dtype)
+    source, mask = padded_batch(LENGTHS)
+    for beams in (1, 3):
+        options: dict[str, Any] = {"attention_mask": mask, "num_beams": beams, "max_new_tokens": 9}
+        found = model.generate(source, custom_generate=search, **options)
+        expected = model.generate(source, **options)
+        if dtype == torch.float32:
+            assert found.tolist() == expected.tolist()
+        else:  # where two beams are equal but for rounding, either may win
+            same = sum(a[:4] == b[:4] for a, b in zip(found.tolist(), expected.tolist(), strict=True))
+            assert same >= len(source) - 1
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "mode beam_sample": {"do_sample": True, "num_beams": 3},
+    "output_scores": {"output_scores": True, "return_dict_in_generate": True},
+    "output_attentions": {"output_attentions": True, "return_dict_in_generate": True},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_it_has_not_is_refused(name: str) -> None:
+    model = tiny_model("luong-gru-concat")
+    with pytest.raises(ValueError, match=name):
+        model.generate(words(2, 4), custom_generate=search, **REFUSED[name])
+
+
+def test_a_cache_to_go_on_from_is_refused() -> None:
+    model = tiny_model("luong-gru-concat")
+    source = words(2, 4)
+    cache = model(source, decoder_input_ids=torch.full((2, 1), BOS), use_cache=True).past_key_values
+    with pytest.raises(ValueError, match="past_key_values"):
+        model.generate(source, custom_generate=search, past_key_values=cache)
+
+
+def test_a_place_that_nothing_took_keeps_its_prompt() -> None:
+    options: dict[str, Any] = {"num_beams": 2, "num_return_sequences": 2, "max_new_tokens": 1}
+    for end in ({"forced_eos_token_id": EOS}, {"eos_token_id": None}):
+        assert_like_generate(tiny_model("luong-gru-concat"), input_ids=words(3, 5), **options, **end)
+
+
+@pytest.mark.parametrize("end", [[EOS, 50], 50, -1])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_ends_outside_the_vocabulary(beams: int, end: Any) -> None:
+    options: dict[str, Any] = {"num_beams": beams, "eos_token_id": end, "min_new_tokens": 3, "pad_token_id": PAD}
+    for seed in range(3):
+        model = tiny_model("luong-gru-concat", seed=seed, std=1.0)
+        assert_like_generate(model, input_ids=words(3, 5), **options)
+
+
+def test_nothing_but_the_last_word_is_allowed() -> None:
+    """Forbidden words and the filling of the last block are all -inf; what is chosen are words."""
+    log_probs = torch.full((1, 3, BLOCK * 10 + 3), -torch.inf)
+    log_probs[:, :, -1] = 0.0
+    _, beam, token = _best(log_probs, torch.zeros(1, 3), 6)
+    assert int(token.max()) < log_probs.shape[2]
+    assert set(beam[0, :3].tolist()) == {0, 1, 2}
+    assert token[0, :3].tolist() == [log_probs.shape[2] - 1] * 3
+
+
+class Overwrite(LogitsProcessor):
+    """Every word alike."""
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        assert scores.view(-1).shape[0] == scores.numel()
+        return torch.zeros_like(scores)
+
+
+def test_processors_are_obeyed_in_their_order() -> None:
+    processors = LogitsProcessorList([Overwrite(), MinLengthLogitsProcessor(5, EOS)])
+    assert_like_generate(tiny_model("luong-gru-concat"), input_ids=words(1, 4), logits_processor=processors)
+
+
+def test_a_matrix_is_not_taken_for_another_output_layer() -> None:
+    model = tiny_model("luong-gru-concat", std=1.0)
+    layer = torch.nn.Linear(RNN_SIZES["readout_size"], VOCAB_SIZE, dtype=torch.float64)
+    torch.nn.init.normal_(layer.bias, std=5.0)
+    model.set_output_embeddings(layer)
+    source = words(3, 5)
+    assert_like_generate(model, input_ids=source)
+    labels = words(3, 4, seed=2)
+    assert torch.equal(model(source, labels=labels, skip_logits=True).loss, model(source, labels=labels).loss)
+    model.lm_head.forward = lambda values: -torch.nn.functional.linear(values, layer.weight)
+    assert_like_generate(model, input_ids=source)
+
+
+def test_what_forward_refuses_is_refused() -> None:
+    model = tiny_model("luong-gru-concat")
+    source = words(4, 7)
+    prompt = torch.cat([torch.full((4, 1), BOS), words(4, 2)], dim=1)
+    padded = torch.ones_like(prompt)
+    padded[0, 0] = 0
+    encoder_outputs = model.get_encoder()(source)
+    wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
+        (ValueError, "padding before a token", {"decoder_input_ids": prompt, "decoder_attention_mask": padded}),
+        (
+            ValueError,
+            "attention_mask must be",
+            {"attention_mask": torch.ones(4, 1), "encoder_outputs": encoder_outputs},
+        ),
+        (TypeError, "skip_logits", {"skip_logits": True}),
+        (TypeError, "what get_encoder", {"encoder_outputs": BaseModelOutput(encoder_outputs.last_hidden_state)}),
+    ]
+    for error, message, options in wrong:
+        with pytest.raises(error, match=message):
+            model.generate(source, custom_generate=search, max_new_tokens=3, **options)
+    with model.model.decoder.register_forward_hook(lambda *_: None), pytest.raises(ValueError, match="hooks"):
+        model.generate(source, custom_generate=search)
+
+
+def test_other_models_are_refused() -> None:
+    sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "vocab_size": 20}
+    model = BartForConditionalGeneration(BartConfig(**sizes, **heads))
+    source: Tensor = words(2, 4)
+    with pytest.raises(TypeError, match="got BartForConditionalGeneration"):
+        model.generate(source, custom_generate=search)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("variant", GENERATING)
+def test_every_step_is_the_decoders(variant: str, beams: int) -> None:
+    """Where all rows run on for many steps, to different words."""
+    options: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 12, "suppress_tokens": [EOS]}
+    options |= {"no_repeat_ngram_size": 2, "num_return_sequences": beams}
+    for dtype in (torch.float32, torch.float64):
+        found = assert_like_generate(tiny_model(variant, std=1.0, dtype=dtype), **padded(LEFT_PADDED), **options)
+        new = found[:, -12:].tolist()
+        assert all(len(set(row)) > 3 for row in new)
+        assert len(set(map(tuple, new))) > 1
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("variant", GENERATING)
+def test_sequences_outgrow_their_room_twice(variant: str, beams: int) -> None:
+    model = tiny_model(variant, max_position_embeddings=128)
+    options: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 100, "min_new_tokens": 100}
+    found = assert_like_generate(model, **padded(LEFT_PADDED), **options)
+    assert found.shape[1] >= 100
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("variant", GENERATING)
+def test_keys_that_no_beam_sees_may_be_dropped_at_every_step(
+    variant: str, options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transformer_steps, "ROOM", 1)
+    assert_like_generate(tiny_model(variant, std=1.0), **padded(LEFT_PADDED), **OPTIONS[options])
+
+
+def test_keys_grow_with_the_length_and_not_with_the_beams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without dropping there would be 12 keys for every token."""
+    monkeypatch.setattr(transformer_steps, "ROOM", 1)
+    made: list[tuple[int, int]] = []  # keys that are seen, and all keys, where room was made
+
+    class Recorded(TransformerSteps):
+        def _make_room(self, number: int) -> None:
+            super()._make_room(number)
+            assert self.mask is not None
+            made.append((int(self.mask.any(dim=2).sum(dim=2).max()), self.length))
+
+    monkeypatch.setitem(token_search.STEPS, "small_transformer", Recorded)
+    model = tiny_model(CAUSAL[0], std=1.0, max_position_embeddings=64)
+    options: dict[str, Any] = {"num_beams": 12, "max_new_tokens": 60, "min_new_tokens": 60, "custom_generate": search}
+    model.generate(words(2, 4), **options)
+    assert len(made) == 59
+    assert all(seen == kept for seen, kept in made)
+    assert made[-1][1] < 4 * 60
+
+
+@pytest.mark.parametrize("variant", GENERATING)
+def test_processors_that_look_at_every_beam(variant: str) -> None:
+    """All rows are then there from the first step."""
+    processors = LogitsProcessorList([Overwrite()])
+    assert_like_generate(tiny_model(variant), **padded(LEFT_PADDED), num_beams=3, logits_processor=processors)
+
+
+def test_a_source_of_padding_alone() -> None:
+    batch = padded([[1, 1, 1], [0, 0, 0]])
+    for beams in (1, 3):
+        assert_like_generate(tiny_model(SEQ2SEQ[0], std=1.0), **batch, num_beams=beams, min_new_tokens=6)
+
+
+@pytest.mark.parametrize("variant", GENERATING)
+def test_bfloat16(variant: str) -> None:
+    """Where two words are equal but for rounding, either may win: the first new words are compared."""
+    model = tiny_model(variant, std=1.0, dtype=torch.bfloat16)
+    batch = padded(LEFT_PADDED)
+    start = 1 if variant in SEQ2SEQ else batch["input_ids"].shape[1]
+    for beams in (1, 3):
+        options: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 4, "min_new_tokens": 4}
+        expected, found = (model.generate(**batch, **options, **way) for way in ({}, {"custom_generate": search}))
+        same = sum(a[:2] == b[:2] for a, b in zip(found[:, start:].tolist(), expected[:, start:].tolist(), strict=True))
+        assert same >= 3
+
+
+def another_attention(module: nn.Module, *arguments: Any, **options: Any) -> Any:
+    """Somebody's."""
+    raise AssertionError("not to be called")
+
+
+def test_another_attention_is_refused() -> None:
+    AttentionInterface.register("another", another_attention)
+    model = tiny_model(CAUSAL[0])
+    model.set_attn_implementation("another")
+    with pytest.raises(ValueError, match="attn_implementation='another'"):
+        model.generate(**padded(LEFT_PADDED), custom_generate=search, max_new_tokens=3)
+
+
+class Adapter(nn.Module):
+    """A layer in another's place, as those of low rank."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, values: Tensor) -> Tensor:
+        return self.layer(values) + 1.0
+
+
+@pytest.mark.parametrize("variant", GENERATING)
+def test_layers_that_are_not_as_they_were_made_are_refused(variant: str) -> None:
+    model = tiny_model(variant)
+    feed_forward = model.model.decoder.layers[1].feed_forward
+    handle = feed_forward.output_proj.register_forward_hook(lambda layer, inputs, output: -output)
+    with pytest.raises(ValueError, match="hooks or adapters"):
+        model.generate(**padded(LEFT_PADDED), custom_generate=search, max_new_tokens=3)
+    handle.remove()
+    feed_forward.output_proj = Adapter(feed_forward.output_proj)
+    with pytest.raises(ValueError, match="hooks or adapters"):
+        model.generate(**padded(LEFT_PADDED), custom_generate=search, max_new_tokens=3)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_a_quantised_layer_is_named() -> None:
+    model = tiny_model(SEQ2SEQ[0], dtype=torch.float32)
+    quantised = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+    with pytest.raises(ValueError, match=r"quantised layers, here layers\.0\.self_attention\.query_proj.*quantized"):
+        quantised.generate(**padded(LEFT_PADDED), custom_generate=search, max_new_tokens=3)
+
+
+def test_dropout_is_refused() -> None:
+    model = tiny_model(CAUSAL[0], dropout=0.1).train()
+    with pytest.raises(ValueError, match=r"call model\.eval"):
+        model.generate(**padded(LEFT_PADDED), custom_generate=search, max_new_tokens=3)
+
+
+@pytest.mark.parametrize("variant", CAUSAL)
+def test_a_cache_to_go_on_from_and_embeddings_are_refused(variant: str) -> None:
+    model = tiny_model(variant)
+    prompt = words(2, 4)
+    cache = model(prompt[:, :-1], use_cache=True).past_key_values
+    with pytest.raises(ValueError, match="past_key_values"):
+        model.generate(prompt, past_key_values=cache, custom_generate=search, max_new_tokens=3)
+    embeddings = model.get_input_embeddings()(prompt)
+    with pytest.raises(ValueError, match="inputs_embeds"):
+        model.generate(inputs_embeds=embeddings, custom_generate=search, max_new_tokens=3)
+
+
+def test_past_the_learned_positions_is_refused() -> None:
+    model = tiny_model("causal-pre-learned", max_position_embeddings=6)
+    with pytest.raises(ValueError, match="longer than max_position_embeddings=6"):
+        model.generate(words(1, 4), custom_generate=search, max_new_tokens=6, eos_token_id=None, pad_token_id=EOS)

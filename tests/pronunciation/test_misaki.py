@@ -1,0 +1,106 @@
+"""The fallback in misaki itself, without espeak, and the dictionary of misaki's package."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from attnzoo.pronunciation import MisakiFallback, Pronouncer, phonemize
+from tests.factory import refused
+
+# It has no release for later ones. It is in the extra [test], so that nothing is skipped for want of it.
+needs_misaki = pytest.mark.skipif(sys.version_info >= (3, 13), reason="misaki needs Python below 3.13")
+SENTENCES = [
+    "Blorptastic Fnordson met O’Blorp's xylozoo.",
+    "Zyxwq-Fnord sold 42 Blorpsters in Vlkava, didn't he?",
+    "Café Blørp & Zażółć: 👍 寿司 (the Snorkwhistlers').",
+    "a\u200bb ﬁnorp XQZZT mblorp3D \x00 — …",
+]
+
+
+def test_what_it_returns(kokoro_folder: Path) -> None:
+    for british in (False, True):
+        fallback = MisakiFallback(british=british, model=kokoro_folder, lexicon={"zyx": "zˈɪks"})
+        phonemes, rating = fallback(SimpleNamespace(text="Blorp"))
+        assert isinstance(phonemes, str)
+        assert not {*phonemes} & {*"ɾʔ"}  # as misaki prints them
+        assert rating == 2
+        assert fallback(SimpleNamespace(text="Zyx")) == ("zˈɪks", 5)
+        for text in ("寿司", "👍", "", "!", "a" * 10_000):
+            assert fallback(SimpleNamespace(text=text)) == (None, None)
+
+
+def test_until_there_is_a_model_it_says_so() -> None:
+    with refused(ValueError, "no model of accent='en-gb', phones='kokoro'", "give the folder of another one"):
+        MisakiFallback(british=True)
+
+
+def test_phonemize(kokoro_folder: Path) -> None:
+    assert phonemize("The cat, cat!") == "ðʌ kæt, kæt!"
+    assert phonemize("Hello", phones="arpabet") == "HH AH L OW"
+    assert phonemize("Blorp!", accent="gb", phones="kokoro", model=kokoro_folder).endswith("!")
+    with refused(ValueError, "accent must be one of us, gb, got 'fr'"):
+        phonemize("cat", accent="fr")
+
+
+@pytest.fixture
+def g2p(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """misaki's ``G2P`` with a tagger of its own: spaCy's models are in no package index."""
+    spacy: Any = importlib.import_module("spacy")
+    blank = spacy.blank("en")
+
+    def tagger(text: str) -> Any:
+        document = blank(text)
+        for token in document:
+            token.tag_ = "NNP" if token.is_title else "CD" if token.like_num else ":" if token.is_punct else "NN"
+        return document
+
+    monkeypatch.setattr(spacy.util, "is_package", lambda name: True)
+    monkeypatch.setattr(spacy, "load", lambda name, **options: tagger)
+    return importlib.import_module("misaki.en").G2P
+
+
+@needs_misaki
+@pytest.mark.parametrize("british", [False, True])
+def test_misaki_calls_it_for_unknown_words(british: bool, g2p: Callable[..., Any], kokoro_folder: Path) -> None:
+    fallback = MisakiFallback(british=british, model=kokoro_folder)
+    asked: list[tuple[str, Any]] = []
+
+    def recorded(token: Any) -> Any:
+        asked.append((token.text, fallback(token)))
+        return asked[-1][1]
+
+    options = {"trf": False, "british": british, "unk": ""}
+    g2p_with_fallback = g2p(fallback=recorded, **options)
+    for sentence in SENTENCES:
+        asked.clear()
+        phonemes, tokens = g2p_with_fallback(sentence)
+        found = {token.text: token.phonemes for token in tokens}
+        assert any(answer for _, (answer, _) in asked)
+        for text, (answer, rating) in asked:
+            assert (answer is None, found[text]) == (rating is None, answer)
+        assert {text for text in found if found[text] is None} == {text for text, (answer, _) in asked if not answer}
+        assert all(found[text] in phonemes for text in found if found[text])
+    uses_espeak = "misaki.espeak" in sys.modules
+    assert not uses_espeak
+
+
+@needs_misaki
+def test_the_dictionary_of_misakis_package(kokoro_folder: Path) -> None:
+    american, british = (
+        Pronouncer(accent, "kokoro", model=kokoro_folder, dictionary=True, tagger=lambda words: ["VBD"] * len(words))
+        for accent in ("en-us", "en-gb")
+    )
+    words = ["kettle", "Polish", "polish", "FBI", "blorp", "read"]
+    found = american.words(words)
+    assert [word.source for word in found[:3]] == ["dictionary"] * 3
+    assert found[0].phonemes == "kˈɛTᵊl"
+    assert found[1].phonemes != found[2].phonemes
+    assert found[4].source == "model"
+    assert [variant.parts_of_speech for variant in found[5].variants] == [(), ("ADJ", "VBD", "VBN", "VBP")]
+    assert american("I read")[1].phonemes == "ɹˈɛd"
+    assert british.words(["kettle"])[0].phonemes == "kˈɛtᵊl"

@@ -1,0 +1,279 @@
+"""What holds for every pronouncer: nothing is lost, sources in their order, the model's own search and scores."""
+
+import socket
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from attnzoo.alignment import forced_decode
+from attnzoo.pronunciation import Pronouncer, confidences, pronouncer, word_model
+from attnzoo.pronunciation.lexicons import Entry
+from tests.factory import refused
+from tests.pronunciation.odd_strings import ODD_STRINGS
+
+WORDS = ["cat", "philosophy", "blorptastic", "xylophone", "a", "be", "knights", "it's", "cat", "internationalisation"]
+TEXT = "Dr. O’Neill's 42 cats (and a naïve GPU) cost $3.50; 寿司, don't they? 👍 Blorp-fnord’s U.S. café..."
+
+
+def test_a_text_keeps_its_order_and_loses_nothing(pronounce: Pronouncer) -> None:
+    words = pronounce(TEXT, num_beams=1)
+    assert "".join(word.text + word.space for word in words) == TEXT
+    assert [word.text for word in words if word.source == "unknown"] == ["寿司", "👍"]
+    for word in words:
+        assert (word.phonemes is None) == (word.source == "unknown")
+        assert (word.phonemes == word.text) == (word.source == "punctuation")
+    assert pronounce([TEXT, "cat"], num_beams=1) == [words, pronounce("cat", num_beams=1)]
+    assert pronounce("") == pronounce([]) == pronounce.words([]) == []
+
+
+def test_a_hundred_odd_strings_lose_no_word(pronounce: Pronouncer, listed: Pronouncer) -> None:
+    assert len(set(ODD_STRINGS)) >= 100
+    mixed = [text for odd in ODD_STRINGS for text in (odd, "blorptastic")]
+    for each in (pronounce, listed):
+        found = each.words(mixed, num_beams=1)
+        assert [word.text for word in found] == mixed
+        assert len({word.phonemes for word in found[1::2]}) == 1
+        unknown = [word.text for word in found if word.phonemes is None]
+        assert {"", "\x00", "寿司", "a" * 10_000} < {*unknown} < {*ODD_STRINGS}
+        assert all(word.phonemes for word in found if word.text not in unknown)
+        skipped = each.words(mixed, num_beams=1, on_unknown="skip")
+        assert [word.text for word in skipped] == [text for text in mixed if text not in unknown]
+        texts = each(ODD_STRINGS, num_beams=1)
+        for text, words in zip(ODD_STRINGS, texts, strict=True):
+            assert (
+                "".join(word.text + word.space for word in words).strip() == unicodedata.normalize("NFC", text).strip()
+            )
+            each.join(words)
+
+
+def test_what_is_unknown_raises_on_request(pronounce: Pronouncer) -> None:
+    with refused(ValueError, "'寿司' has characters that this model does not know: '司' '寿'", "on_unknown='keep'"):
+        pronounce.words(["cat", "寿司"], on_unknown="raise")
+    with refused(ValueError, "no word of at most 64 letters"):
+        pronounce("a" * 100, on_unknown="raise")
+
+
+def test_lexicon_before_dictionary_before_model(tmp_path: Path) -> None:
+    file = tmp_path / "mine.tsv"
+    file.write_text("cat\tM AY N\n\nzyx\tZ IH K S\nzyx\tZ AY K S\nNATO\tN EY T OW\n", encoding="utf-8")
+    mapping = {"cat": "M AY N", "zyx": ["Z IH K S", "Z AY K S"], "NATO": "N EY T OW"}
+    for lexicon in (file, mapping):
+        pronounce = Pronouncer(lexicon=lexicon)
+        found = pronounce("Cat dog blorp zyx NATO zyx's dog's")
+        sources = ["lexicon", "dictionary", "model", "lexicon", "lexicon", "lexicon", "dictionary"]
+        assert [word.source for word in found] == sources
+        assert [found[place].phonemes for place in (0, 3, 4, 5)] == ["M AY N", "Z IH K S", "N EY T OW", "Z IH K S IH Z"]
+        assert [variant.phonemes for variant in found[3].variants] == ["Z IH K S", "Z AY K S"]
+        assert 0 < (found[2].confidence or 0) < 1
+        assert found[0].confidence == found[1].confidence == 1
+    alone = Pronouncer(lexicon=mapping, dictionary=False)
+    assert [word.source for word in alone("cat dog x")] == ["lexicon", "model", "rules"]
+
+
+@pytest.mark.parametrize("text", ["cat", "cat\t", "\tK AE T"])
+def test_a_lexicon_that_cannot_be_read_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.tsv").write_text(f"dog\tD AO G\n{text}\n")
+    with refused(ValueError, "mine.tsv, line 2", repr(text)):
+        Pronouncer(lexicon=tmp_path / "mine.tsv")
+    with refused(ValueError, "'cat' needs a pronunciation", "[]"):
+        Pronouncer(lexicon={"cat": []})
+    with pytest.raises(FileNotFoundError):
+        Pronouncer(lexicon=tmp_path / "none.tsv")
+
+
+def test_a_tagger_chooses_between_heteronyms(kokoro_folder: Path) -> None:
+    def tags(words: list[str]) -> list[str]:
+        return [
+            {"to": "TO", "record": "VB" if "to" in words[:place] else "NN"}.get(w, "X") for place, w in enumerate(words)
+        ]
+
+    entries = {"record": (Entry(tuple("ɹˈɛkəɹd")), Entry(tuple("ɹəkˈɔɹd"), ("VERB",))), "to": (Entry(tuple("tə")),)}
+    for tagger, expected in ((tags, "ɹəkˈɔɹd"), (lambda words: ["X"] * len(words), "ɹˈɛkəɹd")):
+        pronounce = Pronouncer(phones="kokoro", model=kokoro_folder, dictionary=True, tagger=tagger)
+        pronounce.dictionary = entries
+        found = pronounce("to record")[1]
+        assert found.phonemes == found.variants[0].phonemes == expected
+        assert {variant.parts_of_speech for variant in found.variants} == {(), ("VERB",)}
+        assert pronounce("a record")[1].phonemes == "ɹˈɛkəɹd"
+        assert len(pronounce.words(["record"])[0].variants) == 2
+
+
+def test_numbers_and_initialisms_are_several_words_or_one(pronounce: Pronouncer) -> None:
+    words = pronounce.words(["four two", "the FBI", "F.B.I.", "F's", "New York!"])
+    assert words[0].phonemes == " ".join(str(w.phonemes) for w in pronounce.words(["four", "two"]))
+    assert words[1].phonemes == f"{pronounce.phonemize('the')} {words[2].phonemes}"
+    assert (words[2].phonemes, words[2].source) == ("EH F B IY AY", "rules")
+    assert words[3].phonemes == "EH F S"
+    assert words[4].phonemes == pronounce.phonemize("new york").replace(" |", "")
+
+
+def test_the_model_says_what_its_search_finds(pronounce: Pronouncer) -> None:
+    """The n best are the beams in order of log p; confidences are the softmax of it over the beams."""
+    model, tokenizer = pronounce.word_model.model, pronounce.word_model.tokenizer
+    (word,) = pronounce.words(["philosophy"], n_best=5, num_beams=5)
+    inputs = tokenizer(["philosophy"], return_tensors="pt")
+    ids = model.generate(**inputs, num_beams=5, num_return_sequences=5, length_penalty=0.0)[:, 1:]
+    texts = tokenizer.batch_decode(ids, skip_special_tokens=True)
+    labels = ids.masked_fill((ids == 2).cumsum(1) - (ids == 2).long() > 0, -100)
+    scores = forced_decode(model, inputs["input_ids"].expand(5, -1), labels, None).scores
+    order = scores.argsort(descending=True)
+    assert [variant.phonemes for variant in word.variants] == [texts[place] for place in order]
+    expected = scores[order].softmax(0)
+    torch.testing.assert_close(torch.tensor([v.confidence for v in word.variants]), expected, rtol=1e-3, atol=1e-5)
+    assert pronounce.words(["philosophy"], num_beams=5)[0].confidence == pytest.approx(word.confidence)
+    (greedy,) = pronounce.words(["philosophy"], num_beams=1)
+    only = tokenizer.decode(model.generate(**inputs, num_beams=1)[0], skip_special_tokens=True)
+    assert (greedy.phonemes, greedy.confidence) == (only, None)
+
+
+def test_a_temperature_is_that_of_a_softmax(pronounce: Pronouncer, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert confidences([-1.0, -2.0, -4.0], 0.5) == pytest.approx(torch.tensor([-2.0, -4.0, -8.0]).softmax(0).tolist())
+    (before,) = pronounce.words(["colonel"])
+    monkeypatch.setattr(pronounce.word_model.model.config, "confidence_temperature", 0.25, raising=False)
+    (after,) = pronounce.words(["colonel"])
+    assert (after.confidence or 0) > (before.confidence or 0)
+    assert after.phonemes == before.phonemes
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_batches_equal_single_words(pronounce: Pronouncer, num_beams: int) -> None:
+    options: dict[str, Any] = {"n_best": num_beams, "num_beams": num_beams}
+    single = [pronounce.words([word], **options)[0] for word in WORDS]
+    for batch_size in (1, 3, 64):
+        for one, other in zip(single, pronounce.words(WORDS, batch_size=batch_size, **options), strict=True):
+            assert [v.phonemes for v in one.variants] == [v.phonemes for v in other.variants]
+            assert (one.confidence or 0.0) == pytest.approx(other.confidence or 0.0, rel=1e-3)
+
+
+def test_a_stream_equals_the_list_and_does_not_read_ahead(
+    pronounce: Pronouncer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [word.phonemes for word in pronounce.words(WORDS, num_beams=1)]
+    taken = []
+
+    def words() -> Iterator[str]:
+        for word in WORDS:
+            taken.append(word)
+            yield word
+
+    monkeypatch.setattr(pronouncer, "WINDOW", 4)
+    stream = pronounce.stream(words(), num_beams=1)
+    first = next(stream)
+    assert len(taken) == 4
+    assert [first.phonemes, *(word.phonemes for word in stream)] == expected
+
+
+def test_no_word_is_read_twice_in_a_call(pronounce: Pronouncer, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    original = pronounce.word_model._search
+    monkeypatch.setattr(
+        pronounce.word_model, "_search", lambda words, beams: read.extend(words) or original(words, beams)
+    )
+    pronounce("Blorp blorp; café cafe?", num_beams=1)
+    assert sorted(read) == ["blorp", "cafe"]
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_a_model_that_does_not_end_is_stopped(num_beams: int, kokoro_folder: Path, monkeypatch: Any) -> None:
+    """At the length for its own letters, also in a batch with longer words."""
+    pronounce = Pronouncer(phones="kokoro", model=kokoro_folder)
+    monkeypatch.setattr(pronounce.word_model, "is_english", True)
+    with torch.no_grad():
+        pronounce.word_model.model.lm_head.weight[2] = 0.0  # of the end token
+        pronounce.word_model.model.lm_head.weight[3:] += 3.0
+    words = ["blorp", "blorptastic", "blorptasticalfnordism"]
+    for found in (
+        pronounce.words(words, num_beams=num_beams),
+        [pronounce.words([w], num_beams=num_beams)[0] for w in words],
+    ):
+        for word in found:
+            limit = int(word_model.PHONES_PER_LETTER * len(word.text)) + word_model.MORE_PHONES
+            assert len(word.variants[0].phones) <= limit
+
+
+def test_a_long_word_does_not_repeat_itself(pronounce: Pronouncer) -> None:
+    (word,) = pronounce.words(["antidisestablishmentarianism"])
+    phones = list(word.variants[0].phones)
+    assert 20 <= len(phones) <= 30
+    assert not any(phones[i : i + 3] == phones[i + 3 : i + 6] == phones[i + 6 : i + 9] for i in range(len(phones)))
+
+
+def test_alignments_have_a_row_for_every_phone(listed: Pronouncer) -> None:
+    words = listed("Blorp cats, 42 寿司", alignments=True)
+    for word in words:
+        for pair in word.alignments:
+            assert pair is not None
+            assert pair.weights.shape == (len(pair.target_words), len(pair.source_words))
+        joined = " ".join(" ".join(pair.target_words) for pair in word.alignments if pair)
+        assert joined == (word.phonemes or "" if word.alignments else "")
+    assert "".join(words[0].alignments[0].source_words) == "blorp"
+    assert [len(word.alignments) for word in words] == [1, 1, 0, 2, 0]
+
+
+def test_the_accent_is_the_first_token_of_the_source(kokoro_folder: Path) -> None:
+    seen = []
+    for accent in ("en-us", "en-gb"):
+        pronounce = Pronouncer(accent, "kokoro", model=kokoro_folder)
+        (word,) = pronounce.words(["blorp"], alignments=True)
+        seen.append(word)
+        pair = word.alignments[0]
+        assert pair is not None
+        assert "".join(pair.source_words) == "blorp"
+        assert pair.weights.shape[1] == 5
+    assert seen[0].variants[0].confidence != seen[1].variants[0].confidence
+
+
+def test_ipa_is_made_of_the_models_phones(listed: Pronouncer) -> None:
+    ipa = Pronouncer(phones="ipa")
+    assert ipa.words(["cheese"])[0].phonemes == "tʃiz"
+    assert ipa.phonemize("Hello, “cat”!") == "hʌloʊ, “kæt”!"
+    assert [w.source for w in ipa(TEXT)] == [w.source for w in listed(TEXT)]
+
+
+def test_a_model_of_another_language_reads_whole_items(run: Path) -> None:
+    """Its phones are no English, so that no English letter names are mixed in."""
+    pronounce = Pronouncer(model=run / "best")
+    words = pronounce.words(["tetha", "kheno", "ж"])
+    assert [word.source for word in words] == ["model", "model", "unknown"]
+    assert not pronounce.dictionary
+
+
+def test_there_is_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(*arguments: Any) -> None:
+        raise AssertionError(f"a connection to {arguments}")
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    monkeypatch.setattr(socket, "getaddrinfo", connect)
+    assert Pronouncer()("cat blorp")[1].phonemes == "B L AO R P"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_best": 0}, "n_best must be a whole number from 1, got 0"),
+        ({"num_beams": 2.5}, "num_beams must be a whole number from 1, got 2.5"),
+        ({"batch_size": None}, "batch_size must be a whole number from 1, got None"),
+        ({"num_beams": 2, "n_best": 3}, "num_beams=2 has no n_best=3 pronunciations"),
+        ({"on_unknown": "drop"}, "on_unknown must be 'keep', 'skip' or 'raise', got 'drop'"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(pronounce: Pronouncer, options: dict[str, Any], message: str) -> None:
+    with refused(ValueError, message):
+        pronounce("cat", **options)
+
+
+def test_what_there_is_not_is_refused(pronounce: Pronouncer) -> None:
+    with refused(ValueError, "accent must be one of en-us, en-gb", "accent='fr'"):
+        Pronouncer("fr")
+    with refused(ValueError, "no model of accent='en-gb', phones='arpabet'", "accent='en-us', phones='arpabet'"):
+        Pronouncer("en-gb")
+    with refused(ValueError, "is not a model of pronunciation; use attnzoo translate"):
+        Pronouncer(model="small-transformer-multi30k-en-de")
+    with refused(ValueError, "got the text 'cat'"):
+        pronounce.words("cat")
+    with refused(ValueError, "every word must be a text, got 3"):
+        pronounce.words(["cat", 3])  # type: ignore[list-item]

@@ -1,0 +1,51 @@
+"""Taggers are used where they are installed with their models, and nothing is downloaded."""
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from attnzoo.pronunciation import taggers
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> None:
+    monkeypatch.setitem(sys.modules, name, SimpleNamespace(__spec__=object(), **members))
+
+
+def test_nltk_with_its_model_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "nltk", pos_tag=lambda words: [(word, "NN") for word in words])
+    tagger = taggers._nltk_tagger()
+    assert tagger is not None
+    assert tagger(["a", "b"]) == ["NN", "NN"]
+
+    def missing(words: list[str]) -> None:
+        raise LookupError("Resource averaged_perceptron_tagger_eng not found")
+
+    stand_in(monkeypatch, "nltk", pos_tag=missing)
+    assert taggers._nltk_tagger() is None
+
+
+def test_spacy_with_its_model_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words are given as they are: spaCy does not split them again."""
+    documents = SimpleNamespace(Doc=lambda vocab, words: [SimpleNamespace(tag_=f"{vocab}-{word}") for word in words])
+
+    class Pipeline:
+        vocab = "tag"
+
+        def __call__(self, document: Any) -> Any:
+            return document
+
+    stand_in(monkeypatch, "spacy", load=lambda name, enable: Pipeline(), tokens=documents)
+    monkeypatch.setattr(taggers, "SPACY_MODEL", "no_such_model_of_spacy")
+    assert taggers._spacy_tagger() is None
+    stand_in(monkeypatch, "no_such_model_of_spacy")
+    tagger = taggers._spacy_tagger()
+    assert tagger is not None
+    assert tagger(["rock-n-roll", "is"]) == ["tag-rock-n-roll", "tag-is"]
+
+
+def test_a_tag_has_the_names_of_misakis_dictionary() -> None:
+    assert taggers.parts_of_speech("VBD") == ("VBD", "VERB")
+    assert taggers.parts_of_speech("NNP") == ("NNP", "NOUN")
+    assert taggers.parts_of_speech("DT") == ("DT", "DT")

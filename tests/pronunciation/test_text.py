@@ -1,0 +1,121 @@
+"""Texts to tokens: nothing is lost, and what is spoken for numbers, initialisms and symbols."""
+
+import importlib
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attnzoo.pronunciation import numbers
+from attnzoo.pronunciation.text import plain, tokenize
+
+
+@given(st.text(alphabet=st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("aB'’-.,$0 %"))))
+def test_tokens_and_spaces_are_the_whole_text(text: str) -> None:
+    tokens = tokenize(text)
+    composed = unicodedata.normalize("NFC", text)
+    start = next((i for i, character in enumerate(composed) if not character.isspace()), len(composed))
+    assert "".join(token.text + token.space for token in tokens) == composed[start:]
+    for token in tokens:
+        assert token.text
+        assert bool(token.parts) == (token.kind not in ("punctuation", "unknown"))
+        assert all(part.strip() for part in token.parts)
+
+
+def spoken(text: str) -> list[str]:
+    """What is spoken for each word, and punctuation as it is."""
+    return [" ".join(token.parts) or token.text for token in tokenize(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Hello, world!", ["Hello", ",", "world", "!"]),
+        ("don’t 'stop' it", ["don’t", "'", "stop", "'", "it"]),
+        ("'tis rock-n-roll", ["'tis", "rock-and-roll"]),
+        ("Dr. O'Neill etc.", ["doctor", "O'Neill", "et cetera", "."]),
+        ("50% & more", ["five zero percent", "and", "more"]),
+        ("wait... what?!", ["wait", "...", "what", "?!"]),
+        ("mp3 B-52", ["mp", "three", "B", "-", "five two"]),
+        ("x\u00ady", ["x\u00ady"]),
+        ("नमस्ते 寿司 👍", ["नमस्ते", "寿司", "👍"]),
+    ],
+)
+def test_words_and_punctuation(text: str, expected: list[str], without_num2words: None) -> None:
+    assert " ".join(spoken(text)) == " ".join(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "letters"),
+    [
+        ("U.S.A. is", "initialism", "U S A"),
+        ("e.g. this", "initialism", "e g"),
+        ("HTML is", "initialism", "H T M L"),
+        ("HTML IS", "initialism", "H T M L"),
+        ("US and", "initialism", "U S"),
+        ("US AND", "word", "US"),
+        ("GPU is", "acronym", "G P U"),
+        ("GPU IS", "word", "GPU"),
+        ("CDs ARE", "initialism", "C D's"),
+        ("APIs are", "acronym", "A P I's"),
+        ("BBC's is", "initialism", "B B C's"),
+        ("NATO is", "word", "NATO"),
+        ("Cat is", "word", "Cat"),
+    ],
+)
+def test_what_is_spelled_out(text: str, kind: str, letters: str) -> None:
+    token = tokenize(text)[0]
+    assert (token.kind, " ".join(token.parts)) == (kind, letters)
+
+
+def test_plain_has_the_letters_of_english_alone() -> None:
+    assert plain("Café") == "cafe"
+    assert plain("Straße’s") == "strasse's"
+    assert plain("ﬁn\u00adance") == "finance"
+    assert plain("Ⓐé") == "ae"
+
+
+@pytest.fixture
+def without_num2words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbers, "_num2words", lambda: None)
+
+
+@pytest.fixture
+def with_num2words(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.import_module("num2words").num2words  # of the extra [test], and of [text]
+    monkeypatch.setattr(numbers, "_num2words", lambda: real)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        ("0", "zero"),
+        ("42", "forty two"),
+        ("1,000,001", "one million and one"),
+        ("3.05", "three point zero five"),
+        ("007", "zero zero seven"),
+        ("1999", "nineteen ninety nine"),
+        ("1990s", "nineteen nineties"),
+        ("21st", "twenty first"),
+        ("$5", "five dollars"),
+        ("$1.01", "one dollar and one cent"),
+        ("£0.50", "fifty pence"),
+        ("$0", "zero dollars"),
+        ("$2.5", "two point five dollars"),
+        ("192.168.0.1", "one nine two point one six eight point zero point one"),
+        ("١٢", "twelve"),
+        ("9" * 16, " ".join(["nine"] * 16)),
+    ],
+)
+def test_numbers_with_num2words(number: str, words: str, with_num2words: None) -> None:
+    assert " ".join(numbers.number_words(number)) == words
+    assert spoken(number) == [words]
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [("42", "four two"), ("1,000", "one zero zero zero"), ("3.1", "three point one"), ("$20", "two zero dollars")],
+)
+def test_numbers_without_num2words(number: str, words: str, without_num2words: None) -> None:
+    assert spoken(number) == [words]
