@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from attnzoo import search
 from attnzoo.decoding import repeated_product
 from attnzoo.decoding.repeated_product import _KEPT, FEW_PRODUCTS, RepeatedProduct
+from attnzoo.shared_products import FEW_ROWS, add_products
 from tests.factory import CAUSAL, tiny_model, words
 
 pytestmark = pytest.mark.usefixtures("no_gradients")
@@ -186,3 +187,13 @@ def test_threads_share_the_copies() -> None:
     for thread in threads:
         thread.join()
     assert found == [expected] * 16
+
+
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("rows", [1, 2, 5, FEW_ROWS + 1])
+def test_products_of_few_rows_are_the_same_on_every_machine(
+    rows: int, columns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attnzoo.shared_products._columns_are_faster", lambda: columns)
+    base, values, weight = torch.randn(rows, 7), torch.randn(rows, 5), torch.randn(7, 5)
+    torch.testing.assert_close(add_products(base, [values], [weight.mT]), base + values @ weight.T)
