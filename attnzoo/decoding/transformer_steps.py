@@ -11,6 +11,7 @@ each, R = G * N rows, T tokens so far, S tokens of a group's keys or of a source
 Masks are bool, True = attend.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -79,16 +80,20 @@ class TransformerSteps:
             self.memory_mask = self._added(mask.to(self.device).bool()[:, None, None])  # (B, 1, 1, S)
         if self.prompt_mask is not None:  # repeated for the rows of a prompt
             self.prompt_mask = self.prompt_mask[:: len(self.prompt_mask) // num_sources]
-        # Set by the first read: the layers, which tokens a row has seen, and the position of the next token.
-        self.layers: list[_LayerSteps] = []
+        # Set by the first read: its cache, which tokens a row has seen, and the position of the next token.
+        self.cache: Any = None
+        self.layers: list[_LayerSteps] = []  # made in the second read
         self.mask: Tensor | None = None  # (G, 1, N, S), None where all have seen all
         self.length, self.room = 0, 0  # S, and how large it may become
         self.positions = torch.empty(0)  # (B, 1), or (1, 1) where all are alike
 
     def read(self, sequences: Tensor) -> Tensor:
         """Read the last token of every sequence (R, T), in the first call all tokens; returns their states (R, D)."""
-        if not self.layers:
+        if self.cache is None:
             return self._read_prompts(sequences)
+        if not self.layers:
+            copies = 1 if self.num_beams > 1 else len(sequences) // self.num_sources  # else each row has its own keys
+            self.layers = [_LayerSteps(*parts, copies) for parts in self._cached_layers()]
         x = self.decoder.embed_tokens(sequences[:, -1].to(self.device)) * self.decoder.embedding_scale  # (R, D)
         if self.decoder.position_embedding is not None:
             by_position = x.unflatten(0, (len(self.positions), -1))
@@ -146,18 +151,20 @@ class TransformerSteps:
         if self.prompt_mask is not None:
             seen = self.prompt_mask.to(self.device).bool()
             self.positions = seen.sum(dim=1, keepdim=True)
-        copies = 1 if self.num_beams > 1 else repeats  # without beams each row has keys of its own
         if self.num_beams > 1:
             self.mask = seen[:, None, None].expand(-1, 1, repeats, -1)
         elif self.prompt_mask is not None:
-            self.mask = seen[:, None, None].repeat_interleave(copies, dim=0)
-        cache, memory = outputs.past_key_values, [None] * len(self.decoder.layers)
-        if self.memory:
-            cache, memory = cache.self_attention_cache, cache.cross_attention_cache.layers
-        for layer, own, of_memory in zip(self.decoder.layers, cache.layers, memory, strict=True):
-            self.layers.append(_LayerSteps(layer, own, of_memory, copies))
+            self.mask = seen[:, None, None].repeat_interleave(repeats, dim=0)
+        self.cache = outputs.past_key_values
         self.length = self.room = sequences.shape[1]
         return outputs.last_hidden_state[:, -1].repeat_interleave(repeats, dim=0)
+
+    def _cached_layers(self) -> Iterable[tuple[TransformerLayer, Any, Any]]:
+        """Each layer of the decoder with its layers in the caches of the target and of the source."""
+        own, memory = self.cache, [None] * len(self.decoder.layers)
+        if self.memory:
+            own, memory = own.self_attention_cache, own.cross_attention_cache.layers
+        return zip(self.decoder.layers, own.layers, memory, strict=True)
 
 
 class _LayerSteps:
