@@ -29,6 +29,7 @@ BACKWARD_HOOKS: dict[str, Callable[..., Any]] = {
 # oneDNN's operators on float32 weights in blocks, as torch's own compiler calls them for a frozen linear layer.
 REORDER_WEIGHT = "_reorder_linear_weight"
 BLOCKED_LINEAR = "_linear_pointwise"
+VERSION = "_version"  # of a tensor
 
 
 def hooks_of(module: nn.Module, kinds: Mapping[str, Callable[..., Any]]) -> list[Any]:
@@ -63,6 +64,11 @@ def blocked_weight(weight: Tensor, rows: int) -> Tensor:
 def blocked_linear(values: Tensor, blocks: Tensor, bias: Tensor | None) -> Tensor:
     """``values`` (R, I) times a :func:`blocked_weight`, and the bias: (R, O)."""
     return getattr(torch.ops.mkldnn, BLOCKED_LINEAR)(values.contiguous(), blocks, bias, "none", [], "")
+
+
+def version_of(weight: Tensor) -> int | None:
+    """A number that changes with every operation in place on a weight; None where torch does not count them."""
+    return None if weight.is_inference() else getattr(weight, VERSION, None)
 
 
 def attention_backend(config: Any) -> str:

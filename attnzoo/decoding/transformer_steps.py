@@ -1,20 +1,23 @@
 r"""The small Transformer's decoder for ``search()``, one token after the other.
 
-In a step of a small model, modules, caches and masks take as long as the products. Here the weights are laid out once,
-and one product computes queries, keys and values. The keys of a source's beams stay side by side, and a mask says which
-beam has seen which key. Reordering the beams reorders rows of this mask; no key moves. Each query is multiplied with
-the keys of all beams of its source, which is fast up to a few hundred tokens but not for thousands.
+In a step of a small model, modules, caches and masks take as long as the products. Here one product computes queries,
+keys and values. The keys of a source's beams stay side by side, and a mask says which beam has seen which key.
+Reordering the beams reorders rows of this mask; no key moves. The beams of a search soon come from one ancestor, so
+most of their tokens are the same, with one key for all of them. Where the room for keys is full, those that no beam
+sees any more are dropped: the keys grow as the length does, and not as the length times the number of beams.
 
 Letters in shapes: B sources (or prompts, where there is no source), G groups of rows that share their keys, N rows in
 each, R = G * N rows, T tokens so far, S tokens of a group's keys or of a source, D model width, H heads, K head width.
 Masks are bool, True = attend.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
+from transformers import Cache, DynamicCache, EncoderDecoderCache
 
 from ..library_internals import attention_backend
 from ..loss import is_untouched
@@ -22,7 +25,7 @@ from ..transformer_layers import TransformerLayer
 from .repeated_product import RepeatedProduct
 
 SCALED_DOT_PRODUCTS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")  # all compute it
-ROOM = 32  # tokens that keys have room for at first; then for twice as many
+ROOM = 32  # tokens of every row that room is made for
 
 
 class TransformerSteps:
@@ -74,27 +77,37 @@ class TransformerSteps:
             self.memory["encoder_attention_mask"] = arguments.get("attention_mask")
         self.memory_mask: Tensor | None = None
         if (mask := self.memory.get("encoder_attention_mask")) is not None and not bool(mask.all()):
-            self.memory_mask = mask.to(self.device).bool()[:, None, None]  # (B, 1, 1, S)
+            self.memory_mask = self._added(mask.to(self.device).bool()[:, None, None])  # (B, 1, 1, S)
         if self.prompt_mask is not None:  # repeated for the rows of a prompt
             self.prompt_mask = self.prompt_mask[:: len(self.prompt_mask) // num_sources]
-        # Set by the first read: the layers, which tokens a row has seen, and the position of the next token.
-        self.layers: list[_LayerSteps] = []
+        # Set by the first read: its cache, which tokens a row has seen, and the position of the next token.
+        self.cache: Any = None
+        self.layers: list[_LayerSteps] = []  # made in the second read
         self.mask: Tensor | None = None  # (G, 1, N, S), None where all have seen all
+        self.length, self.room = 0, 0  # S, and how large it may become
         self.positions = torch.empty(0)  # (B, 1), or (1, 1) where all are alike
 
     def read(self, sequences: Tensor) -> Tensor:
         """Read the last token of every sequence (R, T), in the first call all tokens; returns their states (R, D)."""
-        if not self.layers:
+        if self.cache is None:
             return self._read_prompts(sequences)
+        if not self.layers:
+            copies = 1 if self.num_beams > 1 else len(sequences) // self.num_sources  # else each row has its own keys
+            self.layers = [_LayerSteps(*parts, copies) for parts in self._cached_layers()]
         x = self.decoder.embed_tokens(sequences[:, -1].to(self.device)) * self.decoder.embedding_scale  # (R, D)
         if self.decoder.position_embedding is not None:
             by_position = x.unflatten(0, (len(self.positions), -1))
             x = self.decoder.position_embedding(by_position, self.positions, sequences.shape[1]).flatten(0, 1)
+        number = len(x) // self.layers[0].groups  # N
+        if self.length + number > self.room:
+            self._make_room(number)
+        start, self.length, added = self.length, self.length + number, None
         if self.mask is not None:
-            own = torch.eye(self.mask.shape[2], dtype=torch.bool, device=self.device)  # each row sees its new token
+            own = torch.eye(number, dtype=torch.bool, device=self.device)  # each row sees its new token
             self.mask = torch.cat([self.mask, own.expand(len(self.mask), 1, -1, -1)], dim=3)
+            added = self._added(self.mask)
         for layer in self.layers:
-            x = layer.step(x, self.mask, self.memory_mask)
+            x = layer.step(x, start, added, self.memory_mask)
         self.positions = self.positions + 1
         return x if self.decoder.final_norm is None else self.decoder.final_norm(x)
 
@@ -104,26 +117,54 @@ class TransformerSteps:
         seen = self.mask.squeeze(1).flatten(0, 1)  # (R, S)
         self.mask = seen[rows.to(self.device)].unflatten(0, (len(self.mask), -1)).unsqueeze(1)
 
+    def _added(self, mask: Tensor) -> Tensor:
+        """A bool mask as what is added to scores, once for all layers."""
+        zeros = torch.zeros((), dtype=self.decoder.dtype, device=self.device)
+        return torch.where(mask, zeros, -torch.inf)
+
+    def _make_room(self, number: int) -> None:
+        """Drop the keys that no row sees any more, and make room for more tokens of the N rows of a group."""
+        order = None
+        more = number * ROOM
+        if self.num_beams == 1:
+            more = max(more, self.length)  # all keys are seen, so they would be moved ever more often
+        elif self.mask is not None:
+            is_seen = self.mask.any(dim=2).squeeze(1)  # (G, S)
+            if (most := int(is_seen.sum(dim=1).max())) < self.length:
+                order = is_seen.int().argsort(dim=1, descending=True, stable=True)[:, :most]
+                self.mask = self.mask.take_along_dim(order[:, None, None], dim=3)
+                self.length = most
+        for layer in self.layers:
+            layer.make_room(self.length, more, order)
+        self.room = self.length + more
+
     def _read_prompts(self, sequences: Tensor) -> Tensor:
         """Read the prompts with the decoder itself, once for the rows of a source, which have the same prompt."""
         repeats = len(sequences) // self.num_sources
-        outputs = self.decoder(sequences[::repeats].to(self.device), self.prompt_mask, use_cache=True, **self.memory)
+        # A cache without a config, which takes long to read.
+        own: Cache = DynamicCache()
+        empty = EncoderDecoderCache(own, DynamicCache()) if self.memory else own
+        prompts = sequences[::repeats].to(self.device)
+        outputs = self.decoder(prompts, self.prompt_mask, past_key_values=empty, use_cache=True, **self.memory)
         seen = torch.ones(self.num_sources, sequences.shape[1], dtype=torch.bool, device=self.device)
         self.positions = torch.full((1, 1), sequences.shape[1], device=self.device)
         if self.prompt_mask is not None:
             seen = self.prompt_mask.to(self.device).bool()
             self.positions = seen.sum(dim=1, keepdim=True)
-        copies = 1 if self.num_beams > 1 else repeats  # without beams each row has keys of its own
         if self.num_beams > 1:
             self.mask = seen[:, None, None].expand(-1, 1, repeats, -1)
         elif self.prompt_mask is not None:
-            self.mask = seen[:, None, None].repeat_interleave(copies, dim=0)
-        cache, memory = outputs.past_key_values, [None] * len(self.decoder.layers)
-        if self.memory:
-            cache, memory = cache.self_attention_cache, cache.cross_attention_cache.layers
-        for layer, own, of_memory in zip(self.decoder.layers, cache.layers, memory, strict=True):
-            self.layers.append(_LayerSteps(layer, own, of_memory, copies))
+            self.mask = seen[:, None, None].repeat_interleave(repeats, dim=0)
+        self.cache = outputs.past_key_values
+        self.length = self.room = sequences.shape[1]
         return outputs.last_hidden_state[:, -1].repeat_interleave(repeats, dim=0)
+
+    def _cached_layers(self) -> Iterable[tuple[TransformerLayer, Any, Any]]:
+        """Each layer of the decoder with its layers in the caches of the target and of the source."""
+        own, memory = self.cache, [None] * len(self.decoder.layers)
+        if self.memory:
+            own, memory = own.self_attention_cache, own.cross_attention_cache.layers
+        return zip(self.decoder.layers, own.layers, memory, strict=True)
 
 
 class _LayerSteps:
@@ -133,7 +174,7 @@ class _LayerSteps:
         self.layer, attention = layer, layer.self_attention
         self.scaling, self.head_size = attention.scaling, attention.head_size
         self.keys, self.values = (tensor.repeat_interleave(copies, dim=0) for tensor in (own.keys, own.values))
-        self.length = self.keys.shape[2]  # S, and room after it
+        self.groups = len(self.keys)
         self.inputs = RepeatedProduct(attention.query_proj, attention.key_proj, attention.value_proj)
         self.output = RepeatedProduct(attention.output_proj)
         if (cross := layer.cross_attention) is not None:
@@ -143,8 +184,18 @@ class _LayerSteps:
         self.intermediate = RepeatedProduct(layer.feed_forward.intermediate_proj)
         self.feed_forward_output = RepeatedProduct(layer.feed_forward.output_proj)
 
-    def step(self, x: Tensor, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
-        """(R, D) to (R, D)."""
+    def make_room(self, length: int, more: int, order: Tensor | None) -> None:
+        """Keep the first S keys, or those of ``order`` (G, S), with room for more."""
+        self.keys, self.values = (
+            pad(
+                tensor[:, :, :length] if order is None else tensor.take_along_dim(order[:, None, :, None], dim=2),
+                (0, 0, 0, more),
+            )
+            for tensor in (self.keys, self.values)
+        )
+
+    def step(self, x: Tensor, start: int, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
+        """(R, D) to (R, D), after ``start`` keys."""
         layer = self.layer
 
         def attend_to_memory(x: Tensor) -> Tensor:
@@ -154,20 +205,16 @@ class _LayerSteps:
         def feed_forward(x: Tensor) -> Tensor:
             return self.feed_forward_output(layer.feed_forward.activation(self.intermediate(x)))
 
-        x = layer.residual(x, lambda x: self.output(self._attend_to_itself(x, mask)), layer.self_attention_norm)
+        x = layer.residual(x, lambda x: self.output(self._attend_to_itself(x, start, mask)), layer.self_attention_norm)
         if layer.cross_attention_norm is not None:
             x = layer.residual(x, attend_to_memory, layer.cross_attention_norm)
         return layer.residual(x, feed_forward, layer.feed_forward_norm)
 
-    def _attend_to_itself(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        query, key, value = (self._heads(part, len(self.keys)) for part in self.inputs(x).chunk(3, dim=1))
-        end = self.length + key.shape[2]
-        if end > self.keys.shape[2]:
-            room = max(ROOM * key.shape[2], end)
-            self.keys, self.values = (pad(tensor, (0, 0, 0, room)) for tensor in (self.keys, self.values))
-        self.keys[:, :, self.length : end] = key
-        self.values[:, :, self.length : end] = value
-        self.length = end
+    def _attend_to_itself(self, x: Tensor, start: int, mask: Tensor | None) -> Tensor:
+        query, key, value = (self._heads(part, self.groups) for part in self.inputs(x).chunk(3, dim=1))
+        end = start + key.shape[2]
+        self.keys[:, :, start:end] = key
+        self.values[:, :, start:end] = value
         return self._attend(query, self.keys[:, :, :end], self.values[:, :, :end], mask)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:

@@ -21,8 +21,9 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput
 
 from attnzoo import search
-from attnzoo.decoding.repeated_product import RepeatedProduct
+from attnzoo.decoding import repeated_product, token_search, transformer_steps
 from attnzoo.decoding.token_search import BLOCK, _best
+from attnzoo.decoding.transformer_steps import TransformerSteps
 from tests.factory import (
     BOS,
     CAUSAL,
@@ -63,7 +64,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-pytestmark = pytest.mark.usefixtures("no_gradients")
+pytestmark = pytest.mark.usefixtures("no_gradients", "copies_at_once")
+
+
+@pytest.fixture
+def copies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights are copied before their first product, for products of any size."""
+    monkeypatch.setattr(repeated_product, "FEW_PRODUCTS", 0)
+    monkeypatch.setattr(repeated_product, "LARGE_PRODUCT", 0)
 
 
 def assert_like_generate(model: PreTrainedModel, **options: Any) -> Tensor:
@@ -333,6 +341,35 @@ def test_sequences_outgrow_their_room_twice(variant: str, beams: int) -> None:
     assert found.shape[1] >= 100
 
 
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("variant", GENERATING)
+def test_keys_that_no_beam_sees_may_be_dropped_at_every_step(
+    variant: str, options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transformer_steps, "ROOM", 1)
+    assert_like_generate(tiny_model(variant, std=1.0), **padded(LEFT_PADDED), **OPTIONS[options])
+
+
+def test_keys_grow_with_the_length_and_not_with_the_beams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without dropping there would be 12 keys for every token."""
+    monkeypatch.setattr(transformer_steps, "ROOM", 1)
+    made: list[tuple[int, int]] = []  # keys that are seen, and all keys, where room was made
+
+    class Recorded(TransformerSteps):
+        def _make_room(self, number: int) -> None:
+            super()._make_room(number)
+            assert self.mask is not None
+            made.append((int(self.mask.any(dim=2).sum(dim=2).max()), self.length))
+
+    monkeypatch.setitem(token_search.STEPS, "small_transformer", Recorded)
+    model = tiny_model(CAUSAL[0], std=1.0, max_position_embeddings=64)
+    options: dict[str, Any] = {"num_beams": 12, "max_new_tokens": 60, "min_new_tokens": 60, "custom_generate": search}
+    model.generate(words(2, 4), **options)
+    assert len(made) == 59
+    assert all(seen == kept for seen, kept in made)
+    assert made[-1][1] < 4 * 60
+
+
 @pytest.mark.parametrize("variant", GENERATING)
 def test_processors_that_look_at_every_beam(variant: str) -> None:
     """All rows are then there from the first step."""
@@ -357,19 +394,6 @@ def test_bfloat16(variant: str) -> None:
         expected, found = (model.generate(**batch, **options, **way) for way in ({}, {"custom_generate": search}))
         same = sum(a[:2] == b[:2] for a, b in zip(found[:, start:].tolist(), expected[:, start:].tolist(), strict=True))
         assert same >= 3
-
-
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("rows", [1, 2, 5, 64])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_a_repeated_product_is_its_layers_side_by_side(dtype: torch.dtype, rows: int, bias: bool) -> None:
-    layers = [nn.Linear(24, width, bias=bias, dtype=dtype) for width in (7, 16, 3)]
-    values = torch.randn(rows, 24, dtype=dtype)
-    for number in (1, 2, 3):
-        product = RepeatedProduct(*layers[:number])
-        expected = torch.cat([layer(values) for layer in layers[:number]], dim=1)
-        for _ in range(2):
-            torch.testing.assert_close(product(values), expected)
 
 
 def another_attention(module: nn.Module, *arguments: Any, **options: Any) -> Any:

@@ -11,7 +11,8 @@ from transformers import Pipeline, PreTrainedModel
 from transformers.generation import GenerationMixin
 
 from attnzoo import library_internals
-from attnzoo.decoding.repeated_product import RepeatedProduct
+from attnzoo.decoding import repeated_product
+from attnzoo.decoding.repeated_product import FEW_PRODUCTS, RepeatedProduct
 from attnzoo.library_internals import BACKWARD_HOOKS, FORWARD_HOOKS, attention_backend, hooks_of
 from attnzoo.loss import is_untouched
 from tests.factory import KINDS, batch_for, make_model
@@ -101,15 +102,22 @@ def test_a_model_computes_the_same_without_the_private_names(kind: str, monkeypa
     assert torch.equal(model(**batch).loss, expected)
 
 
-@pytest.mark.parametrize("name", ["REORDER_WEIGHT", "BLOCKED_LINEAR"])
-def test_a_repeated_product_is_the_same_without_the_operators(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["REORDER_WEIGHT", "BLOCKED_LINEAR", "VERSION"])
+def test_a_repeated_product_is_the_same_without_the_private_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library_internals, name, "a_name_that_is_gone")
+    monkeypatch.setattr(repeated_product, "LARGE_PRODUCT", 0)
     layers = nn.Linear(32, 8), nn.Linear(32, 16)
     values = torch.randn(5, 32)
-    expected = RepeatedProduct(*layers)(values)
-    monkeypatch.setattr(library_internals, name, "an_operator_that_is_gone")
-    product = RepeatedProduct(*layers)
-    assert not product.has_blocks
-    torch.testing.assert_close(product(values), expected)
+    expected = torch.cat([layer(values) for layer in layers], dim=1)
+    with torch.no_grad():
+        product = RepeatedProduct(*layers)
+        for _ in range(FEW_PRODUCTS + 1):
+            torch.testing.assert_close(product(values), expected)
+    if name == "VERSION":  # then nobody could tell whether a copy is still right
+        assert product.copies is None
+    else:
+        assert product.copies is not None
+        assert product.copies.blocks is None
 
 
 def test_a_config_without_the_private_name_has_the_eager_backend() -> None:
