@@ -14,7 +14,6 @@ from ..library_internals import blocked_linear, blocked_weight, has_blocked_line
 
 FEW_PRODUCTS = 16  # with unchanged weights; from then on a copy of them pays
 LARGE_PRODUCT = 2**22  # multiplications; below, oneDNN needs longer to start than it saves
-SAMPLED = 16  # rows and columns of a weight, at least, that are compared with those of its copy
 
 
 class RepeatedProduct:
@@ -49,10 +48,10 @@ class RepeatedProduct:
             return self._product(values)
         if copies.has_blocks and len(values) > 1 and len(values) * copies.size >= LARGE_PRODUCT:
             if copies.blocks is None:
-                copies.blocks = blocked_weight(torch.cat(self.weights), len(values))
+                copies.blocks = blocked_weight(copies.joined(self.weights), len(values))
             return blocked_linear(values, copies.blocks, self.bias)
         if copies.transposed is None:
-            copies.transposed = torch.cat(self.weights).t().contiguous()
+            copies.transposed = copies.joined(self.weights).t().contiguous()
         return values @ copies.transposed if self.bias is None else torch.addmm(self.bias, values, copies.transposed)
 
     def _product(self, values: Tensor) -> Tensor:
@@ -66,26 +65,34 @@ class _Copies:
 
     Attributes:
         products: made with the weights so far, by all calls of ``search()``
+        fingerprints: of the weights when they were copied; None before
     """
 
     def __init__(self, weights: Sequence[Tensor]) -> None:
         self.places = [_place(weight) for weight in weights]
-        self.samples = [_sample(weight).clone() for weight in weights]
+        self.fingerprints: list[Tensor] | None = None
         self.size = sum(weight.numel() for weight in weights)
         self.has_blocks = has_blocked_linear(weights[0])
         self.blocks: Tensor | None = None
         self.transposed: Tensor | None = None
         self.products = 0
 
+    def joined(self, weights: Sequence[Tensor]) -> Tensor:
+        """The weights side by side, to be copied."""
+        if self.fingerprints is None:
+            self.fingerprints = [_fingerprint(weight) for weight in weights]
+        return torch.cat(list(weights)).detach()
+
     def are_of(self, weights: Sequence[Tensor]) -> bool:
         """Whether the weights are still those that were copied.
 
         An operation in place changes a tensor's version, but not all do: a fused optimiser's step and edits through
-        ``.data`` leave it as it is. They change all values or many, so a sample is compared, too.
+        ``.data`` or numpy leave it as it is. So the values are compared, too, by a product that reads them once.
         """
-        return self.places == [_place(weight) for weight in weights] and all(
-            torch.equal(sample, _sample(weight)) for sample, weight in zip(self.samples, weights, strict=True)
-        )
+        if self.places != [_place(weight) for weight in weights]:
+            return False
+        found = zip(self.fingerprints or [], weights, strict=False)
+        return all(torch.equal(before, _fingerprint(weight)) for before, weight in found)
 
 
 _KEPT = WeakTensorKeyDictionary()  # the copies by the first of their weights, for as long as that lives
@@ -107,7 +114,6 @@ def _place(weight: Tensor) -> tuple[int, torch.Size, int | None]:
     return weight.data_ptr(), weight.shape, version_of(weight)
 
 
-def _sample(weight: Tensor) -> Tensor:
-    """Some rows and columns of a weight (O, I)."""
-    rows, columns = (max(1, size // SAMPLED) for size in weight.shape)
-    return weight.detach()[::rows, ::columns]
+def _fingerprint(weight: Tensor) -> Tensor:
+    """(O,): a weighted sum of each row of a weight (O, I)."""
+    return weight.detach() @ torch.arange(1.0, weight.shape[1] + 1).sqrt()
