@@ -1,8 +1,9 @@
 """Prefer the installed pipelines of the package to the code of a repository.
 
-Transformers prefers a registered model class to a repository's code, but a repository's pipeline to a registered one:
-it then asks for trust in the code that the config names (``custom_pipelines``). So a config of this package still lists
-its pipelines, from which ``pipeline(model="owner/name")`` finds the task, but shows no code for the registered ones.
+If a model class is registered, Transformers uses it instead of a repository's code. For pipelines it does the reverse:
+it uses the code that the config names in ``custom_pipelines``, and asks the user to trust that code. So a config of
+this package still lists its pipelines, and ``pipeline(model="owner/name")`` finds the task in this list. But for
+registered pipelines the config shows no code.
 """
 
 from typing import Any
@@ -11,7 +12,7 @@ from transformers import PreTrainedConfig
 
 
 class InstalledPipelines(dict[str, Any]):
-    """``custom_pipelines`` that lists every task and contains only those that the package lacks."""
+    """``custom_pipelines`` that lists every task; ``in`` is True only for tasks that the package does not have."""
 
     def __contains__(self, task: object) -> bool:
         from .pipelines import PIPELINES  # imports Transformers' pipelines, which take seconds

@@ -1,9 +1,9 @@
-"""Private names of torch, read in this file alone, each with public means for the day it is gone.
+"""Private names of torch and Transformers, read in this file alone, each with a public fallback.
 
-A name with a leading underscore may disappear with any release. ``tests/package/test_library_internals.py`` takes each
-of these away and expects the same results; it also holds that no other file of the package reads one.
+A name with a leading underscore may disappear with any release. ``tests/package/test_library_internals.py`` removes
+each of these names and expects the same results. It also checks that no other file of the package reads one.
 
-Members that Transformers asks of a model, a config or a pipeline are no such reads and stay in their classes:
+Private members that Transformers expects of a model, a config or a pipeline are not read, but defined in their classes:
 ``_init_weights``, ``_tied_weights_keys``, ``_sanitize_parameters`` and others. Some of them override a step of loading
 or of ``generate()``, such as ``_prepare_generation_config``. The same test lists all of them and expects that the
 library still has them.
@@ -35,7 +35,7 @@ VERSION = "_version"  # of a tensor
 def hooks_of(module: nn.Module, kinds: Mapping[str, Callable[..., Any]]) -> list[Any]:
     """The hooks of a module itself, of the given kinds (``FORWARD_HOOKS``, ``BACKWARD_HOOKS``).
 
-    Without the private name a hook is added and removed: its handle refers to all hooks of its kind.
+    If torch no longer has the private name, a hook is added and removed: its handle refers to all hooks of its kind.
     """
     found: list[Any] = []
     for name, register in kinds.items():

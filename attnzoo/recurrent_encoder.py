@@ -203,17 +203,17 @@ def _run_both(
 ) -> tuple[Tensor, RecurrentState | None]:
     """What :class:`EncoderLayer` returns, of both directions in one call."""
     is_padding = None if lengths is None else _is_padding(inputs, lengths)
-    outputs, memory = bidirectional_lstm(forward_rnn, backward_rnn, inputs, is_padding)
+    outputs, cell = bidirectional_lstm(forward_rnn, backward_rnn, inputs, is_padding)
     if not with_state:
         return outputs, None
     size = forward_rnn.hidden_size
     last = outputs[:, -1] if lengths is None else _last(outputs, lengths)
     hidden = torch.cat([last[:, :size], outputs[:, 0, size:]], dim=-1)
-    return outputs, RecurrentState(hidden, memory.transpose(0, 1).flatten(1))
+    return outputs, RecurrentState(hidden, cell.transpose(0, 1).flatten(1))
 
 
 def _last(outputs: Tensor, lengths: Tensor) -> Tensor:
-    """Of (B, S, V) that of the last real token of every row, (B, V)."""
+    """The outputs (B, V) at the last real token of every row, from ``outputs`` (B, S, V)."""
     # Not take_along_dim, which does the same but fixes the batch of an exported model.
     return outputs.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, outputs.shape[2]))[:, 0]
 

@@ -74,7 +74,7 @@ def search(
         refused += [name for name in STEP_OUTPUTS if getattr(config, name)]
     called = (model, model.model, model.model.decoder)
     if any(hooks_of(part, FORWARD_HOOKS) or "forward" in vars(part) for part in called):
-        refused.append("calls of the decoder as a whole, on which there are hooks")
+        refused.append("calls of the whole decoder, which its hooks need")
     if refused:
         raise ValueError(f"search() has no {', '.join(refused)}; leave out custom_generate")
     scores = _Scores(logits_processor, model.config.vocab_size)
@@ -101,7 +101,7 @@ def _end_tokens(config: GenerationConfig) -> list[int]:
 
 
 def _candidates(config: GenerationConfig) -> int:
-    """C: even if all end tokens are among the candidates, K others remain."""
+    """C, chosen so that K candidates remain even if every beam's end tokens are among the candidates."""
     return max(2, 1 + len(_end_tokens(config))) * config.num_beams
 
 

@@ -34,7 +34,7 @@ class TransformerSteps:
     Args:
         arguments: the arguments with which ``generate()`` would call the model
         num_sources: B, in the arguments or, without a source, among the rows of ``attention_mask``
-        num_beams: rows of a source that may change places
+        num_beams: the beams of a source; if there are several, the rows of a source may change places
 
     Raises:
         ValueError: hooks, adapters, quantised layers, dropout or another attention function, which a step would
