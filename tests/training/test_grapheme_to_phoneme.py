@@ -223,7 +223,7 @@ def test_dictionary_files(tmp_path: Path) -> None:
     path.write_bytes("café K AH F EY\n".encode("latin-1"))
     with pytest.raises(ValueError, match=r"short\.dict is not UTF-8"):
         GraphemeToPhoneme(str(path))
-    with pytest.raises(FileNotFoundError, match="neither 'cmudict' nor a file"):
+    with pytest.raises(FileNotFoundError, match="neither 'cmudict' nor 'misaki' nor a file"):
         GraphemeToPhoneme(str(tmp_path / "gone.dict"))
 
 
