@@ -48,9 +48,8 @@ MISAKI = KnownData(
     name="misaki's English dictionaries",
     license={"license": "apache-2.0"},
     language="en",
-    source="of the PyPI package [`misaki`](https://pypi.org/project/misaki/) (Apache-2.0): American and British "
-    "English. The gold entries are divided. The silver ones are trained on, but for those of held-out words or "
-    "families",
+    source="of the PyPI package [`misaki`](https://pypi.org/project/misaki/) (Apache-2.0) of American and "
+    "British English, whose silver entries are trained on unless their word or its family is held out",
     limits="English words, one at a time, without their context. The phones are those of misaki and Kokoro, which "
     'are not IPA though they look like it: `A` is the vowel of "face". A vowel is one phone with its stress mark. '
     "The first token of a source is the accent, `⟦us⟧` or `⟦gb⟧`. A word that is written with a capital and without "

@@ -32,7 +32,8 @@ from .metrics import PhonemeErrorRate, StressErrorRate, WordErrorRate
 from .sequence_to_sequence import ALIGNMENT, PICTURES, SNIPPET, SequenceToSequence, generate_texts
 
 STRESS_NOTE = (
-    " Stress errors: words whose phonemes are right and whose stress is wrong; PER and WER without stress count none."
+    " Stress errors: words whose phonemes are right and whose stress is wrong; PER and WER without stress count none. "
+    "The 95 % confidence intervals over words in `run.json` are by bootstrap."
 )
 ACCENT_AND_SPELLING = re.compile(rf"({OPEN}\w+{CLOSE})?(.*)", re.DOTALL)
 MAX_PHONEMES = 64  # of a generated pronunciation, unless the data has longer ones
@@ -50,6 +51,7 @@ class _Words:
         has_spaces: whether phonemes of a training word are separated
         longest: the longest training example, as a message shows it, and its tokens on its longer side
         shared: words that are in two splits, by the held-out split and the other one
+        streamed: how many training entries of a stream there are
     """
 
     splits: dict[str, dict[str, list[str]]] = field(default_factory=lambda: {"train": {}, "validation": {}, "test": {}})
@@ -59,6 +61,7 @@ class _Words:
     has_spaces: bool = False
     longest: tuple[str, int] = ("", 0)
     shared: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    streamed: int = 0
 
     def add(self, split: str, word: str, pronunciation: str, is_streamed: bool) -> None:
         """Add an entry. The entries of the data's own held-out splits must be added first."""
@@ -75,6 +78,7 @@ class _Words:
             tokens = max(len(spelling) + bool(accent), len(phonemes)) + 1  # and the end
             if tokens > self.longest[1]:
                 self.longest = f"{short(repr(word))}, {short(repr(pronunciation))}", tokens
+        self.streamed += is_streamed
         if not is_streamed and pronunciation not in (known := self.splits[split].setdefault(word, [])):
             known.append(pronunciation)
 
@@ -143,7 +147,8 @@ class GraphemeToPhoneme(SequenceToSequence):
         if self._has_stress:
             names |= {"stress_errors": "stress errors"}
             names |= {f"{key}_without_stress": f"{name} without stress" for key, name in list(names.items())[:2]}
-        return names | {f"wer{group}": f"WER of {group[1:]}" for group in self._shown_groups}
+        readable = {"_common": "common words"}
+        return names | {f"wer{group}": f"WER of {readable.get(group, group[1:])}" for group in self._shown_groups}
 
     def read(self, only: str | None) -> dict[str, Rows]:
         """The splits that the data has, a row for every pronunciation."""
@@ -326,7 +331,7 @@ class GraphemeToPhoneme(SequenceToSequence):
             )
         for split in splits:
             if not (found.letters if split == "train" else found.splits[split]):
-                total = sum(map(len, found.splits.values()))
+                total = sum(map(len, found.splits.values())) + found.streamed
                 raise ValueError(f"{path} has no words for the {split} split, of {total} words in all")
         if found.shared:
             (held_out, split), words = next(iter(found.shared.items()))
