@@ -73,6 +73,12 @@ def test_what_is_read_of_the_package(sources: dict[str, dict[str, list[str]]]) -
     assert phones.isdisjoint("ˈˌː")
 
 
+def test_the_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(FileNotFoundError, match="pip install --no-deps misaki"):
+        GraphemeToPhoneme("misaki")
+
+
 def test_names_and_accents_are_scored_apart(task: GraphemeToPhoneme) -> None:
     rows = task.splits["test"]
     words, predictions = rows["word"][:], [listed[0] for listed in rows["pronunciations"]]
