@@ -1,8 +1,8 @@
 """Phone sets of English: ARPABET, Kokoro's and IPA; their tables and the names of the letters.
 
 ARPABET is that of the CMU Pronouncing Dictionary: 39 phones with spaces between them, a vowel with its stress, 0, 1
-(primary) or 2 (secondary). Kokoro's phones are those of misaki: one character each, ``ˈ`` or ``ˌ`` before a stressed
-vowel. They are not IPA, though most look like it: ``A`` is the vowel of "face".
+(primary) or 2 (secondary). Kokoro's phones are those of misaki: one character each, with ``ˈ`` or ``ˌ`` before a
+stressed vowel and ``ː`` after a long one. They are not IPA, though most look like it: ``A`` is the vowel of "face".
 
 IPA is made from the other two by the tables below. Those of ARPABET are the readings in CMUdict's documentation, in
 General American: unstressed ``AH`` is ə and unstressed ``ER`` is ɚ. Those of Kokoro are misaki's own description of its
@@ -36,6 +36,7 @@ KOKORO = {
     **{"ʤ": "dʒ", "ʧ": "tʃ", "ᵊ": "ə", "ᵻ": "ɪ", "T": "ɾ"},
 }
 AS_MISAKI_PRINTS = str.maketrans("ɾʔ", "Tt")  # misaki's dictionary has other characters than its output
+KOKORO_PHONE = f"[{PRIMARY}{SECONDARY}]?.ː?"  # a vowel is one phone with its stress and its length, as in ARPABET
 KOKORO_VOWELS = frozenset("AIOQWYaiuæɑɒɔəɛɜɪʊʌᵊᵻɐ")
 ONSETS = frozenset(
     "b tʃ d ð f ɡ h dʒ k l m n p ɹ s ʃ t θ v w j z ʒ ɾ ʔ "
@@ -73,8 +74,10 @@ def letter_names(accent: str, phone_set: str) -> dict[str, Phones]:
 
 
 def split(pronunciation: str, phone_set: str) -> Phones:
-    """The phones of a pronunciation; those of ARPABET have spaces between them."""
-    return tuple(pronunciation.split() if phone_set == "arpabet" else pronunciation)
+    """The phones of a pronunciation; those of ARPABET have spaces between them, those of Kokoro carry their marks."""
+    if phone_set == "arpabet":
+        return tuple(pronunciation.split())
+    return tuple(re.findall(KOKORO_PHONE, pronunciation) if phone_set == "kokoro" else pronunciation)
 
 
 def written(phones: Phones, source: str, phone_set: str) -> str:

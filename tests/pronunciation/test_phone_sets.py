@@ -61,3 +61,12 @@ def test_plurals() -> None:
         assert " ".join(with_s(split(word, "arpabet"), "en-us", "arpabet")) == f"{word} {plural}"
     for word, plural in {"kˈæt": "s", "dˈɑɡ": "z", "bˈɔs": "ᵻz", "ʧˈɜɹʧ": "ᵻz"}.items():
         assert "".join(with_s(split(word, "kokoro"), "en-us", "kokoro")) == word + plural
+
+
+@pytest.mark.parametrize(
+    ("pronunciation", "phones"),
+    [("təmˈɑːtQ", "t ə m ˈɑː t Q"), ("ˌɪntəɹnˈæʃᵊnᵊl", "ˌɪ n t ə ɹ n ˈæ ʃ ᵊ n ᵊ l"), ("kˈæt", "k ˈæ t"), ("", "")],
+)
+def test_a_phone_of_kokoro_carries_its_stress_and_length(pronunciation: str, phones: str) -> None:
+    assert split(pronunciation, "kokoro") == tuple(phones.split())
+    assert "".join(phones.split()) == pronunciation

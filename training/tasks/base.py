@@ -5,9 +5,10 @@ A new task is a file with a subclass of :class:`Task`, and a line in ``TASKS`` i
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import datasets
@@ -102,8 +103,8 @@ class Task(ABC):
     rows_called: ClassVar[str]
     target: ClassVar[str]
     metrics: ClassVar[tuple[type[evaluate.Metric], ...]]
-    metric_names: ClassVar[dict[str, str]]
-    units: ClassVar[dict[str, str]] = {}
+    metric_names: dict[str, str]
+    units: Mapping[str, str] = MappingProxyType({})
     metric: ClassVar[str]
     greater_is_better: ClassVar[bool] = False
     num_beams: ClassVar[int | None] = None

@@ -1,30 +1,41 @@
 """Grapheme-to-phoneme: from the letters of a word to its phonemes, in any language; English from the CMU dictionary."""
 
 import dataclasses
+import math
+import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import datasets
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast, pipeline
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from attnzoo.alignment import align
 from attnzoo.phonemes import CLOSE, OPEN, bracketed, known_phonemes
 from attnzoo.pipelines import readable_word
+from attnzoo.pronunciation.phone_sets import PRIMARY, SECONDARY, are_arpabet, without_stress
 from attnzoo.viewer import plot_alignments
 
 from ..data import cmudict
 from ..data.cmudict import CMUDICT
+from ..data.lemma_families import family
+from ..data.misaki import MISAKI
 from ..data.pronunciations import PronunciationData, read_pronunciations
 from ..data.sources import Rows, readable, short
 from ..data.splits import cut_note, split_of
 from .base import Batch, Card
 from .letter_tokenizer import MAX_TOKENS, accents, letter_phoneme_tokenizer, word_normalizer
-from .metrics import PhonemeErrorRate, WordErrorRate
+from .metrics import PhonemeErrorRate, StressErrorRate, WordErrorRate
 from .sequence_to_sequence import ALIGNMENT, PICTURES, SNIPPET, SequenceToSequence, generate_texts
 
-STRESS = "012"  # a vowel's last character in ARPABET
+STRESS_NOTE = (
+    " Stress errors: words whose phonemes are right and whose stress is wrong; PER and WER without stress count none. "
+    "The 95 % confidence intervals over words in `run.json` are by bootstrap."
+)
+ACCENT_AND_SPELLING = re.compile(rf"({OPEN}\w+{CLOSE})?(.*)", re.DOTALL)
 MAX_PHONEMES = 64  # of a generated pronunciation, unless the data has longer ones
 
 
@@ -35,18 +46,22 @@ class _Words:
     Attributes:
         splits: the words of every split with their pronunciations; a streamed training split is left out
         letters: of the training words
+        accents: the tokens that training words begin with
         phonemes: of their pronunciations
         has_spaces: whether phonemes of a training word are separated
         longest: the longest training example, as a message shows it, and its tokens on its longer side
         shared: words that are in two splits, by the held-out split and the other one
+        streamed: how many training entries of a stream there are
     """
 
     splits: dict[str, dict[str, list[str]]] = field(default_factory=lambda: {"train": {}, "validation": {}, "test": {}})
     letters: set[str] = field(default_factory=set)
+    accents: set[str] = field(default_factory=set)
     phonemes: set[str] = field(default_factory=set)
     has_spaces: bool = False
     longest: tuple[str, int] = ("", 0)
     shared: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    streamed: int = 0
 
     def add(self, split: str, word: str, pronunciation: str, is_streamed: bool) -> None:
         """Add an entry. The entries of the data's own held-out splits must be added first."""
@@ -55,12 +70,15 @@ class _Words:
                 self.shared.setdefault((held_out, split), set()).add(word)
         if split == "train":
             phonemes = pronunciation.split()
-            self.letters.update(word)
+            accent, spelling = _accent_and_spelling(word)
+            self.letters.update(spelling)
+            self.accents.update([accent] if accent else [])
             self.phonemes.update(phonemes)
             self.has_spaces |= len(phonemes) > 1
-            tokens = max(len(word), len(phonemes)) + 1  # and the end
+            tokens = max(len(spelling) + bool(accent), len(phonemes)) + 1  # and the end
             if tokens > self.longest[1]:
                 self.longest = f"{short(repr(word))}, {short(repr(pronunciation))}", tokens
+        self.streamed += is_streamed
         if not is_streamed and pronunciation not in (known := self.splits[split].setdefault(word, [])):
             known.append(pronunciation)
 
@@ -68,10 +86,18 @@ class _Words:
 class GraphemeToPhoneme(SequenceToSequence):
     """Words and pronunciations, split by a hash of the word so that every pronunciation of a word is in one split.
 
-    Words and phonemes may be in any script. From the CMU dictionary it takes the words of two or more letters or
-    apostrophes, without stress. The split is the SHA-1 of the word modulo 100: below 10 test, below 12 validation, the
-    rest train. Data with a validation or test split of its own keeps it, and only what it lacks is taken out of its
-    training split.
+    Words and phonemes may be in any script. From the dictionaries of English it takes the words of two or more letters
+    or apostrophes, from the CMU dictionary without stress. The split is the SHA-1 of the word, or of the name of its
+    lemma family (``task.data.split_by``), modulo 100: below 10 test, below 12 validation, the rest train. Data with a
+    validation or test split of its own keeps it, and only what it lacks is taken out of its training split. Rows of a
+    split "extra" are for training, but those of held-out words or families are left out.
+
+    A word may begin with a token in brackets, the accent: "⟦us⟧tomato". The accents of a word are on one side.
+
+    Figures are given for all words, and where the held-out words are of several accents or of names and other words,
+    for each of these groups. A name is a word that the known data never writes in lower case. Where phonemes have
+    stress, there are stress errors, and PER and WER without stress. "KEY_low" and "KEY_high" are the bounds of a
+    figure's 95 % confidence interval over words.
 
     A row is a word with all its pronunciations. Only in a streamed training split it is one entry of the data, with one
     pronunciation.
@@ -85,11 +111,11 @@ class GraphemeToPhoneme(SequenceToSequence):
     columns = ["word", "pronunciations"]
     rows_called = "words"
     target = "pronunciations"
-    metrics = (PhonemeErrorRate, WordErrorRate)
+    metrics = (PhonemeErrorRate, WordErrorRate, StressErrorRate)  # the last where phonemes have stress
     metric = "per"
     metric_names = {"per": "PER", "wer": "WER"}
     units = {"per": " %", "wer": " %"}
-    known_data = (CMUDICT,)
+    known_data = (CMUDICT, MISAKI)
     longest: tuple[str, int]
     card = Card(
         tags=("grapheme-to-phoneme", "g2p", "pronunciation"),  # the Hub has no such task for encoder-decoders
@@ -105,12 +131,24 @@ class GraphemeToPhoneme(SequenceToSequence):
     def __init__(self, data: PronunciationData | str, only: str | None = None) -> None:
         super().__init__(PronunciationData(path=data) if isinstance(data, str) else data, only)
         card, no_stress = self.card, self._drops_stress
+        self.metric_names = self._names_of_figures()
+        self.units = dict.fromkeys(self.metric_names, " %")
+        stress_note = " Stress is not predicted." if no_stress else STRESS_NOTE if self._has_stress else ""
         self.card = dataclasses.replace(
             card,
             limits=card.limits.format(stress="no stress, " if no_stress else ""),
-            metric_note=card.metric_note + (" Stress is not predicted." if no_stress else ""),
+            metric_note=card.metric_note + stress_note,
             published=card.published if no_stress else None,
         )
+
+    def _names_of_figures(self) -> dict[str, str]:
+        """The figures that cards and messages show, by key; groups have their WER alone."""
+        names = {"per": "PER", "wer": "WER"}
+        if self._has_stress:
+            names |= {"stress_errors": "stress errors"}
+            names |= {f"{key}_without_stress": f"{name} without stress" for key, name in list(names.items())[:2]}
+        readable = {"_common": "common words"}
+        return names | {f"wer{group}": f"WER of {readable.get(group, group[1:])}" for group in self._shown_groups}
 
     def read(self, only: str | None) -> dict[str, Rows]:
         """The splits that the data has, a row for every pronunciation."""
@@ -121,17 +159,30 @@ class GraphemeToPhoneme(SequenceToSequence):
         data = self.data
         if only in given:
             given = {only: given[only]}
-        self._given, self._moved = frozenset(given), set[str]()
+        self._given, self._moved, self._lower_case = frozenset(given), set[str](), set[str]()
         self._normalizer = word_normalizer(data.normalization or "nfc", data.lower_case)
         found = _Words()
         for name in ("test", "validation", "train"):  # so that a training word is compared with the held-out ones
             for word, pronunciation in self._words(_entries(given[name], data.path) if name in given else []):
                 split = self._split(word, name)
                 found.add(split, word, pronunciation, data.streaming and split == "train")
+        held_out = [word for split in ("validation", "test") for word in found.splits[split]]
+        self._held_out = {self._unit(word) for word in held_out}
+        self._names = {word for words in found.splits.values() for word in words} - self._lower_case
+        sizes = Counter(group for word in held_out for group in self._groups(word))
+        self._shown_groups = sorted(group for group in sizes if sizes[group] < len(held_out))
+        for word, pronunciation in self._words(_entries(given["extra"], data.path) if "extra" in given else []):
+            if not self.is_held_out(word):
+                found.add("train", word, pronunciation, is_streamed=False)
         if only not in given:
             self._move_unseen_letters(found)
         self._check(found, [only] if only is not None and only in given else list(found.splits))
-        self._letters, self._phonemes = sorted(found.letters), sorted(found.phonemes)
+        self._letters, self._phonemes = sorted(found.letters), sorted(found.phonemes) + sorted(found.accents)
+        listed = {p for words in found.splits.values() for ps in words.values() for p in ps}
+        sounds = found.phonemes.union(*map(str.split, listed))
+        self._has_stress = any({PRIMARY, SECONDARY}.intersection(sound) for sound in sounds) or (
+            are_arpabet(sounds) and any(sound.endswith(tuple("012")) for sound in sounds)
+        )
         if data.normalization is None and not accents(found.letters):
             self._normalizer = word_normalizer("strip_accents", data.lower_case)  # no word so far changes by it
         self.longest = found.longest
@@ -143,15 +194,25 @@ class GraphemeToPhoneme(SequenceToSequence):
         }
         if data.streaming and "train" in given:
             splits["train"] = given["train"].map(self._training_rows, batched=True, remove_columns=["pronunciation"])
-        if len(given) == 1:
-            return splits, "split by a hash of the word, so that no word is on two sides"
+        unit = "lemma family" if self._is_split_by_family else "word"
+        if len(given.keys() - {"extra"}) == 1:
+            return splits, f"split by a hash of the {unit}, so that no {unit} is on two sides"
         missing = [split for split in ("validation", "test") if split not in given]
-        return splits, "in its own splits" + (f", {cut_note(missing, 'word')}" if missing else "")
+        return splits, "in its own splits" + (f", {cut_note(missing, unit)}" if missing else "")
+
+    def is_held_out(self, word: str) -> bool:
+        """Whether a word must not be learned: it is in the validation or test split, or a word of its family is.
+
+        This is for words of other sources, such as unlabelled ones. The word has an accent's token or none.
+        """
+        return self._unit(word) in self._held_out
 
     def example(self) -> str:
         """A word that the model can read."""
         held_out = (self.splits[split]["word"] for split in ("test", "validation") if len(self.splits[split]))
-        return "attention" if {*self._letters}.issuperset("attention") else next(held_out)[0]
+        if not {*self._letters}.issuperset("attention"):
+            return next(held_out)[0]
+        return max((phoneme for phoneme in self._phonemes if phoneme.startswith(OPEN)), default="") + "attention"
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
         """A tokenizer of the training split's letters and phonemes; see ``letter_phoneme_tokenizer``."""
@@ -178,29 +239,59 @@ class GraphemeToPhoneme(SequenceToSequence):
     ) -> list[str]:
         """The pronunciations of these words. Phonemes of the references that the model does not know are reported."""
         self._report_unknown_phonemes(tokenizer, [p for listed in rows["pronunciations"] for p in listed])
-        words = [readable_word(word, tokenizer) for word in rows["word"]]
+        words = [_readable(word, tokenizer) for word in rows["word"]]
         return generate_texts(model, tokenizer, words, num_beams, batch_size=256)
+
+    def score(self, split: str, predictions: list[str]) -> dict[str, Any]:
+        """The figures of a whole split; see the class."""
+        words, references = self.splits[split]["word"][:], self.splits[split]["pronunciations"][:]
+        scores: dict[str, Any] = {}
+        for group in ("", *self._shown_groups):
+            rows = [row for row, word in enumerate(words) if not group or group in self._groups(word)]
+            of_group = [predictions[row] for row in rows], [references[row] for row in rows]
+            for metric in self.metrics if self._has_stress else self.metrics[:2]:
+                scores |= _figures(metric(), group, *of_group)
+        if self._has_stress:
+            bare = [_without_stress(one) for one in predictions], [list(map(_without_stress, of)) for of in references]
+            for metric in self.metrics[:2]:
+                scores |= _figures(metric(), "_without_stress", *bare)
+        return scores | {"examples": len(predictions)}
 
     def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
         """The alignment of a word, if the model has attention."""
         if model.config.score != "none":
-            pronounce: Any = pipeline(  # type: ignore[call-overload]  # attnzoo's own task
-                "grapheme-to-phoneme", model=model, tokenizer=tokenizer, device=model.device
-            )
-            [best] = pronounce(self.card.example, alignments=True, **decoding)
-            tokens = [best["source_tokens"]], [best["target_tokens"]]
-            plot_alignments([best["alignment"]], *tokens, folder / ALIGNMENT)
+            word = _readable(self.card.example, tokenizer)
+            [best] = generate_texts(model, tokenizer, [word], decoding.get("num_beams", 1), batch_size=1)
+            [pair] = align(model, tokenizer, [word], [best])
+            plot_alignments([pair.weights], [pair.source_words], [pair.target_words], folder / ALIGNMENT)
 
     @property
     def _drops_stress(self) -> bool:
         return self.data.stress == "drop" or (self.known is CMUDICT and self.data.stress is None)
+
+    @property
+    def _is_split_by_family(self) -> bool:
+        return self.data.split_by == "family" or (self.known is MISAKI and self.data.split_by is None)
+
+    def _unit(self, word: str) -> str:
+        """What the hash reads, and what stays on one side: the word without its accent, or its family."""
+        spelling = _accent_and_spelling(word)[1]
+        return family(spelling) if self._is_split_by_family else spelling
+
+    def _groups(self, word: str) -> set[str]:
+        """The groups that a word is in, by the ends of their keys."""
+        accent = _accent_and_spelling(word)[0]
+        groups = {f"_{accent[1:-1]}"} if accent else set()
+        if self.known is MISAKI:
+            groups.add("_names" if word in self._names else "_common")
+        return groups
 
     def _report_unknown_phonemes(self, tokenizer: PreTrainedTokenizerBase, pronunciations: list[str]) -> None:
         """Report phonemes of the references that the model cannot predict: each occurrence counts as an error."""
         known = known_phonemes(tokenizer)
         unknown = sorted({phoneme for listed in pronunciations for phoneme in listed.split()} - known)
         if known and unknown:
-            has_stress = not self._drops_stress and any(phoneme.rstrip(STRESS) in known for phoneme in unknown)
+            has_stress = not self._drops_stress and any(_without_stress(phoneme) in known for phoneme in unknown)
             remedy = "; --set task.data.stress=drop takes stress off them" if has_stress else ""
             print(
                 f"{self.data.path}: the model does not know {len(unknown)} phonemes of the references, and each is an "
@@ -213,16 +304,20 @@ class GraphemeToPhoneme(SequenceToSequence):
 
         A script with many letters, such as the syllables of Hangul, has letters that only one word has.
         """
+        moved = set[str]()
         for split in {"validation", "test"} - self._given:
-            for word in [word for word in found.splits[split] if not found.letters.issuperset(word)]:
-                pronunciations = found.splits[split].pop(word)
-                self._moved.add(word)
-                for pronunciation in pronunciations:
+            words = found.splits[split]
+            unseen = [w for w in words if not found.letters.issuperset(_accent_and_spelling(w)[1])]
+            self._moved.update(map(self._unit, unseen))
+            for word in [word for word in words if self._unit(word) in self._moved]:
+                moved.add(word)
+                for pronunciation in words.pop(word):
                     found.add("train", word, pronunciation, self.data.streaming)
-        if self._moved:
+        self._held_out -= self._moved
+        if moved:
             print(
-                f"{self.data.path}: {len(self._moved):,} words that the hash put into the validation or test split "
-                f"have letters that no training word had, and are used for training instead: {_first(self._moved)}",
+                f"{self.data.path}: {len(moved):,} words that the hash put into the validation or test split "
+                f"have letters that no training word had, and are used for training instead: {_first(moved)}",
                 file=sys.stderr,
             )
 
@@ -236,7 +331,7 @@ class GraphemeToPhoneme(SequenceToSequence):
             )
         for split in splits:
             if not (found.letters if split == "train" else found.splits[split]):
-                total = sum(map(len, found.splits.values()))
+                total = sum(map(len, found.splits.values())) + found.streamed
                 raise ValueError(f"{path} has no words for the {split} split, of {total} words in all")
         if found.shared:
             (held_out, split), words = next(iter(found.shared.items()))
@@ -247,7 +342,7 @@ class GraphemeToPhoneme(SequenceToSequence):
             )
         for split in ("validation", "test") if "train" in splits else ():  # else the tokenizer raises the error
             for word in sorted(found.splits[split]):
-                if unknown := sorted(set(word) - found.letters):
+                if unknown := sorted(set(_accent_and_spelling(word)[1]) - found.letters):
                     strip = ", or set task.data.normalization=strip_accents" if accents(unknown) else ""
                     raise ValueError(
                         f"{path}: {word!r} of the {split} split has letters that no training word has: "
@@ -256,32 +351,66 @@ class GraphemeToPhoneme(SequenceToSequence):
 
     def _split(self, word: str, given: str) -> str:
         """The split of a word that stands in the ``given`` split of the data."""
-        by_hash = "train" if word in self._moved else split_of(word, validation=2)
+        by_hash = "train" if self._unit(word) in self._moved else split_of(self._unit(word), validation=2)
         return given if given != "train" or by_hash in self._given else by_hash
 
     def _words(self, entries: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         """The words for training and evaluation, normalised, each with a pronunciation."""
         for word, pronunciation in entries:
-            for side in (word, pronunciation):
+            accent, spelling = _accent_and_spelling(word)
+            for side in (spelling, pronunciation):
                 if OPEN in side or CLOSE in side:
                     raise ValueError(
                         f"{self.data.path}: {short(repr(side))} has one of {OPEN} {CLOSE}, which mark phonemes"
                     )
-            normalized = self._normalizer.normalize_str(word)
-            if self.known is CMUDICT and not cmudict.WORD.fullmatch(normalized):
+            normalized = self._normalizer.normalize_str(spelling)
+            if self.known is not None and not cmudict.WORD.fullmatch(normalized):
                 continue
             if not normalized:
                 raise ValueError(f"{self.data.path}: {word!r} has no letters")
-            sounds = pronunciation.split()
-            if self._drops_stress:
-                sounds = [sound.rstrip(STRESS) or sound for sound in sounds]
-            yield normalized, " ".join(sounds)
+            sounds = " ".join(pronunciation.split())
+            if self.known is MISAKI and spelling[0].islower():
+                self._lower_case.add(accent + normalized)
+            yield accent + normalized, _without_stress(sounds) if self._drops_stress else sounds
 
     def _training_rows(self, rows: dict[str, list[str]]) -> dict[str, list[Any]]:
         """The rows of a stream that are for training, in the form of the rows of the other splits."""
         entries = zip(rows["word"], rows["pronunciation"], strict=True)
         chosen = [(word, listed) for word, listed in self._words(entries) if self._split(word, "train") == "train"]
         return {"word": [word for word, _ in chosen], "pronunciations": [[listed] for _, listed in chosen]}
+
+
+def _accent_and_spelling(word: str) -> tuple[str, str]:
+    """The token in brackets that a word begins with, or an empty string, and the rest."""
+    found = ACCENT_AND_SPELLING.fullmatch(word)
+    return (found[1] or "", found[2]) if found else ("", word)
+
+
+def _readable(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
+    """A word as the tokenizer normalises it, its accent as it is; see :func:`attnzoo.pipelines.readable_word`."""
+    accent, spelling = _accent_and_spelling(word)
+    return (accent if accent in tokenizer.get_added_vocab() else "") + readable_word(spelling, tokenizer)
+
+
+def _without_stress(pronunciation: str) -> str:
+    return " ".join(without_stress(tuple(pronunciation.split())))
+
+
+def _figures(
+    metric: PhonemeErrorRate | WordErrorRate | StressErrorRate,
+    group: str,
+    predictions: list[str],
+    references: list[list[str]],
+) -> dict[str, float]:
+    """A figure of a group of words, and the bounds of its confidence interval; NaN if there are no words."""
+    name = metric.key + group
+    if not predictions:
+        return dict.fromkeys((name, f"{name}_low", f"{name}_high"), math.nan)
+    low, high = metric.interval(predictions=predictions, references=references)
+    return {name: metric.compute(predictions=predictions, references=references)[metric.key]} | {
+        f"{name}_low": low,
+        f"{name}_high": high,
+    }
 
 
 def _first(words: set[str]) -> str:

@@ -14,6 +14,8 @@ import sacrebleu
 import sklearn.metrics
 from rapidfuzz.distance import Levenshtein
 
+from attnzoo.pronunciation.phone_sets import without_stress
+
 STRING = datasets.Value("string")
 LARGEST_EXPONENT = math.log(sys.float_info.max)  # a new model exceeds it if a whole line, without spaces, is a word
 
@@ -43,24 +45,48 @@ class _Metric(evaluate.Metric):
 
 
 class _PronunciationMetric(_Metric):
-    """A metric of pronunciations.
+    r"""A metric of pronunciations: errors of all words over what they are counted in, in percent.
+
+    .. math:: 100 \frac{\sum_w e_w}{\sum_w n_w}
+
+    Symbols: :math:`e_w` are the errors in word w, :math:`n_w` is what they are counted in.
 
     Paper: Yao and Zweig (2015), "Sequence-to-Sequence Neural Net Models for Grapheme-to-Phoneme Conversion".
 
     Predictions: one pronunciation per word, phonemes separated by spaces. References: for each word the list of its
     accepted pronunciations, written in the same way.
+
+    Attributes:
+        count: errors in a word and what they are counted in, of a prediction and the accepted pronunciations.
     """
 
     reference = datasets.Sequence(STRING)
+    count: Callable[..., tuple[int, int]]
 
     def _compute(self, predictions: list[str], references: list[list[str]]) -> dict[str, float]:
+        errors, size = self._counts(predictions, references).sum(axis=0)
+        return {self.key: 100 * float(errors) / int(size)}
+
+    def interval(self, predictions: list[str], references: list[list[str]]) -> tuple[float, float]:
+        """The 95 % confidence interval over words: percentiles of 1000 bootstrap samples, always the same ones."""
+        counts, generator = self._counts(predictions, references), np.random.default_rng(0)
+        sums = np.array([counts[generator.integers(len(counts), size=len(counts))].sum(axis=0) for _ in range(1000)])
+        low, high = np.percentile(100 * sums[:, 0] / sums[:, 1], [2.5, 97.5])
+        return float(low), float(high)
+
+    def _counts(self, predictions: list[str], references: list[list[str]]) -> np.ndarray:
+        """Errors of every word and what they are counted in: (words, 2)."""
         if not references:
             raise ValueError("there are no references, so there is nothing to score")
         for row, pronunciations in enumerate(references):
             if not any(pronunciation.split() for pronunciation in pronunciations):
                 raise ValueError(f"references[{row}] has no pronunciation: {pronunciations}")
-        accepted = [[pronunciation.split() for pronunciation in listed] for listed in references]
-        return {self.key: 100 * self.rate([prediction.split() for prediction in predictions], accepted)}
+        return np.array(
+            [
+                self.count(prediction.split(), [pronunciation.split() for pronunciation in listed])
+                for prediction, listed in zip(predictions, references, strict=True)
+            ]
+        )
 
 
 class PhonemeErrorRate(_PronunciationMetric):
@@ -72,12 +98,9 @@ class PhonemeErrorRate(_PronunciationMetric):
 
     key = "per"
 
-    def rate(self, predictions: list[list[str]], references: list[list[list[str]]]) -> float:
-        errors = phonemes = 0
-        for prediction, accepted in zip(predictions, references, strict=True):
-            distance, negative_length = min((Levenshtein.distance(prediction, a), -len(a)) for a in accepted)
-            errors, phonemes = errors + distance, phonemes - negative_length
-        return errors / phonemes
+    def count(self, prediction: list[str], accepted: list[list[str]]) -> tuple[int, int]:
+        distance, negative_length = min((Levenshtein.distance(prediction, a), -len(a)) for a in accepted)
+        return distance, -negative_length
 
 
 class WordErrorRate(_PronunciationMetric):
@@ -85,9 +108,22 @@ class WordErrorRate(_PronunciationMetric):
 
     key = "wer"
 
-    def rate(self, predictions: list[list[str]], references: list[list[list[str]]]) -> float:
-        wrong = [prediction not in accepted for prediction, accepted in zip(predictions, references, strict=True)]
-        return sum(wrong) / len(wrong)
+    def count(self, prediction: list[str], accepted: list[list[str]]) -> tuple[int, int]:
+        return int(prediction not in accepted), 1
+
+
+class StressErrorRate(_PronunciationMetric):
+    """Stress errors, in percent: the words whose phones are right and whose stress is wrong.
+
+    The prediction is none of the accepted pronunciations, and one of them if stress is dropped from both sides (see
+    ``attnzoo.pronunciation.phone_sets.without_stress``). WER is WER without stress plus stress errors.
+    """
+
+    key = "stress_errors"
+
+    def count(self, prediction: list[str], accepted: list[list[str]]) -> tuple[int, int]:
+        bare = [without_stress(tuple(phones)) for phones in accepted]
+        return int(prediction not in accepted and without_stress(tuple(prediction)) in bare), 1
 
 
 class _LabelMetric(_Metric):

@@ -1,0 +1,59 @@
+"""misaki's dictionaries of American and British English in Kokoro's phones, from the PyPI package ``misaki``.
+
+The package is not imported: it would bring spaCy along. Only its data files are read.
+"""
+
+import importlib.util
+import json
+from pathlib import Path
+
+from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, PRIMARY, SECONDARY, split
+
+from .known import KnownData
+
+ACCENTS = {"us": ACCENT_TOKENS["en-us"], "gb": ACCENT_TOKENS["en-gb"]}
+NO_VOWELS = {f"{stress}{phone}" for stress in (PRIMARY, SECONDARY) for phone in "hj"}  # in three faulty entries
+
+
+def read_misaki(path: Path) -> dict[str, dict[str, list[str]]]:
+    """The gold entries of both accents as a training split, and the silver ones as "extra"; ``path`` is only a name.
+
+    Every word begins with the token of its accent. An entry that depends on the part of speech is a row for each of
+    its pronunciations. A word in capitals ("ACAT") is left out: it is spelled, or read as no rule of spelling says.
+
+    Raises:
+        FileNotFoundError: the package is not installed.
+    """
+    package = importlib.util.find_spec("misaki")
+    if package is None or not package.submodule_search_locations:
+        raise FileNotFoundError("task.data.path=misaki needs a package that is missing: pip install --no-deps misaki")
+    data = Path(package.submodule_search_locations[0]) / "data"
+    splits: dict[str, dict[str, list[str]]] = {}
+    for split_name, tier in (("train", "gold"), ("extra", "silver")):
+        rows: dict[str, list[str]] = {"word": [], "pronunciation": []}
+        for accent, token in ACCENTS.items():
+            entries = json.loads((data / f"{accent}_{tier}.json").read_text(encoding="utf-8"))
+            for word, value in entries.items():
+                for pronunciation in [value] if isinstance(value, str) else dict.fromkeys(filter(None, value.values())):
+                    phones = split(pronunciation, "kokoro")
+                    if NO_VOWELS.isdisjoint(phones) and (len(word) == 1 or not word.isupper()):
+                        rows["word"].append(token + word)
+                        rows["pronunciation"].append(" ".join(phones))
+        splits[split_name] = rows
+    return splits
+
+
+MISAKI = KnownData(
+    path="misaki",
+    name="misaki's English dictionaries",
+    license={"license": "apache-2.0"},
+    language="en",
+    source="of the PyPI package [`misaki`](https://pypi.org/project/misaki/) (Apache-2.0) of American and "
+    "British English, whose silver entries are trained on unless their word or its family is held out",
+    limits="English words, one at a time, without their context. The phones are those of misaki and Kokoro, which "
+    'are not IPA though they look like it: `A` is the vowel of "face". A vowel is one phone with its stress mark. '
+    "The first token of a source is the accent, `⟦us⟧` or `⟦gb⟧`. A word that is written with a capital and without "
+    "(Polish, polish) is one word with both pronunciations, either of which counts as right, and counts as a common "
+    "word; so is a word whose pronunciation depends on the part of speech. Words in capitals are not in the data.",
+    read=read_misaki,
+)
