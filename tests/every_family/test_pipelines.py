@@ -31,7 +31,11 @@ def test_the_best_targets_are_those_of_generate(pronounce: Any) -> None:
     found = pronounce([word.title() for word in WORDS], n_best=3, batch_size=1)
     for targets, expected in zip(found, (texts[:3], texts[3:6], texts[6:]), strict=True):
         assert {target["pronunciation"] for target in targets} == set(expected)
-    assert found[0] == pronounce("attention", n_best=3)
+    once_more = pronounce("attention", n_best=3)
+    for before, after in zip(found[0], once_more, strict=True):
+        assert before["pronunciation"] == after["pronunciation"]
+        # search() may use a copy of the weights by now, whose products round otherwise.
+        torch.testing.assert_close(torch.tensor(before["score"]), torch.tensor(after["score"]))
     only = [target["pronunciation"] for (target,) in pronounce(WORDS)]
     assert only == [targets[0]["pronunciation"] for targets in found]
 
