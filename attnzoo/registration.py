@@ -1,7 +1,8 @@
 """Register the configs, models and pipelines of the package with Transformers.
 
 Transformers' registries are in modules that take seconds to import, and a program may never use them. So each part of
-the package is registered directly after its registry is imported, by whomever.
+the package is registered directly after its registry is imported, by whomever. While one thread imports a registry,
+others may find it without the package: import Transformers' Auto classes before you start threads.
 """
 
 import sys

@@ -99,6 +99,7 @@ CHANGES: dict[str, Callable[[nn.Linear], Any]] = {
     "in inference mode": by_inference,
     "all of .data in place": lambda layer: layer.weight.data.mul_(2.0),
     "one number of .data": lambda layer: layer.weight.data[2, 1].fill_(9.0),
+    "numbers of .data whose sum is 0": lambda layer: layer.weight.data[:, :3].add_(torch.tensor([1.0, -2.0, 1.0])),
     "one number by numpy": lambda layer: layer.weight.detach().numpy().__setitem__((2, 1), 9.0),
     "rows of .data that change places": lambda layer: layer.weight.data.copy_(layer.weight.data.flip(0)),
     "another .data": lambda layer: setattr(layer.weight, "data", layer.weight.data + 1.0),
