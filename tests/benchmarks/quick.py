@@ -6,7 +6,7 @@
 A row's ratio is the time of a reference on this machine over ours, in time of the processor. The two take turns. The
 references are the same models in plain torch, or ``generate()`` where it is the plain way. The file has for every row
 the median and the quarter of the rounds with the lowest and the highest ratios. The command fails if the median of a
-row is below the stored lowest quarter, less a tenth for another machine or another hour.
+row is below the stored lowest quarter, less a tenth for another machine or another hour, or if nothing is stored.
 """
 
 import argparse
@@ -158,8 +158,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--store", action="store_true", help=f"write {STORED.name} anew")
     options = parser.parse_args()
+    if not options.store and not STORED.is_file():
+        print(f"no ratios are stored in {STORED}; measure them on an idle core with --store", file=sys.stderr)
+        return 2
     torch.set_num_threads(1)
-    known = json.loads(STORED.read_text())["rows"] if STORED.is_file() else {}
+    known = {} if options.store else json.loads(STORED.read_text())["rows"]
     found, slower = {}, []
     for rows in (recurrent_training, transformer_training, classifier, decoding):
         for row in rows():
