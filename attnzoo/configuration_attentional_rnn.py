@@ -87,6 +87,8 @@ class AttentionalRNNConfig(ZooConfig):
             one. The papers' models are 1000 wide. A narrow model starts to learn sooner with a larger scale.
         forget_gate_bias: initial value of the LSTMs' forget-gate biases (Jozefowicz et al., 2015, propose 1). None is
             the paper's initialisation. Only for "lstm".
+        confidence_temperature: temperature of the confidence that ``attnzoo.pronunciation`` gives with a word. It is
+            fitted on held-out words after training and changes nothing that is generated.
         tie_word_embeddings: use one matrix for both embeddings and the output projection; requires
             ``embedding_size == readout_size``.
 
@@ -120,6 +122,7 @@ class AttentionalRNNConfig(ZooConfig):
     teacher_forcing_ratio: float | int = 1.0
     initializer_range: float | int | None = None
     forget_gate_bias: float | int | None = None
+    confidence_temperature: float | int = 1.0
     tie_word_embeddings: bool = False
     is_encoder_decoder: bool = True
     use_cache: bool = True
@@ -181,6 +184,8 @@ class AttentionalRNNConfig(ZooConfig):
             )
         if self.forget_gate_bias is not None and not math.isfinite(self.forget_gate_bias):
             raise ValueError(f"forget_gate_bias must be finite, got {self.forget_gate_bias}")
+        if not 0 < self.confidence_temperature < math.inf:
+            raise ValueError(f"confidence_temperature must be positive and finite, got {self.confidence_temperature}")
         if self.wiring == "sutskever" and self.readout_size != self.decoder_hidden_size:
             raise ValueError(
                 "wiring='sutskever' predicts from the decoder's state and needs readout_size == "

@@ -21,7 +21,7 @@ from transformers import AutoModelForSeq2SeqLM, GenerationConfig, Pipeline, PreT
 
 from .alignment import forced_decode
 from .loss import IGNORED
-from .phonemes import token_names
+from .phonemes import OPEN, token_names
 
 BATCH_SIZE = 64  # of a list
 
@@ -312,14 +312,16 @@ def labels_of(sequences: Tensor, ends: Any) -> Tensor:
 
 
 def readable_word(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
-    """A word as the tokenizer normalises it.
+    """A word as the tokenizer normalises it, after the token of an accent if it begins with one: "⟦us⟧tomato".
 
     Raises:
         ValueError: the word is empty, or the tokenizer has no token for some of its characters, which are named.
     """
+    accent = next((token for token in tokenizer.get_added_vocab() if token[:1] == OPEN and word.startswith(token)), "")
+    spelling = word.removeprefix(accent)
     normalizer = tokenizer.backend_tokenizer.normalizer
     # In a tokenizer without a normalizer, capitals are phonemes.
-    normalized = word.strip().lower() if normalizer is None else normalizer.normalize_str(word)
+    normalized = spelling.strip().lower() if normalizer is None else normalizer.normalize_str(spelling)
     if not normalized:
         raise ValueError(f"{word!r} is an empty word, which has no pronunciation")
     token_to_id = tokenizer.backend_tokenizer.token_to_id
@@ -330,4 +332,4 @@ def readable_word(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
             advice = "split a phrase into its words"
         characters = " ".join(map(repr, unknown))
         raise ValueError(f"{word!r} has characters that this model does not know: {characters}; {advice}")
-    return normalized
+    return accent + normalized

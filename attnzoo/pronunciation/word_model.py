@@ -141,7 +141,7 @@ class WordModel:
         found.sort(reverse=True)
         if not found or scores[0] is None:
             return [Hypothesis(phones, None) for _, _, phones in found]
-        temperature = getattr(self.model.config, "confidence_temperature", None) or 1.0
+        temperature = getattr(self.model.config, "confidence_temperature", 1.0)
         probabilities = confidences([log_probability for _, log_probability, _ in found], temperature)
         return [Hypothesis(phones, c) for (_, _, phones), c in zip(found, probabilities, strict=True)]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import pipeline
 
 from attnzoo.alignment import forced_decode
 from attnzoo.pronunciation import Pronouncer, confidences, pronouncer, word_model
@@ -225,6 +226,11 @@ def test_the_accent_is_the_first_token_of_the_source(kokoro_folder: Path) -> Non
         assert "".join(pair.source_words) == "blorp"
         assert pair.weights.shape[1] == 5
     assert seen[0].variants[0].confidence != seen[1].variants[0].confidence
+    read = pipeline("grapheme-to-phoneme", model=str(kokoro_folder))
+    american, british = (read(f"{accent}Blorp") for accent in ("⟦us⟧", "⟦gb⟧"))
+    assert american[0]["pronunciation"] != british[0]["pronunciation"]
+    with refused(ValueError, "does not know: '⟦' '⟧'"):
+        read("⟦xx⟧Blorp")
 
 
 def test_ipa_is_made_of_the_models_phones(listed: Pronouncer) -> None:

@@ -1,14 +1,15 @@
 """The studies of the README: they train what is missing, measure, tabulate and draw."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from attnzoo.training import evaluate
 from attnzoo.training.recipe import load_recipe
-from attnzoo.training.studies import bottleneck, penalty, which_attention
+from attnzoo.training.studies import bottleneck, penalty, which_attention, word_confidence
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
-from transformers import AutoModelForSeq2SeqLM
+from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 from tests.regular_language import SMALL
 from tests.training.reviews import SMALL as TINY
@@ -121,3 +122,44 @@ def test_the_overlap_of_hops_by_hand() -> None:
     torch.testing.assert_close(penalty.overlap(rows)[0], torch.stack(pairs).mean())
     with pytest.raises(ValueError, match="the annotation matrix has one"):
         penalty.overlap(rows[:, :1])
+
+
+def test_the_fitted_temperature_makes_confidences_true() -> None:
+    """Of hypotheses whose probabilities are a softmax at temperature 2, the best is right as often as it says."""
+    generator = torch.Generator().manual_seed(0)
+    log_probabilities = 4 * torch.randn(20_000, 5, generator=generator, dtype=torch.float64)
+    truth = torch.multinomial((log_probabilities / 2).softmax(-1), 1, generator=generator)[:, 0]
+    is_right = (truth == log_probabilities.argmax(-1)).tolist()
+    ordered = log_probabilities.sort(descending=True).values.tolist()
+    temperature = word_confidence.fitted_temperature(ordered, is_right)
+    assert temperature == pytest.approx(2, rel=0.05)
+    errors = [
+        word_confidence.calibration_error(word_confidence.best_confidences(ordered, value), is_right)
+        for value in (1.0, temperature)
+    ]
+    assert errors[1] < 0.015 < 0.05 < errors[0]
+
+
+def test_the_calibration_error_by_hand() -> None:
+    # Two bins: 0.1 and 0.3 with one right of two, 0.6 and 0.8 with two right of two.
+    assert word_confidence.calibration_error([0.8, 0.1, 0.6, 0.3], [True, False, True, True], bins=2) == pytest.approx(
+        (2 * abs(0.2 - 0.5) + 2 * abs(0.7 - 1)) / 4
+    )
+
+
+def test_calibration_is_saved_with_the_model(
+    run: Path, dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, data = tmp_path / "best", f"--set=task.data.path={dictionary}"
+    shutil.copytree(run / "best", folder)
+    before = AutoModelForSeq2SeqLM.from_pretrained(folder).config.to_dict()
+    word_confidence.main([str(folder), "--num-beams=3", "--save", data])
+    after = AutoConfig.from_pretrained(folder).to_dict()
+    printed = capsys.readouterr().out
+    assert f"temperature {after['confidence_temperature']:.3f}" in printed
+    assert printed.count("ECE") == 2
+    assert after["confidence_temperature"] != 1.0
+    changed = {key for key in after if after[key] != before.get(key)} - {"confidence_temperature", "_name_or_path"}
+    assert not changed
+    with pytest.raises(SystemExit, match="a greedy search gives no confidence"):
+        word_confidence.main([str(folder), "--num-beams=1", data])

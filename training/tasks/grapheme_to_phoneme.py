@@ -70,7 +70,7 @@ class _Words:
                 self.shared.setdefault((held_out, split), set()).add(word)
         if split == "train":
             phonemes = pronunciation.split()
-            accent, spelling = _accent_and_spelling(word)
+            accent, spelling = accent_and_spelling(word)
             self.letters.update(spelling)
             self.accents.update([accent] if accent else [])
             self.phonemes.update(phonemes)
@@ -275,12 +275,12 @@ class GraphemeToPhoneme(SequenceToSequence):
 
     def _unit(self, word: str) -> str:
         """What the hash reads, and what stays on one side: the word without its accent, or its family."""
-        spelling = _accent_and_spelling(word)[1]
+        spelling = accent_and_spelling(word)[1]
         return family(spelling) if self._is_split_by_family else spelling
 
     def _groups(self, word: str) -> set[str]:
         """The groups that a word is in, by the ends of their keys."""
-        accent = _accent_and_spelling(word)[0]
+        accent = accent_and_spelling(word)[0]
         groups = {f"_{accent[1:-1]}"} if accent else set()
         if self.known is MISAKI:
             groups.add("_names" if word in self._names else "_common")
@@ -307,7 +307,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         moved = set[str]()
         for split in {"validation", "test"} - self._given:
             words = found.splits[split]
-            unseen = [w for w in words if not found.letters.issuperset(_accent_and_spelling(w)[1])]
+            unseen = [w for w in words if not found.letters.issuperset(accent_and_spelling(w)[1])]
             self._moved.update(map(self._unit, unseen))
             for word in [word for word in words if self._unit(word) in self._moved]:
                 moved.add(word)
@@ -342,7 +342,7 @@ class GraphemeToPhoneme(SequenceToSequence):
             )
         for split in ("validation", "test") if "train" in splits else ():  # else the tokenizer raises the error
             for word in sorted(found.splits[split]):
-                if unknown := sorted(set(_accent_and_spelling(word)[1]) - found.letters):
+                if unknown := sorted(set(accent_and_spelling(word)[1]) - found.letters):
                     strip = ", or set task.data.normalization=strip_accents" if accents(unknown) else ""
                     raise ValueError(
                         f"{path}: {word!r} of the {split} split has letters that no training word has: "
@@ -357,7 +357,7 @@ class GraphemeToPhoneme(SequenceToSequence):
     def _words(self, entries: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         """The words for training and evaluation, normalised, each with a pronunciation."""
         for word, pronunciation in entries:
-            accent, spelling = _accent_and_spelling(word)
+            accent, spelling = accent_and_spelling(word)
             for side in (spelling, pronunciation):
                 if OPEN in side or CLOSE in side:
                     raise ValueError(
@@ -380,16 +380,16 @@ class GraphemeToPhoneme(SequenceToSequence):
         return {"word": [word for word, _ in chosen], "pronunciations": [[listed] for _, listed in chosen]}
 
 
-def _accent_and_spelling(word: str) -> tuple[str, str]:
+def accent_and_spelling(word: str) -> tuple[str, str]:
     """The token in brackets that a word begins with, or an empty string, and the rest."""
     found = ACCENT_AND_SPELLING.fullmatch(word)
     return (found[1] or "", found[2]) if found else ("", word)
 
 
 def _readable(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
-    """A word as the tokenizer normalises it, its accent as it is; see :func:`attnzoo.pipelines.readable_word`."""
-    accent, spelling = _accent_and_spelling(word)
-    return (accent if accent in tokenizer.get_added_vocab() else "") + readable_word(spelling, tokenizer)
+    """A word as the tokenizer normalises it, without an accent that the model does not know."""
+    accent, spelling = accent_and_spelling(word)
+    return readable_word(word if accent in tokenizer.get_added_vocab() else spelling, tokenizer)
 
 
 def _without_stress(pronunciation: str) -> str:

@@ -1,0 +1,124 @@
+r"""How far the confidence of a model of pronunciation can be trusted, and the temperature that makes it so.
+
+``python -m attnzoo.training.studies.word_confidence runs/g2p/best --save``
+
+The confidence of a word is the probability of its best pronunciation among those that the beam search found
+(:func:`attnzoo.pronunciation.confidences`). Its temperature is fitted on the validation split: the one with the least
+log loss of "the best pronunciation is right". On the test split the study prints two figures:
+
+- ECE, the expected calibration error (Guo et al., 2017, "On Calibration of Modern Neural Networks", arXiv:1706.04599,
+  section 2): words are sorted by confidence into 15 bins of equal size; the mean over the bins of how far the mean
+  confidence is from the share of right words;
+- AUROC: the probability that a right word has more confidence than a wrong one.
+
+``--save`` writes the temperature into the folder's ``config.json``, as ``confidence_temperature``.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from sklearn.metrics import log_loss, roc_auc_score
+from transformers import AutoConfig
+
+from attnzoo.pronunciation import confidences
+from attnzoo.pronunciation.word_model import Hypothesis, WordModel
+
+from ..commands import add_overrides, command_parser
+from ..evaluate import task_for
+from ..loop.checkpoint import require_model
+from ..loop.stopping import exit_on_user_error
+from ..tasks.grapheme_to_phoneme import GraphemeToPhoneme, accent_and_spelling
+
+BINS = 15
+TEMPERATURES = (0.05, 20.0)  # the lowest and the highest that are tried
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = command_parser("python -m attnzoo.training.studies.word_confidence", "Calibrate confidences of words.")
+    parser.add_argument("folder", type=Path, help="a checkpoint folder of a model of pronunciation")
+    parser.add_argument("--num-beams", type=int, help="default: what the folder's generation config says")
+    parser.add_argument("--save", action="store_true", help="write the temperature into the folder's config.json")
+    add_overrides(parser)
+    options = parser.parse_args(arguments)
+    with exit_on_user_error():
+        require_model(options.folder)
+        task = task_for(options.folder, options.set, "test")
+        if not isinstance(task, GraphemeToPhoneme):
+            raise ValueError(f"{options.folder} is not a model of pronunciation")
+        validation = hypotheses(options.folder, task, "validation", options.num_beams)
+        temperature = fitted_temperature(*validation)
+        test = hypotheses(options.folder, task, "test", options.num_beams)
+        if options.save:
+            config = AutoConfig.from_pretrained(options.folder)
+            config.confidence_temperature = round(temperature, 3)
+            config.save_pretrained(options.folder)
+    print(f"temperature {temperature:.3f}, fitted on the {len(validation[1]):,} words of the validation split")
+    for name, value in (("at temperature 1", 1.0), ("at this temperature", temperature)):
+        certain, is_right = best_confidences(test[0], value), test[1]
+        auroc = roc_auc_score(is_right, certain) if len({*is_right}) == 2 else float("nan")  # all right, or all wrong
+        print(
+            f"test split, {len(is_right):,} words, {name}: ECE {calibration_error(certain, is_right):.4f}, "
+            f"AUROC {auroc:.4f}"
+        )
+
+
+def hypotheses(
+    folder: Path, task: GraphemeToPhoneme, split: str, num_beams: int | None
+) -> tuple[list[list[float]], list[bool]]:
+    """For every word of a split, the log-probabilities of its hypotheses, and whether the best of them is listed.
+
+    The log-probabilities of a word have a constant in common, which does not change its confidences.
+    """
+    log_probabilities: list[list[float]] = []
+    is_right: list[bool] = []
+    rows = zip(task.splits[split]["word"], task.splits[split]["pronunciations"], strict=True)
+    by_accent: dict[str, dict[str, list[str]]] = {}
+    for word, pronunciations in rows:
+        accent, spelling = accent_and_spelling(word)
+        by_accent.setdefault(accent, {})[spelling] = pronunciations
+    for accent, words in by_accent.items():
+        model = WordModel(folder, accent, is_english=task.known is not None, device="cpu")
+        model.model.config.confidence_temperature = 1.0
+        beams = num_beams or model.model.generation_config.num_beams or 1
+        if beams == 1:
+            raise ValueError("a greedy search gives no confidence; set --num-beams=5")
+        readable = {word: form for word in words if (form := model.readable(word))}
+        found = model.read(set(readable.values()), n_best=beams, num_beams=beams, batch_size=128)
+        for word, form in readable.items():
+            best: list[Hypothesis] = found[form]
+            log_probabilities.append([float(np.log(one.confidence or 1e-300)) for one in best])
+            is_right.append(bool(best) and " ".join(best[0].phones) in words[word])
+    return log_probabilities, is_right
+
+
+def fitted_temperature(log_probabilities: list[list[float]], is_right: list[bool]) -> float:
+    """The temperature with the least log loss."""
+
+    def loss(log_temperature: float) -> float:
+        certain = best_confidences(log_probabilities, float(np.exp(log_temperature)))
+        return float(log_loss(is_right, certain, labels=[False, True]))
+
+    bounds = tuple(np.log(TEMPERATURES))
+    return float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
+
+
+def best_confidences(log_probabilities: list[list[float]], temperature: float) -> list[float]:
+    """The confidence of every word's best pronunciation; 0 for a word without any."""
+    return [confidences(of_word, temperature)[0] if of_word else 0.0 for of_word in log_probabilities]
+
+
+def calibration_error(confidence: list[float], is_right: list[bool], bins: int = BINS) -> float:
+    """The expected calibration error with bins of equal size."""
+    order = np.argsort(confidence, kind="stable")
+    parts: Any = zip(
+        *(np.array_split(np.asarray(values, float)[order], bins) for values in (confidence, is_right)), strict=True
+    )
+    gaps = [(len(of_bin), abs(of_bin.mean() - right.mean())) for of_bin, right in parts if len(of_bin)]
+    return sum(count * gap for count, gap in gaps) / len(confidence)
+
+
+if __name__ == "__main__":
+    main()
