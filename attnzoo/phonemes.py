@@ -4,9 +4,17 @@ One tokenizer encodes words and pronunciations. The brackets keep the two apart:
 ``⟦B⟧`` is a phoneme. No keyboard has these brackets. Decoding removes them.
 """
 
+import re
 from typing import Any
 
 OPEN, CLOSE = "⟦", "⟧"
+ACCENT_AND_SPELLING = re.compile(rf"({OPEN}[a-z]{{2,}}{CLOSE})?(.*)", re.DOTALL)
+
+
+def accent_and_spelling(word: str) -> tuple[str, str]:
+    """The accent's token that a word begins with, such as ⟦us⟧, or an empty text; and the rest."""
+    accent, spelling = ACCENT_AND_SPELLING.fullmatch(word).groups("")  # type: ignore[union-attr]  # any text matches
+    return accent, spelling
 
 
 def bracketed(pronunciation: str) -> str:

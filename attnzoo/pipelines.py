@@ -21,7 +21,7 @@ from transformers import AutoModelForSeq2SeqLM, GenerationConfig, Pipeline, PreT
 
 from .alignment import forced_decode
 from .loss import IGNORED
-from .phonemes import OPEN, token_names
+from .phonemes import accent_and_spelling, token_names
 
 BATCH_SIZE = 64  # of a list
 
@@ -317,8 +317,9 @@ def readable_word(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
     Raises:
         ValueError: the word is empty, or the tokenizer has no token for some of its characters, which are named.
     """
-    accent = next((token for token in tokenizer.get_added_vocab() if token[:1] == OPEN and word.startswith(token)), "")
-    spelling = word.removeprefix(accent)
+    accent, spelling = accent_and_spelling(word)
+    if accent not in tokenizer.get_added_vocab():
+        accent, spelling = "", word
     normalizer = tokenizer.backend_tokenizer.normalizer
     # In a tokenizer without a normalizer, capitals are phonemes.
     normalized = spelling.strip().lower() if normalizer is None else normalizer.normalize_str(spelling)

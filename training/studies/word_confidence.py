@@ -22,6 +22,7 @@ from scipy.optimize import minimize_scalar
 from sklearn.metrics import log_loss, roc_auc_score
 from transformers import AutoConfig
 
+from attnzoo.phonemes import accent_and_spelling
 from attnzoo.pronunciation import confidences
 from attnzoo.pronunciation.word_model import Hypothesis, WordModel
 
@@ -29,7 +30,7 @@ from ..commands import add_overrides, command_parser
 from ..evaluate import task_for
 from ..loop.checkpoint import require_model
 from ..loop.stopping import exit_on_user_error
-from ..tasks.grapheme_to_phoneme import GraphemeToPhoneme, accent_and_spelling
+from ..tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
 BINS = 15
 TEMPERATURES = (0.05, 20.0)  # the lowest and the highest that are tried

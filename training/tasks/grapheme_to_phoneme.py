@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +13,7 @@ import datasets
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from attnzoo.alignment import align
-from attnzoo.phonemes import CLOSE, OPEN, bracketed, known_phonemes
+from attnzoo.phonemes import CLOSE, OPEN, accent_and_spelling, bracketed, known_phonemes
 from attnzoo.pipelines import readable_word
 from attnzoo.pronunciation.phone_sets import PRIMARY, SECONDARY, are_arpabet, without_stress
 from attnzoo.viewer import plot_alignments
@@ -35,7 +34,6 @@ STRESS_NOTE = (
     " Stress errors: words whose phonemes are right and whose stress is wrong; PER and WER without stress count none. "
     "The 95 % confidence intervals over words in `run.json` are by bootstrap."
 )
-ACCENT_AND_SPELLING = re.compile(rf"({OPEN}\w+{CLOSE})?(.*)", re.DOTALL)
 MAX_PHONEMES = 64  # of a generated pronunciation, unless the data has longer ones
 
 
@@ -378,12 +376,6 @@ class GraphemeToPhoneme(SequenceToSequence):
         entries = zip(rows["word"], rows["pronunciation"], strict=True)
         chosen = [(word, listed) for word, listed in self._words(entries) if self._split(word, "train") == "train"]
         return {"word": [word for word, _ in chosen], "pronunciations": [[listed] for _, listed in chosen]}
-
-
-def accent_and_spelling(word: str) -> tuple[str, str]:
-    """The token in brackets that a word begins with, or an empty string, and the rest."""
-    found = ACCENT_AND_SPELLING.fullmatch(word)
-    return (found[1] or "", found[2]) if found else ("", word)
 
 
 def _readable(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
