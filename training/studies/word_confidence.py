@@ -81,7 +81,9 @@ def hypotheses(
         accent, spelling = accent_and_spelling(word)
         by_accent.setdefault(accent, {})[spelling] = pronunciations
     for accent, words in by_accent.items():
-        model = WordModel(folder, accent, is_english=task.known is not None, device="cpu")
+        model = WordModel(
+            folder, accent, is_english=task.known is not None and task.known.language == "en", device="cpu"
+        )
         model.model.config.confidence_temperature = 1.0
         beams = num_beams or model.model.generation_config.num_beams or 1
         if beams == 1:

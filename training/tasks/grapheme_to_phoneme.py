@@ -20,6 +20,7 @@ from attnzoo.viewer import plot_alignments
 
 from ..data import cmudict
 from ..data.cmudict import CMUDICT
+from ..data.gruut import GRUUT
 from ..data.lemma_families import family
 from ..data.misaki import MISAKI
 from ..data.pronunciations import PronunciationData, read_pronunciations
@@ -84,7 +85,7 @@ class _Words:
 class GraphemeToPhoneme(SequenceToSequence):
     """Words and pronunciations, split by a hash of the word so that every pronunciation of a word is in one split.
 
-    Words and phonemes may be in any script. From the dictionaries of English it takes the words of two or more letters
+    Words and phonemes may be in any script. From CMUdict and misaki it takes the words of two or more letters
     or apostrophes, from the CMU dictionary without stress. The split is the SHA-1 of the word, or of the name of its
     lemma family (``task.data.split_by``), modulo 100: below 10 test, below 12 validation, the rest train. Data with a
     validation or test split of its own keeps it, and only what it lacks is taken out of its training split. Rows of a
@@ -113,7 +114,7 @@ class GraphemeToPhoneme(SequenceToSequence):
     metric = "per"
     metric_names = {"per": "PER", "wer": "WER"}
     units = {"per": " %", "wer": " %"}
-    known_data = (CMUDICT, MISAKI)
+    known_data = (CMUDICT, MISAKI, *GRUUT)
     longest: tuple[str, int]
     card = Card(
         tags=("grapheme-to-phoneme", "g2p", "pronunciation"),  # the Hub has no such task for encoder-decoders
@@ -362,7 +363,7 @@ class GraphemeToPhoneme(SequenceToSequence):
                         f"{self.data.path}: {short(repr(side))} has one of {OPEN} {CLOSE}, which mark phonemes"
                     )
             normalized = self._normalizer.normalize_str(spelling)
-            if self.known is not None and not cmudict.WORD.fullmatch(normalized):
+            if self.known in (CMUDICT, MISAKI) and not cmudict.WORD.fullmatch(normalized):
                 continue
             if not normalized:
                 raise ValueError(f"{self.data.path}: {word!r} has no letters")

