@@ -85,6 +85,20 @@ PEERS = {
         is_source_tree=True,
     ),
     "eole": Environment("eole==0.6.4", OPENNMT, stand_ins="opennmt"),
+    "phonetisaurus": Environment("phonetisaurus==0.3.0", ()),
+    "gruut": Environment(
+        "gruut==2.4.0",
+        (
+            "gruut-ipa==0.13.0",
+            "gruut-lang-fr==2.0.2",
+            "gruut-lang-it==2.0.1",
+            "gruut-lang-nl==2.0.2",
+            "gruut-lang-sv==2.0.1",
+            "python-crfsuite==0.9.12",
+        ),
+    ),
+    "g2p-en": Environment("g2p_en==2.1.0", ()),
+    "espeak": Environment("misaki==0.9.4", ("espeakng-loader==0.2.4", "phonemizer-fork==3.3.2")),
 }
 
 
@@ -117,7 +131,8 @@ def make(peer: str) -> None:
     (site / "1_main_environment.pth").write_text(sysconfig.get_path("purelib") + "\n")
     if environment.stand_ins:
         (site / "2_stand_ins.pth").write_text(f"{STAND_INS / environment.stand_ins}\n")
-    _run(python, "-m", "pip", "install", "--quiet", "--no-deps", *environment.needs)
+    if environment.needs:
+        _run(python, "-m", "pip", "install", "--quiet", "--no-deps", *environment.needs)
     if environment.is_source_tree:
         source = _unpack(python, environment.toolkit, ENVIRONMENTS / peer / "source")
         (site / "0_toolkit.pth").write_text(f"{source}\n")

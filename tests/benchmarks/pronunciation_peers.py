@@ -1,0 +1,81 @@
+"""Other programs on the words of a recipe of pronunciation, scored as ours are.
+
+    python -m tests.benchmarks.environments phonetisaurus gruut g2p-en espeak
+    python -m tests.benchmarks.pronunciation_peers phonetisaurus g2p_arpabet
+
+- phonetisaurus: n-grams of joint letters and phonemes; it is trained on the recipe's training split.
+- gruut: the conditional random field that comes with gruut's dictionary, for the recipes of gruut's dictionaries. It
+  may have been trained on the test words.
+- g2p-en: the network of g2p-en, without its dictionary, for American English in ARPABET. It may have been trained on
+  the test words.
+- espeak: misaki's fallback, which turns the output of espeak-ng into Kokoro's phones. It has rules and a dictionary.
+
+A peer runs in its own environment. It reads a JSON object from its standard input: ``words``, ``accent`` and, in
+``train``, pairs of a word and its pronunciations. It writes a JSON list with a pronunciation for every word.
+"""
+
+import argparse
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from attnzoo.training.card import describe
+from attnzoo.training.commands import add_overrides
+from attnzoo.training.recipe import load_recipe
+from attnzoo.training.tasks import make_task
+
+from attnzoo.phonemes import accent_and_spelling
+from attnzoo.pronunciation.phone_sets import split
+from tests.benchmarks.environments import interpreter
+
+SYSTEMS = Path(__file__).parent / "pronunciation_systems"
+PEERS = {"phonetisaurus": "phonetisaurus", "gruut": "gruut", "g2p-en": "g2p_en", "espeak": "espeak"}
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("peer", choices=PEERS)
+    parser.add_argument("recipe", help="a recipe of configs/, or the path of one")
+    parser.add_argument("--split", default="test", help="default: %(default)s")
+    parser.add_argument("--predictions", type=Path, help="also write words and pronunciations to this file")
+    add_overrides(parser)
+    options = parser.parse_args()
+    task: Any = make_task(load_recipe(options.recipe, options.set))
+    words = task.splits[options.split]["word"][:]
+    predictions = predict(options.peer, task, words)
+    if options.predictions:
+        options.predictions.write_text(
+            "".join(f"{word}\t{prediction}\n" for word, prediction in zip(words, predictions, strict=True))
+        )
+    scores = task.score(options.split, predictions)
+    print(f"{options.peer}, {options.split} split, {len(words):,} words: {describe(task, scores)}")
+    print(json.dumps(scores))
+
+
+def predict(peer: str, task: Any, words: list[str]) -> list[str]:
+    """The pronunciations of a peer, asked for each accent apart."""
+    train: dict[str, dict[str, list[str]]] = {}
+    for row in task.splits["train"] if peer == "phonetisaurus" else ():
+        accent, spelling = accent_and_spelling(row["word"])
+        train.setdefault(accent, {})[spelling] = row["pronunciations"]
+    asked: dict[str, list[str]] = {}
+    for word in words:
+        accent, spelling = accent_and_spelling(word)
+        asked.setdefault(accent, []).append(spelling)
+    found: dict[str, str] = {}
+    for accent, spellings in asked.items():
+        request = {"train": [*train.get(accent, {}).items()], "words": spellings, "accent": accent[1:-1]}
+        request["path"] = task.data.path
+        command = [str(interpreter(peer)), str(SYSTEMS / f"{PEERS[peer]}.py")]
+        done = subprocess.run(command, input=json.dumps(request), stdout=subprocess.PIPE, text=True, check=True)
+        answers = json.loads(done.stdout.splitlines()[-1])
+        if peer == "espeak":
+            answers = [" ".join(split(answer or "", "kokoro")) for answer in answers]
+        found |= {accent + spelling: answer for spelling, answer in zip(spellings, answers, strict=True)}
+    return [found[word] for word in words]
+
+
+if __name__ == "__main__":
+    main()

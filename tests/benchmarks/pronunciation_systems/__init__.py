@@ -1,0 +1,1 @@
+"""Scripts that run in the environments of other programs; see ``tests/benchmarks/pronunciation_peers.py``."""
