@@ -108,6 +108,8 @@ class WordModel:
         inputs = self.tokenizer([self._prefix + word for word in words], padding=True, return_tensors="pt")
         inputs = {name: inputs[name].to(self.model.device) for name in ("input_ids", "attention_mask")}
         options: dict[str, Any] = {}
+        if beams > 1:
+            options["length_penalty"] = 0.0  # scores are log p; divided by the length they favour what repeats itself
         if self.is_english:
             limits = [int(PHONES_PER_LETTER * len(word)) + MORE_PHONES for word in words]
             options["max_new_tokens"] = max(limits)
@@ -118,7 +120,6 @@ class WordModel:
             custom_generate=search,
             num_beams=beams,
             num_return_sequences=beams,
-            length_penalty=0.0,  # scores are log p; divided by the length they favour what repeats itself
             do_sample=False,
             return_dict_in_generate=True,
             **options,

@@ -112,7 +112,7 @@ def test_numbers_and_initialisms_are_several_words_or_one(pronounce: Pronouncer)
     assert words[4].phonemes == pronounce.phonemize("new york").replace(" |", "")
 
 
-def test_the_model_says_what_its_search_finds(pronounce: Pronouncer) -> None:
+def test_the_model_says_what_its_search_finds(pronounce: Pronouncer, capfd: pytest.CaptureFixture[str]) -> None:
     """The n best are the beams in order of log p; confidences are the softmax of it over the beams."""
     model, tokenizer = pronounce.word_model.model, pronounce.word_model.tokenizer
     (word,) = pronounce.words(["philosophy"], n_best=5, num_beams=5)
@@ -126,7 +126,9 @@ def test_the_model_says_what_its_search_finds(pronounce: Pronouncer) -> None:
     expected = scores[order].softmax(0)
     torch.testing.assert_close(torch.tensor([v.confidence for v in word.variants]), expected, rtol=1e-3, atol=1e-5)
     assert pronounce.words(["philosophy"], num_beams=5)[0].confidence == pytest.approx(word.confidence)
+    capfd.readouterr()
     (greedy,) = pronounce.words(["philosophy"], num_beams=1)
+    assert not capfd.readouterr().err  # Transformers reports options that a search does not have
     only = tokenizer.decode(model.generate(**inputs, num_beams=1)[0], skip_special_tokens=True)
     assert (greedy.phonemes, greedy.confidence) == (only, None)
 
