@@ -8,7 +8,7 @@ Letters in shapes: B batch, T time, L layers, I input width, H hidden width, G w
 step.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -105,42 +105,38 @@ class PaddedLSTM(nn.LSTM):
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         if is_padding is None:
             return super().forward(inputs, state)
-        if state is None:
-            state = (inputs.new_zeros(1, inputs.shape[0], self.hidden_size),) * 2
-        inputs = torch.cat([inputs, is_padding.unsqueeze(-1).to(inputs.dtype)], dim=-1)
-        outputs, hidden, cell = torch.lstm(
-            inputs, state, self.padded_weights(), True, 1, 0.0, self.training, False, batch_first=True
-        )
+        outputs, hidden, cell = run_lstms([self], inputs, is_padding, state)
         return outputs, (hidden, cell)
 
-    def padded_weights(self) -> list[Tensor]:
-        """The weights of an LSTM that reads, after its other inputs, 1 on padding and 0 on tokens."""
+    def weights_for(self, is_padding: Tensor | None) -> list[Tensor]:
+        """The weights; with padding those of an LSTM that reads, after its other inputs, 1 on padding, 0 on tokens."""
         weight, *others = layer_weights(self)
+        if is_padding is None:
+            return [weight, *others]
         shut = weight.new_zeros(4, self.hidden_size)
         shut[0], shut[1] = -self.SHUT, self.SHUT  # gates i, f, g, o
         return [torch.cat([weight, shut.view(-1, 1)], dim=1), *others]
 
 
-def bidirectional_lstm(
-    forward: PaddedLSTM, backward: PaddedLSTM, inputs: Tensor, is_padding: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Two LSTMs in one call, one from the first token to the last and one back, without reversing or joining tensors.
+def run_lstms(
+    layers: Sequence[PaddedLSTM], inputs: Tensor, is_padding: Tensor | None, state: Any = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One LSTM from the first token to the last, or that and one back, in one call without reversing or joining.
 
     The backward one meets the padding first. Its state is zero there and stays zero.
 
     Shape:
         - inputs: (B, T, I)
         - is_padding: (B, T) bool, after the real tokens of a row; None where there is none
-        - returns: outputs (B, T, 2H), and the last cell states (2, B, H)
+        - state: (number of layers, B, H) each, zeros if None
+        - returns: outputs (B, T, H or 2H), and the last hidden states and cell states
     """
-    weights = [layer_weights(layer) if is_padding is None else layer.padded_weights() for layer in (forward, backward)]
-    zeros = inputs.new_zeros(2, inputs.shape[0], forward.hidden_size)
+    weights = [weight for layer in layers for weight in layer.weights_for(is_padding)]
     if is_padding is not None:
         inputs = torch.cat([inputs, is_padding.unsqueeze(-1).to(inputs.dtype)], dim=-1)
-    outputs, _, cell = torch.lstm(
-        inputs, (zeros, zeros), weights[0] + weights[1], True, 1, 0.0, forward.training, True, batch_first=True
-    )
-    return outputs, cell
+    if state is None:
+        state = (inputs.new_zeros(len(layers), inputs.shape[0], layers[0].hidden_size),) * 2
+    return torch.lstm(inputs, state, weights, True, 1, 0.0, layers[0].training, len(layers) == 2, batch_first=True)
 
 
 def layer_weights(layer: nn.RNNBase) -> list[Tensor]:

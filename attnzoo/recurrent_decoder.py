@@ -28,6 +28,20 @@ from .recurrent_cells import RecurrentStack, RecurrentState
 from .shared_products import Rows, first_rows
 
 
+class DecoderSizes(NamedTuple):
+    """What a decoder is built from; not every decoder reads all of it."""
+
+    cell: str
+    embedding_size: int
+    hidden_size: int
+    num_layers: int
+    readout_size: int
+    encoder_size: int  # V
+    encoder_layers: int
+    direction_size: int  # of one direction of the encoder
+    dropout: float
+
+
 class DecoderState(NamedTuple):
     """What one step of a decoder leaves for the next.
 
@@ -89,13 +103,13 @@ class StateBridge(nn.Module):
         - returns: (B, L, H)
     """
 
-    def __init__(self, cell: str, encoder_layers: int, encoder_size: int, num_layers: int, hidden_size: int) -> None:
+    def __init__(self, sizes: DecoderSizes) -> None:
         super().__init__()
-        self.num_layers = num_layers
-        is_needed = (encoder_layers, encoder_size) != (num_layers, hidden_size)
-        sizes = encoder_layers * encoder_size, num_layers * hidden_size
-        self.hidden_proj = nn.Linear(*sizes) if is_needed else None
-        self.cell_proj = nn.Linear(*sizes) if is_needed and cell == "lstm" else None
+        self.num_layers = sizes.num_layers
+        is_needed = (sizes.encoder_layers, sizes.encoder_size) != (sizes.num_layers, sizes.hidden_size)
+        widths = sizes.encoder_layers * sizes.encoder_size, sizes.num_layers * sizes.hidden_size
+        self.hidden_proj = nn.Linear(*widths) if is_needed else None
+        self.cell_proj = nn.Linear(*widths) if is_needed and sizes.cell == "lstm" else None
 
     def forward(self, encoder_state: RecurrentState) -> RecurrentState:
         hidden, cell = encoder_state
@@ -132,22 +146,14 @@ class ChoDecoder(nn.Module):
 
     attention = None
 
-    def __init__(
-        self,
-        cell: str,
-        embedding_size: int,
-        hidden_size: int,
-        encoder_size: int,
-        num_layers: int,
-        readout_size: int,
-        dropout: float,
-    ) -> None:
+    def __init__(self, sizes: DecoderSizes) -> None:
         super().__init__()
-        self.context_proj = nn.Linear(encoder_size, hidden_size)
-        self.initial_proj = nn.Linear(hidden_size, num_layers * hidden_size)
-        self.rnn = RecurrentStack(cell, embedding_size + hidden_size, hidden_size, num_layers, dropout)
-        self.readout_proj = nn.Linear(hidden_size + embedding_size + hidden_size, 2 * readout_size)
-        self.dropout = nn.Dropout(dropout)
+        size, embedding_size = sizes.hidden_size, sizes.embedding_size
+        self.context_proj = nn.Linear(sizes.encoder_size, size)
+        self.initial_proj = nn.Linear(size, sizes.num_layers * size)
+        self.rnn = RecurrentStack(sizes.cell, embedding_size + size, size, sizes.num_layers, sizes.dropout)
+        self.readout_proj = nn.Linear(size + embedding_size + size, 2 * sizes.readout_size)
+        self.dropout = nn.Dropout(sizes.dropout)
 
     def initial_state(self, encoder_state: RecurrentState) -> DecoderState:
         """s_0 and c from the encoder's final state (B, encoder layers, V)."""
@@ -180,20 +186,11 @@ class SutskeverDecoder(nn.Module):
 
     attention = None
 
-    def __init__(
-        self,
-        cell: str,
-        embedding_size: int,
-        hidden_size: int,
-        encoder_size: int,
-        encoder_layers: int,
-        num_layers: int,
-        dropout: float,
-    ) -> None:
+    def __init__(self, sizes: DecoderSizes) -> None:
         super().__init__()
-        self.bridge = StateBridge(cell, encoder_layers, encoder_size, num_layers, hidden_size)
-        self.rnn = RecurrentStack(cell, embedding_size, hidden_size, num_layers, dropout)
-        self.dropout = nn.Dropout(dropout)
+        self.bridge = StateBridge(sizes)
+        self.rnn = RecurrentStack(sizes.cell, sizes.embedding_size, sizes.hidden_size, sizes.num_layers, sizes.dropout)
+        self.dropout = nn.Dropout(sizes.dropout)
 
     def initial_state(self, encoder_state: RecurrentState) -> DecoderState:
         """s_0 from the encoder's final state (B, encoder layers, V)."""
@@ -233,24 +230,14 @@ class BahdanauDecoder(nn.Module):
         - returns: :class:`DecoderOutput`
     """
 
-    def __init__(
-        self,
-        attention: SourceAttention,
-        cell: str,
-        embedding_size: int,
-        hidden_size: int,
-        encoder_size: int,
-        direction_size: int,
-        num_layers: int,
-        readout_size: int,
-        dropout: float,
-    ) -> None:
+    def __init__(self, attention: SourceAttention, sizes: DecoderSizes) -> None:
         super().__init__()
+        size, input_size = sizes.hidden_size, sizes.embedding_size + sizes.encoder_size
         self.attention = attention
-        self.rnn = RecurrentStack(cell, embedding_size + encoder_size, hidden_size, num_layers, dropout)
-        self.initial_proj = nn.Linear(direction_size, num_layers * hidden_size)
-        self.readout_proj = nn.Linear(hidden_size + embedding_size + encoder_size, 2 * readout_size)
-        self.dropout = nn.Dropout(dropout)
+        self.rnn = RecurrentStack(sizes.cell, input_size, size, sizes.num_layers, sizes.dropout)
+        self.initial_proj = nn.Linear(sizes.direction_size, sizes.num_layers * size)
+        self.readout_proj = nn.Linear(size + input_size, 2 * sizes.readout_size)
+        self.dropout = nn.Dropout(sizes.dropout)
 
     def initial_state(self, encoder_state: RecurrentState) -> DecoderState:
         """s_0 from the encoder's final state (B, encoder layers, V), whose top layer ends with h_1 backward."""
@@ -304,27 +291,15 @@ class LuongDecoder(nn.Module):
         - returns: :class:`DecoderOutput`
     """
 
-    def __init__(
-        self,
-        attention: SourceAttention,
-        cell: str,
-        embedding_size: int,
-        hidden_size: int,
-        encoder_size: int,
-        encoder_layers: int,
-        num_layers: int,
-        readout_size: int,
-        dropout: float,
-        input_feeding: bool,
-    ) -> None:
+    def __init__(self, attention: SourceAttention, sizes: DecoderSizes, input_feeding: bool) -> None:
         super().__init__()
+        size, input_size = sizes.hidden_size, sizes.embedding_size + input_feeding * sizes.readout_size
         self.attention = attention
         self.input_feeding = input_feeding
-        input_size = embedding_size + (readout_size if input_feeding else 0)
-        self.rnn = RecurrentStack(cell, input_size, hidden_size, num_layers, dropout)
-        self.output_proj = nn.Linear(encoder_size + hidden_size, readout_size, bias=False)
-        self.bridge = StateBridge(cell, encoder_layers, encoder_size, num_layers, hidden_size)
-        self.dropout = nn.Dropout(dropout)
+        self.rnn = RecurrentStack(sizes.cell, input_size, size, sizes.num_layers, sizes.dropout)
+        self.output_proj = nn.Linear(sizes.encoder_size + size, sizes.readout_size, bias=False)
+        self.bridge = StateBridge(sizes)
+        self.dropout = nn.Dropout(sizes.dropout)
 
     def initial_state(self, encoder_state: RecurrentState) -> DecoderState:
         """h_0 and h~_0 from the encoder's final state (B, encoder layers, V)."""

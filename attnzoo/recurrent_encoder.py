@@ -12,7 +12,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import ModelOutput
 
 from .loss import is_untouched
-from .recurrent_cells import PaddedLSTM, RecurrentState, bidirectional_lstm, recurrent_layer
+from .recurrent_cells import PaddedLSTM, RecurrentState, recurrent_layer, run_lstms
 
 
 @dataclass
@@ -203,7 +203,7 @@ def _run_both(
 ) -> tuple[Tensor, RecurrentState | None]:
     """What :class:`EncoderLayer` returns, of both directions in one call."""
     is_padding = None if lengths is None else _is_padding(inputs, lengths)
-    outputs, cell = bidirectional_lstm(forward_rnn, backward_rnn, inputs, is_padding)
+    outputs, _, cell = run_lstms([forward_rnn, backward_rnn], inputs, is_padding)
     if not with_state:
         return outputs, None
     size = forward_rnn.hidden_size
