@@ -19,7 +19,7 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils import can_return_tuple
 
-from .attention import AdditiveScore, ScoreSizes, Source, SourceAttention
+from .attention import AdditiveScore, Attended, ScoreSizes, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .model_inputs import checked, checked_head, embed, require_tokens, source_mask, target_ids, targets_per_source
 from .recurrent_cache import RecurrentDecoderCache, check_past, check_target_mask
@@ -197,7 +197,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         encoder_outputs: RecurrentEncoderOutput,
         encoder_attention_mask: Tensor | None,
         cache: RecurrentDecoderCache | None,
-    ) -> tuple[DecoderState, Source | None, int]:
+    ) -> tuple[DecoderState, Attended | None, int]:
         """The state before the first target token, the source, and the number of tokens read before."""
         value = encoder_outputs.last_hidden_state
         targets = targets_per_source(value, embeddings)

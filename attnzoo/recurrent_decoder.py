@@ -14,7 +14,7 @@ Where a step waits for the attention of the step before, one loop serves trainin
 ``shared_products.py`` for what its steps share.
 
 Letters in shapes: B batch, T target length, S source length, L layers, E embedding width, H hidden width, V width of
-the encoder's outputs, R readout width, N rows of all steps, packed (see :class:`Rows`).
+the encoder's outputs, R readout width, N rows of all steps, packed (see :class:`LoopRows`).
 """
 
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .attention import Source, SourceAttention
+from .attention import Attended, SourceAttention
 from .recurrent_cells import RecurrentStack, RecurrentState
-from .shared_products import Rows, first_rows
+from .shared_products import LoopRows, first_rows
 
 
 class DecoderSizes(NamedTuple):
@@ -72,7 +72,7 @@ class DecoderOutput(NamedTuple):
 
 
 def joined(
-    rows: Rows,
+    rows: LoopRows,
     readout: Tensor,
     attention_weights: list[Tensor],
     hidden_states: list[list[Tensor]],
@@ -161,7 +161,7 @@ class ChoDecoder(nn.Module):
         return DecoderState(projected_start(self.initial_proj, context, self.rnn), context)
 
     def forward(
-        self, inputs: Tensor, state: DecoderState, source: Source | None, step: int, lengths: Tensor | None = None
+        self, inputs: Tensor, state: DecoderState, source: Attended | None, step: int, lengths: Tensor | None = None
     ) -> DecoderOutput:
         assert state.input_feed is not None  # by initial_state
         context = state.input_feed.to(inputs.dtype).unsqueeze(1).expand(-1, inputs.shape[1], -1)  # (B, T, H)
@@ -197,7 +197,7 @@ class SutskeverDecoder(nn.Module):
         return DecoderState(self.bridge(encoder_state))
 
     def forward(
-        self, inputs: Tensor, state: DecoderState, source: Source | None, step: int, lengths: Tensor | None = None
+        self, inputs: Tensor, state: DecoderState, source: Attended | None, step: int, lengths: Tensor | None = None
     ) -> DecoderOutput:
         outputs, recurrent = self.rnn(inputs, state.recurrent)
         return DecoderOutput(self.dropout(outputs[-1]), None, outputs, DecoderState(recurrent))
@@ -245,9 +245,9 @@ class BahdanauDecoder(nn.Module):
         return DecoderState(projected_start(self.initial_proj, backward, self.rnn))
 
     def forward(
-        self, inputs: Tensor, state: DecoderState, source: Source, step: int, lengths: Tensor | None = None
+        self, inputs: Tensor, state: DecoderState, source: Attended, step: int, lengths: Tensor | None = None
     ) -> DecoderOutput:
-        rows = Rows(inputs, lengths)
+        rows = LoopRows(inputs, lengths)
         inputs = rows.pack(inputs)  # (N, E)
         rnn, attend = self.rnn.steps(rows, inputs, state.recurrent), self.attention.steps(source, rows, step)
         queries, contexts, attention_weights, hidden_states = [], [], [], []
@@ -310,14 +310,14 @@ class LuongDecoder(nn.Module):
         return DecoderState(recurrent, recurrent.hidden.new_zeros(rows, width))
 
     def forward(
-        self, inputs: Tensor, state: DecoderState, source: Source, step: int, lengths: Tensor | None = None
+        self, inputs: Tensor, state: DecoderState, source: Attended, step: int, lengths: Tensor | None = None
     ) -> DecoderOutput:
         if state.input_feed is None:  # no step waits for another one
             outputs, recurrent = self.rnn(inputs, state.recurrent)
             context, weights = self.attention(outputs[-1], source, step)
             readout = torch.tanh(self.output_proj(torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
             return DecoderOutput(readout, weights, outputs, DecoderState(recurrent))
-        rows = Rows(inputs, lengths)
+        rows = LoopRows(inputs, lengths)
         rnn = self.rnn.steps(rows, rows.pack(inputs), state.recurrent)
         attend, output_proj = self.attention.steps(source, rows, step), rows.share_linears(self.output_proj)
         feed = rows.sort(state.input_feed).to(inputs.dtype)

@@ -41,7 +41,7 @@ def hub() -> Iterator[LoopbackHub]:
 
 
 def folders(which: str, home: Path) -> dict[str, Path]:
-    """Of all shipped models and one tiny model of every kind: one, the first of each family, the others, or all."""
+    """Of all shipped models and one tiny model of every kind: the first of each family, the others, or all."""
     every = {path.name: path for path in CARDS}
     every |= {kind: save_folder(kind, home / kind) for kind in KINDS}
     first: dict[str, str] = {}
@@ -50,7 +50,7 @@ def folders(which: str, home: Path) -> dict[str, Path]:
     assert first.keys() == {family for family, _ in SERVED}
     families = [*first.values()]
     others = [name for name in every if name not in families]
-    chosen = {"one": families[:1], "families": families, "others": others, "all": families + others}
+    chosen = {"families": families, "others": others, "all": families + others}
     return {name: every[name] for name in chosen[which]}
 
 
@@ -58,7 +58,6 @@ def folders(which: str, home: Path) -> dict[str, Path]:
     ("which", "xet"),
     [
         ("families", False),
-        ("one", True),
         pytest.param("others", False, marks=pytest.mark.hub),
         pytest.param("all", True, marks=pytest.mark.hub),
     ],

@@ -305,23 +305,6 @@ def test_what_looks_like_a_special_token_in_a_text_is_text(tokenizer: PreTrained
     assert tokenizer("the <mask> says")["input_ids"].count(tokenizer.mask_token_id) == 1  # of a user it is one
 
 
-@pytest.mark.parametrize("model_class", [SmallTransformerForCausalLM, SmallTransformerForMaskedLM])
-def test_rows_of_padding_alone_have_no_loss(tokenizer: PreTrainedTokenizerFast, model_class: type) -> None:
-    pattern = "causal" if model_class is SmallTransformerForCausalLM else "bidirectional"
-    torch.manual_seed(0)
-    model = model_class(tiny(tokenizer, pattern)).eval()
-    ids = torch.tensor([[1, 7, 8, 2], [0, 0, 0, 0]])
-    labels = ids.masked_fill(ids == 0, IGNORED)
-    outputs = model(input_ids=ids, attention_mask=(ids != 0).long(), labels=labels)
-    alone = model(input_ids=ids[:1], labels=labels[:1])
-    assert outputs.logits.isfinite().all()
-    torch.testing.assert_close(outputs.loss, alone.loss)
-    nothing = model(
-        input_ids=ids[1:], attention_mask=torch.zeros(1, 4, dtype=torch.long), labels=labels[1:], skip_logits=True
-    )
-    assert nothing.loss == 0
-
-
 def test_a_stream_is_trained_on_with_the_same_tokenizer(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "animals.jsonl"
     path.write_text("".join(json.dumps({"story": text}) + "\n" for text in paragraphs()))
