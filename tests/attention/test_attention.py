@@ -333,17 +333,6 @@ def test_dropout_acts_on_the_sum_and_not_on_the_returned_weights() -> None:
     assert abs((~kept).double().mean() - 0.25) < 0.03
 
 
-def test_the_weights_of_a_predictive_window_sum_to_less_than_one() -> None:
-    window = randomize(LocalWindow(QUERY, 3, predictive=True), seed=4)
-    mask, reweight = window(
-        random(1, TARGET, QUERY, seed=1), torch.arange(TARGET), *source_positions(torch.ones(1, 9, dtype=torch.bool))
-    )
-    scores = random(1, TARGET, 9, seed=2)
-    sums = attend(scores, torch.zeros(1, 9, 1, dtype=torch.float64), mask, reweight)[1].sum(dim=-1)
-    assert (sums < 1).all()
-    assert (sums > 0).all()
-
-
 @pytest.mark.parametrize("window_size", [0, -1])
 def test_a_window_of_no_width_is_refused(window_size: int) -> None:
     with pytest.raises(ValueError, match=f"at least 1.*{window_size}"):

@@ -102,23 +102,9 @@ def test_the_papers_models_by_name(paper: str) -> None:
     assert (changed.num_hops, changed.num_labels) == (2, 7)
 
 
-def test_a_paper_or_a_field_that_is_not_there() -> None:
-    with refused(ValueError, "'lin2018'", "lin2017-age", "lin2017-snli"):
-        SelfAttentiveConfig.from_paper("lin2018")
-    with refused(ValueError, "SelfAttentiveConfig has no field 'num_hop'", "did you mean 'num_hops'?"):
-        SelfAttentiveConfig.from_paper("lin2017-age", num_hop=3)
-
-
 def test_a_gate_of_one_sentence() -> None:
     with refused(StrictDataclassError, "gate_size=8", "sentence_pair=True"):
         SelfAttentiveConfig(gate_size=8)
-
-
-def test_a_config_that_was_spoiled_makes_no_model() -> None:
-    config = tiny_config("single")
-    config.num_hops = 0
-    with refused(StrictDataclassError, "num_hops must be at least 1, got 0"):
-        SelfAttentiveForSequenceClassification(config)
 
 
 # Bad input ------------------------------------------------------------------------------------------------------------

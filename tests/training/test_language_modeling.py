@@ -16,13 +16,14 @@ from attnzoo.training.tasks.language_modeling import (
     MaskedLanguageModeling,
     TextData,
 )
-from attnzoo.training.tasks.log_probability import IGNORED, log_probabilities, sliding_windows, text_ids
+from attnzoo.training.tasks.log_probability import log_probabilities, sliding_windows, text_ids
 from attnzoo.training.tasks.metrics import BitsPerByte, WordPerplexity
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedTokenizerFast, pipeline
 
 from attnzoo import SmallTransformerConfig, SmallTransformerForCausalLM, SmallTransformerForMaskedLM
+from attnzoo.loss import IGNORED
 from tests.training.runs import overrides, train_recipe
 
 ROOT = Path(__file__).parents[2]
