@@ -114,7 +114,7 @@ class Score(nn.Module):
         return key
 
     def share_key(self, projected_key: Tensor, rows: Any) -> Any:
-        """The projected key as all steps of a loop over :class:`Rows` read it."""
+        """The projected key as all steps of a loop over :class:`LoopRows` read it."""
         return projected_key
 
     def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
@@ -314,7 +314,7 @@ SCORES: dict[str, Callable[[ScoreSizes], Score]] = {
 }
 
 
-class Source(NamedTuple):
+class Attended(NamedTuple):
     """What is attended to, made once per source by :meth:`SourceAttention.read`.
 
     Shape:
@@ -330,9 +330,9 @@ class Source(NamedTuple):
     positions: Tensor
     length: Tensor
 
-    def first(self, rows: int) -> "Source":
+    def first(self, rows: int) -> "Attended":
         """The sources of the first rows."""
-        return self if rows >= self.mask.shape[0] else Source(*(part[:rows] for part in self))
+        return self if rows >= self.mask.shape[0] else Attended(*(part[:rows] for part in self))
 
 
 class SourceAttention(nn.Module):
@@ -358,21 +358,21 @@ class SourceAttention(nn.Module):
         self.score = SCORES[score](sizes)
         self.window = None if window == "global" else LocalWindow(sizes.query_size, window_size, window == "predictive")
 
-    def read(self, value: Tensor, mask: Tensor, projected_key: Tensor | None = None) -> Source:
+    def read(self, value: Tensor, mask: Tensor, projected_key: Tensor | None = None) -> Attended:
         """The source as every step needs it; keys that are projected already (from a cache) are taken as they are."""
         positions, length = source_positions(mask)
         if projected_key is None:
             projected_key = self.score.project_key(value, positions)
-        return Source(value, projected_key, mask, positions, length)
+        return Attended(value, projected_key, mask, positions, length)
 
-    def steps(self, source: Source, rows: Any, first: int) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
-        """The attention of a loop over :class:`Rows`, whose first step is the target position ``first``.
+    def steps(self, source: Attended, rows: Any, first: int) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
+        """The attention of a loop over :class:`LoopRows`, whose first step is the target position ``first``.
 
         Returns a function. It takes a query (n, H) and the number of the step, and returns context (n, V) and weights
         (n, S).
         """
         value, key, *others = (rows.sort(part) for part in source)
-        shared = Source(rows.share(value), self.score.share_key(key, rows), *others)
+        shared = Attended(rows.share(value), self.score.share_key(key, rows), *others)
         attention = rows.share_linears(self)
 
         def look(query: Tensor, step: int) -> tuple[Tensor, Tensor]:
@@ -381,7 +381,7 @@ class SourceAttention(nn.Module):
 
         return look
 
-    def forward(self, query: Tensor, source: Source, step: int) -> tuple[Tensor, Tensor]:
+    def forward(self, query: Tensor, source: Attended, step: int) -> tuple[Tensor, Tensor]:
         """``step`` is the target position of the first query of a row, from 0."""
         targets, length = query.shape[0] // source.mask.shape[0], query.shape[1]
         if targets > 1:

@@ -34,7 +34,6 @@ from .phonemes import known_phonemes
 from .shipped_models import SENTIMENT, SHIPPED, TRANSLATION, model_path
 from .viewer import plot_alignments, sentences_html
 
-BATCH_SIZE = 64  # sources in one batch
 PROGRESS = "attnzoo"  # the name of our progress bars, which are shown though those of Transformers are not
 
 
@@ -215,21 +214,19 @@ def translate(arguments: list[str]) -> None:
     pipe: Any = pipeline("machine-translation", model=_folder(options.model))  # type: ignore[call-overload]  # ours
     if known_phonemes(pipe.tokenizer):
         raise ValueError(f"{options.model} is a model of pronunciation; use attnzoo pronounce")
-    found = _targets(pipe, sentences, options)
-    # The output has a line for every line of the input, an empty one for an empty one.
-    empty = [{pipe.target_key: "", "score": 0.0}]
-    _print_targets([("", empty if "error" in targets[0] else targets) for targets in found], pipe.target_key)
-    _exit_if_unreadable([t[0]["error"] for s, t in zip(sentences, found, strict=True) if s and "error" in t[0]])
-
-
-def _targets(pipe: Any, sources: list[str], options: argparse.Namespace, **more: Any) -> list[list[dict[str, Any]]]:
-    """The targets of every source. A source that cannot be read has one target, with its ``error`` and without text."""
-    if options.num_beams is not None:
-        more["num_beams"] = options.num_beams
+    beams = {} if options.num_beams is None else {"num_beams": options.num_beams}
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
-        return pipe(sources, n_best=options.n_best, batch_size=BATCH_SIZE, errors="skip", **more)
+        found = pipe(sentences, n_best=options.n_best, errors="skip", **beams)
+    for targets in found:
+        if "error" in targets[0]:
+            print()  # the output has a line for every line of the input
+            continue
+        for target in targets:
+            score = [f"{target['score']:.2f}"] if len(targets) > 1 else []
+            print(target[pipe.target_key], *score, sep="\t")
+    _exit_if_unreadable([t[0]["error"] for s, t in zip(sentences, found, strict=True) if s and "error" in t[0]])
 
 
 def _exit_if_unreadable(errors: list[str]) -> None:
@@ -237,14 +234,6 @@ def _exit_if_unreadable(errors: list[str]) -> None:
     if errors:
         print(*(f"error: {message}" for message in errors), sep="\n", file=sys.stderr)
         sys.exit(1)
-
-
-def _print_targets(found: list[tuple[str, list[dict[str, Any]]]], key: str) -> None:
-    """Print a line for every target: the source unless empty, the target, and log p if there are several targets."""
-    for source, targets in found:
-        for target in targets:
-            score = f"{target['score']:.2f}" if len(targets) > 1 else ""
-            print(*filter(None, [source]), target[key], *filter(None, [score]), sep="\t")
 
 
 def classify(arguments: list[str]) -> None:

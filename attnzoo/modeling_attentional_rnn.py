@@ -19,12 +19,12 @@ from transformers.modeling_outputs import (
 )
 from transformers.utils import can_return_tuple
 
-from .attention import AdditiveScore, ScoreSizes, Source, SourceAttention
+from .attention import AdditiveScore, Attended, ScoreSizes, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .model_inputs import checked, checked_head, embed, require_tokens, source_mask, target_ids, targets_per_source
 from .recurrent_cache import RecurrentDecoderCache, check_past, check_target_mask
 from .recurrent_cells import RecurrentState
-from .recurrent_decoder import BahdanauDecoder, ChoDecoder, DecoderState, LuongDecoder, SutskeverDecoder
+from .recurrent_decoder import BahdanauDecoder, ChoDecoder, DecoderSizes, DecoderState, LuongDecoder, SutskeverDecoder
 from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, as_encoder_outputs
 from .recurrent_initialisation import initialise
 from .zoo_model import ConditionalGenerationMixin, SafetensorsModel, joined_outputs
@@ -105,27 +105,26 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         self.gradient_checkpointing = False
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
         self.dropout = nn.Dropout(config.dropout)
-        sizes: dict[str, Any] = {
-            "cell": config.cell,
-            "embedding_size": config.embedding_size,
-            "hidden_size": config.decoder_hidden_size,
-            "encoder_size": config.encoder_output_size,
-            "num_layers": config.decoder_layers,
-            "dropout": config.dropout,
-        }
-        if config.wiring != "sutskever":
-            sizes["readout_size"] = config.readout_size
-        if config.wiring in ("sutskever", "luong"):
-            sizes["encoder_layers"] = config.encoder_layers
+        sizes = DecoderSizes(
+            cell=config.cell,
+            embedding_size=config.embedding_size,
+            hidden_size=config.decoder_hidden_size,
+            num_layers=config.decoder_layers,
+            readout_size=config.readout_size,  # type: ignore[arg-type]  # the config fills it in
+            encoder_size=config.encoder_output_size,
+            encoder_layers=config.encoder_layers,
+            direction_size=config.encoder_hidden_size,
+            dropout=config.dropout,
+        )
         self.wiring: ChoDecoder | SutskeverDecoder | BahdanauDecoder | LuongDecoder
         if config.wiring == "cho":
-            self.wiring = ChoDecoder(**sizes)
+            self.wiring = ChoDecoder(sizes)
         elif config.wiring == "sutskever":
-            self.wiring = SutskeverDecoder(**sizes)
+            self.wiring = SutskeverDecoder(sizes)
         elif config.wiring == "bahdanau":
-            self.wiring = BahdanauDecoder(_source_attention(config), **sizes, direction_size=config.encoder_hidden_size)
+            self.wiring = BahdanauDecoder(_source_attention(config), sizes)
         else:
-            self.wiring = LuongDecoder(_source_attention(config), **sizes, input_feeding=config.input_feeding)
+            self.wiring = LuongDecoder(_source_attention(config), sizes, config.input_feeding)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -198,7 +197,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         encoder_outputs: RecurrentEncoderOutput,
         encoder_attention_mask: Tensor | None,
         cache: RecurrentDecoderCache | None,
-    ) -> tuple[DecoderState, Source | None, int]:
+    ) -> tuple[DecoderState, Attended | None, int]:
         """The state before the first target token, the source, and the number of tokens read before."""
         value = encoder_outputs.last_hidden_state
         targets = targets_per_source(value, embeddings)

@@ -181,10 +181,6 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
                 mask = None
         elif input_ids is not None:
             self.warn_if_padding_and_no_attention_mask(input_ids, None)
-        if (
-            input_ids is None and mask is not None
-        ):  # padding may have any values; the backward LSTM would carry a NaN to real tokens
-            embeddings = embeddings.masked_fill(~mask.unsqueeze(-1), 0.0)
         embeddings = self.dropout(embeddings)
         sentences, sentence_mask = embeddings, mask
         if self.gate is not None:

@@ -8,14 +8,14 @@ Letters in shapes: B batch, T time, L layers, I input width, H hidden width, G w
 step.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from .loss import is_untouched
-from .shared_products import FEW_ROWS, Rows, add_products, first_rows
+from .shared_products import FEW_ROWS, LoopRows, add_products, first_rows
 
 
 class RecurrentState(NamedTuple):
@@ -68,7 +68,7 @@ class ChoGRU(nn.Module):
 
     def forward(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         hidden = inputs.new_zeros(inputs.shape[0], self.hidden_size) if state is None else state[0].to(inputs.dtype)
-        rows = Rows(inputs)
+        rows = LoopRows(inputs)
         cell, nothing = ChoGRUStep(self, rows, rows.pack(inputs)), inputs[:, 0, :0]
         outputs = []
         for step in range(inputs.shape[1]):
@@ -105,42 +105,38 @@ class PaddedLSTM(nn.LSTM):
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         if is_padding is None:
             return super().forward(inputs, state)
-        if state is None:
-            state = (inputs.new_zeros(1, inputs.shape[0], self.hidden_size),) * 2
-        inputs = torch.cat([inputs, is_padding.unsqueeze(-1).to(inputs.dtype)], dim=-1)
-        outputs, hidden, cell = torch.lstm(
-            inputs, state, self.padded_weights(), True, 1, 0.0, self.training, False, batch_first=True
-        )
+        outputs, hidden, cell = run_lstms([self], inputs, is_padding, state)
         return outputs, (hidden, cell)
 
-    def padded_weights(self) -> list[Tensor]:
-        """The weights of an LSTM that reads, after its other inputs, 1 on padding and 0 on tokens."""
+    def weights_for(self, is_padding: Tensor | None) -> list[Tensor]:
+        """The weights; with padding those of an LSTM that reads, after its other inputs, 1 on padding, 0 on tokens."""
         weight, *others = layer_weights(self)
+        if is_padding is None:
+            return [weight, *others]
         shut = weight.new_zeros(4, self.hidden_size)
         shut[0], shut[1] = -self.SHUT, self.SHUT  # gates i, f, g, o
         return [torch.cat([weight, shut.view(-1, 1)], dim=1), *others]
 
 
-def bidirectional_lstm(
-    forward: PaddedLSTM, backward: PaddedLSTM, inputs: Tensor, is_padding: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Two LSTMs in one call, one from the first token to the last and one back, without reversing or joining tensors.
+def run_lstms(
+    layers: Sequence[PaddedLSTM], inputs: Tensor, is_padding: Tensor | None, state: Any = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One LSTM from the first token to the last, or that and one back, in one call without reversing or joining.
 
     The backward one meets the padding first. Its state is zero there and stays zero.
 
     Shape:
         - inputs: (B, T, I)
         - is_padding: (B, T) bool, after the real tokens of a row; None where there is none
-        - returns: outputs (B, T, 2H), and the last cell states (2, B, H)
+        - state: (number of layers, B, H) each, zeros if None
+        - returns: outputs (B, T, H or 2H), and the last hidden states and cell states
     """
-    weights = [layer_weights(layer) if is_padding is None else layer.padded_weights() for layer in (forward, backward)]
-    zeros = inputs.new_zeros(2, inputs.shape[0], forward.hidden_size)
+    weights = [weight for layer in layers for weight in layer.weights_for(is_padding)]
     if is_padding is not None:
         inputs = torch.cat([inputs, is_padding.unsqueeze(-1).to(inputs.dtype)], dim=-1)
-    outputs, _, cell = torch.lstm(
-        inputs, (zeros, zeros), weights[0] + weights[1], True, 1, 0.0, forward.training, True, batch_first=True
-    )
-    return outputs, cell
+    if state is None:
+        state = (inputs.new_zeros(len(layers), inputs.shape[0], layers[0].hidden_size),) * 2
+    return torch.lstm(inputs, state, weights, True, 1, 0.0, layers[0].training, len(layers) == 2, batch_first=True)
 
 
 def layer_weights(layer: nn.RNNBase) -> list[Tensor]:
@@ -167,7 +163,7 @@ class CellStep:
 class ChoGRUStep(CellStep):
     """One step of :class:`ChoGRU`; the gates are z, r and the candidate."""
 
-    def __init__(self, layer: ChoGRU, rows: Rows, known: Tensor) -> None:
+    def __init__(self, layer: ChoGRU, rows: LoopRows, known: Tensor) -> None:
         size = 2 * layer.hidden_size
         self.gates, self.candidate = (
             rows.share_sum(*known_and_new(layer.weight_input[part], layer.bias[part], known), layer.weight_hidden[part])
@@ -188,7 +184,7 @@ class GRUStep(CellStep):
               h_t = (1 - z_t) \circ \tilde h_t + z_t \circ h_{t-1}
     """
 
-    def __init__(self, layer: nn.GRU, rows: Rows, known: Tensor) -> None:
+    def __init__(self, layer: nn.GRU, rows: LoopRows, known: Tensor) -> None:
         weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
         base, new = known_and_new(weight_input, bias_input, known)
         self.of_inputs = rows.share_sum(base, new)
@@ -210,7 +206,7 @@ class LSTMStep(CellStep):
     .. math:: c_t = f_t \circ c_{t-1} + i_t \circ \tilde c_t, \qquad h_t = o_t \circ \tanh c_t
     """
 
-    def __init__(self, layer: nn.LSTM, rows: Rows, known: Tensor) -> None:
+    def __init__(self, layer: nn.LSTM, rows: LoopRows, known: Tensor) -> None:
         weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
         base, new = known_and_new(weight_input, bias_input + bias_hidden, known)
         self.gates = rows.share_sum(base, new, weight_hidden)
@@ -225,7 +221,7 @@ class LSTMStep(CellStep):
 class RNNStep(CellStep):
     r"""One step of ``torch.nn.RNN``: :math:`h_t = \tanh(W x_t + U h_{t-1} + b)`."""
 
-    def __init__(self, layer: nn.RNN, rows: Rows, known: Tensor) -> None:
+    def __init__(self, layer: nn.RNN, rows: LoopRows, known: Tensor) -> None:
         weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
         base, new = known_and_new(weight_input, bias_input + bias_hidden, known)
         self.total = rows.share_sum(base, new, weight_hidden)
@@ -241,7 +237,7 @@ def known_and_new(weight: Tensor, bias: Tensor, known: Tensor) -> tuple[Tensor, 
     return base.to(known.dtype), weight[:, size:]
 
 
-STEPS: dict[str, Callable[[Any, Rows, Tensor], CellStep]] = {
+STEPS: dict[str, Callable[[Any, LoopRows, Tensor], CellStep]] = {
     "cho_gru": ChoGRUStep,
     "gru": GRUStep,
     "lstm": LSTMStep,
@@ -306,7 +302,7 @@ class RecurrentStack(nn.Module):
 
     def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[list[Tensor], RecurrentState]:
         if inputs.shape[1] == 1 and is_untouched(self):
-            steps = StackSteps(self, Rows(inputs), inputs[:, 0, :0], state)
+            steps = StackSteps(self, LoopRows(inputs), inputs[:, 0, :0], state)
             return [hidden.unsqueeze(1) for hidden in steps(0, inputs[:, 0])], steps.state
         outputs, hiddens, cells = [], [], []
         for index, layer in enumerate(self.layers):
@@ -323,7 +319,7 @@ class RecurrentStack(nn.Module):
                 inputs = self.dropout(inputs)
         return outputs, RecurrentState(torch.stack(hiddens, dim=1), torch.stack(cells, dim=1) if cells else None)
 
-    def steps(self, rows: Rows, inputs: Tensor, state: RecurrentState) -> "StackSteps | CalledSteps":
+    def steps(self, rows: LoopRows, inputs: Tensor, state: RecurrentState) -> "StackSteps | CalledSteps":
         """The stack, one step at a time. If its layers have hooks, for example, every step calls the layers."""
         return (StackSteps if is_untouched(self) else CalledSteps)(self, rows, inputs, state)
 
@@ -334,7 +330,7 @@ class StackSteps:
     A step reads its part of ``inputs`` (N, E), which are known before the loop, and the inputs (n, X) of its own call.
     """
 
-    def __init__(self, stack: RecurrentStack, rows: Rows, inputs: Tensor, state: RecurrentState) -> None:
+    def __init__(self, stack: RecurrentStack, rows: LoopRows, inputs: Tensor, state: RecurrentState) -> None:
         self.dropout = stack.dropout
         known = [inputs] + [inputs[:, :0]] * (len(stack.layers) - 1)
         self.cells = [STEPS[stack.cell](layer, rows, part) for layer, part in zip(stack.layers, known, strict=True)]
@@ -366,7 +362,7 @@ class StackSteps:
 class CalledSteps:
     """The same as :class:`StackSteps`, but every step calls the stack's layers."""
 
-    def __init__(self, stack: RecurrentStack, rows: Rows, inputs: Tensor, state: RecurrentState) -> None:
+    def __init__(self, stack: RecurrentStack, rows: LoopRows, inputs: Tensor, state: RecurrentState) -> None:
         self.stack, self.inputs = stack, inputs.split(rows.sizes)
         self.state = state.map(rows.sort)
 

@@ -14,7 +14,7 @@ Where a step waits for the attention of the step before, one loop serves trainin
 ``shared_products.py`` for what its steps share.
 
 Letters in shapes: B batch, T target length, S source length, L layers, E embedding width, H hidden width, V width of
-the encoder's outputs, R readout width, N rows of all steps, packed (see :class:`Rows`).
+the encoder's outputs, R readout width, N rows of all steps, packed (see :class:`LoopRows`).
 """
 
 from collections.abc import Sequence
@@ -23,9 +23,23 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .attention import Source, SourceAttention
+from .attention import Attended, SourceAttention
 from .recurrent_cells import RecurrentStack, RecurrentState
-from .shared_products import Rows, first_rows
+from .shared_products import LoopRows, first_rows
+
+
+class DecoderSizes(NamedTuple):
+    """What a decoder is built from; not every decoder reads all of it."""
+
+    cell: str
+    embedding_size: int
+    hidden_size: int
+    num_layers: int
+    readout_size: int
+    encoder_size: int  # V
+    encoder_layers: int
+    direction_size: int  # of one direction of the encoder
+    dropout: float
 
 
 class DecoderState(NamedTuple):
@@ -58,7 +72,7 @@ class DecoderOutput(NamedTuple):
 
 
 def joined(
-    rows: Rows,
+    rows: LoopRows,
     readout: Tensor,
     attention_weights: list[Tensor],
     hidden_states: list[list[Tensor]],
@@ -89,13 +103,13 @@ class StateBridge(nn.Module):
         - returns: (B, L, H)
     """
 
-    def __init__(self, cell: str, encoder_layers: int, encoder_size: int, num_layers: int, hidden_size: int) -> None:
+    def __init__(self, sizes: DecoderSizes) -> None:
         super().__init__()
-        self.num_layers = num_layers
-        is_needed = (encoder_layers, encoder_size) != (num_layers, hidden_size)
-        sizes = encoder_layers * encoder_size, num_layers * hidden_size
-        self.hidden_proj = nn.Linear(*sizes) if is_needed else None
-        self.cell_proj = nn.Linear(*sizes) if is_needed and cell == "lstm" else None
+        self.num_layers = sizes.num_layers
+        is_needed = (sizes.encoder_layers, sizes.encoder_size) != (sizes.num_layers, sizes.hidden_size)
+        widths = sizes.encoder_layers * sizes.encoder_size, sizes.num_layers * sizes.hidden_size
+        self.hidden_proj = nn.Linear(*widths) if is_needed else None
+        self.cell_proj = nn.Linear(*widths) if is_needed and sizes.cell == "lstm" else None
 
     def forward(self, encoder_state: RecurrentState) -> RecurrentState:
         hidden, cell = encoder_state
@@ -132,22 +146,14 @@ class ChoDecoder(nn.Module):
 
     attention = None
 
-    def __init__(
-        self,
-        cell: str,
-        embedding_size: int,
-        hidden_size: int,
-        encoder_size: int,
-        num_layers: int,
-        readout_size: int,
-        dropout: float,
-    ) -> None:
+    def __init__(self, sizes: DecoderSizes) -> None:
         super().__init__()
-        self.context_proj = nn.Linear(encoder_size, hidden_size)
-        self.initial_proj = nn.Linear(hidden_size, num_layers * hidden_size)
-        self.rnn = RecurrentStack(cell, embedding_size + hidden_size, hidden_size, num_layers, dropout)
-        self.readout_proj = nn.Linear(hidden_size + embedding_size + hidden_size, 2 * readout_size)
-        self.dropout = nn.Dropout(dropout)
+        size, embedding_size = sizes.hidden_size, sizes.embedding_size
+        self.context_proj = nn.Linear(sizes.encoder_size, size)
+        self.initial_proj = nn.Linear(size, sizes.num_layers * size)
+        self.rnn = RecurrentStack(sizes.cell, embedding_size + size, size, sizes.num_layers, sizes.dropout)
+        self.readout_proj = nn.Linear(size + embedding_size + size, 2 * sizes.readout_size)
+        self.dropout = nn.Dropout(sizes.dropout)
 
     def initial_state(self, encoder_state: RecurrentState) -> DecoderState:
         """s_0 and c from the encoder's final state (B, encoder layers, V)."""
@@ -155,7 +161,7 @@ class ChoDecoder(nn.Module):
         return DecoderState(projected_start(self.initial_proj, context, self.rnn), context)
 
     def forward(
-        self, inputs: Tensor, state: DecoderState, source: Source | None, step: int, lengths: Tensor | None = None
+        self, inputs: Tensor, state: DecoderState, source: Attended | None, step: int, lengths: Tensor | None = None
     ) -> DecoderOutput:
         assert state.input_feed is not None  # by initial_state
         context = state.input_feed.to(inputs.dtype).unsqueeze(1).expand(-1, inputs.shape[1], -1)  # (B, T, H)
@@ -180,27 +186,18 @@ class SutskeverDecoder(nn.Module):
 
     attention = None
 
-    def __init__(
-        self,
-        cell: str,
-        embedding_size: int,
-        hidden_size: int,
-        encoder_size: int,
-        encoder_layers: int,
-        num_layers: int,
-        dropout: float,
-    ) -> None:
+    def __init__(self, sizes: DecoderSizes) -> None:
         super().__init__()
-        self.bridge = StateBridge(cell, encoder_layers, encoder_size, num_layers, hidden_size)
-        self.rnn = RecurrentStack(cell, embedding_size, hidden_size, num_layers, dropout)
-        self.dropout = nn.Dropout(dropout)
+        self.bridge = StateBridge(sizes)
+        self.rnn = RecurrentStack(sizes.cell, sizes.embedding_size, sizes.hidden_size, sizes.num_layers, sizes.dropout)
+        self.dropout = nn.Dropout(sizes.dropout)
 
     def initial_state(self, encoder_state: RecurrentState) -> DecoderState:
         """s_0 from the encoder's final state (B, encoder layers, V)."""
         return DecoderState(self.bridge(encoder_state))
 
     def forward(
-        self, inputs: Tensor, state: DecoderState, source: Source | None, step: int, lengths: Tensor | None = None
+        self, inputs: Tensor, state: DecoderState, source: Attended | None, step: int, lengths: Tensor | None = None
     ) -> DecoderOutput:
         outputs, recurrent = self.rnn(inputs, state.recurrent)
         return DecoderOutput(self.dropout(outputs[-1]), None, outputs, DecoderState(recurrent))
@@ -233,24 +230,14 @@ class BahdanauDecoder(nn.Module):
         - returns: :class:`DecoderOutput`
     """
 
-    def __init__(
-        self,
-        attention: SourceAttention,
-        cell: str,
-        embedding_size: int,
-        hidden_size: int,
-        encoder_size: int,
-        direction_size: int,
-        num_layers: int,
-        readout_size: int,
-        dropout: float,
-    ) -> None:
+    def __init__(self, attention: SourceAttention, sizes: DecoderSizes) -> None:
         super().__init__()
+        size, input_size = sizes.hidden_size, sizes.embedding_size + sizes.encoder_size
         self.attention = attention
-        self.rnn = RecurrentStack(cell, embedding_size + encoder_size, hidden_size, num_layers, dropout)
-        self.initial_proj = nn.Linear(direction_size, num_layers * hidden_size)
-        self.readout_proj = nn.Linear(hidden_size + embedding_size + encoder_size, 2 * readout_size)
-        self.dropout = nn.Dropout(dropout)
+        self.rnn = RecurrentStack(sizes.cell, input_size, size, sizes.num_layers, sizes.dropout)
+        self.initial_proj = nn.Linear(sizes.direction_size, sizes.num_layers * size)
+        self.readout_proj = nn.Linear(size + input_size, 2 * sizes.readout_size)
+        self.dropout = nn.Dropout(sizes.dropout)
 
     def initial_state(self, encoder_state: RecurrentState) -> DecoderState:
         """s_0 from the encoder's final state (B, encoder layers, V), whose top layer ends with h_1 backward."""
@@ -258,9 +245,9 @@ class BahdanauDecoder(nn.Module):
         return DecoderState(projected_start(self.initial_proj, backward, self.rnn))
 
     def forward(
-        self, inputs: Tensor, state: DecoderState, source: Source, step: int, lengths: Tensor | None = None
+        self, inputs: Tensor, state: DecoderState, source: Attended, step: int, lengths: Tensor | None = None
     ) -> DecoderOutput:
-        rows = Rows(inputs, lengths)
+        rows = LoopRows(inputs, lengths)
         inputs = rows.pack(inputs)  # (N, E)
         rnn, attend = self.rnn.steps(rows, inputs, state.recurrent), self.attention.steps(source, rows, step)
         queries, contexts, attention_weights, hidden_states = [], [], [], []
@@ -304,27 +291,15 @@ class LuongDecoder(nn.Module):
         - returns: :class:`DecoderOutput`
     """
 
-    def __init__(
-        self,
-        attention: SourceAttention,
-        cell: str,
-        embedding_size: int,
-        hidden_size: int,
-        encoder_size: int,
-        encoder_layers: int,
-        num_layers: int,
-        readout_size: int,
-        dropout: float,
-        input_feeding: bool,
-    ) -> None:
+    def __init__(self, attention: SourceAttention, sizes: DecoderSizes, input_feeding: bool) -> None:
         super().__init__()
+        size, input_size = sizes.hidden_size, sizes.embedding_size + input_feeding * sizes.readout_size
         self.attention = attention
         self.input_feeding = input_feeding
-        input_size = embedding_size + (readout_size if input_feeding else 0)
-        self.rnn = RecurrentStack(cell, input_size, hidden_size, num_layers, dropout)
-        self.output_proj = nn.Linear(encoder_size + hidden_size, readout_size, bias=False)
-        self.bridge = StateBridge(cell, encoder_layers, encoder_size, num_layers, hidden_size)
-        self.dropout = nn.Dropout(dropout)
+        self.rnn = RecurrentStack(sizes.cell, input_size, size, sizes.num_layers, sizes.dropout)
+        self.output_proj = nn.Linear(sizes.encoder_size + size, sizes.readout_size, bias=False)
+        self.bridge = StateBridge(sizes)
+        self.dropout = nn.Dropout(sizes.dropout)
 
     def initial_state(self, encoder_state: RecurrentState) -> DecoderState:
         """h_0 and h~_0 from the encoder's final state (B, encoder layers, V)."""
@@ -335,14 +310,14 @@ class LuongDecoder(nn.Module):
         return DecoderState(recurrent, recurrent.hidden.new_zeros(rows, width))
 
     def forward(
-        self, inputs: Tensor, state: DecoderState, source: Source, step: int, lengths: Tensor | None = None
+        self, inputs: Tensor, state: DecoderState, source: Attended, step: int, lengths: Tensor | None = None
     ) -> DecoderOutput:
         if state.input_feed is None:  # no step waits for another one
             outputs, recurrent = self.rnn(inputs, state.recurrent)
             context, weights = self.attention(outputs[-1], source, step)
             readout = torch.tanh(self.output_proj(torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
             return DecoderOutput(readout, weights, outputs, DecoderState(recurrent))
-        rows = Rows(inputs, lengths)
+        rows = LoopRows(inputs, lengths)
         rnn = self.rnn.steps(rows, rows.pack(inputs), state.recurrent)
         attend, output_proj = self.attention.steps(source, rows, step), rows.share_linears(self.output_proj)
         feed = rows.sort(state.input_feed).to(inputs.dtype)

@@ -12,7 +12,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import ModelOutput
 
 from .loss import is_untouched
-from .recurrent_cells import PaddedLSTM, RecurrentState, bidirectional_lstm, recurrent_layer
+from .recurrent_cells import PaddedLSTM, RecurrentState, recurrent_layer, run_lstms
 
 
 @dataclass
@@ -163,63 +163,43 @@ class EncoderLayer(GradientCheckpointingLayer):
     def forward(
         self, inputs: Tensor, lengths: Tensor | None, with_state: bool = True
     ) -> tuple[Tensor, RecurrentState | None]:
-        forward_rnn, backward_rnn = self.forward_rnn, self.backward_rnn
+        is_padding = None
+        if lengths is not None:
+            is_padding = torch.arange(inputs.shape[1], device=inputs.device) >= lengths.unsqueeze(1)  # (B, S)
+        cell: Tensor | None
+        rnns: Any = [rnn for rnn in (self.forward_rnn, self.backward_rnn) if rnn is not None]
         # Exactly this class: a subclass may compute something else.
-        if type(forward_rnn) is PaddedLSTM and type(backward_rnn) is PaddedLSTM and is_untouched(self):
-            return _run_both(forward_rnn, backward_rnn, inputs, lengths, with_state)
-        outputs, states = [], []
-        if forward_rnn is not None:
-            forward_outputs, state = _run(forward_rnn, inputs, lengths)
-            outputs.append(forward_outputs)
-            states.append(state)
-        if backward_rnn is not None:
-            backward_outputs, state = _run(backward_rnn, _reversed(inputs, lengths), lengths)
-            outputs.append(_reversed(backward_outputs, lengths))
-            states.append(state)
+        if len(rnns) == 2 and all(type(rnn) is PaddedLSTM for rnn in rnns) and is_untouched(self):
+            outputs, _, cells = run_lstms(rnns, inputs, is_padding)
+            cell = cells.transpose(0, 1).flatten(1)
+        else:
+            parts = []
+            for rnn in rnns:
+                is_backward = rnn is self.backward_rnn
+                found, cell = _run(rnn, _reversed(inputs, lengths) if is_backward else inputs, is_padding)
+                parts.append((_reversed(found, lengths) if is_backward else found, cell))
+            outputs = torch.cat([found for found, _ in parts], dim=-1)
+            cell = None if cell is None else torch.cat([of_rnn for _, of_rnn in parts], dim=-1)  # type: ignore[misc]
         if not with_state:
-            return torch.cat(outputs, dim=-1), None
-        cells = [state.cell for state in states if state.cell is not None]
-        hidden = torch.cat([state.hidden for state in states], dim=-1)
-        return torch.cat(outputs, dim=-1), RecurrentState(hidden, torch.cat(cells, dim=-1) if cells else None)
+            return outputs, None
+        # The last hidden state is the last output: of the forward RNN at the last token, of the other at the first.
+        size = 0 if self.forward_rnn is None else self.forward_rnn.hidden_size
+        last = outputs[:, -1] if lengths is None else _last(outputs, lengths)
+        return outputs, RecurrentState(torch.cat([last[:, :size], outputs[:, 0, size:]], dim=-1), cell)
 
 
-def _run(rnn: nn.Module, inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, RecurrentState]:
-    """Outputs (B, S, H), not to be used on padding, and the state after the last real token, each part (B, H)."""
-    if lengths is None:
-        outputs, state = rnn(inputs)
-        hidden, cell = state if isinstance(state, tuple) else (state, None)
-        return outputs, RecurrentState(hidden[0], None if cell is None else cell[0])
-    cell = None
+def _run(rnn: nn.Module, inputs: Tensor, is_padding: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Outputs (B, S, H), not to be used on padding, and an LSTM's cell state (B, H) after the last real token."""
     if isinstance(rnn, PaddedLSTM):
-        outputs, (_, cell) = rnn(inputs, is_padding=_is_padding(inputs, lengths))
-        cell = cell[0]
-    else:  # their last state is their last output
-        outputs, _ = rnn(inputs)
-    return outputs, RecurrentState(_last(outputs, lengths), cell)
-
-
-def _run_both(
-    forward_rnn: PaddedLSTM, backward_rnn: PaddedLSTM, inputs: Tensor, lengths: Tensor | None, with_state: bool
-) -> tuple[Tensor, RecurrentState | None]:
-    """What :class:`EncoderLayer` returns, of both directions in one call."""
-    is_padding = None if lengths is None else _is_padding(inputs, lengths)
-    outputs, cell = bidirectional_lstm(forward_rnn, backward_rnn, inputs, is_padding)
-    if not with_state:
-        return outputs, None
-    size = forward_rnn.hidden_size
-    last = outputs[:, -1] if lengths is None else _last(outputs, lengths)
-    hidden = torch.cat([last[:, :size], outputs[:, 0, size:]], dim=-1)
-    return outputs, RecurrentState(hidden, cell.transpose(0, 1).flatten(1))
+        outputs, (_, cell) = rnn(inputs, is_padding=is_padding)
+        return outputs, cell[0]
+    return rnn(inputs)[0], None
 
 
 def _last(outputs: Tensor, lengths: Tensor) -> Tensor:
     """The outputs (B, V) at the last real token of every row, from ``outputs`` (B, S, V)."""
     # Not take_along_dim, which does the same but fixes the batch of an exported model.
     return outputs.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, outputs.shape[2]))[:, 0]
-
-
-def _is_padding(inputs: Tensor, lengths: Tensor) -> Tensor:
-    return torch.arange(inputs.shape[1], device=inputs.device) >= lengths.unsqueeze(1)  # (B, S)
 
 
 def _reversed(values: Tensor, lengths: Tensor | None) -> Tensor:

@@ -5,8 +5,8 @@ as large as the factor (the weight, key or value) in every step and adds them up
 stores a note, its input and its gradient. After the loop one product of all notes makes the gradient of the factor.
 Autograd does everything else.
 
-:class:`Rows` arranges a padded batch so that a step runs only over the rows that have not ended. :meth:`Rows.share`
-returns an object that takes the place of a factor in ``values @ factor``.
+:class:`LoopRows` arranges a padded batch so that a step runs only over the rows that have not ended.
+:meth:`LoopRows.share` returns an object that takes the place of a factor in ``values @ factor``.
 
 Letters in shapes: B batch, T steps, n rows of one step, N rows of all steps, I and O widths before and after a product.
 """
@@ -27,7 +27,7 @@ FEW_ROWS = 8  # so few that on a CPU a product with a large weight waits for mem
 Notes = list[tuple[Tensor, Tensor]]  # input and gradient of every step, the last step first
 
 
-class Rows:
+class LoopRows:
     """The rows of a batch, longest first, so that the rows of step t are the first n_t.
 
     Packed values are (N, ...): the rows of all steps one below the other.
@@ -113,7 +113,7 @@ class Rows:
 
 
 class SharedFactor:
-    """Stands for a tensor in ``values @ factor`` and ``values @ factor.mT``; see :meth:`Rows.share`."""
+    """Stands for a tensor in ``values @ factor`` and ``values @ factor.mT``; see :meth:`LoopRows.share`."""
 
     def __init__(self, factor: Tensor) -> None:
         self.factor, self.dtype = factor, factor.dtype
@@ -145,7 +145,7 @@ class SharedFactor:
 
 
 class SharedSum:
-    """What :meth:`Rows.share_sum` gives: the base has one gradient after the loop, too."""
+    """What :meth:`LoopRows.share_sum` gives: the base has one gradient after the loop, too."""
 
     def __init__(self, base: Tensor, weights: Sequence[Tensor], sizes: list[int]) -> None:
         self.notes: Notes = []
@@ -233,7 +233,7 @@ class _Product(torch.autograd.Function):
 class _SharedLinear:
     """A linear layer whose weight is shared."""
 
-    def __init__(self, layer: nn.Linear, rows: Rows) -> None:
+    def __init__(self, layer: nn.Linear, rows: LoopRows) -> None:
         self.weight, self.bias = rows.share(layer.weight), layer.bias
 
     def __call__(self, values: Tensor) -> Tensor:

@@ -97,27 +97,27 @@ def eager_attention_forward(
 
 
 class MultiHeadAttention(nn.Module):
-    r"""Multi-head attention (section 3.2.2): to the same sequence, or across to another, the ``memory``.
+    r"""Multi-head attention (section 3.2.2): to the same sequence, or across to the ``source``.
 
     .. math::
         \mathrm{head}_i = \mathrm{Attention}(x W_i^Q, y W_i^K, y W_i^V), \qquad
         \mathrm{MultiHead}(x, y) = [\mathrm{head}_1; \ldots; \mathrm{head}_h] W^O
 
-    Symbols: :math:`x` is ``hidden_states``; :math:`y` is ``memory``, and :math:`x` itself in self-attention;
+    Symbols: :math:`x` is ``hidden_states``; :math:`y` is ``source``, and :math:`x` itself in self-attention;
     :math:`W_1^Q \ldots W_h^Q` side by side are the transposed weight of ``query_proj``, and so :math:`W^K, W^V, W^O` of
     ``key_proj``, ``value_proj`` and ``output_proj``, without bias unless the config's ``attention_bias`` asks for it.
 
     The backend is the config's ``attn_implementation``. A call that requests the weights uses the eager backend, since
     no other returns them. ``past_key_values`` caches keys and values: those of the sequence are appended, those of a
-    memory are computed once. A memory may serve N sequences that follow each other in the batch, such as the beams of a
+    source are computed once. A source may serve N sequences that follow each other in the batch, such as the beams of a
     search; it is not repeated.
 
     Three matrices and not one: a product with all of them at once is not faster here (1,344 tokens of width 256,
     forward and backward: 19 ms either way).
 
     Shape:
-        - hidden_states: (B * N, T, D); memory: (B, S, D); or only some tokens of each, (N, D), by ``packing`` and
-          ``memory_packing``
+        - hidden_states: (B * N, T, D); source: (B, S, D); or only some tokens of each, (N, D), by ``packing`` and
+          ``source_packing``
         - mask: bool, broadcastable to (B, H, T, S), or what :func:`mask_for` makes of it
         - returns: (B * N, T, D), attention_weights (B * N, H, T, S) or None
     """
@@ -141,17 +141,17 @@ class MultiHeadAttention(nn.Module):
         self,
         hidden_states: Tensor,
         mask: Tensor | None = None,
-        memory: Tensor | None = None,
+        source: Tensor | None = None,
         past_key_values: Cache | None = None,
         packing: Packing | None = None,
-        memory_packing: Packing | None = None,
+        source_packing: Packing | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         query = self._heads(self.query_proj(hidden_states), packing)
-        if memory is None:
+        if source is None:
             key, value = self._keys_and_values(hidden_states, packing, False, past_key_values)
         else:
-            key, value = self._keys_and_values(memory, memory_packing, True, past_key_values)
+            key, value = self._keys_and_values(source, source_packing, True, past_key_values)
         rows, length = query.shape[0], query.shape[2]
         is_shared = key.shape[0] < rows
         if is_shared:  # the queries of N sequences as those of one
@@ -174,22 +174,22 @@ class MultiHeadAttention(nn.Module):
         return self.output_proj(context if packing is None else packing.pack(context)), attention_weights
 
     def _keys_and_values(
-        self, source: Tensor, packing: Packing | None, is_memory: bool, past_key_values: Cache | None
+        self, tokens: Tensor, packing: Packing | None, is_source: bool, past_key_values: Cache | None
     ) -> tuple[Tensor, Tensor]:
-        cache, size = past_key_values, source.shape[1]
+        cache, size = past_key_values, tokens.shape[1]
         if isinstance(past_key_values, EncoderDecoderCache):
-            cache = past_key_values.cross_attention_cache if is_memory else past_key_values.self_attention_cache
-            if is_memory and past_key_values.is_updated.get(self.layer_idx):
+            cache = past_key_values.cross_attention_cache if is_source else past_key_values.self_attention_cache
+            if is_source and past_key_values.is_updated.get(self.layer_idx):
                 layer: Any = cache.layers[self.layer_idx]
                 return layer.keys[:, :, :size], layer.values[:, :, :size]
-            if is_memory:
+            if is_source:
                 past_key_values.is_updated[self.layer_idx] = True
-        key, value = (self._heads(project(source), packing) for project in (self.key_proj, self.value_proj))
+        key, value = (self._heads(project(tokens), packing) for project in (self.key_proj, self.value_proj))
         if cache is None:
             return key, value
         keys, values = cache.update(key, value, self.layer_idx)
         # A cache of fixed size may have room for a longer source.
-        return (keys[:, :, :size], values[:, :, :size]) if is_memory else (keys, values)
+        return (keys[:, :, :size], values[:, :, :size]) if is_source else (keys, values)
 
     def _heads(self, projected: Tensor, packing: Packing | None) -> Tensor:
         padded = projected if packing is None else packing.unpack(projected)
@@ -220,7 +220,7 @@ class FeedForward(nn.Module):
 
 
 class TransformerLayer(GradientCheckpointingLayer):
-    r"""One of the N layers of a stack (section 3.1): attention, attention to a memory in a decoder that has one, and
+    r"""One of the N layers of a stack (section 3.1): attention, attention to a source in a decoder that has one, and
     feed-forward, each with a residual connection and layer normalisation.
 
     .. math::
@@ -232,8 +232,8 @@ class TransformerLayer(GradientCheckpointingLayer):
     **Differs from the paper**: only with ``norm="pre"``, which GPT-2 has (Radford et al., 2019, section 2.3).
 
     Shape:
-        - hidden_states: (B, T, D); memory: (B, S, D)
-        - mask: broadcastable to (B, H, T, T); memory_mask: to (B, H, T, S)
+        - hidden_states: (B, T, D); source: (B, S, D)
+        - mask: broadcastable to (B, H, T, T); source_mask: to (B, H, T, S)
         - returns: (B, T, D)
     """
 
@@ -255,20 +255,20 @@ class TransformerLayer(GradientCheckpointingLayer):
         self,
         hidden_states: Tensor,
         mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
+        source: Tensor | None = None,
+        source_mask: Tensor | None = None,
         past_key_values: Cache | None = None,
         **kwargs: Any,  # the packings, and what the backend may want
     ) -> Tensor:
-        def with_attention(attention: MultiHeadAttention, *source: Any) -> Callable[[Tensor], Tensor]:
-            return lambda x: attention(x, *source, past_key_values, **kwargs)[0]
+        def with_attention(attention: MultiHeadAttention, *attended: Any) -> Callable[[Tensor], Tensor]:
+            return lambda x: attention(x, *attended, past_key_values, **kwargs)[0]
 
         hidden_states = self.residual(
             hidden_states, with_attention(self.self_attention, mask, None), self.self_attention_norm
         )
         if self.cross_attention is not None and self.cross_attention_norm is not None:
-            attend_to_memory = with_attention(self.cross_attention, memory_mask, memory)
-            hidden_states = self.residual(hidden_states, attend_to_memory, self.cross_attention_norm)
+            attend_to_source = with_attention(self.cross_attention, source_mask, source)
+            hidden_states = self.residual(hidden_states, attend_to_source, self.cross_attention_norm)
         return self.residual(hidden_states, self.feed_forward, self.feed_forward_norm)
 
     def residual(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: nn.Module) -> Tensor:

@@ -186,26 +186,26 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         recorded = ("output_hidden_states", "output_attentions")  # they have the shapes of a padded batch
         if cache is not None or any(kwargs.get(name, getattr(self.config, name)) for name in recorded):
             tokens_to_compute = None
-        packing = memory_packing = None
+        packing = source_packing = None
         if tokens_to_compute is not None and (packing := Packing.of(tokens_to_compute)) is not None:
             hidden_states = packing.pack(hidden_states)  # (N, D)
-        memory_mask = None
+        source_mask = None
         backend = "eager" if kwargs.get("output_attentions") else attention_backend(self.config)
         if encoder_hidden_states is not None:
             sources, size = encoder_hidden_states.shape[:2]
-            is_real_memory = _is_real(
+            is_real_source = _is_real(
                 encoder_attention_mask, "attention_mask", sources, size, size, hidden_states.device
             )
-            if is_real_memory is not None:
-                memory_mask = is_real_memory[:, None, None]  # (B, 1, 1, S)
-                if tokens_to_compute is not None and (memory_packing := Packing.of(is_real_memory)) is not None:
-                    encoder_hidden_states = memory_packing.pack(encoder_hidden_states)
-            memory_mask = mask_for(backend, memory_mask, (sources, rows // sources * length, size))
+            if is_real_source is not None:
+                source_mask = is_real_source[:, None, None]  # (B, 1, 1, S)
+                if tokens_to_compute is not None and (source_packing := Packing.of(is_real_source)) is not None:
+                    encoder_hidden_states = source_packing.pack(encoder_hidden_states)
+            source_mask = mask_for(backend, source_mask, (sources, rows // sources * length, size))
         mask = mask_for(backend, mask, (rows, length, num_keys))
         for layer in self.layers:
-            memory = encoder_hidden_states, memory_mask
-            packings = {"packing": packing, "memory_packing": memory_packing}
-            hidden_states = layer(hidden_states, mask, *memory, past_key_values=cache, **packings, **kwargs)
+            source = encoder_hidden_states, source_mask
+            packings = {"packing": packing, "source_packing": source_packing}
+            hidden_states = layer(hidden_states, mask, *source, past_key_values=cache, **packings, **kwargs)
         if self.final_norm is not None:
             hidden_states = self.final_norm(hidden_states)
         if packing is not None:

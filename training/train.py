@@ -31,6 +31,8 @@ from datasets import IterableDataset
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from attnzoo.loss import IGNORED
+
 from .card import describe, write_card
 from .commands import add_overrides, command_parser
 from .loop.average import MovingAverage
@@ -151,7 +153,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         while progress < 1:
             # One optimiser step: the loss is averaged over the target tokens of all its batches, on all processes.
             micro_batches = [next(batches) for _ in range(settings.accumulation_steps)]
-            num_tokens = torch.stack([(batch["labels"] != -100).sum() for batch in micro_batches]).sum()
+            num_tokens = torch.stack([(batch["labels"] != IGNORED).sum() for batch in micro_batches]).sum()
             signum = torch.as_tensor(max(received, default=0), device=accelerator.device)
             num_tokens, signum = accelerator.reduce(torch.stack([num_tokens, signum]), "sum")
             rate = learning_rate(clock.steps, progress, batches.epochs(), settings)

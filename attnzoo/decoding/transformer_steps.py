@@ -70,14 +70,14 @@ class TransformerSteps:
         self.decoder, self.num_sources, self.num_beams = decoder, num_sources, num_beams
         self.device = decoder.device
         self.prompt_mask: Tensor | None = arguments.get("attention_mask")
-        self.memory: dict[str, Tensor | None] = {}
+        self.source: dict[str, Tensor | None] = {}
         if decoder.has_cross_attention:
             self.prompt_mask = arguments.get("decoder_attention_mask")
-            self.memory["encoder_hidden_states"] = arguments["encoder_outputs"][0]
-            self.memory["encoder_attention_mask"] = arguments.get("attention_mask")
-        self.memory_mask: Tensor | None = None
-        if (mask := self.memory.get("encoder_attention_mask")) is not None and not bool(mask.all()):
-            self.memory_mask = self._added(mask.to(self.device).bool()[:, None, None])  # (B, 1, 1, S)
+            self.source["encoder_hidden_states"] = arguments["encoder_outputs"][0]
+            self.source["encoder_attention_mask"] = arguments.get("attention_mask")
+        self.source_mask: Tensor | None = None
+        if (mask := self.source.get("encoder_attention_mask")) is not None and not bool(mask.all()):
+            self.source_mask = self._added(mask.to(self.device).bool()[:, None, None])  # (B, 1, 1, S)
         if self.prompt_mask is not None:  # repeated for the rows of a prompt
             self.prompt_mask = self.prompt_mask[:: len(self.prompt_mask) // num_sources]
         # Set by the first read: its cache, which tokens a row has seen, and the position of the next token.
@@ -107,7 +107,7 @@ class TransformerSteps:
             self.mask = torch.cat([self.mask, own.expand(len(self.mask), 1, -1, -1)], dim=3)
             added = self._added(self.mask)
         for layer in self.layers:
-            x = layer.step(x, start, added, self.memory_mask)
+            x = layer.step(x, start, added, self.source_mask)
         self.positions = self.positions + 1
         return x if self.decoder.final_norm is None else self.decoder.final_norm(x)
 
@@ -143,9 +143,9 @@ class TransformerSteps:
         repeats = len(sequences) // self.num_sources
         # A cache without a config, which takes long to read.
         own: Cache = DynamicCache()
-        empty = EncoderDecoderCache(own, DynamicCache()) if self.memory else own
+        empty = EncoderDecoderCache(own, DynamicCache()) if self.source else own
         prompts = sequences[::repeats].to(self.device)
-        outputs = self.decoder(prompts, self.prompt_mask, past_key_values=empty, use_cache=True, **self.memory)
+        outputs = self.decoder(prompts, self.prompt_mask, past_key_values=empty, use_cache=True, **self.source)
         seen = torch.ones(self.num_sources, sequences.shape[1], dtype=torch.bool, device=self.device)
         self.positions = torch.full((1, 1), sequences.shape[1], device=self.device)
         if self.prompt_mask is not None:
@@ -161,16 +161,16 @@ class TransformerSteps:
 
     def _cached_layers(self) -> Iterable[tuple[TransformerLayer, Any, Any]]:
         """Each layer of the decoder with its layers in the caches of the target and of the source."""
-        own, memory = self.cache, [None] * len(self.decoder.layers)
-        if self.memory:
-            own, memory = own.self_attention_cache, own.cross_attention_cache.layers
-        return zip(self.decoder.layers, own.layers, memory, strict=True)
+        own, source = self.cache, [None] * len(self.decoder.layers)
+        if self.source:
+            own, source = own.self_attention_cache, own.cross_attention_cache.layers
+        return zip(self.decoder.layers, own.layers, source, strict=True)
 
 
 class _LayerSteps:
-    """A layer, step by step; ``own`` and ``of_memory`` are its layers in the caches of the target and of the source."""
+    """A layer, step by step; ``own`` and ``of_source`` are its layers in the caches of the target and of the source."""
 
-    def __init__(self, layer: TransformerLayer, own: Any, of_memory: Any, copies: int) -> None:
+    def __init__(self, layer: TransformerLayer, own: Any, of_source: Any, copies: int) -> None:
         self.layer, attention = layer, layer.self_attention
         self.scaling, self.head_size = attention.scaling, attention.head_size
         self.keys, self.values = (tensor.repeat_interleave(copies, dim=0) for tensor in (own.keys, own.values))
@@ -178,9 +178,9 @@ class _LayerSteps:
         self.inputs = RepeatedProduct(attention.query_proj, attention.key_proj, attention.value_proj)
         self.output = RepeatedProduct(attention.output_proj)
         if (cross := layer.cross_attention) is not None:
-            self.memory = of_memory.keys, of_memory.values
-            self.memory_query = RepeatedProduct(cross.query_proj)
-            self.memory_output = RepeatedProduct(cross.output_proj)
+            self.source = of_source.keys, of_source.values
+            self.source_query = RepeatedProduct(cross.query_proj)
+            self.source_output = RepeatedProduct(cross.output_proj)
         self.intermediate = RepeatedProduct(layer.feed_forward.intermediate_proj)
         self.feed_forward_output = RepeatedProduct(layer.feed_forward.output_proj)
 
@@ -194,20 +194,20 @@ class _LayerSteps:
             for tensor in (self.keys, self.values)
         )
 
-    def step(self, x: Tensor, start: int, mask: Tensor | None, memory_mask: Tensor | None) -> Tensor:
+    def step(self, x: Tensor, start: int, mask: Tensor | None, source_mask: Tensor | None) -> Tensor:
         """(R, D) to (R, D), after ``start`` keys."""
         layer = self.layer
 
-        def attend_to_memory(x: Tensor) -> Tensor:
-            query = self._heads(self.memory_query(x), len(self.memory[0]))
-            return self.memory_output(self._attend(query, *self.memory, memory_mask))
+        def attend_to_source(x: Tensor) -> Tensor:
+            query = self._heads(self.source_query(x), len(self.source[0]))
+            return self.source_output(self._attend(query, *self.source, source_mask))
 
         def feed_forward(x: Tensor) -> Tensor:
             return self.feed_forward_output(layer.feed_forward.activation(self.intermediate(x)))
 
         x = layer.residual(x, lambda x: self.output(self._attend_to_itself(x, start, mask)), layer.self_attention_norm)
         if layer.cross_attention_norm is not None:
-            x = layer.residual(x, attend_to_memory, layer.cross_attention_norm)
+            x = layer.residual(x, attend_to_source, layer.cross_attention_norm)
         return layer.residual(x, feed_forward, layer.feed_forward_norm)
 
     def _attend_to_itself(self, x: Tensor, start: int, mask: Tensor | None) -> Tensor:

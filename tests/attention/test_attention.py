@@ -69,13 +69,6 @@ def test_additive_score_equals_the_loop(
     assert_equal_with_gradients([additive_score(query, key, vector)], [expected], inputs)
 
 
-@pytest.mark.parametrize("chunk_elements", [1, 2**22])
-def test_additive_score_passes_gradcheck(chunk_elements: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(additive_kernel, "ADDITIVE_CHUNK_ELEMENTS", chunk_elements)
-    inputs = random(2, 3, 4, seed=1), random(2, 5, 4, seed=2), random(4, seed=3)
-    assert torch.autograd.gradcheck(additive_score, inputs)
-
-
 def test_additive_score_takes_the_gradient_of_what_asks_for_it() -> None:
     query, key, vector = random(2, 3, 4, seed=1), random(2, 5, 4, seed=2), random(4, seed=3)
     expected = torch.autograd.grad(additive_score(query, key, vector).sum(), key)[0]
@@ -216,12 +209,6 @@ def test_a_score_of_minus_infinity_counts_as_masked() -> None:
     assert not actual[1].any()
 
 
-def test_minus_infinity_everywhere_gives_zeros() -> None:
-    scores = torch.full((1, 2, 3), -math.inf)
-    weights = masked_softmax(scores, torch.ones(1, 1, 3, dtype=torch.bool))
-    assert torch.equal(weights, torch.zeros(1, 2, 3))
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_weights_of_half_precision_scores_are_float32(dtype: torch.dtype) -> None:
     """The softmax is not made in half precision: it equals the one of the same numbers in float32, to the bit."""
@@ -316,13 +303,6 @@ def test_the_location_score_ignores_tokens_past_its_table() -> None:
     assert_equal(weights[1, :, :3], (query[1] @ module.position_key[:3].T).softmax(dim=-1))
 
 
-def test_the_location_score_does_not_look_at_the_source() -> None:
-    module = randomize(LocationScore(QUERY, LOCATIONS), seed=5)
-    query, positions = random(BATCH, TARGET, QUERY, seed=1), source_positions(MASK)[0]
-    one, other = (module(query, module.project_key(random(BATCH, SOURCE, KEY, seed=s), positions)) for s in (2, 3))
-    assert torch.equal(one, other)
-
-
 @pytest.mark.parametrize("kernel", [dot_score, lambda q, k: additive_score(q, k, torch.ones(4))])
 def test_a_score_of_lower_precision_stays_there(kernel: Callable[[Tensor, Tensor], Tensor]) -> None:
     query, key = torch.ones(1, 2, 4, dtype=torch.bfloat16), torch.ones(1, 3, 4, dtype=torch.bfloat16)
@@ -351,27 +331,6 @@ def test_dropout_acts_on_the_sum_and_not_on_the_returned_weights() -> None:
     assert_equal(used[kept], plain[kept] / 0.75)
     # 4000 draws: the standard deviation of the rate is 0.007
     assert abs((~kept).double().mean() - 0.25) < 0.03
-
-
-def test_reweight_multiplies_the_weights_and_nothing_is_normalised_again() -> None:
-    scores, value = random(2, TARGET, SOURCE, seed=1), random(2, SOURCE, VALUE, seed=2)
-    mask = torch.ones(2, 1, SOURCE, dtype=torch.bool)
-    context, weights = attend(scores, value, mask)
-    half_context, half = attend(scores, value, mask, reweight=torch.full((1, 1, 1), 0.5))
-    assert_equal(half, weights / 2)
-    assert_equal(half_context, context / 2)
-    assert_equal(half.sum(dim=-1), torch.full((2, TARGET), 0.5, dtype=torch.float64))
-
-
-def test_the_weights_of_a_predictive_window_sum_to_less_than_one() -> None:
-    window = randomize(LocalWindow(QUERY, 3, predictive=True), seed=4)
-    mask, reweight = window(
-        random(1, TARGET, QUERY, seed=1), torch.arange(TARGET), *source_positions(torch.ones(1, 9, dtype=torch.bool))
-    )
-    scores = random(1, TARGET, 9, seed=2)
-    sums = attend(scores, torch.zeros(1, 9, 1, dtype=torch.float64), mask, reweight)[1].sum(dim=-1)
-    assert (sums < 1).all()
-    assert (sums > 0).all()
 
 
 @pytest.mark.parametrize("window_size", [0, -1])

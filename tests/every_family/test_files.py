@@ -1,7 +1,6 @@
 """Every model of every family in files and copies: what is saved, what is loaded, and what is refused."""
 
 import copy
-import io
 import itertools
 import json
 import pickle
@@ -178,13 +177,6 @@ def test_shards_load_like_one_file(kind: str, tmp_path: Path) -> None:
     assert_same(model, type(model).from_pretrained(tmp_path))
 
 
-def through_torch(model: Any) -> Any:
-    file = io.BytesIO()
-    torch.save(model, file)
-    file.seek(0)
-    return torch.load(file, weights_only=False)
-
-
 def through_state_dict(model: Any) -> Any:
     other = type(model)(model.config).to(model.dtype).eval()
     other.load_state_dict(model.state_dict())
@@ -192,7 +184,7 @@ def through_state_dict(model: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model)), through_torch, through_state_dict]
+    "duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model)), through_state_dict]
 )
 @every_head
 def test_copies_compute_the_same_and_share_nothing(name: str, duplicate: Callable[[Any], Any]) -> None:

@@ -150,6 +150,16 @@ def test_beam_search_needs_the_cache_reordered(name: str, monkeypatch: pytest.Mo
     assert generate(model, batch, **options).tolist() != correct.tolist()
 
 
+@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_guidance_is_refused_where_the_prompt_is_a_source(name: str, use_cache: bool) -> None:
+    """Transformers' unconditional pass takes what was generated for a source."""
+    with pytest.raises(ValueError, match=r"guidance_scale=1.5 is for models without an encoder"):
+        tiny_model(name).generate(words(2, 4), guidance_scale=1.5, use_cache=use_cache, max_new_tokens=3)
+    guided = tiny_model("causal-pre-learned").generate(words(1, 4), guidance_scale=2.0, max_new_tokens=4)
+    assert guided.shape[1] > 4
+
+
 @every_name
 def test_generation_continues_from_a_returned_cache(name: str) -> None:
     model = tiny_model(name)
@@ -207,10 +217,37 @@ def test_other_ways_to_give_the_source_generate_the_same(name: str) -> None:
 def test_every_mode_runs_in_half_precision(name: str, dtype: torch.dtype) -> None:
     model, batch = tiny_model(name, dtype=dtype), padded(LEFT)
     for mode in MODES.values():
-        result = generate(model, batch, max_new_tokens=4, output_logits=True, return_dict_in_generate=True, **mode)
+        requests = dict.fromkeys(("output_logits", "output_attentions", "return_dict_in_generate"), True)
+        result = generate(model, batch, max_new_tokens=4, **requests, **mode)
         assert len(result.sequences) == len(LEFT) * mode.get("num_return_sequences", 1)
         assert 0 <= result.sequences.min() <= result.sequences.max() < VOCAB_SIZE
         assert all(logits.isfinite().all() for logits in result.logits)
+        steps = getattr(result, "cross_attentions", None) or result.get("attentions") or ()
+        assert all(weights.dtype == torch.float32 for step in steps for weights in step or ())
+
+
+@pytest.mark.parametrize(("name", "attention"), [case for case in BACKENDS if case[0] in SEQ2SEQ_HEADS])
+def test_a_source_may_have_several_targets(name: str, attention: str | None) -> None:
+    """Four sources with three targets each, in chunks, are twelve sources with one each."""
+    model, batch = tiny_model(name, attention=attention), padded(LEFT)
+    target = words(3 * len(LEFT), 4, seed=1)
+    repeated = {key: tensor.repeat_interleave(3, dim=0) for key, tensor in batch.items()}
+    expected = model(**repeated, decoder_input_ids=target, output_attentions=True)
+    source: dict[str, Any] = {
+        "encoder_outputs": model.get_encoder()(**batch),
+        "attention_mask": batch["attention_mask"],
+    }
+    cache, chunks = None, []
+    for chunk in target.split([1, 2, 1], dim=1):
+        step = {"decoder_input_ids": chunk, "past_key_values": cache, "use_cache": True, "output_attentions": True}
+        chunks.append(model(**source, **step))
+        cache = chunks[-1].past_key_values
+    torch.testing.assert_close(torch.cat([chunk.logits for chunk in chunks], dim=1), expected.logits, **EXACT)
+    for layer, weights in enumerate(expected.cross_attentions or ()):
+        found = torch.cat([chunk.cross_attentions[layer] for chunk in chunks], dim=2)
+        torch.testing.assert_close(found, weights, **EXACT)
+    with pytest.raises(ValueError, match="every source needs one target, or as many as every other"):
+        model(**source, decoder_input_ids=target[:3])
 
 
 # Beam search against all sequences ------------------------------------------------------------------------------------

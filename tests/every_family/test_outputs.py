@@ -211,6 +211,34 @@ def test_labels_are_predicted_where_each_head_has_them(name: str, smoothing: flo
         assert expected.past_key_values.get_seq_length() == labels.shape[1]
 
 
+@pytest.mark.parametrize(
+    ("labels", "problem", "loss"),
+    [
+        (torch.tensor([0, 2, 1]), None, lambda logits, y: nn.functional.cross_entropy(logits, y)),
+        (torch.eye(3), None, lambda logits, y: nn.functional.binary_cross_entropy_with_logits(logits, y.double())),
+        (torch.eye(3), "regression", lambda logits, y: (logits - y).square().mean()),
+        (torch.tensor([0.5, 2.0, 1.0]), None, lambda logits, y: (logits[:, 0] - y).square().mean()),
+    ],
+    ids=["one class", "several classes", "several numbers", "a number"],
+)
+@pytest.mark.parametrize("name", [name for name in HEADS if "Sequence" in HEADS[name][0].__name__])
+def test_every_problem_of_classification(name: str, labels: Tensor, problem: Any, loss: Any) -> None:
+    fields = {"penalty_coefficient": 0.0} if HEADS[name][0].__name__.startswith("Self") else {}
+    num_labels = 1 if labels.ndim == 1 and labels.is_floating_point() else 3
+    model = tiny_model(name, num_labels=num_labels, problem_type=problem, **fields)
+    batch = {key: tensor[:3] for key, tensor in inputs(model.config).items()}
+    outputs = model(**batch, labels=labels)
+    torch.testing.assert_close(outputs.loss, loss(outputs.logits, labels))
+    twice = model(**batch, labels=labels, num_items_in_batch=2 * labels.numel()).loss
+    torch.testing.assert_close(twice, outputs.loss / 2)
+    if labels.is_floating_point():
+        with pytest.raises(ValueError, match=r"smoothing=0.3 is for single labels, not for problem_type="):
+            model(**batch, labels=labels, smoothing=0.3)
+    else:
+        smooth = model(**batch, labels=labels, smoothing=0.3).loss
+        torch.testing.assert_close(smooth, nn.functional.cross_entropy(outputs.logits, labels, label_smoothing=0.3))
+
+
 @pytest.mark.parametrize("options", [{}, {"num_items_in_batch": 7}, {"num_items_in_batch": 0}], ids=str)
 @every_head
 def test_the_loss_of_a_batch_without_a_label_is_zero(name: str, options: dict[str, Any]) -> None:
@@ -241,6 +269,14 @@ def test_the_loss_without_logits_is_the_loss(name: str) -> None:
         results.append([outputs.loss, *(parameter.grad for parameter in model.parameters())])
     for other in results[1:]:
         torch.testing.assert_close(other, results[0], rtol=1e-10, atol=1e-11)
+
+
+@every_head
+def test_logits_are_skipped_only_where_a_loss_is_left(name: str) -> None:
+    model = tiny_model(name)
+    for path in loss_paths(model)[1:]:
+        with pytest.raises(ValueError, match="skip_logits=True leaves nothing to return without labels"):
+            model(**inputs(model.config), **path)
 
 
 @every_kind

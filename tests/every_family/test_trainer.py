@@ -10,10 +10,17 @@ from accelerate import debug_launcher
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import DataCollatorForSeq2Seq, EarlyStoppingCallback, EvalPrediction
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    DataCollatorForSeq2Seq,
+    EarlyStoppingCallback,
+    EvalPrediction,
+)
 
 from attnzoo.loss import token_cross_entropy
 from tests.factory import (
+    HEADS,
     KINDS,
     ONE_STEP,
     TEXTS,
@@ -26,6 +33,7 @@ from tests.factory import (
     make_trainer,
     rows_for,
     tied,
+    tiny_config,
     weights,
 )
 
@@ -251,14 +259,38 @@ def test_predictions_without_generation_are_logits_and_nothing_else(
     np.testing.assert_allclose(result.predictions[real], logits[real], rtol=1e-4, atol=1e-5)
 
 
-def test_predictions_can_be_reduced_to_tokens(tmp_path: Path) -> None:
-    def best(logits: Tensor, labels: Tensor) -> Tensor:
-        return logits.argmax(dim=-1)
+# From text to text ----------------------------------------------------------------------------------------------------
 
-    model = make_model("attentional-rnn")
-    trainer = make_trainer(model, tmp_path, {"preprocess_logits_for_metrics": best})
-    predictions = trainer.predict(rows_for(model)).predictions
-    assert np.array_equal(predictions, model(**batch_for(model)).logits.argmax(dim=-1))
+
+@pytest.mark.parametrize("name", ["luong-lstm-general-feeding", "encoder_decoder-post-sinusoidal"])
+def test_texts_are_learned_generated_saved_and_loaded(name: str, tmp_path: Path) -> None:
+    """Every text from its end, by ``Seq2SeqTrainer``, as with BART."""
+    sizes: dict[str, Any] = {"embedding_size": 24, "encoder_hidden_size": 24, "decoder_hidden_size": 48}
+    sizes |= {"readout_size": 32, "initializer_range": 0.3}
+    if name.startswith("encoder_decoder"):
+        sizes = {"hidden_size": 32, "intermediate_size": 64}
+    torch.manual_seed(0)
+    model_class, variant = HEADS[name]
+    model: Any = model_class(tiny_config(variant, vocab_size=len(TOKENIZER), **sizes))
+    settings = {"max_steps": 100, "learning_rate": 1e-2, "lr_scheduler_type": "constant", "predict_with_generate": True}
+    trainer = make_trainer(model, tmp_path, **settings, generation_max_length=12, generation_num_beams=2)
+    trainer.train()
+    assert decode(trainer.predict(rows_for(model)).predictions) == [text[::-1] for text in TEXTS]
+    trainer.save_model(str(tmp_path / "saved"))
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "saved")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "saved")
+    inputs = tokenizer(TEXTS, padding=True, return_token_type_ids=False, return_tensors="pt")
+    result = loaded.generate(**inputs, max_new_tokens=11, return_dict_in_generate=True)
+    assert tokenizer.batch_decode(result.sequences, skip_special_tokens=True) == [text[::-1] for text in TEXTS]
+    assert result.past_key_values.get_seq_length() > 1  # the Trainer turns the cache off in the config alone
+
+
+def test_label_smoothing_needs_a_collator_that_knows_the_model(tmp_path: Path) -> None:
+    """The Trainer then keeps the labels to itself, and nothing is left to make the decoder's input from."""
+    trainer = make_trainer(make_model("attentional-rnn"), tmp_path, label_smoothing_factor=0.3)
+    trainer.data_collator = DataCollatorForSeq2Seq(TOKENIZER)
+    with pytest.raises(ValueError, match="decoder_input_ids"):
+        trainer.train()
 
 
 # Processes ------------------------------------------------------------------------------------------------------------

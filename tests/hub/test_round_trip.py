@@ -41,26 +41,23 @@ def hub() -> Iterator[LoopbackHub]:
 
 
 def folders(which: str, home: Path) -> dict[str, Path]:
-    """Of all shipped models and one tiny model of every kind: one, the first of each family, the others, or all."""
+    """Of all shipped models and one tiny model of every kind: the first of each family, or the others."""
     every = {path.name: path for path in CARDS}
     every |= {kind: save_folder(kind, home / kind) for kind in KINDS}
     first: dict[str, str] = {}
     for name, folder in every.items():
         first.setdefault(json.loads((folder / "config.json").read_text())["model_type"], name)
     assert first.keys() == {family for family, _ in SERVED}
-    families = [*first.values()]
-    others = [name for name in every if name not in families]
-    chosen = {"one": families[:1], "families": families, "others": others, "all": families + others}
-    return {name: every[name] for name in chosen[which]}
+    chosen = [name for name in every if (name in first.values()) == (which == "families")]
+    return {name: every[name] for name in chosen}
 
 
 @pytest.mark.parametrize(
     ("which", "xet"),
     [
         ("families", False),
-        ("one", True),
         pytest.param("others", False, marks=pytest.mark.hub),
-        pytest.param("all", True, marks=pytest.mark.hub),
+        pytest.param("families", True, marks=pytest.mark.hub),
     ],
 )
 def test_pushed_and_pulled_with_the_package_and_without(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import attnzoo
+from tests.package.forks import run_in_forks
 from tests.package.test_layers import PACKAGE
 
 ROOT = Path(__file__).parents[2]
@@ -36,27 +37,24 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert sorted(names) == ["attnzoo", "attnzoo.registration"]
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        f"transformers.pipeline('grapheme-to-phoneme', model={str(FOLDER)!r})('zoo')\n"
-        "import importlib; importlib.reload(transformers.pipelines)",
-        "from concurrent.futures import ThreadPoolExecutor as Threads\n"
-        f"with Threads(4) as pool: [*pool.map(transformers.AutoModel.from_pretrained, 4 * [{str(FOLDER)!r}])]",
-        "import pickle; assert pickle.loads(pickle.dumps(attnzoo.search)) is attnzoo.search\n"
-        "from attnzoo import *; pickle.loads(pickle.dumps(SelfAttentiveConfig(vocab_size=9)))",
-        # These import a registry while they run, and what is registered imports them.
-        "import attnzoo.recurrent_encoder",
-        "import transformers.modeling_layers",
-    ],
-    ids=["pipeline", "threads", "pickle", "own", "library"],
-)
-def test_everything_is_registered_at_the_first_use(code: str) -> None:
-    run(f"import attnzoo, transformers\n{code}\n{CHECK_REGISTRIES}")
+FIRST_USES = {
+    "pipeline": f"transformers.pipeline('grapheme-to-phoneme', model={str(FOLDER)!r})('zoo')\n"
+    "import importlib; importlib.reload(transformers.pipelines)",
+    "threads": "from concurrent.futures import ThreadPoolExecutor as Threads\n"
+    f"with Threads(4) as pool: [*pool.map(transformers.AutoModel.from_pretrained, 4 * [{str(FOLDER)!r}])]",
+    "pickle": "import pickle; assert pickle.loads(pickle.dumps(attnzoo.search)) is attnzoo.search\n"
+    "from attnzoo import *; pickle.loads(pickle.dumps(SelfAttentiveConfig(vocab_size=9)))",
+    # These import a registry while they run, and what is registered imports them.
+    "own": "import attnzoo.recurrent_encoder",
+    "library": "import transformers.modeling_layers",
+}
+REGISTRIES_FIRST = "from transformers import AutoModel, pipeline"
 
 
-def test_registries_that_are_imported_before_the_package_are_used() -> None:
-    run(f"from transformers import AutoModel, pipeline\nimport attnzoo\n{CHECK_REGISTRIES}")
+def test_everything_is_registered_at_the_first_use_and_registries_that_are_there_are_used() -> None:
+    codes = {name: f"import attnzoo, transformers\n{code}\n{CHECK_REGISTRIES}" for name, code in FIRST_USES.items()}
+    codes["registries first"] = f"{REGISTRIES_FIRST}\nimport attnzoo\n{CHECK_REGISTRIES}"
+    run_in_forks(codes, "torch._dynamo", "torch.distributed.tensor", "scipy.optimize")  # what takes longest
 
 
 def test_the_public_names_are_listed_once_for_each_reader() -> None:

@@ -52,7 +52,7 @@ def environment(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactor
     """An empty environment with the wheel and what ``[train]`` asks for, in the versions of constraints.txt."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    install = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    install = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile"]
     install += ["--constraint", str(ROOT / "constraints.txt")]
     subprocess.run([*install, f"{wheels['attnzoo']}[train]"], check=True)
     return folder

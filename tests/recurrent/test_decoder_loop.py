@@ -12,9 +12,7 @@ import attnzoo
 from attnzoo import AttentionalRNNForConditionalGeneration, additive_kernel, attention, loss
 from attnzoo.attention import Score, additive_score
 from attnzoo.loss import IGNORED, linear_cross_entropy, token_cross_entropy
-from attnzoo.recurrent_cells import RecurrentState
-from attnzoo.recurrent_decoder import DecoderState
-from attnzoo.shared_products import Rows, SharedFactor
+from attnzoo.shared_products import LoopRows, SharedFactor
 from tests.attention.tensors import assert_equal
 from tests.recurrent.wirings import (
     ACCEPTED,
@@ -52,9 +50,9 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def call(model: nn.Module, **inputs: Any) -> Any:
         with monkeypatch.context() as patch:
-            patch.setattr(Rows, "is_shared", False, raising=False)
+            patch.setattr(LoopRows, "is_shared", False, raising=False)
             patch.setattr(
-                Rows,
+                LoopRows,
                 "__setattr__",
                 lambda rows, name, value: name == "is_shared" or vars(rows).__setitem__(name, value),
             )
@@ -144,52 +142,6 @@ def test_dropout_is_drawn_in_training_alone() -> None:
     assert torch.equal(first, model(**inputs).logits)
 
 
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("wiring", ["bahdanau", "luong"])
-@pytest.mark.parametrize("score", ["general", "additive"])
-@pytest.mark.parametrize("window", ["global", "predictive"])
-def test_gradients_are_those_of_finite_differences(cell: str, wiring: str, score: str, window: str) -> None:
-    case = {"wiring": wiring, "score": score, "window": window, "cell": cell, "input_feeding": wiring == "luong"}
-    # A window whose edge moves over a token has no derivative there: this one holds every token.
-    model = tiny_model(case | {"window_size": 9, "decoder_layers": 2})
-    generator = torch.Generator().manual_seed(5)
-    decoder = model.model.decoder.wiring
-
-    def random(*shape: int) -> Tensor:
-        return torch.randn(shape, dtype=torch.float64, generator=generator)
-
-    mask = torch.tensor([[True, True, True], [True, False, True], [False, False, False]])
-    value, inputs = random(3, 3, 4).requires_grad_(), random(3, 4, 3).requires_grad_()
-    lengths = torch.tensor([2, 4, 1])
-    starts = [random(3, 2, 9).requires_grad_() for _ in range(2 if cell == "lstm" else 1)]
-    feed = random(3, 10) if wiring == "luong" else None
-    names = [name for name, _ in decoder.named_parameters() if "bridge" not in name and "initial" not in name]
-
-    def readout(inputs: Tensor, value: Tensor, *others: Tensor) -> Tensor:
-        weights = dict(zip(names, others[len(starts) :], strict=True))
-        hidden, cell_state = [*others[: len(starts)], None][:2]
-        return torch.func.functional_call(
-            ReadOut(decoder),
-            {f"decoder.{name}": w for name, w in weights.items()},
-            (inputs, DecoderState(RecurrentState(hidden, cell_state), feed), value, mask, lengths),
-        )
-
-    tensors = [inputs, value, *starts, *(decoder.get_parameter(name) for name in names)]
-    # Along one random direction instead of every axis: a wrong gradient shows in it, in a thirtieth of the time.
-    assert torch.autograd.gradcheck(readout, tensors, atol=1e-6, fast_mode=True)
-
-
-class ReadOut(nn.Module):
-    """A decoder as a function of its weights too."""
-
-    def __init__(self, decoder: nn.Module) -> None:
-        super().__init__()
-        self.decoder = decoder
-
-    def forward(self, inputs: Tensor, state: DecoderState, value: Tensor, mask: Tensor, lengths: Tensor) -> Tensor:
-        return self.decoder(inputs, state, self.decoder.attention.read(value, mask), 0, lengths).readout
-
-
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_a_second_backward_pass_finds_what_the_first_one_found(case: dict[str, Any]) -> None:
     model, inputs = tiny_model(case), batch()
@@ -251,9 +203,11 @@ def test_a_checkpointed_loop_and_frozen_weights_have_the_same_gradients(case: di
         model.zero_grad()
 
 
-@pytest.mark.parametrize("case", CASES, ids=name)
+@pytest.mark.parametrize("case", [LUONG | {"window": "predictive"}, BAHDANAU], ids=name)
 def test_a_compiled_model_has_the_same_gradients(case: dict[str, Any]) -> None:
+    """Of a short target: every step is traced."""
     model, inputs = tiny_model(case).train(), batch()
+    inputs["labels"] = inputs["labels"][:, :2]
     expected = gradients(model(**inputs).loss, model)
     torch.compiler.reset()
     assert_same_gradients(gradients(torch.compile(model, backend="eager")(**inputs).loss, model), expected)
@@ -462,19 +416,3 @@ def test_small_scores_keep_their_digits_in_half_precision(width: float) -> None:
     for rounded, exact in zip(step(torch.bfloat16), step(torch.float64), strict=True):
         assert rounded.dtype == torch.bfloat16
         assert float((rounded.double() - exact).norm() / exact.norm()) < 0.01
-
-
-def test_a_batch_without_labels_has_no_loss_and_no_gradient() -> None:
-    hidden, weight = torch.randn(2, 3, 4, requires_grad=True), torch.randn(5, 4, requires_grad=True)
-    nothing = linear_cross_entropy(hidden, weight, torch.full((2, 3), IGNORED))
-    assert nothing.item() == 0
-    assert not any(gradient.any() for gradient in torch.autograd.grad(nothing, (hidden, weight)))
-
-
-def test_logits_are_skipped_only_when_asked_for() -> None:
-    model, inputs = tiny_model(LUONG), batch()
-    assert model(**inputs).logits is not None
-    with pytest.raises(ValueError, match="skip_logits=True leaves nothing to return without labels"):
-        model(inputs["input_ids"], decoder_input_ids=inputs["labels"].clamp(min=3), skip_logits=True)
-    with pytest.raises(ValueError, match=r"labels of shape .* do not fit a target of shape"):
-        model(**inputs, decoder_input_ids=inputs["labels"][:, 1:].clamp(min=3), skip_logits=True)

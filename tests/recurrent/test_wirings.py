@@ -79,17 +79,16 @@ def test_a_wiring_equals_the_loop(case: dict[str, Any]) -> None:
 
 # What looks at places of the source has to find them where they were given, in whatever direction they are read.
 LOOKS = {
-    "cho_gru": {"score": "general", "window": "global"},
     "gru": {"score": "additive", "window": "monotonic"},
     "lstm": {"score": "general", "window": "predictive"},
-    "rnn": {"score": "location", "window": "global"},
 }
 
 
 def encoder_cases() -> list[dict[str, Any]]:
-    """Every direction, depth and cell for every wiring, and where a start state can be copied, copied and bridged."""
+    """Every direction and depth for every wiring, of a cell with a cell state and of one without, and where a start
+    state can be copied, copied and bridged. That every cell reads as its loop does is tested apart."""
     cases = []
-    for wiring, (name, direction), depth, cell in product(WIRINGS, DIRECTIONS.items(), DEPTHS, CELLS):
+    for wiring, (name, direction), depth, cell in product(WIRINGS, DIRECTIONS.items(), DEPTHS, LOOKS):
         case = {"wiring": wiring, "cell": cell, "encoder_layers": depth[0], "decoder_layers": depth[1], **direction}
         if wiring in ("bahdanau", "luong"):
             case |= {**LOOKS[cell], "input_feeding": wiring == "luong"}
@@ -105,16 +104,6 @@ def test_a_wiring_over_any_encoder_equals_the_loop(case: dict[str, Any]) -> None
     copies = "decoder_hidden_size" in case
     bridge = getattr(tiny_model(case).model.decoder.wiring, "bridge", None)
     assert copies == (bridge is not None and bridge.hidden_proj is None)
-
-
-@pytest.mark.parametrize("case", params(LOSS_CASES))
-def test_the_loss_equals_the_loop(case: dict[str, Any]) -> None:
-    """The model's own loss, averaged over the words of the batch, and through it the gradient of every parameter."""
-    model, inputs = tiny_model(case).train(), batch()
-    expected = reference.cross_entropy(loop_translation(model, inputs).logits, inputs["labels"])
-    loss = model(**inputs).loss
-    assert_equal(loss, expected, "loss")
-    assert_same_gradients(gradients(loss, model), gradients(expected, model))
 
 
 @pytest.mark.parametrize("case", params(LOSS_CASES))
@@ -139,19 +128,3 @@ def test_tied_embeddings_equal_the_loop(case: dict[str, Any]) -> None:
     names = dict(model.named_parameters())
     assert sum(name.endswith("embed_tokens.weight") or name == "lm_head.weight" for name in names) == 1
     assert_same_gradients(gradients(loss, model), gradients(reference.cross_entropy(expected, inputs["labels"]), model))
-
-
-@pytest.mark.parametrize("case", params([case | {"cell": cell} for case, cell in product(LOSS_CASES, CELLS)]))
-def test_autocast_computes_the_same_in_less_precision(case: dict[str, Any]) -> None:
-    """Mixed precision as a training loop switches it on: every part takes the dtypes that the others hand it."""
-    model, inputs = tiny_model(case).float().train(), batch()
-    expected = model(**inputs).logits
-    with torch.autocast("cpu", torch.bfloat16):
-        outputs = model(**inputs, output_attentions=True)
-    if case.get("window") != "predictive":  # whose windows jump by a token where rounding moves p_t past an integer
-        # bfloat16 has 8 bits, and the logits, of size 1, are some ten roundings away from the embeddings
-        torch.testing.assert_close(outputs.logits.float(), expected, rtol=0.05, atol=0.1)
-    if "score" in case:
-        assert outputs.cross_attentions[0].dtype == torch.float32
-    for name, gradient in gradients(outputs.loss, model).items():
-        assert gradient.isfinite().all(), name

@@ -166,18 +166,18 @@ def params(cases: list[dict[str, Any]]) -> list[Any]:
 
 
 def assert_equals_the_loop(case: dict[str, Any]) -> None:
-    """Logits, alignments and the gradient of every parameter, for training and for evaluation."""
-    model, inputs = tiny_model(case), batch()
+    """Logits and alignments in training and in evaluation, the loss, and its gradient of every parameter."""
+    model, inputs = tiny_model(case).train(), batch()
     expected = loop_translation(model, inputs)
-    expected_gradients = gradients(reference.cross_entropy(expected.logits, inputs["labels"]), model)
-    for mode in (model.train, model.eval):
-        mode()
-        outputs = model(**inputs, output_attentions=True)
-        assert_equal(outputs.logits, expected.logits, "logits")
-        assert_same_alignments(outputs, expected)
-        # torch's cross-entropy on the logits, in float64; the loss of the model is compared below
-        loss = nn.functional.cross_entropy(outputs.logits.flatten(0, 1), inputs["labels"].flatten())
-        assert_same_gradients(gradients(loss, model), expected_gradients)
+    expected_loss = reference.cross_entropy(expected.logits, inputs["labels"])
+    outputs = model(**inputs, output_attentions=True)
+    assert_equal(outputs.loss, expected_loss, "loss")
+    assert_same_gradients(gradients(outputs.loss, model), gradients(expected_loss, model))
+    with torch.no_grad():  # the steps then share no products
+        evaluated = model.eval()(**inputs, output_attentions=True)
+    for one in (outputs, evaluated):
+        assert_equal(one.logits, expected.logits, "logits")
+        assert_same_alignments(one, expected)
 
 
 LOSS_CASES = [

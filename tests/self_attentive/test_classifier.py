@@ -102,23 +102,9 @@ def test_the_papers_models_by_name(paper: str) -> None:
     assert (changed.num_hops, changed.num_labels) == (2, 7)
 
 
-def test_a_paper_or_a_field_that_is_not_there() -> None:
-    with refused(ValueError, "'lin2018'", "lin2017-age", "lin2017-snli"):
-        SelfAttentiveConfig.from_paper("lin2018")
-    with refused(ValueError, "SelfAttentiveConfig has no field 'num_hop'", "did you mean 'num_hops'?"):
-        SelfAttentiveConfig.from_paper("lin2017-age", num_hop=3)
-
-
 def test_a_gate_of_one_sentence() -> None:
     with refused(StrictDataclassError, "gate_size=8", "sentence_pair=True"):
         SelfAttentiveConfig(gate_size=8)
-
-
-def test_a_config_that_was_spoiled_makes_no_model() -> None:
-    config = tiny_config("single")
-    config.num_hops = 0
-    with refused(StrictDataclassError, "num_hops must be at least 1, got 0"):
-        SelfAttentiveForSequenceClassification(config)
 
 
 # Bad input ------------------------------------------------------------------------------------------------------------
@@ -209,11 +195,6 @@ def test_labels_of_another_kind(fields: dict[str, Any], labels: Tensor, fragment
     assert model.config.problem_type == before  # a refused batch leaves no trace
 
 
-def test_smoothing_is_for_single_labels() -> None:
-    with refused(ValueError, "smoothing=0.1", "regression"):
-        make(num_labels=1)(**BATCH, labels=torch.zeros(3), smoothing=0.1)
-
-
 # The loss -------------------------------------------------------------------------------------------------------------
 
 PROBLEMS: dict[str, tuple[dict[str, Any], Tensor, Callable[[Tensor, Tensor], Tensor]]] = {
@@ -245,19 +226,6 @@ def test_the_loss_is_that_of_every_classifier(problem_type: str, tmp_path: Path)
     assert SelfAttentiveForSequenceClassification.from_pretrained(tmp_path).config.problem_type == problem_type
     told = make(penalty_coefficient=0.7, problem_type=problem_type, **fields)
     assert torch.equal(told(**BATCH, labels=labels).loss, outputs.loss)
-
-
-def test_regression_of_several_values() -> None:
-    model, labels = make(problem_type="regression", penalty_coefficient=0.0), torch.randn(3, 3)
-    outputs = model(**BATCH, labels=labels)
-    torch.testing.assert_close(outputs.loss, torch.nn.functional.mse_loss(outputs.logits, labels))
-
-
-def test_smoothing_mixes_in_all_labels_alike() -> None:
-    model, labels = make(penalty_coefficient=0.0), torch.tensor([2, 0, 1])
-    outputs = model(**BATCH, labels=labels, smoothing=0.3)
-    expected = torch.nn.functional.cross_entropy(outputs.logits, labels, label_smoothing=0.3)
-    torch.testing.assert_close(outputs.loss, expected)
 
 
 # The pipeline ---------------------------------------------------------------------------------------------------------

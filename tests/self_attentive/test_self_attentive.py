@@ -1,6 +1,5 @@
 """The self-attentive encoder and classifier against the paper, and what must not change their numbers."""
 
-import math
 from itertools import product
 from typing import Any
 
@@ -219,18 +218,6 @@ def test_a_product_of_many_rows_is_the_layers_own() -> None:
     torch.testing.assert_close(many_rows_linear(layer, values), expected)
     many_rows_linear(layer, values).sum().backward()
     assert layer.weight.grad is not None
-
-
-@single_or_pair
-@pytest.mark.parametrize("training", [False, True])
-def test_embeddings_under_padding_are_not_read(fields: dict[str, Any], training: bool) -> None:
-    model = make(**fields, classifier_dropout=0.0).train(training)
-    embeddings = random(*MASK.shape, SIZES["embedding_size"], seed=2)
-    given = {"attention_mask": MASK, "token_type_ids": TYPES, "labels": LABELS}
-    expected = model(inputs_embeds=embeddings, **given)
-    outputs = model(inputs_embeds=embeddings.masked_fill(MASK.unsqueeze(-1) == 0, math.nan), **given)
-    assert torch.equal(outputs.logits, expected.logits)
-    assert torch.equal(outputs.loss, expected.loss)
 
 
 def test_one_sentence_does_not_read_token_types() -> None:

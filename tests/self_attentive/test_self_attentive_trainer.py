@@ -3,12 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from datasets import Dataset
 from torch import Tensor, nn
-from transformers import AutoModelForSequenceClassification, DataCollatorWithPadding, EvalPrediction, Trainer
+from transformers import DataCollatorWithPadding, Trainer
 
 from attnzoo import SelfAttentiveForSequenceClassification
 from tests import factory
@@ -118,37 +116,3 @@ def test_a_loss_of_ones_own_has_smoothing_and_penalty(settings: dict[str, Any], 
     model = model_for("single", penalty_coefficient=0.0)
     trainer = make_trainer(model, tmp_path, parts={"compute_loss_func": own_loss}, **settings)
     assert_a_step_on_the_loss_of(model_for("single"), trainer, smoothing=0.1)
-
-
-# Whole trainings ------------------------------------------------------------------------------------------------------
-
-
-def accuracy(prediction: EvalPrediction) -> dict[str, float]:
-    assert isinstance(prediction.predictions, np.ndarray)  # the logits alone, no penalties beside them
-    return {"accuracy": float((prediction.predictions.argmax(axis=-1) == prediction.label_ids).mean())}
-
-
-def test_it_is_trained_saved_and_fine_tuned_on_other_labels(tmp_path: Path) -> None:
-    """A text column stays in the table: the Trainer takes out what forward() has no argument for."""
-    labels = {0: "bad", 1: "fair", 2: "good"}
-    tokenizer = word_tokenizer()
-    table = Dataset.from_dict({"text": TEXTS, "label": SINGLE}).map(lambda row: tokenizer(row["text"]))
-    settings = {"max_steps": 60, "optim": "adamw_torch", "learning_rate": 1e-2}
-    first = make(classifier_dropout=0.1, id2label=labels)
-    trainer = make_trainer(first, tmp_path, parts={"compute_metrics": accuracy}, **settings)
-    trainer.train_dataset = trainer.eval_dataset = table
-    trainer.train()
-    result = trainer.evaluate()
-    assert result["eval_accuracy"] == 1
-    trainer.save_model(str(tmp_path / "saved"))
-    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved")
-    assert loaded.config.id2label == labels
-    other = AutoModelForSequenceClassification.from_pretrained(
-        tmp_path / "saved", num_labels=2, ignore_mismatched_sizes=True
-    )
-    assert other.config.num_labels == 2
-    again = make_trainer(other, tmp_path, [1, 0, 0, 1, 1, 0, 0], parts={"compute_metrics": accuracy}, **settings)
-    again.train()
-    assert again.evaluate()["eval_accuracy"] == 1
-    predictions = again.predict(again.eval_dataset).predictions
-    assert predictions.shape == (7, 2)

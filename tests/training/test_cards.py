@@ -14,8 +14,6 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +27,7 @@ from huggingface_hub import ModelCard
 from transformers import pipeline
 
 from attnzoo.pipelines import PIPELINES
+from tests.package.forks import run_in_forks
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = sorted(path for path in (ROOT / "model_cards").iterdir() if path.is_dir())
@@ -158,35 +157,11 @@ def test_each_fault_of_a_card_is_found(name: str, was: str, becomes: str, fault:
     assert any(fault in said for said in faults(card.replace(was, becomes, 1)))
 
 
-# Runs each snippet in a fork of a process that has imported Transformers and not attnzoo.
-RUN_SNIPPETS = """
-import json, os, sys, traceback
-import accelerate
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
-for folder, snippet in json.load(sys.stdin).items():
-    process = os.fork()
-    if not process:
-        print(f"#{folder}", flush=True)
-        try:
-            exec(snippet, {})
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        sys.stdout.flush()
-        os._exit(0)
-    if os.waitpid(process, 0)[1]:
-        sys.exit(f"the snippet of {folder} failed")
-"""
-
-
 def test_a_cards_snippet_runs_by_itself() -> None:
     """As a reader copies it: into a process that has not imported attnzoo."""
     snippets = {folder.name: re.findall(r"```python\n(.*?)```", read(folder), flags=re.DOTALL) for folder in FOLDERS}
-    given = json.dumps({name: snippet for name, (snippet,) in snippets.items()})
-    command = [sys.executable, "-c", RUN_SNIPPETS]
-    ended = subprocess.run(command, input=given, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr[-3000:]
-    printed = {part.partition("\n")[0]: part.partition("\n")[2] for part in ended.stdout.split("#")[1:]}
+    codes = {name: snippet for name, (snippet,) in snippets.items()}
+    printed = run_in_forks(codes, "accelerate", "transformers.models.auto.modeling_auto", "transformers.pipelines")
     assert printed.keys() == snippets.keys()
     assert all(text.strip() for text in printed.values())
 

@@ -16,13 +16,14 @@ from attnzoo.training.tasks.language_modeling import (
     MaskedLanguageModeling,
     TextData,
 )
-from attnzoo.training.tasks.log_probability import IGNORED, log_probabilities, sliding_windows, text_ids
+from attnzoo.training.tasks.log_probability import log_probabilities, sliding_windows, text_ids
 from attnzoo.training.tasks.metrics import BitsPerByte, WordPerplexity
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, PreTrainedTokenizerFast, pipeline
 
 from attnzoo import SmallTransformerConfig, SmallTransformerForCausalLM, SmallTransformerForMaskedLM
+from attnzoo.loss import IGNORED
 from tests.training.runs import overrides, train_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -303,23 +304,6 @@ def test_what_looks_like_a_special_token_in_a_text_is_text(tokenizer: PreTrained
     assert [ids.index(tokenizer.bos_token_id), ids.index(tokenizer.eos_token_id)] == [0, len(ids) - 1]
     assert tokenizer.mask_token_id not in ids
     assert tokenizer("the <mask> says")["input_ids"].count(tokenizer.mask_token_id) == 1  # of a user it is one
-
-
-@pytest.mark.parametrize("model_class", [SmallTransformerForCausalLM, SmallTransformerForMaskedLM])
-def test_rows_of_padding_alone_have_no_loss(tokenizer: PreTrainedTokenizerFast, model_class: type) -> None:
-    pattern = "causal" if model_class is SmallTransformerForCausalLM else "bidirectional"
-    torch.manual_seed(0)
-    model = model_class(tiny(tokenizer, pattern)).eval()
-    ids = torch.tensor([[1, 7, 8, 2], [0, 0, 0, 0]])
-    labels = ids.masked_fill(ids == 0, IGNORED)
-    outputs = model(input_ids=ids, attention_mask=(ids != 0).long(), labels=labels)
-    alone = model(input_ids=ids[:1], labels=labels[:1])
-    assert outputs.logits.isfinite().all()
-    torch.testing.assert_close(outputs.loss, alone.loss)
-    nothing = model(
-        input_ids=ids[1:], attention_mask=torch.zeros(1, 4, dtype=torch.long), labels=labels[1:], skip_logits=True
-    )
-    assert nothing.loss == 0
 
 
 def test_a_stream_is_trained_on_with_the_same_tokenizer(kind: str, tmp_path: Path) -> None:

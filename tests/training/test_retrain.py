@@ -20,8 +20,8 @@ CARDS = ROOT / "model_cards"
 G2P, CAUSAL = "attentional-rnn-g2p-cmudict", "small-transformer-sotu-causal"
 FEW = ["training.max_minutes=null", "training.max_steps=40", "training.evaluations=2", "training.log_every=1"]
 MORE = [
-    "training.max_steps=400",
-    "training.checkpoint_every=100",
+    "training.max_steps=200",
+    "training.checkpoint_every=50",
     "training.batch_tokens=100",
     "training.precision=bf16",
 ]

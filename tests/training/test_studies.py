@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_which_attention_trains_draws_and_tabulates(
-    dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     word = dictionary.read_text().splitlines()[1].split()[0].lower()
     overrides = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=2"]
@@ -32,6 +32,7 @@ def test_which_attention_trains_draws_and_tabulates(
     assert (tmp_path / "which.png").stat().st_size > 10_000
     assert len([line for line in output.splitlines() if line.startswith("| ")]) == 5
     # Nothing is trained again, not for other figures to expect either.
+    monkeypatch.setattr(which_attention, "draw", lambda *_: None)  # which takes seconds
     which_attention.main([*arguments, *sets, "--set=expected.per=1"])
     assert "training examples" not in capsys.readouterr().out
     with pytest.raises(SystemExit, match="trained from another recipe"):
@@ -42,7 +43,7 @@ def test_which_attention_trains_draws_and_tabulates(
         which_attention.main([*arguments, *sets, "--set=model.score=dot"])
 
 
-def test_the_models_of_the_bottleneck_are_of_one_size(cmudict_task: GraphemeToPhoneme) -> None:
+def test_the_twoof_the_bottleneck_are_of_one_size(cmudict_task: GraphemeToPhoneme) -> None:
     vocab_size = len(cmudict_task.make_tokenizer())
     sizes = []
     for fields in bottleneck.MODELS.values():
@@ -57,7 +58,8 @@ def test_bottleneck_trains_and_measures_the_error_by_length(
 ) -> None:
     monkeypatch.setattr(bottleneck, "SEEDS", (1, 2))
     small = ["embedding_size=8", "encoder_hidden_size=16", "decoder_hidden_size=16"]
-    monkeypatch.setattr(bottleneck, "MODELS", {name: [*fields, *small] for name, fields in bottleneck.MODELS.items()})
+    two = {name: [*bottleneck.MODELS[name], *small] for name in ("fixed vector", "Luong, local-p")}
+    monkeypatch.setattr(bottleneck, "MODELS", two)
     recipe = str(ROOT / "configs" / "bottleneck.yaml")
     arguments = ["--recipe", recipe, "--models", str(tmp_path / "models"), "--plot", str(tmp_path / "b.png")]
     sets = [f"task.data.path={dictionary}", "training.max_steps=2", "training.batch_tokens=200"]

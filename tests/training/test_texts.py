@@ -81,20 +81,24 @@ def test_a_package_that_is_not_there_or_not_whole_says_what_to_do(tmp_path: Path
 
 
 def test_a_folder_of_texts_has_the_splits_that_its_names_say(tmp_path: Path) -> None:
-    for name, text in {"train": "a b\n\n\n c\n", "valid": "d", "test/x": "e\r\n\r\nf"}.items():
-        path = tmp_path / "corpus" / f"{name}.txt"
+    """Not the folder's own name, and not those of hidden files."""
+    folder = tmp_path / "my-train-corpus"
+    for name, text in {"train": "a b\n\n\n c\n", "valid": "d", "test/x": "e\r\n\r\nf", ".hidden_train": "g"}.items():
+        path = folder / f"{name}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())
-    splits = CausalLanguageModeling(TextData(path=str(tmp_path / "corpus"))).splits
+    splits = CausalLanguageModeling(TextData(path=str(folder))).splits
     assert {split: rows["text"][:] for split, rows in splits.items()} == {
         "train": ["a b", "c"],
         "validation": ["d"],
         "test": ["e", "f"],
     }
-    for path in (tmp_path / "corpus").glob("train*"):
-        path.unlink()
+    (folder / "train.txt").rename(folder / "notes.txt")
+    with pytest.raises(ValueError, match=r"not clear to which split these files belong: notes\.txt"):
+        CausalLanguageModeling(TextData(path=str(folder)))
+    (folder / "notes.txt").unlink()
     with pytest.raises(ValueError, match="has no file for the train split, only for test and validation"):
-        CausalLanguageModeling(TextData(path=str(tmp_path / "corpus")))
+        CausalLanguageModeling(TextData(path=str(folder)))
 
 
 @pytest.mark.parametrize(
@@ -145,18 +149,3 @@ def test_a_text_is_read_whole_and_has_to_be_there(tmp_path: Path) -> None:
         CausalLanguageModeling(TextData(path=str(corpus), streaming=True))
     with pytest.raises(FileNotFoundError, match=r"there is no file .*nothing\.txt"):
         CausalLanguageModeling(TextData(path=str(corpus.with_name("nothing.txt"))))
-
-
-def test_a_folders_own_name_and_hidden_files_say_nothing_of_splits(tmp_path: Path) -> None:
-    folder = tmp_path / "my-train-corpus"
-    folder.mkdir()
-    for split in ("train", "validation", "test"):
-        (folder / f"{split}.txt").write_text(f"The {split} split is these ten words and no more.")
-    (folder / ".hidden_train.txt").write_text("Not to be seen.")
-    task = CausalLanguageModeling(TextData(path=str(folder)))
-    assert {split: rows["text"][:] for split, rows in task.splits.items()} == {
-        split: [f"The {split} split is these ten words and no more."] for split in ("train", "validation", "test")
-    }
-    (folder / "notes.txt").write_text("Of which split?")
-    with pytest.raises(ValueError, match=r"not clear to which split these files belong: notes\.txt"):
-        CausalLanguageModeling(TextData(path=str(folder)))

@@ -23,8 +23,6 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
     PreTrainedTokenizerFast,
-    Seq2SeqTrainer,
-    Seq2SeqTrainingArguments,
 )
 
 from tests.training.runs import ROOT, log_rows, overrides, train_recipe
@@ -127,27 +125,6 @@ def test_sentences_come_back_in_their_order_and_an_empty_one_is_refused(translat
         translate(model, tokenizer, ["a dog", " "])
     with pytest.raises(ValueError, match="num_beams must be at least 1, got 0"):
         translate(model, tokenizer, ["a dog"], num_beams=0)
-
-
-def test_the_trainer_of_transformers_takes_it_as_it_is(translator: Path, table: Path, tmp_path: Path) -> None:
-    task = Translation(data(table))
-    tokenizer = AutoTokenizer.from_pretrained(translator / "best")
-    model = AutoModelForSeq2SeqLM.from_pretrained(translator / "best")
-    trainer = Seq2SeqTrainer(
-        model=model,
-        args=Seq2SeqTrainingArguments(
-            output_dir=str(tmp_path),
-            max_steps=2,
-            label_smoothing_factor=0.1,
-            predict_with_generate=True,
-            report_to=[],
-            use_cpu=True,
-        ),
-        train_dataset=task.training_examples(tokenizer),
-        data_collator=task.collator(tokenizer, model),
-        processing_class=tokenizer,
-    )
-    assert np.isfinite(trainer.train().training_loss)
 
 
 def test_columns_and_dicts_of_languages_are_the_same_data(table: Path, tmp_path: Path) -> None:
@@ -321,25 +298,6 @@ def test_a_cards_languages_are_codes(tmp_path: Path, columns: tuple[str, str]) -
     path.write_text("".join(json.dumps({columns[0]: f"a {n}", columns[1]: f"b {n}"}) + "\n" for n in range(80)))
     task = Translation(TranslationData(path=str(path), source_column=columns[0], target_column=columns[1]))
     assert task.card.language == (["en", "de"] if columns[0] == "en" else None)
-
-
-def test_bleu_by_hand() -> None:
-    """Of "a b c d e" against "a b c d f": precisions 4/5, 3/4, 2/3 and 1/2, and no brevity penalty."""
-    expected = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
-    result = BLEU().compute(predictions=["a b c d e"], references=["a b c d f"])
-    assert result["bleu"] == pytest.approx(expected)
-    # One word fewer than the reference's five, all of them right: the brevity penalty alone.
-    shorter = BLEU().compute(predictions=["a b c d"], references=["a b c d e"])
-    assert shorter["bleu"] == pytest.approx(100 * np.exp(1 - 5 / 4))
-    # Capitals count, and 13a cuts the full stop off.
-    assert BLEU().compute(predictions=["A b c d."], references=["a b c d ."])["bleu"] < 100
-    assert BLEU().compute(predictions=["a b c d."], references=["a b c d ."])["bleu"] == pytest.approx(100)
-
-
-def test_chrf_by_hand() -> None:
-    """Of "ab" against "ac" there is one character of two in common and no pair of them; longer n-grams, neither has."""
-    result = ChrF().compute(predictions=["ab"], references=["ac"])
-    assert result["chrf"] == pytest.approx(100 * (1 / 2 + 0) / 2)
 
 
 def test_both_are_sacrebleus_and_say_how_they_were_computed() -> None:

@@ -1,6 +1,5 @@
 """What only the Transformer has: its classifier's token, its backends, tokens that a loss needs not, its start."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -101,34 +100,6 @@ def test_nothing_is_computed_of_tokens_that_the_loss_does_not_need(variant: str,
         assert seen == [36 if is_recorded else real + before_a_word]
     else:
         assert seen == [36 if is_recorded else real]
-
-
-@pytest.mark.parametrize(
-    ("labels", "problem", "loss"),
-    [
-        (torch.tensor([0, 2, 1]), None, lambda logits, y: nn.functional.cross_entropy(logits, y)),
-        (torch.eye(3), None, lambda logits, y: nn.functional.binary_cross_entropy_with_logits(logits, y.double())),
-        (torch.eye(3), "regression", lambda logits, y: (logits - y).square().mean()),
-        (torch.tensor([0.5, 2.0, 1.0]), None, lambda logits, y: (logits[:, 0] - y).square().mean()),
-    ],
-    ids=["one class", "several classes", "several numbers", "a number"],
-)
-def test_every_problem_of_classification(labels: Tensor, problem: Any, loss: Callable) -> None:
-    num_labels = 1 if labels.ndim == 1 and labels.is_floating_point() else 3
-    model = tiny_model(
-        "causal-pre-learned", SmallTransformerForSequenceClassification, num_labels=num_labels, problem_type=problem
-    )
-    outputs = model(words(3, 5), labels=labels)
-    torch.testing.assert_close(outputs.loss, loss(outputs.logits, labels))
-    twice = model(words(3, 5), labels=labels, num_items_in_batch=2 * labels.numel()).loss
-    torch.testing.assert_close(twice, outputs.loss / 2)
-    if labels.is_floating_point():
-        with pytest.raises(ValueError, match=r"smoothing=0.3 is for single labels, not for problem_type="):
-            model(words(3, 5), labels=labels, smoothing=0.3)
-    else:
-        smooth = model(words(3, 5), labels=labels, smoothing=0.3).loss
-        expected = nn.functional.cross_entropy(outputs.logits, labels, label_smoothing=0.3)
-        torch.testing.assert_close(smooth, expected)
 
 
 # Training -------------------------------------------------------------------------------------------------------------

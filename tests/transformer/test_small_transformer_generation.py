@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache, EncoderDecoderCache, StaticCache
 
-from tests.factory import EOS, GENERATING, SEQ2SEQ, padded, tiny_model, words
+from tests.factory import EOS, GENERATING, padded, tiny_model, words
 
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
 LEFT = [[1, 1, 1, 1, 1], [0, 0, 1, 1, 1], [0, 0, 0, 0, 1], [0, 1, 1, 1, 1]]
@@ -35,20 +35,6 @@ def test_the_source_is_read_and_projected_once(variant: str, monkeypatch: pytest
             module.register_forward_hook(lambda *_, name=name: calls.append(name))
     generate(model, batch, suppress_tokens=[EOS])
     assert len(calls) == (3 if model.config.is_encoder_decoder else 0)  # the encoder, two layers' keys
-
-
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-@pytest.mark.parametrize("variant", SEQ2SEQ)
-def test_targets_of_one_source_share_it(variant: str, attention: str) -> None:
-    """Three targets to each source, one after the other, as if the source were there three times."""
-    model, batch = tiny_model(variant, attention=attention), padded(LEFT)
-    target = words(3 * len(LEFT), 4, seed=1)
-    repeated = {name: tensor.repeat_interleave(3, dim=0) for name, tensor in batch.items()}
-    options = {"decoder_input_ids": target, "output_attentions": True}
-    shared, alone = model(**batch, **options), model(**repeated, **options)
-    torch.testing.assert_close(shared.logits, alone.logits, **EXACT)
-    for one, other in zip(shared.cross_attentions, alone.cross_attentions, strict=True):
-        torch.testing.assert_close(one, other, **EXACT)
 
 
 @every_variant

@@ -269,13 +269,6 @@ def test_a_source_without_a_target_may_be_states_or_padded(variant: str) -> None
     torch.testing.assert_close(model(**batch).logits[:, 0], expected[:, 0], **EXACT)
 
 
-def test_guidance_is_refused_where_the_prompt_is_a_source() -> None:
-    with pytest.raises(ValueError, match=r"guidance_scale=2.0 is for models without an encoder"):
-        tiny_model(SEQ2SEQ[0]).generate(words(1, 4), guidance_scale=2.0)
-    guided = tiny_model(CAUSAL[0]).generate(words(1, 4), guidance_scale=2.0, max_new_tokens=4)
-    assert guided.shape[1] > 4
-
-
 def test_features_of_every_pattern() -> None:
     for variant in TRANSFORMER_VARIANTS:
         config = tiny_config(variant, vocab_size=len(TOKENIZER))

@@ -18,6 +18,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from attnzoo.loss import IGNORED
 from attnzoo.viewer import plot_heads
 
 from ..data.sources import Rows, text_files
@@ -26,7 +27,7 @@ from ..data.splits import first_row
 from ..data.texts import TextData, read_texts
 from ..data.vocabulary import END, MASK, PAD, START
 from .base import Batch, Card, Task, pipeline_snippet
-from .log_probability import IGNORED, log_probabilities, predict_labels, text_ids
+from .log_probability import log_probabilities, predict_labels, text_ids
 from .metrics import Accuracy, BitsPerByte, WordPerplexity
 
 MASKED_SHARE = 0.15  # of the tokens (Devlin et al., 2019, section 3.1, task 1)

@@ -9,9 +9,10 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from attnzoo.loss import IGNORED
+
 from .prediction import predict_by_length
 
-IGNORED = -100  # the label of a token that is not predicted
 ROWS_AT_A_TIME = 16  # of an evaluation's batch
 
 

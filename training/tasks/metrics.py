@@ -69,8 +69,9 @@ class _PronunciationMetric(_Metric):
 
     def interval(self, predictions: list[str], references: list[list[str]]) -> tuple[float, float]:
         """The 95 % confidence interval over words: percentiles of 1000 bootstrap samples, always the same ones."""
-        counts, generator = self._counts(predictions, references), np.random.default_rng(0)
-        sums = np.array([counts[generator.integers(len(counts), size=len(counts))].sum(axis=0) for _ in range(1000)])
+        # A sample is how often each pair of counts is drawn.
+        pairs, words = np.unique(self._counts(predictions, references), axis=0, return_counts=True)
+        sums = np.random.default_rng(0).multinomial(words.sum(), words / words.sum(), size=1000) @ pairs
         low, high = np.percentile(100 * sums[:, 0] / sums[:, 1], [2.5, 97.5])
         return float(low), float(high)
 
