@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .registration import register_when_imported
 
 if TYPE_CHECKING:
+    from .attention_recording import record_attention
     from .configuration_attentional_rnn import AttentionalRNNConfig
     from .configuration_self_attentive import SelfAttentiveConfig
     from .configuration_small_transformer import SmallTransformerConfig
@@ -43,6 +44,7 @@ __all__ = [
     "SmallTransformerForTokenClassification",
     "SmallTransformerModel",
     "model_path",
+    "record_attention",
     "search",
 ]
 
@@ -62,6 +64,7 @@ MODULES = {
     "SmallTransformerForTokenClassification": "modeling_small_transformer",
     "SmallTransformerModel": "modeling_small_transformer",
     "model_path": "shipped_models",
+    "record_attention": "attention_recording",
     "search": "decoding.token_search",
 }
 
