@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         SmallTransformerModel,
     )
     from .shipped_models import model_path
+    from .viewer.attention_view import view
 
 __version__ = "0.2.0"
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "model_path",
     "record_attention",
     "search",
+    "view",
 ]
 
 # The module of every public name.
@@ -66,6 +68,7 @@ MODULES = {
     "model_path": "shipped_models",
     "record_attention": "attention_recording",
     "search": "decoding.token_search",
+    "view": "viewer.attention_view",
 }
 
 

@@ -16,7 +16,8 @@ Letters in shapes: N sequences, B rows in the decoder (sources times beams), T t
 
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -87,6 +88,18 @@ def generation_alignments(generated: Any) -> Tensor:
     return attention_weights[beam_indices.clamp(min=0), step_indices]
 
 
+@contextmanager
+def evaluation_mode(model: Any) -> Iterator[None]:
+    """Evaluation mode, without dropout, in a ``with`` block; after it every module has the mode it had before."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
 @torch.no_grad()
 def forced_decode(
     model: Any,
@@ -110,15 +123,10 @@ def forced_decode(
     Raises:
         ValueError: no such layer or head.
     """
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
+    with evaluation_mode(model):
         outputs = model(
             input_ids=input_ids, attention_mask=attention_mask, labels=labels, output_attentions=True, return_dict=True
         )
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
     is_real = labels != -100
     logits = outputs.logits.to(torch.promote_types(outputs.logits.dtype, torch.float32))
     chosen = logits.log_softmax(-1).gather(-1, labels.where(is_real, 0).unsqueeze(-1)).squeeze(-1).where(is_real, 0.0)

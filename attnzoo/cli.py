@@ -1,6 +1,6 @@
 """The command ``attnzoo``.
 
-``pronounce``, ``translate``, ``classify`` and ``align`` use a trained model and are defined here. The others
+``pronounce``, ``translate``, ``classify``, ``view`` and ``align`` use a trained model and are defined here. The others
 are modules of the training code, imported when they are called.
 """
 
@@ -19,6 +19,9 @@ from huggingface_hub.errors import StrictDataclassError
 from huggingface_hub.utils import enable_progress_bars, tqdm
 from torch import Tensor
 from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -297,6 +300,38 @@ def label_of(logits: Tensor, config: PreTrainedConfig) -> str:
     return f"{names[int(label)]} {100 * probability:.0f} %"
 
 
+def view_text(arguments: list[str]) -> None:
+    """``attnzoo view``: the attention of any model on one text, as an interactive page or a picture."""
+    description = "Show the attention of any model of Transformers or attnzoo on one text, as a page or a picture."
+    example = "example: attnzoo view attentional-rnn-g2p-cmudict phlegmatic -o page.html"
+    parser = argparse.ArgumentParser(prog="attnzoo view", description=description, epilog=example)
+    said = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub"
+    parser.add_argument("model", metavar="FOLDER", help=said)
+    parser.add_argument("text", metavar="TEXT", help="for a model of pairs: two texts with a tab between them")
+    page = "the page to write (.html), or a picture of all heads (.png, .pdf, .svg)"
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help=page)
+    parser.add_argument("--target", metavar="TEXT", help="default: an encoder-decoder generates it")
+    parser.add_argument("--layers", type=int, nargs="+", metavar="N", help="from 0; default: all layers")
+    options = parser.parse_args(arguments)
+    folder = _folder(options.model)
+    config = AutoConfig.from_pretrained(folder)
+    heads = " ".join(config.architectures or ())
+    auto_class: Any = AutoModel
+    if config.is_encoder_decoder:
+        auto_class = AutoModelForSeq2SeqLM
+    elif "CausalLM" in heads or "LMHead" in heads:
+        auto_class = AutoModelForCausalLM
+    model, tokenizer = auto_class.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    pair = options.text.split("\t")
+    text = tuple(pair) if len(pair) == 2 else options.text
+    found = attnzoo.view(model, tokenizer, text, options.target, options.layers)
+    if options.output.suffix.lower() in (".html", ".htm"):
+        found.save(options.output)
+    else:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        found.plot(options.output)
+
+
 def align_files(arguments: list[str]) -> None:
     """``attnzoo align``: the links of every pair in Pharaoh format, and their error rate against gold links."""
     more = "Prints a line for every pair: 0-0 1-2 means source word 0 is linked with target word 0, and 1 with 2."
@@ -337,6 +372,7 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], None] | str]] = {
     "pronounce": ("pronounce words", pronounce),
     "translate": ("translate sentences", translate),
     "classify": ("classify sentences", classify),
+    "view": ("show the attention of any model on a text", view_text),
     "align": ("align the words of given pairs", align_files),
     "train": ("train a recipe", "attnzoo.training.train"),
     "evaluate": ("measure a checkpoint on its test split", "attnzoo.training.evaluate"),

@@ -75,6 +75,7 @@ def plot_heads(
     target_tokens: Sequence[str],
     path: str | Path | None = None,
     row: int = 0,
+    layers: Sequence[int] | None = None,
 ) -> "Figure":
     """Every head of every layer on one sentence, as a grid of heat maps with a row for each layer.
 
@@ -88,6 +89,7 @@ def plot_heads(
         target_tokens: the names of the T tokens that attend; the same in self-attention
         path: a file to save it to, PNG, PDF or SVG by its suffix; None saves nothing
         row: which sentence of the batch
+        layers: the numbers of the layers, if they are not all layers from 0
 
     Raises:
         ValueError: there is no layer, no such row, or the weights do not have a row for every target token and a column
@@ -114,10 +116,10 @@ def plot_heads(
         for head, weights in enumerate(layer[row]):
             shown = source_tokens if index == 0 else (), target_tokens if head == 0 else ()
             _heat_map(axes[index, head], weights, *shown, rotation=90, fontsize=7)
-        axes[index, 0].set_ylabel(f"layer {index + 1}", fontsize=9)
+        axes[index, 0].set_ylabel(f"layer {index if layers is None else layers[index]}", fontsize=9)
         for axis in axes[index, layer.shape[1] :]:
             axis.remove()
-    for head, axis in enumerate(axes[0, : attentions[0].shape[1]], start=1):
+    for head, axis in enumerate(axes[0, : attentions[0].shape[1]]):
         axis.set_title(f"head {head}", fontsize=9)
     return _finished(figure, path)
 

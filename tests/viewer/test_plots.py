@@ -124,8 +124,8 @@ def test_every_head_of_every_layer_is_a_map_named_on_the_outer_ones_alone(tmp_pa
         (image,) = axis.images
         torch.testing.assert_close(torch.tensor(image.get_array()), attentions[layer][1, head])
         assert image.get_clim() == (0, 1)  # one scale for all
-        assert axis.get_title() == (f"head {head + 1}" if layer == 0 else "")
-        assert axis.get_ylabel() == (f"layer {layer + 1}" if head == 0 else "")
+        assert axis.get_title() == (f"head {head}" if layer == 0 else "")
+        assert axis.get_ylabel() == (f"layer {layer}" if head == 0 else "")
         assert [label.get_text() for label in axis.get_xticklabels()] == (SOURCE if layer == 0 else [])
         assert [label.get_text() for label in axis.get_yticklabels()] == (TARGET if head == 0 else [])
 
