@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from .registration import register_when_imported
 
 if TYPE_CHECKING:
+    from .aligning.markup import transfer_markup
+    from .alignment import align
     from .attention_recording import record_attention
     from .configuration_attentional_rnn import AttentionalRNNConfig
     from .configuration_self_attentive import SelfAttentiveConfig
@@ -44,9 +46,11 @@ __all__ = [
     "SmallTransformerForSequenceClassification",
     "SmallTransformerForTokenClassification",
     "SmallTransformerModel",
+    "align",
     "model_path",
     "record_attention",
     "search",
+    "transfer_markup",
     "view",
 ]
 
@@ -65,9 +69,11 @@ MODULES = {
     "SmallTransformerForSequenceClassification": "modeling_small_transformer",
     "SmallTransformerForTokenClassification": "modeling_small_transformer",
     "SmallTransformerModel": "modeling_small_transformer",
+    "align": "alignment",
     "model_path": "shipped_models",
     "record_attention": "attention_recording",
     "search": "decoding.token_search",
+    "transfer_markup": "aligning.markup",
     "view": "viewer.attention_view",
 }
 
