@@ -67,7 +67,7 @@ SIZE = len(WORDS) + len(TARGET_WORDS) + 3
 BART = {"d_model": 64, "init_std": 0.1, "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 4}
 BART |= {"decoder_attention_heads": 4, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "max_position_embeddings": 32}
 BART |= {"vocab_size": SIZE, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "dropout": 0.0}
-SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
+SMALL = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 128}
 RNN = {"embedding_size": 32, "encoder_hidden_size": 32, "decoder_hidden_size": 64, "attention_size": 32}
 
 
@@ -98,9 +98,9 @@ def model(name: str) -> Any:
     return SmallTransformerForConditionalGeneration(config)
 
 
-def train(name: str, steps: int = 250, is_reversed: bool = False, learning_rate: float = 4e-3) -> Any:
+def train(name: str, steps: int = 200, is_reversed: bool = False, learning_rate: float = 4e-3) -> Any:
     """A model of the language, or of the other direction."""
-    learner, encode = model(name).train(), tokenizer()
+    learner, encode = model(name.removesuffix("-back")).train(), tokenizer()
     optimizer = torch.optim.AdamW(learner.parameters(), lr=learning_rate, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps)
     sources, targets, _ = corpus(64 * steps, seed=0)
