@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any
 from .registration import register_when_imported
 
 if TYPE_CHECKING:
+    from .aligning.markup import transfer_markup
+    from .alignment import align
+    from .attention_recording import record_attention
     from .configuration_attentional_rnn import AttentionalRNNConfig
     from .configuration_self_attentive import SelfAttentiveConfig
     from .configuration_small_transformer import SmallTransformerConfig
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
         SmallTransformerModel,
     )
     from .shipped_models import model_path
+    from .viewer.attention_view import view
 
 __version__ = "0.2.0"
 __all__ = [
@@ -42,8 +46,12 @@ __all__ = [
     "SmallTransformerForSequenceClassification",
     "SmallTransformerForTokenClassification",
     "SmallTransformerModel",
+    "align",
     "model_path",
+    "record_attention",
     "search",
+    "transfer_markup",
+    "view",
 ]
 
 # The module of every public name.
@@ -61,8 +69,12 @@ MODULES = {
     "SmallTransformerForSequenceClassification": "modeling_small_transformer",
     "SmallTransformerForTokenClassification": "modeling_small_transformer",
     "SmallTransformerModel": "modeling_small_transformer",
+    "align": "alignment",
     "model_path": "shipped_models",
+    "record_attention": "attention_recording",
     "search": "decoding.token_search",
+    "transfer_markup": "aligning.markup",
+    "view": "viewer.attention_view",
 }
 
 

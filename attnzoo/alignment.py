@@ -16,15 +16,21 @@ Letters in shapes: N sequences, B rows in the decoder (sources times beams), T t
 
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
+from .attention_recording import attention_layers, record_attention
 from .phonemes import bracketed, known_phonemes, token_names
 
 Links = set[tuple[int, int]]  # of (source word, target word), both from 0
+Heads = Sequence[tuple[int, int | None]]  # of (layer, head); None is the mean of the layer's heads
+BATCHES_IN_MEMORY = 16
 
 
 class ForcedDecoding(NamedTuple):
@@ -87,6 +93,18 @@ def generation_alignments(generated: Any) -> Tensor:
     return attention_weights[beam_indices.clamp(min=0), step_indices]
 
 
+@contextmanager
+def evaluation_mode(model: Any) -> Iterator[None]:
+    """Evaluation mode, without dropout, in a ``with`` block; after it every module has the mode it had before."""
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
 @torch.no_grad()
 def forced_decode(
     model: Any,
@@ -95,42 +113,77 @@ def forced_decode(
     attention_mask: Tensor | None = None,
     layer: int = -1,
     head: int | None = None,
+    heads: Heads | None = None,
 ) -> ForcedDecoding:
     """Score given targets and return their alignments: the decoder reads ``labels`` instead of its own words.
 
     The model runs in evaluation mode, without dropout, and then returns to its previous mode. For a generated sequence
     pass the tokens after the start token up to the first end token, and then -100, since a beam search pads with end
-    tokens. The alignments of a Transformer are those of one ``head`` of one ``layer``, both counted from 0; the default
-    is the mean of the heads of the last layer. An RNN has one layer and one head.
+    tokens. The alignments of a Transformer, ours or one of the library, are those of one ``head`` of one ``layer``,
+    both counted from 0; the default is the mean of the heads of the last layer. Its attention backend stays as it is,
+    see :func:`attnzoo.record_attention`. An RNN has one layer and one head.
+
+    Args:
+        model: a model for conditional generation
+        input_ids: the sources
+        labels: the targets
+        attention_mask: of the sources; None hides nothing
+        layer: a layer of the decoder; negative numbers count from the end
+        head: a head of the layer; None takes the mean of its heads
+        heads: several pairs of (layer, head), whose mean is taken, instead of ``layer`` and ``head``
 
     Shape:
         - input_ids, attention_mask: (N, S)
         - labels: (N, T), -100 on padding
 
     Raises:
-        ValueError: no such layer or head.
+        ValueError: no such layer or head, or ``heads`` is empty.
     """
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        outputs = model(
-            input_ids=input_ids, attention_mask=attention_mask, labels=labels, output_attentions=True, return_dict=True
-        )
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
+    heads = ((layer, head),) if heads is None else tuple(heads)
+    if not heads:
+        raise ValueError("heads must have at least one pair (layer, head)")
+    logits, cross_attentions = _decode(model, input_ids, labels, attention_mask, {of_layer for of_layer, _ in heads})
     is_real = labels != -100
-    logits = outputs.logits.to(torch.promote_types(outputs.logits.dtype, torch.float32))
-    chosen = logits.log_softmax(-1).gather(-1, labels.where(is_real, 0).unsqueeze(-1)).squeeze(-1).where(is_real, 0.0)
-    weights = _weights_of(outputs.cross_attentions, layer, head) if outputs.cross_attentions else None
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    chosen = logits.gather(-1, labels.where(is_real, 0).unsqueeze(-1)).squeeze(-1) - logits.logsumexp(dim=-1)
+    chosen = chosen.where(is_real, 0.0)
+    weights = None
+    if cross_attentions is not None:
+        weights = torch.stack([_head_of(cross_attentions[of_layer], of_head) for of_layer, of_head in heads]).mean(
+            dim=0
+        )
     return ForcedDecoding(chosen, chosen.sum(dim=1), weights)
 
 
-def _weights_of(cross_attentions: Sequence[Tensor], layer: int, head: int | None) -> Tensor:
-    """The weights (N, T, S) of one head of a layer, or the mean of its heads."""
-    if not -len(cross_attentions) <= layer < len(cross_attentions):
-        raise ValueError(f"layer must be 0 to {len(cross_attentions) - 1}, the decoder's layers, got {layer}")
-    of_layer = cross_attentions[layer]
+def _decode(
+    model: Any, input_ids: Tensor, labels: Tensor, attention_mask: Tensor | None, layers: set[int]
+) -> tuple[Tensor, dict[int, Tensor] | None]:
+    """The logits (N, T, V) and the weights (N, H, T, S) of these layers; None for a model without attention."""
+    batch = {"input_ids": input_ids, "attention_mask": attention_mask, "labels": labels, "return_dict": True}
+    cross = attention_layers(model).get("cross")
+    with evaluation_mode(model):
+        if cross is None:
+            outputs = model(**batch, output_attentions=True)
+            of_layer = outputs.cross_attentions
+        else:
+            _require_layers(layers, len(cross))
+            with record_attention(model, sorted(layers), kinds=("cross",)) as recorded:
+                outputs = model(**batch)
+            return outputs.logits, {n: recorded["cross"][n % len(cross)][0] for n in layers}
+    if not of_layer:
+        return outputs.logits, None
+    _require_layers(layers, len(of_layer))
+    return outputs.logits, {number: of_layer[number] for number in layers}
+
+
+def _require_layers(layers: set[int], count: int) -> None:
+    for layer in layers:
+        if not -count <= layer < count:
+            raise ValueError(f"layer must be 0 to {count - 1}, the decoder's layers, got {layer}")
+
+
+def _head_of(of_layer: Tensor, head: int | None) -> Tensor:
+    """The weights (N, T, S) of one head of a layer (N, H, T, S), or the mean of its heads."""
     if head is None:
         return of_layer.mean(dim=1)
     if not 0 <= head < of_layer.shape[1]:
@@ -152,23 +205,26 @@ def align(
     shift: int | Literal["paper"] = 0,
     layer: int = -1,
     head: int | None = None,
+    heads: Heads | None = None,
 ) -> list[AlignedPair]:
     """The word alignment of every given pair, by a forced decode.
 
-    Weights of tokens become weights of words: those of a source word's tokens are added, those of a target word's are
-    averaged. The tokenizer splits texts into words; lists of words stay as they are. An unknown word is scored as the
-    tokenizer's unknown token, if it has one.
+    It takes every encoder-decoder: the RNN, the Transformer, and those of the library (Marian, BART, T5). Weights of
+    tokens become weights of words: those of a source word's tokens are added, those of a target word's are averaged.
+    The tokenizer splits texts into words; lists of words stay as they are. A slow tokenizer, such as Marian's, splits
+    texts at white space. An unknown word is scored as the tokenizer's unknown token, if it has one.
 
     Args:
         model: a model for conditional generation with attention
-        tokenizer: the model's fast tokenizer
+        tokenizer: the model's tokenizer
         sources: texts, or lists of words
         targets: one for every source; for a tokenizer of letters and phonemes "K AE T", or lists of phonemes
         batch_size: pairs in a forward pass
         shift: 0 aligns a token by the step that predicts it, 1 by the step that reads it (which for the last word
             predicts the end); "paper" is :func:`paper_shift`. Gold alignments of some pairs can tell which is better
         layer: the layer of the decoder, as in :func:`forced_decode`
-        head: the head of the layer, as there. Gold alignments can also tell the best layer and head of a Transformer
+        head: the head of the layer, as there
+        heads: several heads of any layers, as there; :func:`attnzoo.aligning.choose_heads` finds the best
 
     Raises:
         ValueError: sources and targets differ in number, one is empty or cannot be tokenized word by word, texts and
@@ -176,35 +232,73 @@ def align(
     """
     if len(sources) != len(targets):
         raise ValueError(f"every source needs one target, got {len(sources)} sources and {len(targets)} targets")
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     for name, texts in (("sources", sources), ("targets", targets)):
         if isinstance(texts, str) or len({isinstance(text, str) for text in texts}) > 1:
             raise ValueError(f"{name} must be a list of texts, or a list of lists of words")
+    pairs = zip(sources, targets, strict=True)
+    return list(align_stream(model, tokenizer, pairs, batch_size, shift, layer, head, heads))
+
+
+def align_stream(
+    model: Any,
+    tokenizer: Any,
+    pairs: Iterable[tuple[Any, Any]],
+    batch_size: int = 64,
+    shift: int | Literal["paper"] = 0,
+    layer: int = -1,
+    head: int | None = None,
+    heads: Heads | None = None,
+) -> Iterator[AlignedPair]:
+    """:func:`align` for any number of pairs (source, target), of which only some batches are in memory at a time.
+
+    Results have the order of the pairs. The pairs of a few batches are sorted by length, so that there is little
+    padding.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     if shift == "paper":
         shift = paper_shift(model.config)
     if shift < 0:
         raise ValueError(f"shift must be 0 or more steps, got {shift}")
-    pairs = []
-    for start in range(0, len(sources), batch_size):
-        source = _tokenize(tokenizer, sources[start : start + batch_size], "source", start)
-        target = _tokenize(tokenizer, targets[start : start + batch_size], "target", start)
-        labels = target["input_ids"].masked_fill(target["attention_mask"] == 0, -100)
-        ids, labels, mask = (x.to(model.device) for x in (source["input_ids"], labels, source["attention_mask"]))
-        decoded = forced_decode(model, ids, labels, mask, layer, head)
-        if decoded.alignments is None:
-            raise ValueError(f"wiring={model.config.wiring!r} has no attention and so no alignments")
-        alignments = decoded.alignments.cpu()
-        for row, score in enumerate(decoded.scores.tolist()):
-            weights = torch.full_like(alignments[row], math.nan)
-            num_tokens = int(target["attention_mask"][row].sum())
-            weights[: max(0, num_tokens - shift)] = alignments[row, shift:num_tokens]
-            source_words, source_tokens = _words(tokenizer, source, row)
-            target_words, target_tokens = _words(tokenizer, target, row)
-            by_word = torch.stack([weights[:, tokens].sum(dim=1) for tokens in source_tokens], dim=1)
-            by_word = torch.stack([by_word[tokens].nanmean(dim=0) for tokens in target_tokens])
-            pairs.append(AlignedPair(source_words, target_words, by_word, links_of(by_word), score))
-    return pairs
+    heads = ((layer, head),) if heads is None else heads
+    start, remaining = 0, iter(pairs)
+    while some := list(islice(remaining, batch_size * BATCHES_IN_MEMORY)):
+        sources = _tokenize(tokenizer, [source for source, _ in some], "source", start)
+        targets = _tokenize(tokenizer, [target for _, target in some], "target", start)
+        order = sorted(range(len(some)), key=lambda row: len(targets[row].ids) + len(sources[row].ids))
+        found: dict[int, AlignedPair] = {}
+        for first in range(0, len(order), batch_size):
+            rows = order[first : first + batch_size]
+            batch = [sources[row] for row in rows], [targets[row] for row in rows]
+            found.update(zip(rows, _aligned(model, *batch, shift, heads), strict=True))
+        yield from (found[row] for row in range(len(some)))
+        start += len(some)
+
+
+def _aligned(
+    model: Any, sources: "list[_Side]", targets: "list[_Side]", shift: int, heads: Heads
+) -> Iterator[AlignedPair]:
+    """The alignments of one batch."""
+    source, target = (
+        pad_sequence([torch.tensor(side.ids) for side in sides], True, -1) for sides in (sources, targets)
+    )
+    labels = target.masked_fill(target < 0, -100).to(model.device)
+    mask = (source >= 0).long().to(model.device)
+    padding = model.config.pad_token_id or 0  # hidden by the mask
+    ids = source.masked_fill(source < 0, padding).to(model.device)
+    decoded = forced_decode(model, ids, labels, mask, heads=heads)
+    if decoded.alignments is None:
+        raise ValueError(f"{type(model).__name__} has no attention and so no alignments")
+    for row, score in enumerate(decoded.scores.tolist()):
+        length = len(targets[row].ids)
+        weights = torch.full(
+            (length, source.shape[1]), math.nan, dtype=decoded.alignments.dtype, device=decoded.alignments.device
+        )
+        weights[: max(0, length - shift)] = decoded.alignments[row, shift:length]
+        weights = weights.cpu()
+        by_word = torch.stack([weights[:, places].sum(dim=1) for places in sources[row].places], dim=1)
+        by_word = torch.stack([by_word[places].nanmean(dim=0) for places in targets[row].places])
+        yield AlignedPair(sources[row].words, targets[row].words, by_word, links_of(by_word), score)
 
 
 def links_of(weights: Tensor) -> Links:
@@ -273,45 +367,63 @@ def alignment_error_rate(
     return 1 - right / total
 
 
-def _tokenize(tokenizer: Any, texts: Sequence[Any], side: str, start: int) -> Any:
+class _Side(NamedTuple):
+    """The tokens of a source or a target: its ids, its words, and the places of each word's tokens."""
+
+    ids: list[int]
+    words: list[str]
+    places: list[list[int]]
+
+
+def _tokenize(tokenizer: Any, texts: Sequence[Any], side: str, start: int) -> list[_Side]:
     """The tokens of texts or of lists of words; ``start`` is the number of the first one, for error messages."""
     for number, text in enumerate(texts, start=start):
         if not text or (isinstance(text, str) and not text.strip()):
             raise ValueError(f"{side} {number} is empty; there is nothing to align")
-
     if side == "target" and known_phonemes(tokenizer):
         texts = [bracketed(text) if isinstance(text, str) else [bracketed(word) for word in text] for text in texts]
-
-    def encode(some: Sequence[Any]) -> Any:
-        return tokenizer(
-            **{"text" if side == "source" else "text_target": list(some)},
-            is_split_into_words=not isinstance(some[0], str),
-            padding=True,
-            padding_side="right",
-            return_tensors="pt",
-        )
-
+    encode = _encode_fast if tokenizer.is_fast else _encode_slow
+    argument = "text" if side == "source" else "text_target"
     try:
-        encoded = encode(texts)
+        encoded = encode(tokenizer, texts, argument)
     except Exception:  # tokenizers raise nothing narrower for a word without a token
         for number, text in enumerate(texts, start=start):
             try:
-                encode([text])
+                encode(tokenizer, [text], argument)
             except Exception as error:
                 raise ValueError(f"{side} {number}, {text!r}, cannot be tokenized: {error}") from error
         raise
-    for row, text in enumerate(texts):
-        words = set(encoded.word_ids(row)) - {None}
-        if not words or (not isinstance(text, str) and len(words) != len(text)):
-            raise ValueError(f"{side} {start + row}, {text!r}, has words for which the tokenizer has no token")
+    for number, (text, found) in enumerate(zip(texts, encoded, strict=True), start=start):
+        if not found.places or not all(found.places) or (not isinstance(text, str) and len(found.places) != len(text)):
+            raise ValueError(f"{side} {number}, {text!r}, has words for which the tokenizer has no token")
     return encoded
 
 
-def _words(tokenizer: Any, encoded: Any, row: int) -> tuple[list[str], list[list[int]]]:
-    """The words of one row, and the places of each word's tokens."""
-    tokens: dict[int, list[int]] = {}
-    for place, word in enumerate(encoded.word_ids(row)):
-        if word is not None:  # a special token, or padding
-            tokens.setdefault(word, []).append(place)
-    names = token_names(tokenizer, encoded["input_ids"][row])
-    return ["".join(names[place] for place in places) for places in tokens.values()], list(tokens.values())
+def _encode_fast(tokenizer: Any, texts: Sequence[Any], argument: str) -> list[_Side]:
+    encoded = tokenizer(**{argument: list(texts)}, is_split_into_words=not isinstance(texts[0], str))
+    sides = []
+    for row, ids in enumerate(encoded["input_ids"]):
+        of_word: dict[int, list[int]] = {}
+        for place, word in enumerate(encoded.word_ids(row)):
+            if word is not None:  # a special token
+                of_word.setdefault(word, []).append(place)
+        names = token_names(tokenizer, ids)
+        words = ["".join(names[place] for place in places) for places in of_word.values()]
+        sides.append(_Side(ids, words, list(of_word.values())))
+    return sides
+
+
+def _encode_slow(tokenizer: Any, texts: Sequence[Any], argument: str) -> list[_Side]:
+    """Word by word, since a slow tokenizer does not say which word a token belongs to."""
+    sides = []
+    for text in texts:
+        words = text.split() if isinstance(text, str) else list(text)
+        bare = [tokenizer(**{argument: word}, add_special_tokens=False)["input_ids"] for word in words]
+        whole = tokenizer(**{argument: words[0]})["input_ids"]
+        before = next(place for place in range(len(whole) + 1) if whole[place : place + len(bare[0])] == bare[0])
+        ids, places = whole[:before], []
+        for of_word in bare:
+            places.append(list(range(len(ids), len(ids) + len(of_word))))
+            ids = ids + of_word
+        sides.append(_Side(ids + whole[before + len(bare[0]) :], words, places))
+    return sides

@@ -1,6 +1,6 @@
 """The command ``attnzoo``.
 
-``pronounce``, ``translate``, ``classify`` and ``align`` use a trained model and are defined here. The others
+``pronounce``, ``translate``, ``classify``, ``view`` and ``align`` use a trained model and are defined here. The others
 are modules of the training code, imported when they are called.
 """
 
@@ -19,6 +19,9 @@ from huggingface_hub.errors import StrictDataclassError
 from huggingface_hub.utils import enable_progress_bars, tqdm
 from torch import Tensor
 from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -29,7 +32,9 @@ from transformers.utils import logging
 
 import attnzoo
 
-from .alignment import align, alignment_error_rate, from_pharaoh, to_pharaoh
+from .aligning import METHODS, align_both_ways, choose_heads
+from .aligning.files import count_pairs, read_pairs
+from .alignment import align_stream, alignment_error_rate, from_pharaoh, to_pharaoh
 from .phonemes import known_phonemes
 from .shipped_models import SENTIMENT, SHIPPED, TRANSLATION, model_path
 from .viewer import plot_alignments, sentences_html
@@ -286,9 +291,44 @@ def label_of(logits: Tensor, config: PreTrainedConfig) -> str:
     return f"{names[int(label)]} {100 * probability:.0f} %"
 
 
+def view_text(arguments: list[str]) -> None:
+    """``attnzoo view``: the attention of any model on one text, as an interactive page or a picture."""
+    description = "Show the attention of any model of Transformers or attnzoo on one text, as a page or a picture."
+    example = "example: attnzoo view attentional-rnn-g2p-cmudict phlegmatic -o page.html"
+    parser = argparse.ArgumentParser(prog="attnzoo view", description=description, epilog=example)
+    said = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub"
+    parser.add_argument("model", metavar="FOLDER", help=said)
+    parser.add_argument("text", metavar="TEXT", help="for a model of pairs: two texts with a tab between them")
+    page = "the page to write (.html), or a picture of all heads (.png, .pdf, .svg)"
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help=page)
+    parser.add_argument("--target", metavar="TEXT", help="default: an encoder-decoder generates it")
+    parser.add_argument("--layers", type=int, nargs="+", metavar="N", help="from 0; default: all layers")
+    options = parser.parse_args(arguments)
+    folder = _folder(options.model)
+    config = AutoConfig.from_pretrained(folder)
+    heads = " ".join(config.architectures or ())
+    auto_class: Any = AutoModel
+    if config.is_encoder_decoder:
+        auto_class = AutoModelForSeq2SeqLM
+    elif "CausalLM" in heads or "LMHead" in heads:
+        auto_class = AutoModelForCausalLM
+    model, tokenizer = auto_class.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    pair = options.text.split("\t")
+    text = tuple(pair) if len(pair) == 2 else options.text
+    found = attnzoo.view(model, tokenizer, text, options.target, options.layers)
+    if options.output.suffix.lower() in (".html", ".htm"):
+        found.save(options.output)
+    else:
+        options.output.parent.mkdir(parents=True, exist_ok=True)
+        found.plot(options.output)
+
+
 def align_files(arguments: list[str]) -> None:
     """``attnzoo align``: the links of every pair in Pharaoh format, and their error rate against gold links."""
-    more = "Prints a line for every pair: 0-0 1-2 means source word 0 is linked with target word 0, and 1 with 2."
+    more = (
+        "Prints a line for every pair: 0-0 1-2 means source word 0 is linked with target word 0, and 1 with 2. "
+        "The files may have any size: they are read in batches, and a progress bar goes to standard error."
+    )
     parser = _parser("align", "attnzoo align en.txt de.txt --words", TRANSLATION, more=more)
     parser.add_argument("sources", type=Path, help="a text file with one source sentence on each line")
     parser.add_argument("targets", type=Path, help="a text file with the translations, on the same lines")
@@ -296,24 +336,68 @@ def align_files(arguments: list[str]) -> None:
     parser.add_argument("--gold", type=Path, help="gold links; print the alignment error rate to standard error")
     shifts = "0: a step aligns the token it predicts; 1: the token it reads; paper: as in the paper (default: 0)"
     parser.add_argument("--shift", choices=("0", "1", "paper"), default="0", help=shifts)
+    parser.add_argument("--layer", type=int, default=-1, help="a layer of the decoder, from 0 (default: the last)")
+    parser.add_argument("--head", type=int, help="a head of the layer, from 0 (default: the mean of the layer's heads)")
+    chosen = "choose heads and shift with these sources, targets and gold links, and print them to standard error"
+    parser.add_argument("--choose", type=Path, nargs=3, metavar=("SOURCES", "TARGETS", "LINKS"), help=chosen)
+    reverse = "a model of the other direction; its links and those of --model are symmetrised (needs --words)"
+    parser.add_argument("--reverse", metavar="MODEL", help=reverse)
+    parser.add_argument("--symmetrise", choices=METHODS, default="grow-diag-final-and", help="default: %(default)s")
+    parser.add_argument("--batch-size", type=int, default=BATCH_SIZE, help="default: %(default)s")
     parser.add_argument("--scores", action="store_true", help="put log p(target | source) and a tab before every line")
     options = parser.parse_args(arguments)
-    sources, targets = _lines(options.sources), _lines(options.targets)
+    if options.reverse and (options.scores or not options.words):
+        raise ValueError("--reverse aligns words of two models: give --words, and leave --scores out")
+    count = count_pairs(options.sources, options.targets)
     gold = [from_pharaoh(line) for line in _lines(options.gold)] if options.gold else None
-    if gold is not None and len(gold) != len(sources):
-        raise ValueError(f"{options.gold} has {len(gold)} lines, {options.sources} has {len(sources)}")
-    folder = _folder(options.model)
-    model = AutoModelForSeq2SeqLM.from_pretrained(folder).to("cuda" if torch.cuda.is_available() else "cpu")
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if gold is not None and len(gold) != count:
+        raise ValueError(f"{options.gold} has {len(gold)} lines, {options.sources} has {count}")
+    model, tokenizer = _aligner(options.model)
     shift: Any = options.shift if options.shift == "paper" else int(options.shift)
-    first, second = ([line.split() if options.words else line for line in lines] for lines in (sources, targets))
-    pairs = align(model, tokenizer, first, second, shift=shift)
-    for pair in pairs:
-        print(*([f"{pair.score:.4f}"] if options.scores else []), to_pharaoh(pair.links), sep="\t")
+    read: dict[str, Any] = {"shift": shift, "layer": options.layer, "head": options.head}
+    development: list[Any] = []
+    if options.choose:
+        development = [_lines(path) for path in options.choose]
+        development = [*([line.split() for line in side] for side in development[:2]), development[2]]
+        development[2] = [from_pharaoh(line)[0] for line in development[2]]
+        read = _chosen(options.model, choose_heads(model, tokenizer, *development))
+    pairs = (
+        (source.split(), target.split()) if options.words else (source, target)
+        for source, target in read_pairs(options.sources, options.targets)
+    )
+    if options.reverse:
+        other, back = _aligner(options.reverse), dict(read)
+        if options.choose:
+            swapped = [{(s, t) for t, s in links} for links in development[2]]
+            back = _chosen(options.reverse, choose_heads(*other, development[1], development[0], swapped))
+        both = align_both_ways((model, tokenizer), other, pairs, options.symmetrise, read, back)
+        aligned: Iterable[tuple[float, Any]] = ((0.0, links) for links in both)
+    else:
+        found = align_stream(model, tokenizer, pairs, options.batch_size, **read)
+        aligned = ((pair.score, pair.links) for pair in found)
+    predicted = []
+    for score, links in _progress(aligned, options.sources, count):
+        print(*([f"{score:.4f}"] if options.scores else []), to_pharaoh(links), sep="\t")
+        if gold is not None:
+            predicted.append(links)
     if gold is not None:
-        sure, possible = zip(*gold, strict=True)
-        error_rate = alignment_error_rate([pair.links for pair in pairs], sure, possible)
-        print(f"AER {100 * error_rate:.2f} % of {len(pairs)} pairs", file=sys.stderr)
+        error_rate = alignment_error_rate(predicted, *zip(*gold, strict=True))
+        print(f"AER {100 * error_rate:.2f} % of {count} pairs", file=sys.stderr)
+
+
+def _aligner(name: str) -> tuple[Any, Any]:
+    """A model for conditional generation, on the GPU where there is one, and its tokenizer."""
+    folder = _folder(name)
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder).to("cuda" if torch.cuda.is_available() else "cpu")
+    return model, AutoTokenizer.from_pretrained(folder)
+
+
+def _chosen(name: str, choice: Any) -> dict[str, Any]:
+    """The arguments for ``align``; they are printed, so that a later call can give them."""
+    heads = ", ".join(f"layer {n} " + ("mean of the heads" if h is None else f"head {h}") for n, h in choice.heads)
+    rate = f"AER {100 * choice.error_rate:.2f} % of the pairs for choosing"
+    print(f"{name}: {heads}; shift {choice.shift}; {rate}", file=sys.stderr)
+    return choice.options
 
 
 def _lines(path: Path) -> list[str]:
@@ -326,6 +410,7 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], None] | str]] = {
     "pronounce": ("pronounce words", pronounce),
     "translate": ("translate sentences", translate),
     "classify": ("classify sentences", classify),
+    "view": ("show the attention of any model on a text", view_text),
     "align": ("align the words of given pairs", align_files),
     "train": ("train a recipe", "attnzoo.training.train"),
     "evaluate": ("measure a checkpoint on its test split", "attnzoo.training.evaluate"),

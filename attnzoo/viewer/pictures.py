@@ -7,13 +7,19 @@ import html
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+# The light colours of the page (makePalette in page.js), 17 of its 256: equally far apart in OKLab (Ottosson, 2020).
+COLOURS = (
+    "#fdfdfd #f9ecdb #f8d9bb #f8c49f #f8ae89 #f5977a #ee8072 #e56b71 #d75773 "
+    "#c64676 #b2387a #9c2d7c #84267b #6d2076 #551d6d #3f1960 #2a164f"
+)
 
 
 def plot_alignments(
@@ -23,9 +29,10 @@ def plot_alignments(
     path: str | Path | None = None,
     titles: Sequence[str] | None = None,
     columns: int = 2,
+    scale: Literal["map", "common"] = "map",
 ) -> "Figure":
     """Alignments as heat maps, side by side: source tokens along the top, target tokens down the side, as in figure 3
-    of Bahdanau et al. (2014). Black is 0, white is 1.
+    of Bahdanau et al. (2014). The darker, the larger; equal steps of a weight are equal steps in OKLab.
 
     Args:
         attention_weights: one (T, S) tensor a picture, or as many lists of rows, as the pipelines give them
@@ -34,10 +41,11 @@ def plot_alignments(
         path: a file to save it to, PNG, PDF or SVG by its suffix; None saves nothing
         titles: one for every picture
         columns: pictures in a row
+        scale: "map" gives the largest weight of every picture the darkest colour; "common" gives it to 1
 
     Raises:
-        ValueError: there is nothing to draw, the lists differ in length, or the weights of a picture do not have a row
-            for every target token and a column for every source token.
+        ValueError: there is nothing to draw, an unknown scale, the lists differ in length, or the weights of a picture
+            do not have a row for every target token and a column for every source token.
     """
     if not len(attention_weights):
         raise ValueError("there are no alignments to plot")
@@ -64,7 +72,7 @@ def plot_alignments(
         axis.remove()
     names = source_tokens, target_tokens, titles or [""] * len(maps)
     for axis, weights, source, target, title in zip(axes, maps, *names, strict=False):
-        _heat_map(axis, weights, source, target, rotation=90 if is_upright else 0)
+        _heat_map(axis, weights, source, target, scale, rotation=90 if is_upright else 0)
         axis.set_title(title, parse_math=False)
     return _finished(figure, path)
 
@@ -75,11 +83,13 @@ def plot_heads(
     target_tokens: Sequence[str],
     path: str | Path | None = None,
     row: int = 0,
+    layers: Sequence[int] | None = None,
+    scale: Literal["map", "common"] = "map",
 ) -> "Figure":
     """Every head of every layer on one sentence, as a grid of heat maps with a row for each layer.
 
-    Each map is drawn as in :func:`plot_alignments`, with source tokens along the top and target tokens down the side,
-    black 0 and white 1. Only the outer maps show the tokens' names.
+    Each map is drawn as in :func:`plot_alignments`, with source tokens along the top and target tokens down the side.
+    Only the outer maps show the tokens' names. Layers and heads are counted from 0.
 
     Args:
         attentions: (B, H, T, S) for every layer, as in the output of a model called with ``output_attentions=True``:
@@ -88,10 +98,12 @@ def plot_heads(
         target_tokens: the names of the T tokens that attend; the same in self-attention
         path: a file to save it to, PNG, PDF or SVG by its suffix; None saves nothing
         row: which sentence of the batch
+        layers: the numbers of the layers, if they are not all layers from 0
+        scale: as in :func:`plot_alignments`
 
     Raises:
-        ValueError: there is no layer, no such row, or the weights do not have a row for every target token and a column
-            for every source token.
+        ValueError: there is no layer, an unknown scale, no such row, or the weights do not have a row for every target
+            token and a column for every source token.
     """
     if not len(attentions):
         raise ValueError("there are no attentions to plot; call the model with output_attentions=True")
@@ -113,11 +125,11 @@ def plot_heads(
     for index, layer in enumerate(attentions):
         for head, weights in enumerate(layer[row]):
             shown = source_tokens if index == 0 else (), target_tokens if head == 0 else ()
-            _heat_map(axes[index, head], weights, *shown, rotation=90, fontsize=7)
-        axes[index, 0].set_ylabel(f"layer {index + 1}", fontsize=9)
+            _heat_map(axes[index, head], weights, *shown, scale, rotation=90, fontsize=7)
+        axes[index, 0].set_ylabel(f"layer {index if layers is None else layers[index]}", fontsize=9)
         for axis in axes[index, layer.shape[1] :]:
             axis.remove()
-    for head, axis in enumerate(axes[0, : attentions[0].shape[1]], start=1):
+    for head, axis in enumerate(axes[0, : attentions[0].shape[1]]):
         axis.set_title(f"head {head}", fontsize=9)
     return _finished(figure, path)
 
@@ -234,21 +246,35 @@ def _figure(width: float, height: float, layout: str | None = None) -> "Figure":
 
 
 def _heat_map(
-    axis: Any, weights: Tensor, source: Sequence[str], target: Sequence[str], rotation: int, **font: Any
+    axis: Any, weights: Tensor, source: Sequence[str], target: Sequence[str], scale: str, rotation: int, **font: Any
 ) -> None:
-    """Draw weights (T, S), black 0 and white 1, with the source's names above and the target's on the left, if any."""
-    axis.imshow(weights.detach().float().cpu().numpy(), cmap="gray", vmin=0, vmax=1)
+    """Draw weights (T, S), with the source's names above and the target's on the left, if any."""
+    if scale not in ("map", "common"):
+        raise ValueError(f"scale must be 'map' or 'common', got {scale!r}")
+    from matplotlib.colors import LinearSegmentedColormap
+
+    drawn = weights.detach().float().cpu()
+    largest = float(drawn.nan_to_num().max()) if scale == "map" else 1.0
+    axis.imshow(
+        drawn.numpy(), cmap=LinearSegmentedColormap.from_list("attention", COLOURS.split()), vmin=0, vmax=largest or 1.0
+    )
     axis.set_xticks(range(len(source)), source, rotation=rotation, parse_math=False, **font)
     axis.set_yticks(range(len(target)), target, parse_math=False, **font)
     axis.xaxis.tick_top()
     axis.tick_params(length=0)
+    axis.spines[:].set_color("lightgray")
 
 
 def _finished(figure: "Figure", path: str | Path | None) -> "Figure":
     """Add the colour bar of the heat maps, if there are any, and save the figure if there is a path."""
+    from matplotlib.cm import ScalarMappable
+
     images = [image for axis in figure.axes for image in axis.images]
     if images:
-        figure.colorbar(images[0], ax=figure.axes, label="attention weight", aspect=40)
+        is_one_scale = len({image.get_clim() for image in images}) == 1
+        label = "attention weight" if is_one_scale else "attention weight, as a share of the map's largest"
+        colours = images[0] if is_one_scale else ScalarMappable(cmap=images[0].cmap)
+        figure.colorbar(colours, ax=figure.axes, label=label, aspect=40)
     if path is not None:
         figure.savefig(path, dpi=150)
     return figure

@@ -1,6 +1,7 @@
 """The command `attnzoo`, as a user types it."""
 
 import io
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -179,6 +180,41 @@ def test_align_prints_links_scores_and_the_error_rate(
     (tmp_path / "gold").write_text("0-0")
     with pytest.raises(SystemExit, match="has 1 lines"):
         main([*command, "--gold", str(tmp_path / "gold")])
+    for lines, message in (
+        ("tetha\n", "words has 1 lines, .*phonemes has 2"),
+        ("a\n \nb\n", "line 2 of .*words is empty"),
+    ):
+        (tmp_path / "words").write_text(lines)
+        with pytest.raises(SystemExit, match=message):
+            main(command)
+
+
+def test_align_chooses_heads_and_symmetrises(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = {"en": "Two dogs play .\nA man reads .\n", "de": "Zwei Hunde spielen .\nEin Mann liest .\n"}
+    paths = {name: str(tmp_path / name) for name in (*texts, "links")}
+    for name, text in (texts | {"links": "0-0 1-1 2-2 3-3\n" * 2}).items():
+        (tmp_path / name).write_text(text)
+    model = "small-transformer-multi30k-en-de"
+    command = ["align", paths["en"], paths["de"], "--words", "--gold", paths["links"], "--model", model]
+    chosen = [*command, "--choose", paths["en"], paths["de"], paths["links"]]
+    for more in ([], ["--reverse", model, "--symmetrise", "intersection"]):
+        main([*chosen, *more])
+        output = capsys.readouterr()
+        assert output.out == "0-0 1-1 2-2 3-3\n" * 2
+        assert "AER 0.00 % of 2 pairs" in output.err
+        assert re.search(rf"{model}: layer \d.*; shift [01]; AER 0.00 %", output.err)
+    with pytest.raises(SystemExit, match="--reverse aligns words of two models: give --words"):
+        main(["align", paths["en"], paths["de"], "--reverse", model])
+
+
+def test_view_writes_a_page_and_a_picture(tmp_path: Path) -> None:
+    for name, start in (("page.html", b"<!DOCTYPE html>"), ("picture.png", b"\x89PNG")):
+        main(["view", "attentional-rnn-g2p-cmudict", "attention", "-o", str(tmp_path / "new" / name)])
+        assert (tmp_path / "new" / name).read_bytes().startswith(start)
+    with pytest.raises(SystemExit, match="text is empty"):
+        main(["view", "small-transformer-sotu-masked", " ", "-o", str(tmp_path / "page.html")])
+    with pytest.raises(SystemExit, match="reads one text and has no target"):
+        main(["view", "small-transformer-sotu-masked", "a", "--target", "b", "-o", str(tmp_path / "page.html")])
 
 
 def test_shipped_models_are_the_folders_of_model_cards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

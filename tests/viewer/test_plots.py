@@ -123,11 +123,42 @@ def test_every_head_of_every_layer_is_a_map_named_on_the_outer_ones_alone(tmp_pa
         layer, head = divmod(number, 2)
         (image,) = axis.images
         torch.testing.assert_close(torch.tensor(image.get_array()), attentions[layer][1, head])
-        assert image.get_clim() == (0, 1)  # one scale for all
-        assert axis.get_title() == (f"head {head + 1}" if layer == 0 else "")
-        assert axis.get_ylabel() == (f"layer {layer + 1}" if head == 0 else "")
+        assert image.get_clim() == pytest.approx((0, float(attentions[layer][1, head].max())))  # a scale of its own
+        assert axis.get_title() == (f"head {head}" if layer == 0 else "")
+        assert axis.get_ylabel() == (f"layer {layer}" if head == 0 else "")
         assert [label.get_text() for label in axis.get_xticklabels()] == (SOURCE if layer == 0 else [])
         assert [label.get_text() for label in axis.get_yticklabels()] == (TARGET if head == 0 else [])
+
+
+def test_colours_are_on_a_scale_per_map_or_on_a_common_one() -> None:
+    weights = [torch.tensor([[0.5, 0.2]]), torch.tensor([[0.1, 0.0]]), torch.zeros(1, 2)]
+    names: tuple[list[list[str]], list[list[str]]] = [["a", "b"]] * 3, [["c"]] * 3
+    for scale, largest in (("map", (0.5, 0.1, 1.0)), ("common", (1.0, 1.0, 1.0))):
+        for figure in (
+            plot_alignments(weights, *names, scale=scale),  # type: ignore[arg-type]
+            plot_heads([one[None, None] for one in weights], *(side[0] for side in names), scale=scale),  # type: ignore[arg-type]
+        ):
+            *maps, bar = figure.axes
+            assert [axis.images[0].get_clim()[1] for axis in maps] == pytest.approx(largest)
+            assert ("share" in bar.get_ylabel()) == (scale == "map")
+            figure.canvas.draw()
+    with pytest.raises(ValueError, match="scale must be 'map' or 'common', got 'mine'"):
+        plot_alignments(weights, *names, scale="mine")  # type: ignore[arg-type]
+
+
+def test_the_colours_are_perceptually_uniform() -> None:
+    """Equal steps in OKLab (Ottosson, 2020), written here a second time, and every step darker than the last."""
+    image = plot_alignments([torch.rand(2, 2)], [["a", "b"]], [["c", "d"]]).axes[0].images[0]
+    rgb = torch.tensor(image.cmap([n / 32 for n in range(33)]))[:, :3]
+    linear = torch.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    to_lms = [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566]]
+    to_lms.append([0.0883024619, 0.2817188376, 0.6299787005])
+    to_lab = [[0.2104542553, 0.7936177850, -0.0040720468], [1.9779984951, -2.4285922050, 0.4505937099]]
+    to_lab.append([0.0259040371, 0.7827717662, -0.8086757660])
+    lab = ((linear @ torch.tensor(to_lms, dtype=rgb.dtype).T) ** (1 / 3)) @ torch.tensor(to_lab, dtype=rgb.dtype).T
+    steps = lab.diff(dim=0).norm(dim=1)
+    assert steps.max() / steps.min() < 1.3
+    assert (lab[:, 0].diff() < 0).all()
 
 
 def test_a_grid_of_heads_takes_layers_of_different_numbers_of_heads() -> None:

@@ -37,14 +37,13 @@ def main(arguments: list[str] | None = None) -> None:
 def draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, picture: Path) -> None:
     """Both sentences side by side."""
     words, weights = zip(*(word_attention(model, tokenizer, sentence, "it") for sentence in PAIR), strict=True)
-    heads = [
-        f"layer {layer + 1}, head {head + 1}" for layer in range(len(weights[0])) for head in range(len(weights[0][0]))
-    ]
+    heads = [f"layer {layer}, head {head}" for layer in range(len(weights[0])) for head in range(len(weights[0][0]))]
     plot_alignments(
         [of_sentence.flatten(0, 1) for of_sentence in weights],
         words,
         [heads] * len(PAIR),
         picture,
+        scale="common",
         titles=[f"\u201cit\u201d {sentence[sentence.index('was') : -1]}: an illustration" for sentence in PAIR],
     )
 

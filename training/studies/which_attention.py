@@ -85,7 +85,7 @@ def draw(models: dict[str, Path], word: str, pronunciation: str, path: Path) -> 
         letters.append(token_names(tokenizer, pair["input_ids"][0]))
         phonemes.append(token_names(tokenizer, pair["labels"][0]))
     path.parent.mkdir(parents=True, exist_ok=True)
-    plot_alignments(weights, letters, phonemes, path, titles=list(models), columns=len(WINDOWS))
+    plot_alignments(weights, letters, phonemes, path, titles=list(models), columns=len(WINDOWS), scale="common")
 
 
 def _listed_pronunciation(task: Any, word: str) -> str:

@@ -1,0 +1,297 @@
+r"""The attention of any model on one text: its tokens and weights, as a page, a picture and tensors.
+
+Letters in shapes: H heads, T tokens that attend, S tokens that are attended to, R hops.
+"""
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..alignment import evaluation_mode
+from ..attention_recording import attention_layers, record_attention
+from ..phonemes import bracketed, known_phonemes
+from .page import page
+from .pictures import plot_alignments, plot_heads, plot_sentence
+from .tokens import shown_tokens, word_numbers
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class Tokens(NamedTuple):
+    """The tokens of one side.
+
+    Attributes:
+        ids: their ids; empty for hops.
+        names: as they are shown, without the marks of a word's start.
+        words: the number of the word that each belongs to.
+    """
+
+    ids: list[int]
+    names: list[str]
+    words: list[int]
+
+
+class AttentionMaps(NamedTuple):
+    """The attention of one kind: "self" for one stack, "encoder", "decoder" or "cross", or "hops" of Lin et al. (2017).
+
+    Attributes:
+        target: the T tokens that attend, a row of a map each. In "cross" a row is named after the token that its step
+            predicts, otherwise after the token it reads.
+        source: the S tokens that are attended to, a column each.
+        weights: by the number of the layer, from 0, a tensor (H, T, S); for hops (1, R, S).
+    """
+
+    target: Tokens
+    source: Tokens
+    weights: dict[int, Tensor]
+
+
+class AttentionView:
+    """What :func:`view` returns. A notebook shows it as the interactive page.
+
+    Attributes:
+        title: the text, shortened.
+        model_name: the class of the model.
+        maps: the :class:`AttentionMaps` of every kind, "cross" first.
+    """
+
+    def __init__(self, title: str, model_name: str, maps: dict[str, AttentionMaps]) -> None:
+        self.title, self.model_name, self.maps = title, model_name, maps
+
+    @property
+    def weights(self) -> dict[str, dict[int, Tensor]]:
+        """The weights by kind and by number of the layer, each (H, T, S), float32, on the CPU."""
+        return {kind: maps.weights for kind, maps in self.maps.items()}
+
+    def __repr__(self) -> str:
+        kinds = (f"{kind} (layers {', '.join(map(str, maps.weights))})" for kind, maps in self.maps.items())
+        return f"<AttentionView of {self.model_name}: {', '.join(kinds)}; .save('page.html') writes the page>"
+
+    def to_html(self) -> str:
+        """The interactive page: one file that loads nothing from a network. All texts appear literally."""
+        return page(self.title, self.model_name, self.maps)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page to a file; missing folders are made.
+
+        Raises:
+            ValueError: the file name does not end in .html or .htm.
+        """
+        path = Path(path)
+        if path.suffix.lower() not in (".html", ".htm"):
+            raise ValueError(f"save writes an HTML page, got {str(path)!r}; plot() writes pictures")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.to_html(), encoding="utf-8")
+        return path
+
+    def plot(
+        self,
+        path: str | Path | None = None,
+        kind: str | None = None,
+        layer: int | None = None,
+        head: int | None = None,
+    ) -> "Figure":
+        """Draw a picture: all heads as a grid, or one head, or for hops the coloured sentence.
+
+        Args:
+            path: a file to save it to, PNG, PDF or SVG by its suffix; None saves nothing
+            kind: one of ``maps``; None takes the first
+            layer: the number of a layer; None draws all layers
+            head: the number of a head of the layer; None draws all heads
+
+        Raises:
+            ValueError: there is no such kind, layer or head, or a head without a layer.
+        """
+        kind = next(iter(self.maps)) if kind is None else kind
+        if kind not in self.maps:
+            raise ValueError(f"kind must be one of {', '.join(self.maps)}, got {kind!r}")
+        target, source, weights = self.maps[kind]
+        if layer is not None and layer not in weights:
+            raise ValueError(f"layer must be one of {', '.join(map(str, weights))}, got {layer}")
+        if head is not None:
+            if layer is None and len(weights) > 1:
+                raise ValueError("a head needs the number of its layer; give layer=")
+            of_layer = next(iter(weights.values())) if layer is None else weights[layer]
+            if not 0 <= head < len(of_layer):
+                raise ValueError(f"head must be 0 to {len(of_layer) - 1}, got {head}")
+            return plot_alignments([of_layer[head]], [source.names], [target.names], path)
+        if kind == "hops":
+            return plot_sentence(next(iter(weights.values()))[0], source.names, path)
+        shown = weights if layer is None else {layer: weights[layer]}
+        if sum(map(len, shown.values())) == 1:
+            return plot_alignments([next(iter(shown.values()))[0]], [source.names], [target.names], path)
+        maps = [of_layer.unsqueeze(0) for of_layer in shown.values()]
+        return plot_heads(maps, source.names, target.names, path, layers=list(shown))
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, for notebooks."""
+        frame = html.escape(self.to_html(), quote=True)
+        style = "width:100%;height:640px;border:0"
+        return f'<iframe sandbox="allow-scripts" title="Attention" style="{style}" srcdoc="{frame}"></iframe>'
+
+
+def view(
+    model: Any, tokenizer: Any, text: Any, target: Any = None, layers: Sequence[int] | None = None
+) -> AttentionView:
+    """The attention of a model on a text, to look at: an interactive page, a picture, or the weights.
+
+    ::
+
+        attnzoo.view(model, tokenizer, "The cat sat on the mat.").save("page.html")
+
+    It takes encoders (BERT), decoders (GPT-2, Llama), encoder-decoders (T5, BART, Marian) of Transformers, and the
+    models of attnzoo: alignments of the RNN, hops of the self-attentive classifier, heads of the Transformer. A model
+    of Transformers keeps its attention backend, see :func:`attnzoo.record_attention`. Batches are not needed: it is
+    one text.
+
+    Args:
+        model: the model
+        tokenizer: its tokenizer
+        text: a text, a list of words, or a tuple of two texts for a model that reads pairs
+        target: for an encoder-decoder the target text. None lets the model generate it. It may also be a result: of
+            ``generate()`` (its first sequence), or of a pipeline for this text. For a decoder it is the continuation of
+            the text
+        layers: numbers of layers from 0; negative numbers count from the end. None shows all layers
+
+    Raises:
+        TypeError: ``text`` or ``target`` is of another type.
+        ValueError: the text is empty, the model cannot read a target, the model has no attention, or there is no such
+            layer.
+    """
+    source = _encode(tokenizer, text)
+    config = model.config
+    title = text if isinstance(text, str) else " ".join(text)
+    name = type(model).__name__
+    source_ids = source["input_ids"][0].tolist()
+    inputs = {key: value.to(model.device) for key, value in source.items()}
+    kinds = attention_layers(model)
+    if getattr(config, "is_encoder_decoder", False):
+        labels = _target_ids(model, tokenizer, target, inputs)
+        read = _decoder_inputs(model, labels)
+        inputs["decoder_input_ids"] = torch.tensor([read], device=model.device)
+        of_source, of_read, predicted = (_tokens(tokenizer, ids) for ids in (source_ids, read, labels))
+        sides = {"cross": (predicted, of_source), "encoder": (of_source, of_source), "decoder": (of_read, of_read)}
+    else:
+        if target is not None:
+            if not _is_decoder(model):
+                raise ValueError(f"{name} reads one text and has no target; leave target out")
+            source_ids = _continued(tokenizer, text, source_ids, target)
+            inputs = {"input_ids": torch.tensor([source_ids], device=model.device)}
+        of_source = _tokens(tokenizer, source_ids)
+        sides = {"self": (of_source, of_source)}
+    if kinds:
+        with torch.no_grad(), evaluation_mode(model), record_attention(model, layers) as recorded:
+            model(**inputs)
+        found = {kind: _numbered(of_kind) for kind, of_kind in recorded.items()}
+    else:
+        if layers is not None and list(layers) not in ([0], [-1]):
+            raise ValueError(f"layers of {name} can only be [0], its one attention layer; got {list(layers)}")
+        with torch.no_grad(), evaluation_mode(model):
+            outputs = model(**inputs, output_attentions=True)
+        key = "cross_attentions" if "cross" in sides else "attentions"
+        attentions = outputs.get(key)
+        if not attentions:
+            raise ValueError(f"{name} has no attention to show")
+        kind = "cross" if "cross" in sides else "hops"
+        found = {kind: dict(enumerate(attentions))}
+        hops = [f"hop {number}" for number in range(attentions[-1].shape[2])]
+        sides["hops"] = Tokens([], hops, list(range(len(hops)))), of_source
+    maps = {}
+    for kind in sides:
+        if found.get(kind):
+            weights = {number: of_layer[0].float().cpu() for number, of_layer in found[kind].items()}
+            maps[kind] = AttentionMaps(*sides[kind], weights)
+    return AttentionView(title if len(title) <= 200 else title[:199] + "…", name, maps)
+
+
+def _numbered(of_kind: dict[int, list[Tensor]]) -> dict[int, Tensor]:
+    """One tensor for every layer; the uses of one layer, as in ALBERT, become layers of their own."""
+    if any(len(calls) > 1 for calls in of_kind.values()):
+        return dict(enumerate(weights for calls in of_kind.values() for weights in calls))
+    return {number: calls[0] for number, calls in of_kind.items() if calls}
+
+
+def _tokens(tokenizer: Any, ids: list[int]) -> Tokens:
+    return Tokens(ids, shown_tokens(tokenizer, ids), word_numbers(tokenizer, ids))
+
+
+def _encode(tokenizer: Any, text: Any) -> Any:
+    """The text as a batch of one row."""
+    if isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text):
+        parts: list[Any] = list(text)
+    elif isinstance(text, str) or (isinstance(text, list) and all(isinstance(word, str) for word in text)):
+        parts = [text]
+    else:
+        raise TypeError(f"text must be a text, a list of words or a tuple of two texts, got {type(text).__name__}")
+    if not all(any(map(str.strip, [part] if isinstance(part, str) else part)) for part in parts):
+        raise ValueError("text is empty; there is nothing to show")
+    encoded = tokenizer(*([part] for part in parts), is_split_into_words=isinstance(text, list), return_tensors="pt")
+    if not encoded["input_ids"].numel():
+        raise ValueError(f"the tokenizer has no token for {text!r}")
+    return encoded
+
+
+def _target_ids(model: Any, tokenizer: Any, target: Any, inputs: dict[str, Tensor]) -> list[int]:
+    """The ids that the decoder predicts, with the end token."""
+    if target is None:
+        target = model.generate(**inputs)
+    text_or_ids = _text_or_ids(target)
+    if isinstance(text_or_ids, str):
+        if known_phonemes(tokenizer):
+            text_or_ids = bracketed(text_or_ids)
+        return tokenizer(text_target=[text_or_ids], return_tensors="pt")["input_ids"][0].tolist()
+    ids = text_or_ids[1:]  # the first one is the start token
+    ends = model.generation_config.eos_token_id
+    for place, number in enumerate(ids):
+        if number in (ends if isinstance(ends, list) else [ends]):
+            return ids[: place + 1]  # generate() pads the rest
+    if not ids:
+        raise ValueError("target has no token but the start token")
+    return ids
+
+
+def _continued(tokenizer: Any, text: Any, ids: list[int], target: Any) -> list[int]:
+    """The ids of a text and its continuation."""
+    text_or_ids = _text_or_ids(target)
+    if not isinstance(text_or_ids, str):
+        return text_or_ids
+    if not isinstance(text, str):
+        raise TypeError("a target text needs a text, not a list of words")
+    whole = text_or_ids if text_or_ids.startswith(text) else text + text_or_ids
+    return _encode(tokenizer, whole)["input_ids"][0].tolist()
+
+
+def _text_or_ids(target: Any) -> str | list[int]:
+    """A target given as a text, as the result of generate(), or as the result of a pipeline."""
+    if isinstance(target, list) and len(target) == 1:
+        (target,) = target  # of a pipeline
+    if isinstance(target, dict) and "sequences" not in target:
+        texts = [value for key, value in target.items() if key.endswith(("text", "pronunciation")) if value]
+        if not texts or not isinstance(texts[0], str):
+            raise ValueError(f"target is a pipeline's result without a text; it has {', '.join(target)}")
+        target = texts[0]
+    if isinstance(target, str):
+        if not target.strip():
+            raise ValueError("target is empty; leave it out to generate one")
+        return target
+    sequences = target if isinstance(target, Tensor) else getattr(target, "sequences", None)
+    if isinstance(sequences, Tensor):
+        return (sequences if sequences.ndim == 1 else sequences[0]).tolist()
+    raise TypeError(f"target must be a text, or a result of generate() or of a pipeline, got {type(target).__name__}")
+
+
+def _decoder_inputs(model: Any, labels: list[int]) -> list[int]:
+    """The ids that the decoder reads while it predicts these."""
+    shift = getattr(model, "prepare_decoder_input_ids_from_labels", None)
+    if callable(shift):
+        return shift(labels=torch.tensor([labels], device=model.device))[0].tolist()
+    return [model.config.decoder_start_token_id, *labels[:-1]]
+
+
+def _is_decoder(model: Any) -> bool:
+    return bool(getattr(model, "can_generate", lambda: False)())

@@ -1,0 +1,279 @@
+"""``attnzoo.view`` of every kind of model: its weights are the model's own, its tokens those of the text."""
+
+import base64
+import gzip
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from torch import Tensor
+from transformers import PreTrainedTokenizerFast
+
+import attnzoo
+from attnzoo.viewer import AttentionMaps, AttentionView
+from attnzoo.viewer.tokens import shown_tokens, word_numbers
+from tests.factory import RNN_VARIANTS, tiny_config, tiny_model
+from tests.viewer.tiny_hugging_face import DECODERS, ENCODER_DECODERS, OF_TRANSFORMERS, OURS, tiny
+
+KEYS = {"self": "attentions", "encoder": "encoder_attentions", "decoder": "decoder_attentions"}
+KEYS["cross"] = "cross_attentions"
+WITH_TARGET = [*ENCODER_DECODERS, "small-transformer"]
+
+
+def tokenizer_of() -> Any:
+    """One-letter tokens with the ids 3 to 12, words at white space, an end token."""
+    vocabulary = {"<pad>": 0, "<s>": 1, "</s>": 2} | {letter: i for i, letter in enumerate("abcdefghij", start=3)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A </s>", pair="$A </s> $B:1 </s>:1", special_tokens=[("</s>", 2)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>")
+
+
+TEXT, TARGET = "ab cj d", "jih gf"
+SOURCE_IDS, TARGET_IDS = [3, 4, 5, 12, 6, 2], [12, 11, 10, 9, 8, 2]
+
+
+@pytest.mark.parametrize("name", [*OF_TRANSFORMERS, *OURS])
+def test_the_weights_are_those_of_the_eager_model(name: str) -> None:
+    has_target = name in WITH_TARGET
+    found = attnzoo.view(tiny(name), tokenizer_of(), TEXT, TARGET if has_target else None)
+    inputs = {"input_ids": torch.tensor([SOURCE_IDS])} | ({"labels": torch.tensor([TARGET_IDS])} if has_target else {})
+    outputs = tiny(name, "eager")(**inputs, output_attentions=True)
+    assert list(found.maps) == (["cross", "encoder", "decoder"] if has_target else ["self"])
+    for kind, maps in found.maps.items():
+        expected = outputs[KEYS[kind]]
+        assert list(maps.weights) == list(range(len(expected)))
+        for number, weights in maps.weights.items():
+            torch.testing.assert_close(weights, expected[number][0], atol=1e-5, rtol=0)
+            assert weights.shape[1:] == (len(maps.target.names), len(maps.source.names))
+    if has_target:
+        assert found.maps["cross"].target.ids == TARGET_IDS
+        assert found.maps["cross"].source.names == ["a", "b", "c", "j", "d", "</s>"]
+        assert found.maps["decoder"].source.ids[1:] == TARGET_IDS[:-1]
+    assert found.weights == {kind: maps.weights for kind, maps in found.maps.items()}
+
+
+@pytest.mark.parametrize("name", ["bert", "bart", "t5", "small-transformer"])
+def test_chosen_layers(name: str) -> None:
+    everything = attnzoo.view(tiny(name), tokenizer_of(), TEXT, TARGET if name in WITH_TARGET else None)
+    last = attnzoo.view(tiny(name), tokenizer_of(), TEXT, TARGET if name in WITH_TARGET else None, layers=[-1])
+    for kind, maps in last.maps.items():
+        (number,) = maps.weights
+        assert number == max(everything.weights[kind])
+        torch.testing.assert_close(maps.weights[number], everything.weights[kind][number])
+
+
+@pytest.mark.parametrize("name", [*WITH_TARGET, "rnn"])
+@pytest.mark.parametrize("beams", [1, 3])
+def test_what_generate_returns_has_the_weights_that_generate_recorded(name: str, beams: int) -> None:
+    """The result with its attentions, its ids alone, and the same options without a target give the same view."""
+    is_rnn = name == "rnn"
+    model = tiny_model("luong-lstm-general-feeding", dtype=torch.float32) if is_rnn else tiny(name, "eager")
+    inputs = tokenizer_of()([TEXT], return_tensors="pt", return_token_type_ids=False)
+    options = {"max_new_tokens": 5, "num_beams": beams, "do_sample": False}
+    generated = model.generate(**inputs, **options, output_attentions=True, return_dict_in_generate=True)
+    found = attnzoo.view(model, tokenizer_of(), TEXT, generated)
+    length = len(found.maps["cross"].target.ids)
+    assert found.maps["cross"].target.ids == generated.sequences[0, 1 : 1 + length].tolist()
+    beam = generated.beam_indices[0] if beams > 1 else torch.zeros(length, dtype=torch.int64)
+    for number, weights in found.weights["cross"].items():
+        steps = [generated.cross_attentions[t][number][int(beam[t]), :, -1] for t in range(length)]
+        torch.testing.assert_close(weights, torch.stack(steps, dim=1).float(), atol=1e-5, rtol=0)
+    model.generation_config.update(**options)
+    for other in (generated.sequences, None):
+        again = attnzoo.view(model, tokenizer_of(), TEXT, other)
+        assert again.maps["cross"].target.ids == found.maps["cross"].target.ids
+        torch.testing.assert_close(again.weights["cross"], found.weights["cross"])
+
+
+@pytest.mark.parametrize("name", [*DECODERS, "small-transformer-causal"])
+def test_a_decoder_shows_a_text_with_its_continuation(name: str) -> None:
+    model, tokenizer = tiny(name), tokenizer_of()
+    tokenizer.backend_tokenizer.post_processor = None
+    ids = tokenizer([TEXT], return_tensors="pt", return_token_type_ids=False)
+    generated = model.generate(**ids, max_new_tokens=4, min_new_tokens=4, do_sample=False)
+    found = attnzoo.view(model, tokenizer, TEXT, generated)
+    assert found.maps["self"].source.ids == generated[0].tolist()
+    whole = attnzoo.view(model, tokenizer, "ab cj d ab")
+    for continuation in (" ab", [{"generated_text": "ab cj d ab"}]):
+        other = attnzoo.view(model, tokenizer, TEXT, continuation)
+        torch.testing.assert_close(other.weights, whole.weights)
+    (steps,) = found.weights["self"][0][:1]
+    assert (steps.triu(1) == 0).all()
+
+
+@pytest.mark.parametrize("variant", [name for name in RNN_VARIANTS if tiny_config(name).score != "none"][:4])
+def test_alignments_of_the_rnn(variant: str) -> None:
+    model = tiny_model(variant, dtype=torch.float32, max_source_positions=12)
+    found = attnzoo.view(model, tokenizer_of(), TEXT, TARGET)
+    outputs = model(torch.tensor([SOURCE_IDS]), labels=torch.tensor([TARGET_IDS]), output_attentions=True)
+    assert list(found.maps) == ["cross"]
+    torch.testing.assert_close(found.weights["cross"][0], outputs.cross_attentions[0][0])
+
+
+@pytest.mark.parametrize("name", ["single", "pair"])
+def test_hops_of_a_sentence_and_of_a_pair(name: str) -> None:
+    model, tokenizer = tiny_model(name, dtype=torch.float32), tokenizer_of()
+    tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+    text = (TEXT, TARGET) if name == "pair" else TEXT
+    found = attnzoo.view(model, tokenizer, text)
+    batch = tokenizer(*([t] for t in (text if name == "pair" else (text,))), return_tensors="pt")
+    expected = model(**batch, output_attentions=True).attentions[0][0]
+    torch.testing.assert_close(found.weights, {"hops": {0: expected}})
+    assert found.maps["hops"].target.names == ["hop 0", "hop 1", "hop 2"]
+    assert len(found.maps["hops"].source.names) == expected.shape[-1]
+
+
+def test_a_pipelines_result_is_a_target() -> None:
+    model, tokenizer = tiny("bart"), tokenizer_of()
+    expected = attnzoo.view(model, tokenizer, TEXT, TARGET)
+    for result in (
+        [{"translation_text": TARGET}],
+        {"target_text": TARGET, "score": -1.0},
+        [{"generated_text": TARGET}],
+    ):
+        torch.testing.assert_close(attnzoo.view(model, tokenizer, TEXT, result).weights, expected.weights)
+
+
+def test_the_model_keeps_its_mode() -> None:
+    model = tiny("bart").train()
+    first, second = (attnzoo.view(model, tokenizer_of(), TEXT, TARGET).weights for _ in range(2))
+    torch.testing.assert_close(first, second, atol=0, rtol=0)  # no dropout
+    assert model.training
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "error", "message"),
+    [
+        ("bert", ("", None), ValueError, "text is empty"),
+        ("bert", (" \n", None), ValueError, "text is empty"),
+        ("bert", ([], None), ValueError, "text is empty"),
+        ("bert", (3, None), TypeError, "text must be a text, .* got int"),
+        ("bert", (TEXT, TARGET), ValueError, "BertForMaskedLM reads one text and has no target"),
+        ("bart", (TEXT, " "), ValueError, "target is empty"),
+        ("bart", (TEXT, 3), TypeError, "target must be a text, .* got int"),
+        ("bart", (TEXT, [{"label": "good"}]), ValueError, "a pipeline's result without a text; it has label"),
+        ("bert", (TEXT, None, [7]), ValueError, "layers must be 0 to 2, got 7"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused(
+    name: str, arguments: tuple[Any, ...], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        attnzoo.view(tiny(name), tokenizer_of(), *arguments)
+
+
+def test_a_model_without_attention_is_refused() -> None:
+    model = tiny_model("cho-cho_gru-forward", dtype=torch.float32)
+    with pytest.raises(ValueError, match="has no attention to show"):
+        attnzoo.view(model, tokenizer_of(), TEXT, TARGET)
+    with pytest.raises(ValueError, match=r"can only be \[0\].*got \[1\]"):
+        attnzoo.view(tiny_model("luong-lstm-dot"), tokenizer_of(), TEXT, TARGET, layers=[1])
+
+
+# The page and the picture ---------------------------------------------------------------------------------------------
+
+
+def page_data(text: str) -> Any:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def unpacked(head: str, rows: int, columns: int) -> Tensor:
+    return torch.tensor(list(gzip.decompress(base64.b64decode(head)))).view(rows, columns)
+
+
+def test_the_page_holds_the_weights_in_8_bits(tmp_path: Path) -> None:
+    found = attnzoo.view(tiny("bart"), tokenizer_of(), TEXT, TARGET)
+    path = found.save(tmp_path / "new" / "page.html")
+    data = page_data(path.read_text(encoding="utf-8"))
+    for stored, (kind, maps) in zip(data["maps"], found.maps.items(), strict=True):
+        assert (stored["kind"], stored["layers"]) == (kind, list(maps.weights))
+        for heads, largest, weights in zip(stored["heads"], stored["largest"], maps.weights.values(), strict=True):
+            for head, scale, expected in zip(heads, largest, weights, strict=True):
+                drawn = unpacked(head, *expected.shape) / 255 * scale
+                torch.testing.assert_close(drawn, expected, atol=scale / 510 + 1e-6, rtol=0)
+
+
+def test_the_code_of_the_page_is_small_and_asks_for_nothing() -> None:
+    text = attnzoo.view(tiny("bert"), tokenizer_of(), "a").to_html()
+    assert len(text.encode()) < 300_000
+    text = text.replace(re.findall(r'id="data">(.*?)</script>', text)[0], "")
+    assert not re.search(r"https?:|//[a-z]|url\(|@import|src=|href=|fetch\(|XMLHttp|import\(", text)
+    assert "default-src 'none'" in text
+
+
+def test_text_cannot_leave_its_place() -> None:
+    hostile = ["</script><script>alert(1)</script>", "<!--", "{{SCRIPT}}", "\u2028", "\ud800"]
+    words = AttentionMaps(
+        *(2 * [attnzoo.viewer.attention_view.Tokens([], hostile, list(range(5)))]), {0: torch.eye(5)[None]}
+    )
+    text = AttentionView("<b>{{DATA}}</b>", "M", {"self": words}).to_html()
+    text.encode()  # no lone surrogate is left
+    assert text.count("<script") == 2
+    assert "<b>" not in text
+    assert page_data(text)["maps"][0]["rows"] == hostile
+
+
+def test_a_notebook_shows_the_page_in_a_frame() -> None:
+    found = attnzoo.view(tiny("bert"), tokenizer_of(), "ab")
+    frame = found._repr_html_()
+    (source,) = re.findall(r'srcdoc="([^"]*)"', frame)
+    assert unescape(source) == found.to_html()
+    assert 'sandbox="allow-scripts"' in frame
+
+
+def test_only_a_page_can_be_saved(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="save writes an HTML page"):
+        attnzoo.view(tiny("bert"), tokenizer_of(), "ab").save(tmp_path / "page.png")
+
+
+def test_pictures_of_all_heads_a_layer_and_a_head(tmp_path: Path) -> None:
+    found = attnzoo.view(tiny("bart"), tokenizer_of(), TEXT, TARGET)
+    assert len(found.plot(tmp_path / "a.png").axes) == 3 * 4 + 1  # cross-attention; the last one is the scale
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert len(found.plot(kind="encoder", layer=1).axes) == 2 + 1
+    (axis, _) = found.plot(kind="cross", layer=2, head=1).axes
+    torch.testing.assert_close(torch.tensor(axis.images[0].get_array()), found.weights["cross"][2][1])
+    with pytest.raises(ValueError, match="a head needs the number of its layer"):
+        found.plot(head=1)
+    with pytest.raises(ValueError, match="kind must be one of cross, encoder, decoder, got 'self'"):
+        found.plot(kind="self")
+    with pytest.raises(ValueError, match="layer must be one of 0, 1, 2, got 3"):
+        found.plot(layer=3)
+    with pytest.raises(ValueError, match="head must be 0 to 3, got 4"):
+        found.plot(layer=0, head=4)
+
+
+# Tokens ---------------------------------------------------------------------------------------------------------------
+
+
+def tokenizer_with(tokens: list[str]) -> Any:
+    vocabulary = {token: number for number, token in enumerate(["<pad>", "</s>", *tokens])}
+    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
+    return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", eos_token="</s>")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "shown", "words"),
+    [
+        (["▁The", "▁un", "able", "."], ["The", "un", "able", "."], [0, 1, 1, 2]),
+        (["ĠThe", "Ġun", "able", "."], ["The", "un", "able", "."], [0, 1, 1, 2]),
+        (["the", "un", "##able", "."], ["the", "un", "##able", "."], [0, 1, 1, 2]),
+        (["t", "h", "e"], ["t", "h", "e"], [0, 1, 2]),
+        (["▁", "▁a"], ["▁", "a"], [0, 1]),
+    ],
+)
+def test_tokens_and_their_words(tokens: list[str], shown: list[str], words: list[int]) -> None:
+    tokenizer = tokenizer_with(tokens)
+    ids = [*range(2, 2 + len(tokens)), 1]
+    assert shown_tokens(tokenizer, ids)[:-1] == shown
+    assert word_numbers(tokenizer, ids) == [*words, words[-1] + 1]  # an end token is its own word
