@@ -4,15 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .ctranslate2_folder import to_ctranslate2
     from .onnx_folder import to_onnx
     from .run import OnnxModel
 
-__all__ = ["OnnxModel", "to_onnx"]
+__all__ = ["OnnxModel", "to_ctranslate2", "to_onnx"]
 
-MODULES = {
-    "OnnxModel": "run",
-    "to_onnx": "onnx_folder",
-}  # each needs other libraries, so it is imported when it is used
+# Each needs other libraries, so it is imported when it is used.
+MODULES = {"OnnxModel": "run", "to_ctranslate2": "ctranslate2_folder", "to_onnx": "onnx_folder"}
 
 if not TYPE_CHECKING:
 

@@ -53,9 +53,10 @@ def faults(certificate: dict[str, Any], weights: str) -> list[str]:
     """What a certificate shows that must not be: in float32 another output, in int8 a change of a score."""
     found = []
     if weights == "float32":
-        if certificate["logits"] > MAX_DIFFERENCE:
+        if certificate.get("logits", 0) > MAX_DIFFERENCE:
             found.append(f"logits differ by {certificate['logits']:.1e}, more than {MAX_DIFFERENCE:.0e}")
-        for name in ("greedy", "beams", "predictions"):
+        # CTranslate2's beam search has rules of its own.
+        for name in ("greedy", "beams", "predictions") if "logits" in certificate else ("greedy",):
             if certificate.get(name, certificate["examples"]) < certificate["examples"]:
                 found.append(f"{name}: {certificate[name]} of {certificate['examples']} outputs are the same")
     for name, (before, after) in certificate.get("scores", {}).items():
@@ -157,11 +158,21 @@ def _difference(actual: np.ndarray, expected: Tensor) -> float:
     return float(np.abs(actual - expected.numpy()).max(initial=0.0))
 
 
+CARD = """\
+# {name} for {engine}
+
+`{name}` {what}. It runs without PyTorch:
+
+{use}
+## Beside PyTorch
+
+Measured by `attnzoo export` when it made the folder{data}.{how}
+
+| | |
+|---|---|
+{rows}
+"""
 USE = """\
-# {name} for ONNX Runtime
-
-`{name}` as ONNX graphs, with weights in {weights}. It runs without PyTorch:
-
 ```sh
 # Takes a folder with this card; needs no network afterwards.
 pip install numpy tokenizers onnxruntime
@@ -175,21 +186,23 @@ from run import OnnxModel
 print(OnnxModel(".")({example}))
 ```
 
-{graphs}
-
-## Beside PyTorch
-
-Measured by `attnzoo export` when it made the folder{data}. Texts are read alone and in batches of 64. Rows of
-random tokens are longer and shorter than any text, and are padded on the left and on the right.
-
-| | |
-|---|---|
-{rows}
 """
-GRAPHS = {
-    True: "`encoder.onnx` reads a source, `step.onnx` makes the next token, and `greedy.onnx` has the loop inside.",
-    False: "`model.onnx` reads texts.",
-}
+USE_CTRANSLATE2 = """\
+```python
+# Needs this folder as the working directory, and: pip install ctranslate2 tokenizers
+import ctranslate2
+from tokenizers import Tokenizer
+
+translator, tokenizer = ctranslate2.Translator("."), Tokenizer.from_file("tokenizer.json")
+tokenizer.no_padding()
+(result,) = translator.translate_batch([tokenizer.encode({example}).tokens], beam_size=5)
+print(tokenizer.decode([tokenizer.token_to_id(token) for token in result.hypotheses[0]]))
+```
+
+"""
+HOW = """ Texts are read alone
+and in batches of 64. Rows of random tokens are longer and shorter than any text, and are padded on either side."""
+LOOPS = "`encoder.onnx` reads a source, `step.onnx` makes the next token, and `greedy.onnx` has the loop inside.\n\n"
 
 
 def write_card(folder: Path, certificate: dict[str, Any], name: str, header: str, example: str) -> None:
@@ -206,9 +219,8 @@ def write_card(folder: Path, certificate: dict[str, Any], name: str, header: str
     details = json.loads(path.read_text(encoding="utf-8")) | {"certificate": certificate}
     path.write_text(json.dumps(details, indent=2) + "\n", encoding="utf-8")
     examples = certificate["examples"]
-    rows = [("largest difference of logits", f"{certificate['logits']:.1e}")]
-    if "attention" in certificate:
-        rows.append(("largest difference of attention weights", f"{certificate['attention']:.1e}"))
+    largest = {"logits": "largest difference of logits", "attention": "largest difference of attention weights"}
+    rows = [(said, f"{certificate[key]:.1e}") for key, said in largest.items() if key in certificate]
     counts = {
         "greedy": "same greedy outputs",
         "beams": f"same outputs of beam {BEAMS}",
@@ -218,15 +230,17 @@ def write_card(folder: Path, certificate: dict[str, Any], name: str, header: str
     for key, (before, after) in certificate.get("scores", {}).items():
         said = f"{key} of {certificate['scored']} texts, by PyTorch and by this folder"
         rows.append((said, f"{before:.2f} and {after:.2f}"))
-    files = sorted(folder.glob("*.onnx"))
+    files = sorted([*folder.glob("*.onnx"), *folder.glob("model.bin")])
     rows += [(f"`{file.name}`", f"{file.stat().st_size:,} bytes") for file in files]
-    data = f" on {certificate['texts']} texts" if certificate["texts"] else ", on random tokens only"
-    text = USE.format(
+    is_onnx, weights = details["task"] != "ctranslate2", details["weights"]
+    loops = LOOPS if (folder / "step.onnx").is_file() else ""
+    text = CARD.format(
         name=name,
-        weights=details["weights"],
-        example=example,
-        graphs=GRAPHS[(folder / "step.onnx").is_file()],
-        data=data,
+        engine="ONNX Runtime" if is_onnx else "CTranslate2",
+        what=f"as ONNX graphs, with weights in {weights}" if is_onnx else f"for CTranslate2, with weights in {weights}",
+        use=(USE if is_onnx else USE_CTRANSLATE2).format(example=example) + loops,
+        data=f" on {certificate['texts']} texts" if certificate["texts"] else ", on random tokens only",
+        how=HOW if is_onnx else "",
         rows="\n".join(f"| {what} | {value} |" for what, value in rows),
     )
     if (folder / "MODEL_CARD.md").is_file():

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,12 @@ from transformers import AutoConfig, AutoTokenizer
 
 from ..registered_models import auto_classes
 from .certificate import certify, faults, write_card
+from .ctranslate2_folder import certify_translations, to_ctranslate2
 from .graph import Weights
-from .onnx_folder import to_onnx
-from .run import OnnxModel
+from .onnx_folder import place, refuse_full, to_onnx
+from .run import DETAILS, OnnxModel
+
+CERTIFIED = 200  # texts whose outputs are compared; scores are of all that are given
 
 
 def export_folder(source: str, folder: Path, form: str, weights: Weights, task: Any, check: bool) -> dict[str, Any]:
@@ -34,17 +36,21 @@ def export_folder(source: str, folder: Path, form: str, weights: Weights, task: 
     model, tokenizer = load(source), AutoTokenizer.from_pretrained(source)
     card = Path(source) / "README.md"
     text = card.read_text(encoding="utf-8") if card.is_file() else None
+    certify_folder = measure if form == "onnx" else measure_translations
     if check:
-        exported = OnnxModel(folder)
-        certificate = measure(model, tokenizer, exported, task)
-        weights = exported.details["weights"]
+        certificate = certify_folder(model, tokenizer, folder, task)
+        weights = json.loads((folder / DETAILS).read_text(encoding="utf-8"))["weights"]
     else:
+        refuse_full(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as parent:
-            part = to_onnx(model, Path(parent) / "part", tokenizer, weights, text)
-            certificate = measure(model, tokenizer, OnnxModel(part), task)
-            example = example_of(task, model)
-            write_card(part, certificate, Path(source).name, header_of(text), json.dumps(example, ensure_ascii=False))
+            part = Path(parent) / "part"
+            if form == "onnx":
+                to_onnx(model, part, tokenizer, weights, text)
+            else:
+                to_ctranslate2(model, part, tokenizer, weights, text)
+            certificate = certify_folder(model, tokenizer, part, task)
+            write_card(part, certificate, Path(source).name, header_of(text), example_of(task))
             if not faults(certificate, weights):
                 place(part, folder)
     if found := faults(certificate, weights):
@@ -66,15 +72,15 @@ def load(source: str) -> Any:
     raise ValueError(f"{source} is no model of attnzoo: its config names the architectures {names}")
 
 
-def place(part: Path, folder: Path) -> None:
-    """Move a finished folder to its place, which is empty or not there."""
-    if folder.exists():
-        folder.rmdir()
-    shutil.move(part, folder)
+def measure_translations(model: Any, tokenizer: Any, folder: Path, task: Any) -> dict[str, Any]:
+    """The certificate of an export to CTranslate2, on the test split of the model's task or on random tokens."""
+    texts = [] if task is None else task.splits["test"][task.columns[0]][:CERTIFIED]
+    return certify_translations(model, tokenizer, folder, texts)
 
 
-def measure(model: Any, tokenizer: Any, exported: OnnxModel, task: Any) -> dict[str, Any]:
+def measure(model: Any, tokenizer: Any, folder: Path, task: Any) -> dict[str, Any]:
     """The certificate, with the task's scores of PyTorch and of the export if its test split can be scored."""
+    exported = OnnxModel(folder)
     if task is None:
         return certify(model, exported)
     rows = task.splits["test"]
@@ -98,15 +104,12 @@ def measure(model: Any, tokenizer: Any, exported: OnnxModel, task: Any) -> dict[
     return certificate
 
 
-CERTIFIED = 200  # texts whose outputs are compared; scores are of all that are given
-
-
-def example_of(task: Any, model: Any) -> str:
-    """A text for the card."""
+def example_of(task: Any) -> str:
+    """A text for the card, as a literal of Python and of a shell."""
     example = None if task is None else task.card.example
     if isinstance(example, dict):
         example = next(iter(example.values()))
-    return example if isinstance(example, str) else "a text"
+    return json.dumps(example if isinstance(example, str) else "a text", ensure_ascii=False)
 
 
 def header_of(card: str | None) -> str:

@@ -63,8 +63,7 @@ def to_onnx(
     if tokenizer is not None and not getattr(tokenizer, "is_fast", False):
         raise ValueError(f"{type(tokenizer).__name__} is no fast tokenizer, and has no tokenizer.json to export")
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileExistsError(f"{folder} is not empty; choose another folder, or remove what is in it")
+    refuse_full(folder)
     name = type(model).__name__
     with torch.no_grad():
         if name in GENERATING:
@@ -90,13 +89,29 @@ def to_onnx(
             tokenizer.save_pretrained(part)
         shutil.copyfile(run.__file__, part / "run.py")
         details = {"model_class": name, "task": task, "weights": weights}
-        (part / run.DETAILS).write_text(json.dumps(details, indent=2) + "\n", encoding="utf-8")
-        if card is not None:
-            (part / "MODEL_CARD.md").write_text(card, encoding="utf-8")
-        if folder.exists():
-            folder.rmdir()
-        part.rename(folder)
+        write_details(part, details, card)
+        place(part, folder)
     return folder
+
+
+def write_details(part: Path, details: dict[str, Any], card: str | None) -> None:
+    """Write what was exported, and how, and the model's own card."""
+    (part / run.DETAILS).write_text(json.dumps(details, indent=2) + "\n", encoding="utf-8")
+    if card is not None:
+        (part / "MODEL_CARD.md").write_text(card, encoding="utf-8")
+
+
+def refuse_full(folder: Path) -> None:
+    """Raise a FileExistsError unless an export may be written into the folder."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} is not empty; choose another folder, or remove what is in it")
+
+
+def place(part: Path, folder: Path) -> None:
+    """Move a finished folder to its place, which is empty or not there."""
+    if folder.exists():
+        folder.rmdir()
+    part.rename(folder)
 
 
 def check_exportable(model: Any, weights: str) -> None:
@@ -106,6 +121,14 @@ def check_exportable(model: Any, weights: str) -> None:
     name = type(model).__name__
     if name not in GENERATING and name not in READING:
         raise ValueError(f"{name} has no ONNX export; these have: {', '.join([*GENERATING, *READING])}")
+    refuse_changed_weights(model)
+    if name in GENERATING:
+        _check_options(model)
+
+
+def refuse_changed_weights(model: Any) -> None:
+    """Raise a ValueError if a model has adapters, hooks or other weights than its config says, or NaN."""
+    name = type(model).__name__
     with torch.device("meta"):
         plain = {key: tuple(value.shape) for key, value in type(model)(model.config).state_dict().items()}
     found = {key: tuple(value.shape) for key, value in model.state_dict().items()}
@@ -119,16 +142,19 @@ def check_exportable(model: Any, weights: str) -> None:
     for key, parameter in model.named_parameters():
         if not bool(parameter.isfinite().all()):
             raise ValueError(f"{key} has values that are not finite (NaN or infinite)")
-    if name in GENERATING:
-        options = model.generation_config.to_diff_dict()
-        if unknown := sorted(key for key, value in options.items() if key not in KNOWN_OPTIONS and value is not None):
-            raise ValueError(
-                f"the generation config has {unknown[0]}={options[unknown[0]]!r}, which an export does not have; "
-                "remove it from model.generation_config"
-            )
-        start, own = (
-            model.generation_config.decoder_start_token_id,
-            getattr(model.config, "decoder_start_token_id", None),
+
+
+def _check_options(model: Any) -> None:
+    """Raise a ValueError for an option of the generation config that an export does not have."""
+    options = model.generation_config.to_diff_dict()
+    if unknown := sorted(key for key, value in options.items() if key not in KNOWN_OPTIONS and value is not None):
+        raise ValueError(
+            f"the generation config has {unknown[0]}={options[unknown[0]]!r}, which an export does not have; "
+            "remove it from model.generation_config"
         )
-        if model.config.is_encoder_decoder and start not in (None, own):
-            raise ValueError(f"decoder_start_token_id={start} of the generation config is not the model's ({own})")
+    start, own = (
+        model.generation_config.decoder_start_token_id,
+        getattr(model.config, "decoder_start_token_id", None),
+    )
+    if model.config.is_encoder_decoder and start not in (None, own):
+        raise ValueError(f"decoder_start_token_id={start} of the generation config is not the model's ({own})")
