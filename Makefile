@@ -10,11 +10,11 @@ PYTHONS ?= 3.11 3.12 3.13
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-slow test-hub test-view test-wheel test-pythons wheel models-wheel bench bench-quick zoo lint check clean
+.PHONY: help demo test quick test-slow test-hub test-wheel test-page test-pythons page wheel models-wheel bench bench-quick zoo lint check clean
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-view   draw the page of attention in headless Chromium' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not contain' 'make bench-quick   measure training and decoding beside plain torch, and fail if a row is slower than stored' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make check   format, lint, types and tests; CI runs it, test-wheel and test-hub' \
+		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-page   use the pages, of attention and of pronunciation, in headless Chromium' 'make page   build the page that pronounces words into build/page' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not contain' 'make bench-quick   measure training and decoding beside plain torch, and fail if a row is slower than stored' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make check   format, lint, types and tests; CI runs it, test-wheel and test-hub' \
 		'make clean   remove the virtual environment and caches'
 
 # Made again whenever the dependencies change.
@@ -54,13 +54,19 @@ test-hub: $(VENV)/installed
 	$(BIN)/python -m pytest --numprocesses=logical -m hub
 
 # Needs Chromium, for example by apt-get install chromium.
-test-view: $(VENV)/installed
-	$(call say,Drawing the page of attention in headless Chromium)
-	$(BIN)/python -m pytest -m view
-
 test-wheel: $(VENV)/installed
 	$(call say,Installing the wheels in an empty environment and using them as a user does)
 	$(BIN)/python -m pytest -m wheel
+
+# MODELS may name others: folders, or models that come with attnzoo.
+MODELS ?= attentional-rnn-g2p-cmudict
+page: $(VENV)/installed
+	$(call say,Building the page with $(MODELS) into build/page)
+	$(BIN)/python space/pronounce/build.py build/page $(MODELS)
+
+test-page: $(VENV)/installed
+	$(call say,Using the pages of attention and of pronunciation in headless Chromium)
+	$(BIN)/python -m pytest -m browser
 
 # The tests on every Python that attnzoo supports, each in an environment of its own.
 test-pythons:

@@ -400,6 +400,47 @@ def _chosen(name: str, choice: Any) -> dict[str, Any]:
     return choice.options
 
 
+def export(arguments: list[str]) -> None:
+    """``attnzoo export``: a folder that runs a model without torch, with a certificate that it does what torch does."""
+    parser = argparse.ArgumentParser(
+        prog="attnzoo export",
+        description="Export a model, so that it runs without torch, and compare the export with the model.",
+        epilog="example: attnzoo export attentional-rnn-g2p-cmudict g2p-onnx --weights int8",
+    )
+    parser.add_argument("model", help="a folder, the name of a model that comes with attnzoo, or owner/name on the Hub")
+    parser.add_argument("folder", type=Path, help="for the export; not there yet, or empty")
+    parser.add_argument("--format", choices=("onnx", "ctranslate2"), default="onnx", help="default: %(default)s")
+    parser.add_argument(
+        "--weights", choices=("float32", "float16", "int8"), default="float32", help="default: %(default)s"
+    )
+    data = "the data of the model's recipe, where it is not at the place that the recipe names"
+    parser.add_argument("--data", metavar="FOLDER", help=data)
+    parser.add_argument("--check", action="store_true", help="compare an export with its model again; write nothing")
+    parser.add_argument("--examples", type=int, default=1000, help="of the model's test split (default: %(default)s)")
+    options = parser.parse_args(arguments)
+    source = _folder(options.model)
+    try:
+        from .export.command import export_folder
+    except ModuleNotFoundError as error:
+        sys.exit(f"error: attnzoo export needs {error.name}, which is not installed: pip install 'attnzoo[export]'")
+    task = _test_examples(source, options.examples, options.data)
+    certificate = export_folder(source, options.folder, options.format, options.weights, task, options.check)
+    for name, value in certificate.items():
+        print(name, f"{value:.1e}" if isinstance(value, float) else value, sep="\t")
+
+
+def _test_examples(source: str, number: int, data: str | None) -> Any:
+    """The task of a model's recipe with this many rows of its test split; None if its data is not here."""
+    overrides = [] if data is None else [f"task.data.path={data}"]
+    try:
+        task = importlib.import_module("attnzoo.training.evaluate").task_for(Path(source), overrides, "test")
+    except (ModuleNotFoundError, OSError, ValueError) as error:
+        print(f"the export is compared on random tokens only: {error}", file=sys.stderr)
+        return None
+    task.splits["test"] = task.splits["test"].select(range(min(number, len(task.splits["test"]))))
+    return task
+
+
 def _lines(path: Path) -> list[str]:
     text = path.read_text(encoding="utf-8-sig")
     return text.removesuffix("\n").split("\n")  # splitlines would split at other separators too
@@ -412,6 +453,7 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], None] | str]] = {
     "classify": ("classify sentences", classify),
     "view": ("show the attention of any model on a text", view_text),
     "align": ("align the words of given pairs", align_files),
+    "export": ("export a model, so that it runs without torch", export),
     "train": ("train a recipe", "attnzoo.training.train"),
     "evaluate": ("measure a checkpoint on its test split", "attnzoo.training.evaluate"),
     "release": ("turn a finished run into a folder to publish: model, scores and card", "attnzoo.training.release"),

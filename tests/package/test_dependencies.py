@@ -46,7 +46,9 @@ def imported(files: list[Path]) -> dict[str, str]:
     return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | {"attnzoo"}}
 
 
-@pytest.mark.parametrize(("folder", "extras"), [("attnzoo", ["plots"]), ("training", ["train", "tensorboard"])])
+@pytest.mark.parametrize(
+    ("folder", "extras"), [("attnzoo", ["plots", "export"]), ("training", ["train", "tensorboard"])]
+)
 def test_every_library_that_is_imported_is_declared(folder: str, extras: list[str]) -> None:
     distributions = packages_distributions()
     known = declared(*extras)

@@ -1,6 +1,6 @@
 """The interactive page in headless Chromium: what is drawn equals the weights, and text stays text.
 
-Run with ``make test-view``; needs Chromium.
+Run with ``make test-page``; needs Chromium.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from attnzoo.viewer import AttentionMaps, AttentionView
 from attnzoo.viewer.attention_view import Tokens
 from tests.viewer.browser import CHROMIUM, Browser
 
-pytestmark = [pytest.mark.view, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")]
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,24 @@
+"""Models of the zoo without torch: ONNX graphs with their decode loop, the program that runs them, and CTranslate2."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .ctranslate2_folder import to_ctranslate2
+    from .onnx_folder import to_onnx
+    from .run import OnnxModel
+
+__all__ = ["OnnxModel", "to_ctranslate2", "to_onnx"]
+
+# Each needs other libraries, so it is imported when it is used.
+MODULES = {"OnnxModel": "run", "to_ctranslate2": "ctranslate2_folder", "to_onnx": "onnx_folder"}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        try:
+            return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(f"{error}; pip install 'attnzoo[export]'", name=error.name) from error

@@ -1,0 +1,248 @@
+"""The certificate of an export: how far it is from the model that it was made of, measured on texts and random tokens.
+
+Letters in shapes: B texts, S source length, T tokens.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..decoding.token_search import search
+from .run import DETAILS, OnnxModel
+
+BEAMS = 5
+BATCHES = (1, 64)
+MAX_DIFFERENCE = 1e-4  # of logits in float32
+MIN_SCORED = 1000  # texts, of fewer a score changes by too much with one of them
+MAX_CHANGE = {"per": 0.3, "wer": 0.3, "accuracy": 0.3, "bleu": 0.5}  # of int8, in points of the score
+
+
+@torch.no_grad()
+def certify(
+    model: Any,
+    exported: OnnxModel,
+    tokenizer: Any = None,
+    texts: Sequence[str] = (),
+    pairs: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Compare an export with its model: on ``texts``, alone and in batches of 64, and on random tokens.
+
+    The random rows are longer and shorter than any text, padded on the left and on the right.
+
+    Returns:
+        "examples", the number of comparisons; "greedy" and "beams", how many outputs were the same, or for a model that
+        generates nothing "predictions"; "logits" and "attention", the largest differences; "texts", the number of texts
+    """
+    model.eval()
+    found: dict[str, Any] = {"texts": len(texts), "examples": 0, "logits": 0.0}
+    for batch in _batches(model, exported, tokenizer, texts, pairs):
+        compare = _compare_generation if exported.generates else _compare_reading
+        found["examples"] += len(batch["input_ids"])
+        for name, value in compare(model, exported, batch).items():
+            is_count = name in ("greedy", "beams", "predictions")
+            found[name] = found.get(name, 0) + value if is_count else max(found.get(name, 0.0), value)
+    return found
+
+
+def faults(certificate: dict[str, Any], weights: str) -> list[str]:
+    """What a certificate shows that must not be: in float32 another output, in int8 a change of a score."""
+    found = []
+    if weights == "float32":
+        if certificate.get("logits", 0) > MAX_DIFFERENCE:
+            found.append(f"logits differ by {certificate['logits']:.1e}, more than {MAX_DIFFERENCE:.0e}")
+        # CTranslate2's beam search has rules of its own.
+        for name in ("greedy", "beams", "predictions") if "logits" in certificate else ("greedy",):
+            if certificate.get(name, certificate["examples"]) < certificate["examples"]:
+                found.append(f"{name}: {certificate[name]} of {certificate['examples']} outputs are the same")
+    for name, (before, after) in certificate.get("scores", {}).items():
+        is_measured = certificate["scored"] >= MIN_SCORED and name in MAX_CHANGE
+        if is_measured and abs(after - before) > MAX_CHANGE[name]:
+            found.append(f"{name} is {after:.2f} and was {before:.2f}, a change of more than {MAX_CHANGE[name]}")
+    return found
+
+
+def _batches(
+    model: Any, exported: OnnxModel, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None
+) -> Iterator[dict[str, Tensor]]:
+    longest = 8
+    side = "left" if exported.task == "continuation" else "right"
+    for size in BATCHES:
+        for first in range(0, len(texts), size):
+            chosen = [list(part[first : first + size]) for part in (texts, pairs) if part is not None]
+            batch = tokenizer(*chosen, padding=True, padding_side=side, return_tensors="pt")
+            longest = max(longest, batch["input_ids"].shape[1])
+            yield {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch}
+            if size == 1 and first == BATCHES[1] - 1:
+                break  # as many alone as in a batch
+    generator = torch.Generator().manual_seed(0)
+    limit = (
+        model.config.max_position_embeddings if getattr(model.config, "position_embedding", "") == "learned" else 512
+    )
+    width = min(longest + 5, limit)
+    lengths = torch.tensor([1, width, 2, max(1, width - 1)])
+    for is_left in (False, True):
+        if is_left and exported.task == "continuation":
+            lengths = lengths.flip(0)
+        steps = torch.arange(width)
+        mask = ((steps.flip(0) if is_left or exported.task == "continuation" else steps) < lengths[:, None]).long()
+        if getattr(model.config, "sentence_pair", False):
+            mask[:, [0, -1]] = 1
+        ids = torch.randint(model.config.vocab_size, mask.shape, generator=generator)
+        yield {"input_ids": ids, "attention_mask": mask, "token_type_ids": (steps > 0).long().expand_as(mask)}
+
+
+def _arrays(batch: dict[str, Tensor]) -> dict[str, np.ndarray]:
+    return {name: part.numpy() for name, part in batch.items()}
+
+
+def _compare_generation(model: Any, exported: OnnxModel, batch: dict[str, Tensor]) -> dict[str, Any]:
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    prompt = ids.shape[1] if exported.task == "continuation" else 1
+    same = {}
+    tokens = ids
+    for name, beams in (("beams", BEAMS), ("greedy", 1)):
+        options = {"num_beams": beams, "do_sample": False, "custom_generate": search}
+        tokens = model.generate(input_ids=ids, attention_mask=mask, **options)[:, prompt:]
+        found = exported.generate(ids.numpy(), mask.numpy(), num_beams=beams).tokens
+        same[name] = sum(
+            _until_end(a, exported.ends) == _until_end(b, exported.ends)
+            for a, b in zip(tokens.tolist(), found.tolist(), strict=True)
+        )
+    tokens = tokens[:, :64]
+    logits, attention = exported.forced_decode(ids.numpy(), mask.numpy(), tokens.numpy())
+    if exported.task == "continuation":
+        whole = torch.cat([mask, torch.ones_like(tokens)], dim=1)
+        outputs = model(input_ids=torch.cat([ids, tokens], dim=1), attention_mask=whole)
+        expected, weights = outputs.logits[:, prompt - 1 : -1], None
+    else:
+        start = torch.full_like(tokens[:, :1], model.config.decoder_start_token_id)
+        read = torch.cat([start, tokens[:, :-1]], dim=1)
+        outputs = model(input_ids=ids, attention_mask=mask, decoder_input_ids=read, output_attentions=True)
+        expected = outputs.logits
+        weights = outputs.cross_attentions[-1].mean(dim=1) if outputs.cross_attentions else None
+    differences = {"logits": _difference(logits, expected)}
+    if weights is not None and attention is not None:
+        differences["attention"] = _difference(attention, weights)
+    return same | differences
+
+
+def _compare_reading(model: Any, exported: OnnxModel, batch: dict[str, Tensor]) -> dict[str, Any]:
+    if not getattr(model.config, "sentence_pair", False):
+        batch.pop("token_type_ids", None)
+    has_attention = exported.config["model_type"] == "self_attentive"
+    outputs = model(**batch, output_attentions=has_attention)
+    found = exported.outputs("model", **_arrays(batch))
+    logits, expected = found["logits"], outputs.logits
+    if logits.ndim == 3:
+        is_real = batch["attention_mask"].bool()
+        logits, expected = logits[is_real.numpy()], expected[is_real]
+    agrees = logits.argmax(axis=-1) == expected.argmax(dim=-1).numpy()
+    rows = len(agrees) if found["logits"].ndim == 2 else len(found["logits"])
+    same = int(agrees.sum()) if found["logits"].ndim == 2 else rows * int(agrees.all())
+    result = {"predictions": same, "logits": _difference(logits, expected)}
+    if has_attention:
+        result["attention"] = _difference(found["attention"], outputs.attentions[0][:, 0])
+    return result
+
+
+def _until_end(tokens: list[int], ends: list[int]) -> list[int]:
+    return tokens[: next((n for n, token in enumerate(tokens) if token in ends), len(tokens))]
+
+
+def _difference(actual: np.ndarray, expected: Tensor) -> float:
+    return float(np.abs(actual - expected.numpy()).max(initial=0.0))
+
+
+CARD = """\
+# {name} for {engine}
+
+`{name}` {what}. It runs without PyTorch:
+
+{use}
+## Beside PyTorch
+
+Measured by `attnzoo export` when it made the folder{data}.{how}
+
+| | |
+|---|---|
+{rows}
+"""
+USE = """\
+```sh
+# Takes a folder with this card; needs no network afterwards.
+pip install numpy tokenizers onnxruntime
+python run.py {example}
+```
+
+```python
+# Needs this folder as the working directory.
+from run import OnnxModel
+
+print(OnnxModel(".")({example}))
+```
+
+"""
+USE_CTRANSLATE2 = """\
+```python
+# Needs this folder as the working directory, and: pip install ctranslate2 tokenizers
+import ctranslate2
+from tokenizers import Tokenizer
+
+translator, tokenizer = ctranslate2.Translator("."), Tokenizer.from_file("tokenizer.json")
+tokenizer.no_padding()
+(result,) = translator.translate_batch([tokenizer.encode({example}).tokens], beam_size=5)
+print(tokenizer.decode([tokenizer.token_to_id(token) for token in result.hypotheses[0]]))
+```
+
+"""
+HOW = """ Texts are read alone
+and in batches of 64. Rows of random tokens are longer and shorter than any text, and are padded on either side."""
+LOOPS = "`encoder.onnx` reads a source, `step.onnx` makes the next token, and `greedy.onnx` has the loop inside.\n\n"
+
+
+def write_card(folder: Path, certificate: dict[str, Any], name: str, header: str, example: str) -> None:
+    """Write ``README.md`` of an export, and the certificate into its details.
+
+    Args:
+        folder: of the export
+        certificate: from :func:`certify`; "scores" may have (PyTorch's, the export's) by name
+        name: of the model
+        header: the YAML header, without its lines of dashes
+        example: a text, as a literal of Python
+    """
+    path = folder / DETAILS
+    details = json.loads(path.read_text(encoding="utf-8")) | {"certificate": certificate}
+    path.write_text(json.dumps(details, indent=2) + "\n", encoding="utf-8")
+    examples = certificate["examples"]
+    largest = {"logits": "largest difference of logits", "attention": "largest difference of attention weights"}
+    rows = [(said, f"{certificate[key]:.1e}") for key, said in largest.items() if key in certificate]
+    counts = {
+        "greedy": "same greedy outputs",
+        "beams": f"same outputs of beam {BEAMS}",
+        "predictions": "same predictions",
+    }
+    rows += [(said, f"{certificate[key]} of {examples}") for key, said in counts.items() if key in certificate]
+    for key, (before, after) in certificate.get("scores", {}).items():
+        said = f"{key} of {certificate['scored']} texts, by PyTorch and by this folder"
+        rows.append((said, f"{before:.2f} and {after:.2f}"))
+    files = sorted([*folder.glob("*.onnx"), *folder.glob("model.bin")])
+    rows += [(f"`{file.name}`", f"{file.stat().st_size:,} bytes") for file in files]
+    is_onnx, weights = details["task"] != "ctranslate2", details["weights"]
+    loops = LOOPS if (folder / "step.onnx").is_file() else ""
+    text = CARD.format(
+        name=name,
+        engine="ONNX Runtime" if is_onnx else "CTranslate2",
+        what=f"as ONNX graphs, with weights in {weights}" if is_onnx else f"for CTranslate2, with weights in {weights}",
+        use=(USE if is_onnx else USE_CTRANSLATE2).format(example=example) + loops,
+        data=f" on {certificate['texts']} texts" if certificate["texts"] else ", on random tokens only",
+        how=HOW if is_onnx else "",
+        rows="\n".join(f"| {what} | {value} |" for what, value in rows),
+    )
+    if (folder / "MODEL_CARD.md").is_file():
+        text += "\nThe card of the model is [`MODEL_CARD.md`](MODEL_CARD.md).\n"
+    (folder / "README.md").write_text(f"---\n{header.strip()}\n---\n\n{text}", encoding="utf-8")

@@ -1,0 +1,120 @@
+"""The work of ``attnzoo export``: load a folder, write the export, certify it, write its card."""
+
+import json
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig, AutoTokenizer
+
+from ..registered_models import auto_classes
+from .certificate import certify, faults, write_card
+from .ctranslate2_folder import certify_translations, to_ctranslate2
+from .graph import Weights
+from .onnx_folder import place, refuse_full, to_onnx
+from .run import DETAILS, OnnxModel
+
+CERTIFIED = 200  # texts whose outputs are compared; scores are of all that are given
+
+
+def export_folder(source: str, folder: Path, form: str, weights: Weights, task: Any, check: bool) -> dict[str, Any]:
+    """Export the model of a folder, or with ``check`` certify an export of it anew; returns the certificate.
+
+    Args:
+        source: the folder of the model, or its Hub id
+        folder: of the export
+        form: "onnx" or "ctranslate2"
+        weights: how weights are stored
+        task: the model's task with its test split, to measure texts and scores on; None for random tokens alone
+        check: whether the export is there already
+
+    Raises:
+        ValueError, FileExistsError: as :func:`attnzoo.export.to_onnx`; or the certificate has faults. The export is
+            removed then, unless it was there before.
+    """
+    model, tokenizer = load(source), AutoTokenizer.from_pretrained(source)
+    card = Path(source) / "README.md"
+    text = card.read_text(encoding="utf-8") if card.is_file() else None
+    certify_folder = measure if form == "onnx" else measure_translations
+    if check:
+        certificate = certify_folder(model, tokenizer, folder, task)
+        weights = json.loads((folder / DETAILS).read_text(encoding="utf-8"))["weights"]
+    else:
+        refuse_full(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as parent:
+            part = Path(parent) / "part"
+            if form == "onnx":
+                to_onnx(model, part, tokenizer, weights, text)
+            else:
+                to_ctranslate2(model, part, tokenizer, weights, text)
+            certificate = certify_folder(model, tokenizer, part, task)
+            write_card(part, certificate, Path(source).name, header_of(text), example_of(task))
+            if not faults(certificate, weights):
+                place(part, folder)
+    if found := faults(certificate, weights):
+        raise ValueError(f"{folder} is not what PyTorch computes: {'; '.join(found)}")
+    return certificate
+
+
+def load(source: str) -> Any:
+    """The model of a folder or a Hub id, by the architecture that its config names.
+
+    Raises:
+        ValueError: the config names no model of the zoo.
+    """
+    config = AutoConfig.from_pretrained(source)
+    names = config.architectures or []
+    for model_class in auto_classes(config).values():
+        if model_class.__name__ in names:
+            return model_class.from_pretrained(source).eval()  # type: ignore[attr-defined]
+    raise ValueError(f"{source} is no model of attnzoo: its config names the architectures {names}")
+
+
+def measure_translations(model: Any, tokenizer: Any, folder: Path, task: Any) -> dict[str, Any]:
+    """The certificate of an export to CTranslate2, on the test split of the model's task or on random tokens."""
+    texts = [] if task is None else task.splits["test"][task.columns[0]][:CERTIFIED]
+    return certify_translations(model, tokenizer, folder, texts)
+
+
+def measure(model: Any, tokenizer: Any, folder: Path, task: Any) -> dict[str, Any]:
+    """The certificate, with the task's scores of PyTorch and of the export if its test split can be scored."""
+    exported = OnnxModel(folder)
+    if task is None:
+        return certify(model, exported)
+    rows = task.splits["test"]
+    sides = [rows[column][:] for column in (task.columns[:1] if exported.generates else task.columns)]
+    if exported.task in ("continuation", "fill-mask"):  # long texts, and scores of their probabilities
+        beginnings = [" ".join(text.split()[:30]) for text in sides[0]]
+        return certify(model, exported, tokenizer, [text for text in beginnings if text][:CERTIFIED])
+    certificate = certify(model, exported, tokenizer, *(side[:CERTIFIED] for side in sides))
+    if exported.generates:
+        options: Any = {"num_beams": model.generation_config.num_beams or 1}
+        found = [outputs[0].text for outputs in exported(sides[0], **options)]
+    else:
+        options = {}
+        names = [model.config.id2label[number] for number in range(model.config.num_labels)]
+        found = [names.index(one.label) for one in exported(*sides)]
+    scores = [
+        task.score("test", predictions) for predictions in (task.predict(model, tokenizer, "test", **options), found)
+    ]
+    certificate["scored"] = len(found)
+    certificate["scores"] = {key: [score[key] for score in scores] for key in task.metric_names if key in scores[0]}
+    return certificate
+
+
+def example_of(task: Any) -> str:
+    """A text for the card, as a literal of Python and of a shell."""
+    example = None if task is None else task.card.example
+    if isinstance(example, dict):
+        example = next(iter(example.values()))
+    return json.dumps(example if isinstance(example, str) else "a text", ensure_ascii=False)
+
+
+def header_of(card: str | None) -> str:
+    """The YAML header of the model's card, for ONNX Runtime."""
+    found = re.match(r"---\n(.*?)\n---\n", card or "", re.DOTALL)
+    header = found[1] if found else "library_name: transformers"
+    header = re.sub(r"^library_name:.*$", "library_name: onnxruntime", header, flags=re.MULTILINE)
+    return re.sub(r"^tags:$", "tags:\n- onnx", header, flags=re.MULTILINE)

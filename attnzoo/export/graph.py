@@ -1,0 +1,198 @@
+"""ONNX graphs, built node by node from ONNX's own operators: nothing is traced, so no length or batch size is fixed.
+
+Letters in shapes: I inputs, O outputs, D directions, H hidden width, G gates of a cell, B batch, S length.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor, nn
+
+Weights = Literal["float32", "float16", "int8"]
+WEIGHTS: tuple[Weights, ...] = get_args(Weights)
+OPSET, IR_VERSION = 20, 9  # of ONNX 1.15
+MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operators, for an LSTM of eight bits
+SMALL = 256  # an array of fewer numbers stays in float32
+FLOAT, INT64, INT32, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL
+
+
+def numbers(tensor: Tensor) -> np.ndarray:
+    """A tensor as an array of float32."""
+    return tensor.detach().float().cpu().numpy()
+
+
+def quantise(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of float32 (..., N) as int8 and one scale for each row, (..., 1)."""
+    scale = np.abs(rows).max(axis=-1, keepdims=True) / np.float32(127)
+    scale[scale == 0] = 1
+    return np.rint(rows / scale).astype(np.int8), scale
+
+
+class Graph:
+    """A graph in the making; a value is the name of a node's output.
+
+        y = graph.op("Add", x, np.float32(1))     # an array becomes an initializer, once for every array
+
+    The body of a loop is a graph with a ``parent``; its initializers are in the outermost graph.
+
+    Args:
+        weights: how large weights are stored. "float16" is cast to float32 when the model is loaded. "int8" has a scale
+            for each output; products and LSTMs then compute with eight bits, and quantise their inputs as they run,
+            while other cells compute in float32.
+        parent: the graph around the body of a loop
+    """
+
+    def __init__(self, weights: Weights = "float32", parent: "Graph | None" = None) -> None:
+        self.root: Graph = parent.root if parent else self
+        self.weights: Weights = parent.weights if parent else weights
+        self.nodes: list[onnx.NodeProto] = []
+        self.inputs: list[onnx.ValueInfoProto] = []
+        self.outputs: list[onnx.ValueInfoProto] = []
+        # Of the outermost graph alone:
+        self.initializers: list[onnx.TensorProto] = []
+        self.restored: list[onnx.NodeProto] = []  # that make float32 of smaller weights
+        self.stored: dict[int, tuple[np.ndarray, str]] = {}  # by id; the array is held, so that its id stays its own
+        self.arrays: dict[Any, Any] = {}
+        self.count = 0
+
+    def op(self, kind: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+        """The output of a node, or a list of them. An input is a value, an array, or None for one that is left out."""
+        names = ["" if part is None else part if isinstance(part, str) else self.constant(part) for part in inputs]
+        results = [self.root.name(kind) for _ in range(outputs)]
+        self.nodes.append(helper.make_node(kind, names, results, **attributes))
+        return results[0] if outputs == 1 else results
+
+    def input(self, name: str, dtype: Any, shape: Sequence[Any]) -> str:
+        self.inputs.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape))
+        return name
+
+    def output(self, name: str, value: str, dtype: Any, shape: Sequence[Any]) -> None:
+        self.nodes.append(helper.make_node("Identity", [value], [name]))
+        info = helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
+        self.outputs.append(info)
+
+    def proto(self, name: str) -> onnx.GraphProto:
+        nodes = self.restored + self.nodes
+        return helper.make_graph(nodes, name, self.inputs, self.outputs, self.initializers)
+
+    def model(self, name: str) -> onnx.ModelProto:
+        """The model, checked by onnx."""
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
+        model = helper.make_model(
+            self.proto(name), opset_imports=opsets, ir_version=IR_VERSION, producer_name="attnzoo"
+        )
+        onnx.checker.check_model(model, full_check=True)
+        return model
+
+    # Arrays and weights
+
+    def name(self, kind: str) -> str:
+        self.count += 1
+        return f"{kind}_{self.count}"
+
+    def constant(self, array: Any) -> str:
+        """The value of an array, in which large weights are stored as ``weights`` says."""
+        root, array = self.root, np.asarray(array)
+        if id(array) not in root.stored:
+            root.stored[id(array)] = array, root.restored_value(array)
+        return root.stored[id(array)][1]
+
+    def restored_value(self, array: np.ndarray) -> str:
+        if array.dtype != np.float32 or array.size < SMALL or self.weights == "float32":
+            return self.initializer(array)
+        value = self.name("weight")
+        if self.weights == "float16":
+            self.restored.append(
+                helper.make_node("Cast", [self.initializer(array.astype(np.float16))], [value], to=FLOAT)
+            )
+            return value
+        quantised, scale = quantise(array)
+        as_float = self.name("Cast")
+        self.restored.append(helper.make_node("Cast", [self.initializer(quantised)], [as_float], to=FLOAT))
+        self.restored.append(helper.make_node("Mul", [as_float, self.initializer(scale)], [value]))
+        return value
+
+    def initializer(self, array: np.ndarray) -> str:
+        name = self.name("array")
+        # np.ascontiguousarray would give a number a dimension, and a Loop refuses such a condition.
+        self.initializers.append(numpy_helper.from_array(array.copy(order="C"), name))
+        return name
+
+    def array(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What ``make`` makes, once for every key."""
+        if key not in self.root.arrays:
+            self.root.arrays[key] = make()
+        return self.root.arrays[key]
+
+    def parameter(self, tensor: Tensor) -> np.ndarray:
+        return self.array(id(tensor), lambda: numbers(tensor))
+
+    def product(self, x: str, *weights: Tensor) -> str:
+        """Multiply x (..., I) by the weights (O, I), side by side: (..., sum of O)."""
+        key = tuple(map(id, weights))
+        matrix = self.array((*key, "product"), lambda: np.concatenate([numbers(w) for w in weights]).T.copy())  # (I, O)
+        if self.weights != "int8" or matrix.size < SMALL:
+            return self.op("MatMul", x, matrix)
+        quantised, scale = self.array((*key, "int8"), lambda: _transposed(quantise(matrix.T)))
+        x, x_scale, x_zero = self.op("DynamicQuantizeLinear", x, outputs=3)
+        whole = self.op("Cast", self.op("MatMulInteger", x, quantised, x_zero), to=FLOAT)
+        return self.op("Mul", whole, self.op("Mul", x_scale, scale))
+
+    def linear(self, x: str, *layers: nn.Linear) -> str:
+        """One or several linear layers of x, side by side; all have a bias or none."""
+        y = self.product(x, *(layer.weight for layer in layers))
+        if layers[0].bias is None:
+            return y
+        key = (*(id(layer.bias) for layer in layers), "bias")
+        return self.op("Add", y, self.array(key, lambda: np.concatenate([numbers(layer.bias) for layer in layers])))
+
+    def logits(self, x: str, layer: nn.Linear) -> str:
+        """A linear layer without bias of x (R, I). A weight that is also a table of embeddings is stored once."""
+        weight = self.parameter(layer.weight)
+        if self.weights == "int8" and weight.size >= SMALL:
+            return self.product(x, layer.weight)
+        return self.op("Gemm", x, weight, transB=1)
+
+    def rows(self, table: Tensor, indices: str) -> str:
+        """The rows of a table of embeddings."""
+        array = self.parameter(table)
+        if self.weights != "int8" or array.size < SMALL:
+            return self.op("Gather", array, indices)
+        quantised, scale = self.array((id(table), "int8 rows"), lambda: quantise(array))
+        rows = self.op("Cast", self.op("Gather", quantised, indices), to=FLOAT)
+        return self.op("Mul", rows, self.op("Gather", scale, indices))
+
+    # What every graph needs
+
+    def size(self, x: str, axis: int) -> str:
+        """The size of one dimension, (1,)."""
+        return self.op("Shape", x, start=axis, end=axis + 1)
+
+    def unsqueeze(self, x: str, *axes: int) -> str:
+        return self.op("Unsqueeze", x, self.whole_numbers(*axes))
+
+    def squeeze(self, x: str, *axes: int) -> str:
+        return self.op("Squeeze", x, self.whole_numbers(*axes))
+
+    def reshape(self, x: str, *shape: int | str) -> str:
+        """``x`` in another shape: 0 keeps a dimension, -1 is what remains, and a value (1,) is a size."""
+        if any(isinstance(size, str) for size in shape):
+            sizes = [size if isinstance(size, str) else self.whole_numbers(size) for size in shape]
+            return self.op("Reshape", x, self.op("Concat", *sizes, axis=0))
+        return self.op("Reshape", x, self.whole_numbers(*shape))  # type: ignore[arg-type]
+
+    def whole_numbers(self, *given: int) -> np.ndarray:
+        """An array of int64, the same one for the same numbers."""
+        return self.array(("whole", given), lambda: np.array(given, dtype=np.int64))
+
+    def number(self, value: float) -> np.ndarray:
+        """A float32, the same one for the same value."""
+        return self.array(("number", value), lambda: np.asarray(np.float32(value)))
+
+
+def _transposed(quantised: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """int8 rows and their scales (O, I), (O, 1) as MatMulInteger wants them: (I, O), (O,)."""
+    return quantised[0].T.copy(), quantised[1][:, 0].copy()

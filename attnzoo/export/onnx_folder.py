@@ -1,0 +1,160 @@
+"""A trained model as a folder that ONNX Runtime runs without torch: graphs, tokenizer, ``run.py`` and a card."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import torch
+
+from ..library_internals import FORWARD_HOOKS, hooks_of
+from . import run
+from .generation_graphs import generation_graphs
+from .graph import WEIGHTS, Weights
+from .reading_graphs import self_attentive, small_transformer
+from .recurrent_graph import RecurrentGraphs
+from .transformer_graph import CausalGraphs, Seq2SeqGraphs
+
+# For each class of model that can be exported, what its export does and the parts or the graph it is made of.
+GENERATING: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "AttentionalRNNForConditionalGeneration": ("text-to-text", RecurrentGraphs),
+    "SmallTransformerForConditionalGeneration": ("text-to-text", Seq2SeqGraphs),
+    "SmallTransformerForCausalLM": ("continuation", CausalGraphs),
+}
+READING: dict[str, tuple[str, Callable[[Any, Weights], onnx.ModelProto]]] = {
+    "SelfAttentiveForSequenceClassification": ("classification", self_attentive),
+    "SmallTransformerForSequenceClassification": ("classification", small_transformer),
+    "SmallTransformerForTokenClassification": ("token-classification", small_transformer),
+    "SmallTransformerForMaskedLM": ("fill-mask", small_transformer),
+}
+# The options of a generation config that the exported model has, and those without effect on what is generated.
+KNOWN_OPTIONS = {
+    *("eos_token_id", "pad_token_id", "bos_token_id", "decoder_start_token_id", "max_new_tokens", "max_length"),
+    *("num_beams", "length_penalty", "early_stopping", "do_sample", "temperature", "top_k", "top_p"),
+    *("use_cache", "output_attentions", "output_hidden_states", "output_scores", "output_logits"),
+    *("return_dict_in_generate", "transformers_version", "num_return_sequences", "_from_model_config"),
+}
+
+
+def to_onnx(
+    model: Any, folder: str | Path, tokenizer: Any = None, weights: Weights = "float32", card: str | None = None
+) -> Path:
+    """Write a model as ONNX graphs, with what runs them: see ``docs/export.md``.
+
+    Args:
+        model: a model of the zoo with a head
+        folder: for the export; it must not exist, or be empty
+        tokenizer: the model's; without it the export takes arrays of ids, not texts
+        weights: "float32"; "float16", half the size, which computes in float32; or "int8", a quarter of it
+        card: the model's own card, which is copied as ``MODEL_CARD.md``
+
+    Returns:
+        the folder
+
+    Raises:
+        ValueError: the model, or an option of its generation config, has no counterpart in the export; nothing is
+            written.
+        FileExistsError: the folder is not empty.
+    """
+    check_exportable(model, weights)
+    if tokenizer is not None and not getattr(tokenizer, "is_fast", False):
+        raise ValueError(f"{type(tokenizer).__name__} is no fast tokenizer, and has no tokenizer.json to export")
+    folder = Path(folder)
+    refuse_full(folder)
+    name = type(model).__name__
+    with torch.no_grad():
+        if name in GENERATING:
+            task, make = GENERATING[name]
+            end = model.generation_config.eos_token_id
+            ends = [] if end is None else end if isinstance(end, list) else [end]
+            padding = model.generation_config.pad_token_id
+            padding = padding if padding is not None else ends[0] if ends else 0
+            graphs = generation_graphs(make(model), ends, padding, weights)
+        else:
+            task, graph_of = READING[name]
+            graphs = {"model": graph_of(model, weights)}
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as unfinished:
+        part = Path(unfinished) / "part"
+        part.mkdir()
+        for graph, proto in graphs.items():
+            (part / f"{graph}.onnx").write_bytes(proto.SerializeToString())
+        model.config.save_pretrained(part)
+        if name in GENERATING:
+            model.generation_config.save_pretrained(part)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(part)
+        shutil.copyfile(run.__file__, part / "run.py")
+        details = {"model_class": name, "task": task, "weights": weights}
+        write_details(part, details, card)
+        place(part, folder)
+    return folder
+
+
+def write_details(part: Path, details: dict[str, Any], card: str | None) -> None:
+    """Write what was exported, and how, and the model's own card."""
+    (part / run.DETAILS).write_text(json.dumps(details, indent=2) + "\n", encoding="utf-8")
+    if card is not None:
+        (part / "MODEL_CARD.md").write_text(card, encoding="utf-8")
+
+
+def refuse_full(folder: Path) -> None:
+    """Raise a FileExistsError unless an export may be written into the folder."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileExistsError(f"{folder} is not empty; choose another folder, or remove what is in it")
+
+
+def place(part: Path, folder: Path) -> None:
+    """Move a finished folder to its place, which is empty or not there."""
+    if folder.exists():
+        folder.rmdir()
+    part.rename(folder)
+
+
+def check_exportable(model: Any, weights: str) -> None:
+    """Raise a ValueError that names what cannot be exported, if anything."""
+    if weights not in WEIGHTS:
+        raise ValueError(f"weights must be one of {', '.join(map(repr, WEIGHTS))}, got {weights!r}")
+    name = type(model).__name__
+    if name not in GENERATING and name not in READING:
+        raise ValueError(f"{name} has no ONNX export; these have: {', '.join([*GENERATING, *READING])}")
+    refuse_changed_weights(model)
+    if name in GENERATING:
+        _check_options(model)
+
+
+def refuse_changed_weights(model: Any) -> None:
+    """Raise a ValueError if a model has adapters, hooks or other weights than its config says, or NaN."""
+    name = type(model).__name__
+    with torch.device("meta"):
+        plain = {key: tuple(value.shape) for key, value in type(model)(model.config).state_dict().items()}
+    found = {key: tuple(value.shape) for key, value in model.state_dict().items()}
+    if different := sorted(set(plain.items()) ^ set(found.items())):
+        raise ValueError(
+            f"{name} has other weights than its config says, such as {different[0][0]}; merge adapters "
+            "(merge_and_unload) and undo quantisation before an export"
+        )
+    if hooked := [key or name for key, module in model.named_modules() if hooks_of(module, FORWARD_HOOKS)]:
+        raise ValueError(f"{hooked[0]} has forward hooks, which an export would lose; remove them")
+    for key, parameter in model.named_parameters():
+        if not bool(parameter.isfinite().all()):
+            raise ValueError(f"{key} has values that are not finite (NaN or infinite)")
+
+
+def _check_options(model: Any) -> None:
+    """Raise a ValueError for an option of the generation config that an export does not have."""
+    options = model.generation_config.to_diff_dict()
+    if unknown := sorted(key for key, value in options.items() if key not in KNOWN_OPTIONS and value is not None):
+        raise ValueError(
+            f"the generation config has {unknown[0]}={options[unknown[0]]!r}, which an export does not have; "
+            "remove it from model.generation_config"
+        )
+    start, own = (
+        model.generation_config.decoder_start_token_id,
+        getattr(model.config, "decoder_start_token_id", None),
+    )
+    if model.config.is_encoder_decoder and start not in (None, own):
+        raise ValueError(f"decoder_start_token_id={start} of the generation config is not the model's ({own})")

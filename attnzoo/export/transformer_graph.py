@@ -1,0 +1,239 @@
+"""The Transformer as graphs: its stack under every mask, and a step of its decoder with a cache.
+
+Letters in shapes: B sources or texts, R rows (equally many for each source), S source length, T target length, N
+queries of a row, P keys, D model width, H heads, K head width.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..transformer_layers import FeedForward, MultiHeadAttention, TransformerLayer
+from ..transformer_stack import SmallTransformerStack
+from .attention_graph import Positions, as_bool, attend
+from .graph import FLOAT, Graph
+
+Attended = tuple[str, str]  # a sublayer's output, and the weights of its heads (B, H, N, P)
+
+
+class StackGraph:
+    """A :class:`SmallTransformerStack`: its embeddings, its layers, and its last normalisation."""
+
+    def __init__(self, stack: SmallTransformerStack) -> None:
+        self.stack, self.config = stack, stack.config
+        self.layers: Any = stack.layers
+        self.heads, self.size = (
+            self.config.num_attention_heads,
+            self.config.hidden_size // self.config.num_attention_heads,
+        )
+
+    def embed(self, g: Graph, ids: str, positions: str) -> str:
+        """Tokens (R, T) at their positions, (R or 1, T): (R, T, D)."""
+        x = g.op("Mul", g.rows(self.stack.embed_tokens.weight, ids), g.number(self.stack.embedding_scale))
+        embedding = self.stack.position_embedding
+        if embedding is None:
+            return x
+        if embedding.learned is not None:
+            return g.op("Add", x, g.rows(embedding.learned.weight, positions))
+        width = self.config.hidden_size
+        frequencies = g.array(
+            "frequencies", lambda: (10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float32) / width)).numpy()
+        )
+        angle = g.op("Mul", g.unsqueeze(g.op("Cast", positions, to=FLOAT), 2), frequencies)  # (R or 1, T, D / 2)
+        waves = g.op("Concat", g.unsqueeze(g.op("Sin", angle), 3), g.unsqueeze(g.op("Cos", angle), 3), axis=3)
+        return g.op("Add", x, g.reshape(waves, 0, 0, -1))
+
+    def to_heads(self, g: Graph, x: str, rows: str | None = None) -> str:
+        """(R, T, D) as (R, H, T, K); with ``rows``, the number of sources B, as (B, H, R / B T, K)."""
+        by_head = g.reshape(x, 0 if rows is None else rows, 0 if rows is None else -1, self.heads, self.size)
+        return g.op("Transpose", by_head, perm=[0, 2, 1, 3])
+
+    def heads_of(self, g: Graph, x: str, attention: MultiHeadAttention) -> list[str]:
+        """Queries, keys and values of a sequence's attention to itself, each (R, H, T, K)."""
+        projected = g.linear(x, attention.query_proj, attention.key_proj, attention.value_proj)
+        return [self.to_heads(g, part) for part in g.op("Split", projected, outputs=3, axis=-1, num_outputs=3)]
+
+    def attend(
+        self, g: Graph, attention: MultiHeadAttention, query: str, key: str, value: str, mask: str | None
+    ) -> Attended:
+        """Section 3.2.1 in every head, and the projection of the heads side by side: (B, N, D)."""
+        query = g.op("Mul", query, g.number(attention.scaling)) if attention.scaling != 1 else query
+        scores = g.op("MatMul", query, g.op("Transpose", key, perm=[0, 1, 3, 2]))
+        context, weights = attend(g, scores, value, mask)
+        side_by_side = g.reshape(g.op("Transpose", context, perm=[0, 2, 1, 3]), 0, 0, -1)
+        return g.linear(side_by_side, attention.output_proj), weights
+
+    def norm(self, g: Graph, x: str, norm: Any) -> str:
+        weight, bias = g.parameter(norm.weight), g.parameter(norm.bias)
+        return g.op("LayerNormalization", x, weight, bias, axis=-1, epsilon=float(norm.eps))
+
+    def residual(self, g: Graph, x: str, layer: TransformerLayer, norm: Any, sublayer: Callable[[str], str]) -> str:
+        if layer.is_pre_norm:
+            return g.op("Add", x, sublayer(self.norm(g, x, norm)))
+        return self.norm(g, g.op("Add", x, sublayer(x)), norm)
+
+    def feed_forward(self, g: Graph, part: FeedForward, x: str) -> str:
+        inner = g.linear(x, part.intermediate_proj)
+        return g.linear(g.op("Relu" if self.config.activation == "relu" else "Gelu", inner), part.output_proj)
+
+    def run(
+        self,
+        g: Graph,
+        x: str,
+        attend_to_itself: Callable[[int, str], str],
+        attend_to_memory: Callable[[int, str], str] | None = None,
+    ) -> str:
+        """The layers, whose attention the functions make of a sublayer's input and the number of the layer."""
+        for number, layer in enumerate(self.layers):
+            x = self.residual(g, x, layer, layer.self_attention_norm, partial(attend_to_itself, number))
+            if attend_to_memory is not None:
+                x = self.residual(g, x, layer, layer.cross_attention_norm, partial(attend_to_memory, number))
+            part = layer.feed_forward
+            x = self.residual(g, x, layer, layer.feed_forward_norm, partial(self.feed_forward, g, part))
+        return x if self.stack.final_norm is None else self.norm(g, x, self.stack.final_norm)
+
+    def read(self, g: Graph, ids: str, attention_mask: str) -> tuple[str, list[str]]:
+        """Whole texts (B, S): the last hidden states (B, S, D), and every layer's keys and values (B, H, S, K)."""
+        mask = g.unsqueeze(as_bool(g, attention_mask), 1, 2)  # (B, 1, 1, S)
+        if self.stack.is_causal:
+            places = g.op("Range", np.asarray(0), g.squeeze(g.size(ids, 1), 0), np.asarray(1))
+            no_future = g.op("LessOrEqual", g.unsqueeze(places, 0), g.unsqueeze(places, 1))  # (S, S)
+            mask = g.op("And", mask, no_future)
+        kept: list[str] = []
+
+        def attend_to_itself(number: int, x: str) -> str:
+            attention = self.layers[number].self_attention
+            query, key, value = self.heads_of(g, x, attention)
+            kept.extend((key, value))
+            return self.attend(g, attention, query, key, value, mask)[0]
+
+        ranks = Positions.of(g, attention_mask).ranks
+        return self.run(g, self.embed(g, ids, ranks), attend_to_itself), kept
+
+
+class _CachedDecoder:
+    """What the two decoders share: a cache of the layers' keys and values, key_0, value_0, ... (R, H, P, K)."""
+
+    def __init__(self, model: Any) -> None:
+        self.config, self.lm_head = model.config, model.lm_head
+        self.stack = StackGraph(model.model.decoder)
+        shape = ["R", self.stack.heads, "T", self.stack.size]
+        layers = range(self.config.num_hidden_layers)
+        self.caches: dict[str, tuple[Any, list[Any]]] = {
+            f"{part}_{number}": (np.float32, shape) for number in layers for part in ("key", "value")
+        }
+
+    def run_step(
+        self,
+        g: Graph,
+        x: str,
+        state: dict[str, str],
+        mask: str | None,
+        attend_to_memory: Callable[[int, str], str] | None = None,
+    ) -> tuple[str, dict[str, str]]:
+        """Logits (R, vocabulary) after the tokens' embeddings (R, 1, D), and the caches with them."""
+        after: dict[str, str] = {}
+
+        def attend_to_itself(number: int, y: str) -> str:
+            attention = self.stack.layers[number].self_attention
+            query, *new = self.stack.heads_of(g, y, attention)
+            names = f"key_{number}", f"value_{number}"
+            after.update(
+                {name: g.op("Concat", state[name], part, axis=2) for name, part in zip(names, new, strict=True)}
+            )
+            return self.stack.attend(g, attention, query, after[names[0]], after[names[1]], mask)[0]
+
+        x = self.stack.run(g, x, attend_to_itself, attend_to_memory)
+        return g.logits(g.squeeze(x, 1), self.lm_head), after
+
+
+class Seq2SeqGraphs(_CachedDecoder):
+    """The encoder-decoder, as the parts of the graphs in ``generation_graphs.py``.
+
+    Every step attends to memory_key_0, memory_value_0, ... (B, H, S, K), which are made once. The attention that a step
+    returns is the mean of the heads of the last layer.
+    """
+
+    attention = True
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.encoder = StackGraph(model.model.encoder)
+        shape = ["B", self.stack.heads, "S", self.stack.size]
+        self.state = self.caches
+        self.source: dict[str, tuple[Any, list[Any]]] = {f"memory_{name}": (np.float32, shape) for name in self.caches}
+
+    def first_tokens(self, g: Graph, input_ids: str) -> str:
+        """(B,)"""
+        return g.op("Expand", g.whole_numbers(self.config.decoder_start_token_id), g.size(input_ids, 0))
+
+    def read(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[dict[str, str], dict[str, str]]:
+        """The memory's keys and values, and empty caches."""
+        x, _ = self.encoder.read(g, input_ids, attention_mask)
+        source = {}
+        for number, layer in enumerate(self.stack.layers):
+            for part, project in (("key", layer.cross_attention.key_proj), ("value", layer.cross_attention.value_proj)):
+                source[f"memory_{part}_{number}"] = self.stack.to_heads(g, g.linear(x, project))
+        shape = g.op("Concat", g.size(input_ids, 0), g.whole_numbers(self.stack.heads, 0, self.stack.size), axis=0)
+        empty = g.op("Expand", g.number(0), shape)
+        return source, dict.fromkeys(self.state, empty)
+
+    def step(
+        self, g: Graph, tokens: str, source: dict[str, str], state: dict[str, str]
+    ) -> tuple[str, dict[str, str], str]:
+        rows = g.size(source["memory_key_0"], 0)
+        mask = g.unsqueeze(as_bool(g, source["attention_mask"]), 1, 2)  # (B, 1, 1, S)
+        every_row = g.size(tokens, 0)
+        weights = ""
+
+        def attend_to_memory(number: int, y: str) -> str:
+            nonlocal weights
+            attention = self.stack.layers[number].cross_attention
+            query = self.stack.to_heads(g, g.linear(y, attention.query_proj), rows)  # (B, H, R / B, K)
+            key, value = source[f"memory_key_{number}"], source[f"memory_value_{number}"]
+            y, weights = self.stack.attend(g, attention, query, key, value, mask)
+            return g.reshape(y, every_row, 1, self.config.hidden_size)
+
+        position = g.unsqueeze(g.size(state["key_0"], 2), 0)  # (1, 1), the number of tokens before
+        x = self.stack.embed(g, g.unsqueeze(tokens, 1), position)
+        logits, after = self.run_step(g, x, state, None, attend_to_memory)
+        mean = g.op("ReduceMean", weights, g.whole_numbers(1), keepdims=0)  # (B, R / B, S)
+        return logits, after, g.reshape(mean, -1, g.size(source["attention_mask"], 1))
+
+
+class CausalGraphs(_CachedDecoder):
+    """The causal language model. The encoder reads the prompt without its last token, which the first step reads.
+
+    mask (R, P + 1) is the attention mask of the tokens in the cache and of the one that a step reads.
+    """
+
+    attention = None
+    source: dict[str, tuple[Any, list[Any]]] = {}
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.state: dict[str, tuple[Any, list[Any]]] = self.caches | {"mask": (np.int64, ["R", "M"])}
+
+    def first_tokens(self, g: Graph, input_ids: str) -> str:
+        return g.op("Gather", input_ids, np.asarray(-1), axis=1)
+
+    def read(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[dict[str, str], dict[str, str]]:
+        """No source; and the caches of the prompt without its last token."""
+        bounds = g.whole_numbers(0), g.whole_numbers(-1), g.whole_numbers(1)
+        before, mask = (g.op("Slice", part, *bounds) for part in (input_ids, attention_mask))
+        _, kept = self.stack.read(g, before, mask)
+        return {}, dict(zip(self.caches, kept, strict=True)) | {"mask": attention_mask}
+
+    def step(
+        self, g: Graph, tokens: str, source: dict[str, str], state: dict[str, str]
+    ) -> tuple[str, dict[str, str], None]:
+        mask = g.unsqueeze(as_bool(g, state["mask"]), 1, 2)  # (R, 1, 1, P + 1)
+        count = g.op("ReduceSum", state["mask"], g.whole_numbers(1), keepdims=1)
+        position = g.op("Max", g.op("Sub", count, g.whole_numbers(1)), g.whole_numbers(0))  # (R, 1)
+        x = self.stack.embed(g, g.unsqueeze(tokens, 1), position)
+        logits, after = self.run_step(g, x, state, mask)
+        new = g.op("Expand", g.whole_numbers(1), g.op("Concat", g.size(tokens, 0), g.whole_numbers(1), axis=0))
+        return logits, after | {"mask": g.op("Concat", state["mask"], new, axis=1)}, None

