@@ -343,7 +343,7 @@ def align_files(arguments: list[str]) -> None:
     reverse = "a model of the other direction; its links and those of --model are symmetrised (needs --words)"
     parser.add_argument("--reverse", metavar="MODEL", help=reverse)
     parser.add_argument("--symmetrise", choices=METHODS, default="grow-diag-final-and", help="default: %(default)s")
-    parser.add_argument("--batch-size", type=int, default=BATCH_SIZE, help="default: %(default)s")
+    parser.add_argument("--batch-size", type=int, default=64, help="default: %(default)s")
     parser.add_argument("--scores", action="store_true", help="put log p(target | source) and a tab before every line")
     options = parser.parse_args(arguments)
     if options.reverse and (options.scores or not options.words):
