@@ -17,7 +17,7 @@ from tests.reference import attentional_rnn as reference
 
 
 @pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("directions", [("forward", "backward"), ("forward",), ("backward",)], ids="-".join)
 @pytest.mark.parametrize("padding", ["none", "much", "little", "after all"])
 def test_the_encoder_equals_the_loop(padding: str, directions: tuple[str, ...], depth: int, cell: str) -> None:
