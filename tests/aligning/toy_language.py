@@ -19,7 +19,12 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-from attnzoo import SmallTransformerConfig, SmallTransformerForConditionalGeneration
+from attnzoo import (
+    AttentionalRNNConfig,
+    AttentionalRNNForConditionalGeneration,
+    SmallTransformerConfig,
+    SmallTransformerForConditionalGeneration,
+)
 from attnzoo.alignment import Links
 
 ADJECTIVES, NOUNS = ([f"{kind}{n}" for n in range(8)] for kind in ("adjective", "noun"))
@@ -65,7 +70,11 @@ BART |= {"vocab_size": SIZE, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id
 SMALL = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 128}
 
 
-LEARNING_RATE = 4e-3
+# The encoder is narrow: a wide one has a word in the states of its neighbours too, where attention may find it.
+RNN = {"embedding_size": 32, "encoder_hidden_size": 8, "decoder_hidden_size": 64, "attention_size": 32}
+RNN |= {"readout_size": 32}
+STEPS = {"t5": 450}
+LEARNING_RATES = {"rnn": 1e-2}
 
 
 def model(name: str) -> Any:
@@ -88,15 +97,19 @@ def model(name: str) -> Any:
         return T5ForConditionalGeneration(
             T5Config(**sizes, vocab_size=SIZE, pad_token_id=0, eos_token_id=2, decoder_start_token_id=0)
         )
+    if name == "rnn":
+        wiring: Any = {"wiring": "luong", "cell": "lstm", "score": "general", "dropout": 0.0, "initializer_range": 0.3}
+        return AttentionalRNNForConditionalGeneration(AttentionalRNNConfig(**RNN, **wiring, vocab_size=SIZE))
     config: Any = SmallTransformerConfig(**SMALL, vocab_size=SIZE, dropout=0.0, norm="pre")
     return SmallTransformerForConditionalGeneration(config)
 
 
-def train(name: str, steps: int = 200, is_reversed: bool = False) -> Any:
+def train(name: str, is_reversed: bool = False) -> Any:
     """A model of the language, or of the other direction."""
-    learner, encode = model(name.removesuffix("-back")).train(), tokenizer()
-    optimizer = torch.optim.AdamW(learner.parameters(), lr=LEARNING_RATE, weight_decay=0.0)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, LEARNING_RATE, total_steps=steps)
+    steps, learning_rate = STEPS.get(name, 200), LEARNING_RATES.get(name, 4e-3)
+    learner, encode = model(name).train(), tokenizer()
+    optimizer = torch.optim.AdamW(learner.parameters(), lr=learning_rate, weight_decay=0.0)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps)
     sources, targets, _ = corpus(64 * steps, seed=0)
     if is_reversed:
         sources, targets = targets, sources
