@@ -68,7 +68,13 @@ BART = {"d_model": 64, "init_std": 0.1, "encoder_layers": 1, "decoder_layers": 2
 BART |= {"decoder_attention_heads": 4, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "max_position_embeddings": 32}
 BART |= {"vocab_size": SIZE, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "dropout": 0.0}
 SMALL = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 128}
-RNN = {"embedding_size": 32, "encoder_hidden_size": 32, "decoder_hidden_size": 64, "attention_size": 32}
+
+
+# The encoder is narrow: a wide one has a word in the states of its neighbours too, where attention may find it.
+RNN = {"embedding_size": 32, "encoder_hidden_size": 8, "decoder_hidden_size": 64, "attention_size": 32}
+RNN |= {"readout_size": 32}
+STEPS = {"t5": 450}
+LEARNING_RATES = {"rnn": 1e-2}
 
 
 def model(name: str) -> Any:
@@ -77,7 +83,7 @@ def model(name: str) -> Any:
     if name == "bart":
         return BartForConditionalGeneration(BartConfig(**BART, decoder_start_token_id=1))
     if name == "marian":
-        return MarianMTModel(MarianConfig(**BART, decoder_start_token_id=0))
+        return MarianMTModel(MarianConfig(**BART, decoder_start_token_id=0, scale_embedding=True))
     if name == "t5":
         sizes = {
             "d_model": 64,
@@ -92,15 +98,16 @@ def model(name: str) -> Any:
             T5Config(**sizes, vocab_size=SIZE, pad_token_id=0, eos_token_id=2, decoder_start_token_id=0)
         )
     if name == "rnn":
-        config: Any = AttentionalRNNConfig(**RNN, readout_size=32, vocab_size=SIZE, dropout=0.0, initializer_range=0.3)
-        return AttentionalRNNForConditionalGeneration(config)
-    config = SmallTransformerConfig(**SMALL, vocab_size=SIZE, dropout=0.0, norm="pre")
+        wiring: Any = {"wiring": "luong", "cell": "lstm", "score": "general", "dropout": 0.0, "initializer_range": 0.3}
+        return AttentionalRNNForConditionalGeneration(AttentionalRNNConfig(**RNN, **wiring, vocab_size=SIZE))
+    config: Any = SmallTransformerConfig(**SMALL, vocab_size=SIZE, dropout=0.0, norm="pre")
     return SmallTransformerForConditionalGeneration(config)
 
 
-def train(name: str, steps: int = 200, is_reversed: bool = False, learning_rate: float = 4e-3) -> Any:
+def train(name: str, is_reversed: bool = False) -> Any:
     """A model of the language, or of the other direction."""
-    learner, encode = model(name.removesuffix("-back")).train(), tokenizer()
+    steps, learning_rate = STEPS.get(name, 200), LEARNING_RATES.get(name, 4e-3)
+    learner, encode = model(name).train(), tokenizer()
     optimizer = torch.optim.AdamW(learner.parameters(), lr=learning_rate, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps)
     sources, targets, _ = corpus(64 * steps, seed=0)
