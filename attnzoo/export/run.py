@@ -27,31 +27,21 @@ DETAILS = "export.json"  # what was exported, and how
 
 
 class Output(NamedTuple):
-    """What a model generates from a text.
-
-    Attributes:
-        text: the tokens as text
-        score: log p(text | source), its end included
-        tokens: names of the tokens, without special ones
-        alignment: for each token its weight of every source token (T, S), on request; None without attention
-    """
+    """What a model generates from a text; the tokens are without special ones."""
 
     text: str
-    score: float
+    score: float  # log p(text | source), its end included
     tokens: tuple[str, ...]
-    alignment: np.ndarray | None = None
+    alignment: np.ndarray | None = None  # (T, S), for each token its weight of every source token, on request
 
 
 class Classified(NamedTuple):
-    """The label of a text, the values of all labels (probabilities, or numbers of a regression), and its attention.
-
-    The attention (hops, S) is that of a structured self-attentive model, over ``tokens``; else None.
-    """
+    """The label of a text, and what the model says of all labels."""
 
     label: str
-    values: dict[str, float]
+    values: dict[str, float]  # probabilities, or numbers of a regression
     tokens: tuple[str, ...]
-    attention: np.ndarray | None = None
+    attention: np.ndarray | None = None  # (hops, S), of a structured self-attentive model
 
 
 class Generated(NamedTuple):
@@ -140,8 +130,10 @@ class OnnxModel:
         num_beams: int | None = None,
         max_new_tokens: int | np.ndarray | None = None,
         do_sample: bool | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
         seed: int | None = None,
-        **sampling: float,
     ) -> Generated:
         """The sequences of ``generate()``, without the start token or the prompt.
 
@@ -160,7 +152,8 @@ class OnnxModel:
             raise ValueError(f"do_sample=True draws single sequences, got num_beams={num_beams}; leave it out")
         limits = self._limits(ids, max_new_tokens)
         if do_sample:
-            return self._sample(_Steps(self, ids, mask, n_best), np.repeat(limits, n_best), seed, **sampling)
+            options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+            return self._sample(_Steps(self, ids, mask, n_best), np.repeat(limits, n_best), seed, options)
         if beams > 1:
             return self._beam_search(_Steps(self, ids, mask, beams), beams, n_best, limits)
         found = self.outputs("greedy", input_ids=ids, attention_mask=mask, max_new_tokens=np.array(limits.max()))
@@ -202,11 +195,11 @@ class OnnxModel:
             raise ValueError(f"max_new_tokens={limits.max()} after {prompt} tokens is more than {positions} positions")
         return limits
 
-    def _sample(self, steps: "_Steps", limits: np.ndarray, seed: int | None, **given: float) -> Generated:
+    def _sample(self, steps: "_Steps", limits: np.ndarray, seed: int | None, given: dict[str, Any]) -> Generated:
         """One sample for each row of the steps."""
-        own = {name: self.generation.get(name) for name in ("temperature", "top_k", "top_p")} | given
         options: dict[str, Any] = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
-        options |= {name: value for name, value in own.items() if value is not None}
+        for chosen in ({name: self.generation.get(name) for name in options}, given):
+            options |= {name: value for name, value in chosen.items() if value is not None}
         if options["temperature"] <= 0 or options["top_k"] < 0 or not 0 <= options["top_p"] <= 1:
             raise ValueError(f"temperature must be above 0, top_k at least 0 and top_p between 0 and 1, got {options}")
         random, rows = np.random.default_rng(seed), np.arange(len(limits))
