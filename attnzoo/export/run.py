@@ -135,13 +135,10 @@ class OnnxModel:
         top_p: float | None = None,
         seed: int | None = None,
     ) -> Generated:
-        """The sequences of ``generate()``, without the start token or the prompt.
-
-        Shape:
-            - input_ids, attention_mask: (B, S), padding anywhere
+        """The sequences of ``generate()``, without the start token or the prompt; padding may stand anywhere.
 
         Raises:
-            ValueError: arrays of other shapes or with other ids than the model has, or an option out of range.
+            ValueError: arrays that are not (B, S) or have other ids than the model, or an option out of range.
         """
         ids, mask = self._checked(input_ids, attention_mask)
         do_sample = bool(self.generation.get("do_sample")) if do_sample is None else do_sample
@@ -186,8 +183,7 @@ class OnnxModel:
         positions = self.config.get("max_position_embeddings")
         if given is None and self.generation.get("max_length") is not None:
             given = self.generation["max_length"] - prompt
-        if given is None:
-            given = 20 if positions is None else min(20, positions - prompt)
+        given = min(20, 20 if positions is None else positions - prompt) if given is None else given
         limits = np.array(np.broadcast_to(given, len(ids)), dtype=np.int64)
         if (limits < 1).any():
             raise ValueError(f"max_new_tokens must be at least 1, got {limits.min()} after {prompt} tokens")
@@ -198,8 +194,8 @@ class OnnxModel:
     def _sample(self, steps: "_Steps", limits: np.ndarray, seed: int | None, given: dict[str, Any]) -> Generated:
         """One sample for each row of the steps."""
         options: dict[str, Any] = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
-        for chosen in ({name: self.generation.get(name) for name in options}, given):
-            options |= {name: value for name, value in chosen.items() if value is not None}
+        for own in ({name: self.generation.get(name) for name in options}, given):
+            options |= {name: value for name, value in own.items() if value is not None}
         if options["temperature"] <= 0 or options["top_k"] < 0 or not 0 <= options["top_p"] <= 1:
             raise ValueError(f"temperature must be above 0, top_k at least 0 and top_p between 0 and 1, got {options}")
         random, rows = np.random.default_rng(seed), np.arange(len(limits))
@@ -292,13 +288,12 @@ class OnnxModel:
             raise ValueError("a text is empty")
         if (pair is not None) != bool(self.config.get("sentence_pair")):
             raise ValueError("the model reads pairs of texts" if pair is None else "the model reads texts, not pairs")
-        tokenizer = self.tokenizer
         try:
-            encoded = tokenizer.encode(text, pair)
+            encoded = self.tokenizer.encode(text, pair)
         except Exception as error:  # tokenizers raises nothing narrower
-            normalizer = tokenizer.normalizer
+            normalizer = self.tokenizer.normalizer
             normalized = text if normalizer is None else normalizer.normalize_str(text)
-            unknown = sorted({letter for letter in normalized if tokenizer.token_to_id(letter) is None})
+            unknown = sorted({letter for letter in normalized if self.tokenizer.token_to_id(letter) is None})
             raise ValueError(f"{text!r} has characters that this model does not know: {unknown}") from error
         if not encoded.ids:
             raise ValueError(f"{text!r} has no tokens")
