@@ -413,8 +413,8 @@ def export(arguments: list[str]) -> None:
     parser.add_argument(
         "--weights", choices=("float32", "float16", "int8"), default="float32", help="default: %(default)s"
     )
-    data = "the data of the model's recipe, where it is not at the place that the recipe names"
-    parser.add_argument("--data", metavar="FOLDER", help=data)
+    data = "change the recipe, such as task.data.path=FOLDER: where the texts are that the export is compared on"
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help=data)
     parser.add_argument("--check", action="store_true", help="compare an export with its model again; write nothing")
     parser.add_argument("--examples", type=int, default=1000, help="of the model's test split (default: %(default)s)")
     options = parser.parse_args(arguments)
@@ -423,15 +423,14 @@ def export(arguments: list[str]) -> None:
         from .export.command import export_folder
     except ModuleNotFoundError as error:
         sys.exit(f"error: attnzoo export needs {error.name}, which is not installed: pip install 'attnzoo[export]'")
-    task = _test_examples(source, options.examples, options.data)
+    task = _test_examples(source, options.examples, options.set)
     certificate = export_folder(source, options.folder, options.format, options.weights, task, options.check)
     for name, value in certificate.items():
         print(name, f"{value:.1e}" if isinstance(value, float) else value, sep="\t")
 
 
-def _test_examples(source: str, number: int, data: str | None) -> Any:
+def _test_examples(source: str, number: int, overrides: list[str]) -> Any:
     """The task of a model's recipe with this many rows of its test split; None if its data is not here."""
-    overrides = [] if data is None else [f"task.data.path={data}"]
     try:
         task = importlib.import_module("attnzoo.training.evaluate").task_for(Path(source), overrides, "test")
     except (ModuleNotFoundError, OSError, ValueError) as error:

@@ -198,7 +198,6 @@ tokenizer.no_padding()
 (result,) = translator.translate_batch([tokenizer.encode({example}).tokens], beam_size=5)
 print(tokenizer.decode([tokenizer.token_to_id(token) for token in result.hypotheses[0]]))
 ```
-
 """
 HOW = """ Texts are read alone
 and in batches of 64. Rows of random tokens are longer and shorter than any text, and are padded on either side."""

@@ -27,31 +27,21 @@ DETAILS = "export.json"  # what was exported, and how
 
 
 class Output(NamedTuple):
-    """What a model generates from a text.
-
-    Attributes:
-        text: the tokens as text
-        score: log p(text | source), its end included
-        tokens: names of the tokens, without special ones
-        alignment: for each token its weight of every source token (T, S), on request; None without attention
-    """
+    """What a model generates from a text; the tokens are without special ones."""
 
     text: str
-    score: float
+    score: float  # log p(text | source), its end included
     tokens: tuple[str, ...]
-    alignment: np.ndarray | None = None
+    alignment: np.ndarray | None = None  # (T, S), for each token its weight of every source token, on request
 
 
 class Classified(NamedTuple):
-    """The label of a text, the values of all labels (probabilities, or numbers of a regression), and its attention.
-
-    The attention (hops, S) is that of a structured self-attentive model, over ``tokens``; else None.
-    """
+    """The label of a text, and what the model says of all labels."""
 
     label: str
-    values: dict[str, float]
+    values: dict[str, float]  # probabilities, or numbers of a regression
     tokens: tuple[str, ...]
-    attention: np.ndarray | None = None
+    attention: np.ndarray | None = None  # (hops, S), of a structured self-attentive model
 
 
 class Generated(NamedTuple):
@@ -140,16 +130,15 @@ class OnnxModel:
         num_beams: int | None = None,
         max_new_tokens: int | np.ndarray | None = None,
         do_sample: bool | None = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
         seed: int | None = None,
-        **sampling: float,
     ) -> Generated:
-        """The sequences of ``generate()``, without the start token or the prompt.
-
-        Shape:
-            - input_ids, attention_mask: (B, S), padding anywhere
+        """The sequences of ``generate()``, without the start token or the prompt; padding may stand anywhere.
 
         Raises:
-            ValueError: arrays of other shapes or with other ids than the model has, or an option out of range.
+            ValueError: arrays that are not (B, S) or have other ids than the model, or an option out of range.
         """
         ids, mask = self._checked(input_ids, attention_mask)
         do_sample = bool(self.generation.get("do_sample")) if do_sample is None else do_sample
@@ -160,7 +149,8 @@ class OnnxModel:
             raise ValueError(f"do_sample=True draws single sequences, got num_beams={num_beams}; leave it out")
         limits = self._limits(ids, max_new_tokens)
         if do_sample:
-            return self._sample(_Steps(self, ids, mask, n_best), np.repeat(limits, n_best), seed, **sampling)
+            options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+            return self._sample(_Steps(self, ids, mask, n_best), np.repeat(limits, n_best), seed, options)
         if beams > 1:
             return self._beam_search(_Steps(self, ids, mask, beams), beams, n_best, limits)
         found = self.outputs("greedy", input_ids=ids, attention_mask=mask, max_new_tokens=np.array(limits.max()))
@@ -193,8 +183,7 @@ class OnnxModel:
         positions = self.config.get("max_position_embeddings")
         if given is None and self.generation.get("max_length") is not None:
             given = self.generation["max_length"] - prompt
-        if given is None:
-            given = 20 if positions is None else min(20, positions - prompt)
+        given = min(20, 20 if positions is None else positions - prompt) if given is None else given
         limits = np.array(np.broadcast_to(given, len(ids)), dtype=np.int64)
         if (limits < 1).any():
             raise ValueError(f"max_new_tokens must be at least 1, got {limits.min()} after {prompt} tokens")
@@ -202,11 +191,11 @@ class OnnxModel:
             raise ValueError(f"max_new_tokens={limits.max()} after {prompt} tokens is more than {positions} positions")
         return limits
 
-    def _sample(self, steps: "_Steps", limits: np.ndarray, seed: int | None, **given: float) -> Generated:
+    def _sample(self, steps: "_Steps", limits: np.ndarray, seed: int | None, given: dict[str, Any]) -> Generated:
         """One sample for each row of the steps."""
-        own = {name: self.generation.get(name) for name in ("temperature", "top_k", "top_p")} | given
         options: dict[str, Any] = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
-        options |= {name: value for name, value in own.items() if value is not None}
+        for own in ({name: self.generation.get(name) for name in options}, given):
+            options |= {name: value for name, value in own.items() if value is not None}
         if options["temperature"] <= 0 or options["top_k"] < 0 or not 0 <= options["top_p"] <= 1:
             raise ValueError(f"temperature must be above 0, top_k at least 0 and top_p between 0 and 1, got {options}")
         random, rows = np.random.default_rng(seed), np.arange(len(limits))
@@ -299,13 +288,12 @@ class OnnxModel:
             raise ValueError("a text is empty")
         if (pair is not None) != bool(self.config.get("sentence_pair")):
             raise ValueError("the model reads pairs of texts" if pair is None else "the model reads texts, not pairs")
-        tokenizer = self.tokenizer
         try:
-            encoded = tokenizer.encode(text, pair)
+            encoded = self.tokenizer.encode(text, pair)
         except Exception as error:  # tokenizers raises nothing narrower
-            normalizer = tokenizer.normalizer
+            normalizer = self.tokenizer.normalizer
             normalized = text if normalizer is None else normalizer.normalize_str(text)
-            unknown = sorted({letter for letter in normalized if tokenizer.token_to_id(letter) is None})
+            unknown = sorted({letter for letter in normalized if self.tokenizer.token_to_id(letter) is None})
             raise ValueError(f"{text!r} has characters that this model does not know: {unknown}") from error
         if not encoded.ids:
             raise ValueError(f"{text!r} has no tokens")

@@ -1,0 +1,66 @@
+"""``attnzoo export``: the folder, its card with the certificate, and what stops it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attnzoo.cli import main
+from attnzoo.export.certificate import faults
+from tests.factory import save_folder
+
+KINDS = ["attentional-rnn", "self-attentive-pair", "transformer-causal", "transformer-masked", "transformer-tagger"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_export_is_certified(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, folder = save_folder(kind, tmp_path / kind), tmp_path / "out"
+    main(["export", str(source), str(folder)])
+    assert "compared on random tokens only" in capsys.readouterr().err
+    certificate = json.loads((folder / "export.json").read_text())["certificate"]
+    counts = ["greedy", "beams"] if (folder / "step.onnx").is_file() else ["predictions"]
+    assert all(certificate[name] == certificate["examples"] > 0 for name in counts)
+    assert 0 < certificate["logits"] < 1e-4
+    card = (folder / "README.md").read_text()
+    assert f"# {kind} for ONNX Runtime" in card
+    assert f"| {certificate['examples']} of {certificate['examples']} |" in card
+    assert (folder / "MODEL_CARD.md").read_text() == (source / "README.md").read_text()
+    main(["export", str(source), str(folder), "--check"])
+    assert f"examples\t{certificate['examples']}" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="is not empty"):
+        main(["export", str(source), str(folder)])
+
+
+def test_an_export_of_another_model_is_found(tmp_path: Path) -> None:
+    source, other = (save_folder("transformer-encoder-decoder", tmp_path / str(seed), seed) for seed in (0, 1))
+    main(["export", str(source), str(tmp_path / "out")])
+    with pytest.raises(SystemExit, match="is not what PyTorch computes: logits differ by"):
+        main(["export", str(other), str(tmp_path / "out"), "--check"])
+
+
+def test_ctranslate2_is_certified_too(tmp_path: Path) -> None:
+    source = save_folder("transformer-encoder-decoder", tmp_path / "model")
+    main(["export", str(source), str(tmp_path / "out"), "--format", "ctranslate2", "--weights", "int8"])
+    details = json.loads((tmp_path / "out" / "export.json").read_text())
+    assert details["weights"] == "int8"
+    assert "# model for CTranslate2" in (tmp_path / "out" / "README.md").read_text()
+    with pytest.raises(SystemExit, match="cannot go to CTranslate2"):
+        main(
+            [
+                "export",
+                str(save_folder("attentional-rnn", tmp_path / "rnn")),
+                str(tmp_path / "no"),
+                "--format=ctranslate2",
+            ]
+        )
+    assert not (tmp_path / "no").exists()
+
+
+def test_faults_of_a_certificate() -> None:
+    good = {"examples": 9, "greedy": 9, "beams": 9, "logits": 1e-5, "scored": 1000, "scores": {"per": [5.0, 5.2]}}
+    assert faults(good, "float32") == []
+    assert len(faults(good | {"logits": 1e-3}, "float32")) == 1
+    assert len(faults(good | {"beams": 8}, "float32")) == 1
+    assert faults(good | {"beams": 8, "logits": 1.0}, "int8") == []
+    assert len(faults(good | {"scores": {"per": [5.0, 5.4]}}, "int8")) == 1
+    assert faults(good | {"scores": {"per": [5.0, 5.4]}, "scored": 200}, "int8") == []
