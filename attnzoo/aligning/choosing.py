@@ -54,7 +54,7 @@ def choose_heads(
         batch_size: pairs in a forward pass
 
     Raises:
-        ValueError: as :func:`attnzoo.alignment.align`, and no gold links.
+        ValueError: as :func:`attnzoo.alignment.align`, or ``links`` and ``sources`` differ in number.
     """
     options = _options(model)
     weights = _weights(model, tokenizer, sources, targets, options, batch_size)
@@ -86,8 +86,8 @@ def choose_heads_by_agreement(
     """A layer for each of two directions, without gold links: the two whose alignments agree best (Chen et al., 2020).
 
     The weights of a layer are the mean of its heads. The alignments of one direction count as the gold links of the
-    other. A Transformer is read at the step that reads the word, the paper's Shift-Att; an RNN is read at the step that
-    predicts it.
+    other. For a Transformer, the alignment of a word is the attention of the step that reads the word (the paper's
+    Shift-Att). For an RNN, it is the attention of the step that predicts the word.
 
     **Differs from the paper**: only in the RNN, which the paper does not have.
 

@@ -46,11 +46,12 @@ def transfer_markup(source: str, target: str, aligner: Callable[[list[str], list
 
         transfer_markup("A <b>red</b> car", "Ein rotes Auto", aligner)  # 'Ein <b>rotes</b> Auto'
 
-    Tags are those of HTML and XML. A target word gets the elements around the source word that it is linked with; if it
-    has several links, around most of them. A word without a link gets the elements that both of its neighbours share.
-    So an element may appear in several pieces, if its words are apart in the target, and the result is always well
-    formed. An element around a part of a word is put around the whole word. Elements without a word, such as ``<br>``,
-    stand before the translation of the next word. An element whose words have no translation becomes empty there.
+    Tags are those of HTML and XML. A target word gets the elements around the source word that it is linked with. If it
+    has several links, it gets the elements that most of these source words have. A target word without a link gets the
+    elements that both of its neighbours share. If the words of an element are not adjacent in the target, the element
+    is split. The result is always well formed. An element around a part of a word is put around the whole word. An
+    element without a word, such as ``<br>``, is put before the translation of the next word. So is an element whose
+    words have no translation, without content.
 
     Words, punctuation marks and entities (``&amp;``) are aligned one by one.
 

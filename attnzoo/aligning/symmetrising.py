@@ -16,9 +16,10 @@ def symmetrise(forward: Links, backward: Links, method: str = "grow-diag-final-a
     - "intersection": the links of both, which are few and precise; "union": the links of either
     - "grow-diag": the intersection, and links of the union that touch a link, also diagonally, if one of their words
       has no link yet; repeated until nothing is added
-    - "grow-diag-final": then all links of a direction of which at least one word has no link yet, the forward ones
-      first
-    - "grow-diag-final-and": then only those of which both words have no link yet
+    - "grow-diag-final": "grow-diag", and then every link of either direction if at least one of its words has no link
+      yet, forward links first
+    - "grow-diag-final-and": "grow-diag", and then every link of either direction if neither of its words has a link
+      yet, forward links first
 
     Args:
         forward: links (source word, target word), such as those of :func:`attnzoo.alignment.align`

@@ -20,7 +20,7 @@ def attend(g: Graph, scores: str, value: str, mask: str | None, reweight: str | 
     if mask is not None:
         scores = g.op("Where", mask, scores, LOWEST)
     weights = g.op("Softmax", scores, axis=-1)
-    if mask is not None:  # of a row with nothing to attend to, all
+    if mask is not None:  # all weights of a row with nothing to attend to are 0
         weights = g.op("Where", mask, weights, ZERO)
     if reweight is not None:
         weights = g.op("Mul", weights, reweight)

@@ -61,7 +61,7 @@ def to_onnx(
     """
     check_exportable(model, weights)
     if tokenizer is not None and not getattr(tokenizer, "is_fast", False):
-        raise ValueError(f"{type(tokenizer).__name__} is no fast tokenizer, and has no tokenizer.json to export")
+        raise ValueError(f"{type(tokenizer).__name__} is no fast tokenizer; an export needs its tokenizer.json")
     folder = Path(folder)
     refuse_full(folder)
     name = type(model).__name__

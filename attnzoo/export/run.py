@@ -94,11 +94,21 @@ class OnnxModel:
         self.padding = int(self.config.get("pad_token_id") or 0)
 
     def __call__(self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None, **options: Any) -> Any:
-        """The outputs of every text, a list of :class:`Output`, or its :class:`Classified`; for one text, its own.
+        """Run the model on texts.
+
+        Args:
+            texts: a text, or a list of texts
+            pairs: for a model of sentence pairs, the second sentence of each text
+            options: see :class:`OnnxModel`
+
+        Returns:
+            a list with one result for each text, or the result itself if ``texts`` is a string. A result is a list of
+            :class:`Output`, the best first, if the model generates. It is a :class:`Classified` for a classifier of
+            texts, a tuple of them for a classifier of tokens, and a list of words for a masked language model
 
         Raises:
-            ValueError: a text that is empty or cannot be read, an option out of range.
-            TypeError: a text that is none, an option that this model does not have.
+            ValueError: a text is empty or has characters that the tokenizer does not know; an option is out of range.
+            TypeError: a text is not a string, or this model does not have an option.
         """
         if isinstance(texts, str):
             return self([texts], None if pairs is None else [str(pairs)], **options)[0]

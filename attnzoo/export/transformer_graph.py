@@ -86,7 +86,7 @@ class StackGraph:
         attend_to_itself: Callable[[int, str], str],
         attend_to_memory: Callable[[int, str], str] | None = None,
     ) -> str:
-        """The layers, whose attention the functions make of a sublayer's input and the number of the layer."""
+        """Run the layers on ``x``. The two functions compute a layer's attention from its number and its input."""
         for number, layer in enumerate(self.layers):
             x = self.residual(g, x, layer, layer.self_attention_norm, partial(attend_to_itself, number))
             if attend_to_memory is not None:

