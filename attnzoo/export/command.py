@@ -3,6 +3,7 @@
 import json
 import re
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,9 @@ def measure(model: Any, tokenizer: Any, folder: Path, task: Any) -> dict[str, An
     else:
         options = {}
         names = [model.config.id2label[number] for number in range(model.config.num_labels)]
-        found = [names.index(one.label) for one in exported(*sides)]
+        with warnings.catch_warnings():  # of unknown words, which a test split has
+            warnings.simplefilter("ignore", UserWarning)
+            found = [names.index(one.label) for one in exported(*sides)]
     scores = [
         task.score("test", predictions) for predictions in (task.predict(model, tokenizer, "test", **options), found)
     ]
