@@ -1,6 +1,6 @@
 """Which heads of a Transformer align, and which step belongs to a word."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -56,8 +56,9 @@ def choose_heads(
     Raises:
         ValueError: as :func:`attnzoo.alignment.align`, or ``links`` and ``sources`` differ in number.
     """
-    options = _options(model)
-    weights = _weights(model, tokenizer, sources, targets, options, batch_size)
+    if len(links) != len(sources):
+        raise ValueError(f"every source needs its gold links, got {len(sources)} sources and links of {len(links)}")
+    weights = _weights(model, tokenizer, sources, targets, _options(model), batch_size)
 
     def error_rate(heads: Heads, shift: int) -> float:
         found = [
@@ -136,11 +137,10 @@ def _weights(
     shifts: Sequence[int] = SHIFTS,
 ) -> dict[tuple[tuple[int, int | None], int], list[Tensor]]:
     """The weights (target words, source words) of every pair, by head and shift."""
-    read: Callable[..., Any] = align
     return {
         (option, shift): [
             pair.weights.nan_to_num()
-            for pair in read(model, tokenizer, sources, targets, batch_size, shift=shift, heads=[option])
+            for pair in align(model, tokenizer, sources, targets, batch_size, shift=shift, heads=[option])
         ]
         for option in options
         for shift in shifts

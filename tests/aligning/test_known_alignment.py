@@ -133,3 +133,8 @@ def test_a_slow_tokenizer_gives_the_same_alignments() -> None:
             assert one.score == pytest.approx(other.score)
     with pytest.raises(ValueError, match=r"source 0, .* has words for which the tokenizer has no token"):
         align(untrained, SlowTokenizer(), ["noun1 nothing"], ["noun1-x"])
+
+
+def test_gold_links_are_counted_before_anything_is_computed() -> None:
+    with pytest.raises(ValueError, match="got 2 sources and links of 1"):
+        choose_heads(None, None, ["a", "b"], ["c", "d"], [set()])

@@ -62,8 +62,11 @@ def commands_shown() -> Iterator[tuple[str, list[str]]]:
     for name, page in PAGES.items():
         lines = re.findall(r"`((?:attnzoo|python -m|make) [^`\n]+)`", page)
         for block in blocks(page):
-            if block.language in ("sh", "console"):
-                lines += block.code.replace("\\\n", " ").replace("$ ", "").splitlines()
+            of_block = block.code.replace("\\\n", " ").splitlines()
+            if block.language == "sh":
+                lines += of_block
+            elif block.language == "console":  # the other lines are what the commands print
+                lines += [line.removeprefix("$ ") for line in of_block if line.startswith("$ ")]
         for line in lines:
             for command in re.split(r" && | < ", line):
                 words = [word for word in shlex.split(command, comments=True) if not re.match(r"[A-Z_]+=", word)]

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,12 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from attnzoo import model_path, search
 from attnzoo.alignment import generation_alignments
 from attnzoo.shipped_models import PRONUNCIATION
+from tests.chromium import Browser
 from tests.factory import EOS, RNN_VARIANTS, tiny_model
-from tests.page.chromium import Page
 
 pytestmark = pytest.mark.browser
 SCRIPT = Path(__file__).parents[2] / "space" / "pronounce" / "build.py"
+READY = "document.readyState === 'complete' && typeof window.ready === 'object'"
 # What the page computes for words: sounds and tokens, weights, and tokens and scores of the list.
 MEASURE = """async (words, voice, count) => {
   const found = [];
@@ -52,7 +52,7 @@ def write_page(folders: list[Path], path: Path) -> Path:
     return path
 
 
-def measure(page: Page, words: list[str], voice: int = 0, count: int = 0) -> list[dict[str, Any]]:
+def measure(page: Browser, words: list[str], voice: int = 0, count: int = 0) -> list[dict[str, Any]]:
     return page.evaluate(f"({MEASURE})({json.dumps(words)}, {voice}, {count})")
 
 
@@ -69,9 +69,10 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def page(shipped: Path) -> Iterator[Page]:
-    with Page(shipped) as opened:
-        assert opened.state == "ready"
+def page(shipped: Path) -> Iterator[Browser]:
+    with Browser(900, 900) as opened:
+        opened.open(shipped, READY)
+        assert opened.evaluate("window.ready") == "ready"
         yield opened
 
 
@@ -81,7 +82,7 @@ def held_out(number: int) -> dict[str, list[list[str]]]:
     return {word: listed[word] for word in sorted(listed)[:: len(listed) // number][:number]}
 
 
-def test_a_thousand_words_sound_as_in_pytorch(page: Page) -> None:
+def test_a_thousand_words_sound_as_in_pytorch(page: Browser) -> None:
     listed = held_out(1000)
     words = list(listed)
     found = [one["sounds"] for one in measure(page, words)]
@@ -118,7 +119,8 @@ def test_every_wiring_cell_score_and_window(tmp_path: Path) -> None:
         model.save_pretrained(folders[-1])
         tokenizer.save_pretrained(folders[-1])
     words = ["abcdefgh", "hag", "deaf", "b"]
-    with Page(write_page(folders, tmp_path / "index.html")) as page:
+    with Browser(900, 900) as page:
+        page.open(write_page(folders, tmp_path / "index.html"), READY)
         for number, folder in enumerate(folders):
             model, _ = with_stored_weights(folder)
             found = measure(page, words, number, 3)
@@ -148,7 +150,7 @@ def until_end(row: Any) -> list[int]:
     return tokens[: tokens.index(EOS)] if EOS in tokens else tokens
 
 
-def test_words_are_normalised_as_by_the_tokenizer(page: Page) -> None:
+def test_words_are_normalised_as_by_the_tokenizer(page: Browser) -> None:
     _, tokenizer = with_stored_weights(model_path(PRONUNCIATION))
     page.evaluate("window.letters = (word) => tokens(word, voices[0]).letters.join('')")
     for word in ("Café", "O’Neill", "  NAÏVE ", "ΣΑΣ", "ſtraße", "I", "", "don＇t", "e\u0301a"):
@@ -156,11 +158,11 @@ def test_words_are_normalised_as_by_the_tokenizer(page: Page) -> None:
         assert page.evaluate(f"letters({json.dumps(word)})") == expected, word
 
 
-def test_typing_draws_the_alignment_and_the_list(page: Page) -> None:
+def test_typing_draws_the_alignment_and_the_list(page: Browser) -> None:
     page.evaluate("byId('word').select()")
     for typed in ("c", "a", "t"):
-        page.press(typed)
-    wait_for(page, "byId('phones').textContent === 'K AE T' && byId('list').children.length === 5")
+        page.write(typed)
+    page.wait("byId('phones').textContent === 'K AE T' && byId('list').children.length === 5")
     assert page.evaluate("[...document.querySelectorAll('#alignment thead th')].map((cell) => cell.textContent)") == [
         *"cat"
     ]
@@ -174,32 +176,25 @@ def test_typing_draws_the_alignment_and_the_list(page: Page) -> None:
     assert 95 < sum(shares) < 105
 
 
-def test_a_link_opens_its_word_and_what_is_unknown_is_named(page: Page) -> None:
+def test_a_link_opens_its_word_and_what_is_unknown_is_named(page: Browser) -> None:
     page.evaluate("location.hash = '#word=zebra&voice=ARPABET'")
-    wait_for(page, "byId('phones').textContent === 'Z IY B R AH'")
+    page.wait("byId('phones').textContent === 'Z IY B R AH'")
     page.evaluate("byId('word').value = '猫7'; update()")
-    wait_for(page, "byId('message').textContent.includes('猫 7')")
+    page.wait("byId('message').textContent.includes('猫 7')")
     assert page.evaluate("byId('result').hidden && byId('phones').textContent === ''")
     page.evaluate(f"byId('word').value = {json.dumps('a' * 65)}; update()")
-    wait_for(page, "byId('message').textContent.includes('64 letters')")
+    page.wait("byId('message').textContent.includes('64 letters')")
 
 
 @pytest.mark.parametrize(("width", "is_dark"), [(900, False), (360, True)])
 def test_it_fits_the_width_and_asks_for_nothing(shipped: Path, width: int, is_dark: bool) -> None:
     assert "http" not in shipped.read_text(encoding="utf-8").replace("http-equiv", "")
     assert shipped.stat().st_size < 6e6
-    with Page(shipped, width=width, height=740, is_dark=is_dark) as page:
+    with Browser(width, 740, is_dark) as page:
+        page.open(shipped, READY)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (int(background.removeprefix("rgb(").split(",")[0]) < 128) == is_dark
         names = page.call("Accessibility.getFullAXTree")["nodes"]
         said = {(node["role"]["value"], node.get("name", {}).get("value")) for node in names if "role" in node}
         assert ("textbox", "Word") in said
-
-
-def wait_for(page: Page, condition: str) -> None:
-    for _ in range(300):
-        if page.evaluate(condition):
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"{condition}: {page.evaluate('document.body.innerText')}")

@@ -12,16 +12,16 @@ from torch import Tensor
 
 from attnzoo.viewer import AttentionMaps, AttentionView
 from attnzoo.viewer.attention_view import Tokens
-from tests.viewer.browser import CHROMIUM, Browser
+from tests.chromium import Browser
 
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")]
+pytestmark = pytest.mark.browser
+READY = "document.documentElement.dataset.state"
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    opened = Browser(tmp_path_factory.mktemp("profile"))
-    yield opened
-    opened.close()
+def browser() -> Iterator[Browser]:
+    with Browser() as opened:
+        yield opened
 
 
 def random_weights(heads: int, rows: int, columns: int, seed: int = 0) -> Tensor:
@@ -51,7 +51,7 @@ def levels(browser: Browser, selector: str) -> Tensor:
 
 def open_cross(browser: Browser, folder: Path) -> AttentionView:
     made = view_of("cross", TARGET, SOURCE, WEIGHTS)
-    browser.open(made.save(folder / "page.html"))
+    browser.open(made.save(folder / "page.html"), READY)
     return made
 
 
@@ -179,7 +179,7 @@ def test_subwords_become_words_and_the_table_has_every_number(browser: Browser, 
 def test_hops_colour_the_sentence(browser: Browser, tmp_path: Path) -> None:
     hops = random_weights(1, 3, 6)
     made = view_of("hops", tokens([f"hop {n}" for n in range(3)]), SOURCE, {0: hops})
-    browser.open(made.save(tmp_path / "hops.html"))
+    browser.open(made.save(tmp_path / "hops.html"), READY)
     lines = browser.evaluate(
         "[...document.querySelectorAll('#sentence p')].map(p => [...p.querySelectorAll('bdi')].map(b => b.title))"
     )
@@ -213,7 +213,7 @@ def test_text_stays_text_and_nothing_is_loaded(browser: Browser, tmp_path: Path)
     weights = {0: random_weights(2, len(HOSTILE), len(HOSTILE))}
     made = view_of("self", tokens(HOSTILE), tokens(HOSTILE), weights)
     made.title = HOSTILE[0] + HOSTILE[1]
-    browser.open(made.save(tmp_path / "hostile.html"))
+    browser.open(made.save(tmp_path / "hostile.html"), READY)
     assert browser.evaluate("document.documentElement.dataset.state") == "ready"
     shown = browser.evaluate("[...document.querySelectorAll('#from-tokens bdi')].map(e => e.textContent)")
     assert [text.replace("\ufffd", "\ud800") for text in shown] == HOSTILE
@@ -230,7 +230,7 @@ def test_512_tokens_and_144_heads(browser: Browser, tmp_path: Path) -> None:
     names = [f"w{n}" for n in range(512)]
     weights = {layer: random_weights(12, 512, 512, seed=layer) for layer in range(12)}
     made = view_of("self", tokens(names), tokens(names), weights)
-    browser.open(made.save(tmp_path / "large.html"))
+    browser.open(made.save(tmp_path / "large.html"), READY)
     assert browser.evaluate("document.querySelectorAll('#grid canvas').length") == 144
     drawn = levels(browser, "#grid button[data-layer='11'][data-head='3'] canvas").view(64, 64)
     head = weights[11][3]
