@@ -63,7 +63,7 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for split in ("train", "validation", "test"):
             Path(place, f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     words = ["".join(letters) for letters in product("abcdefghijklmnopqrstuvwxyzåäö", repeat=2)]
-    for language, stress in (("it", "ˈ"), ("sv", "")):
+    for language, stress in (("it", "\u02c8"), ("sv", "")):
         package = tmp_path / "packages" / f"gruut_lang_{language}"
         package.mkdir(parents=True)
         (package / "__init__.py").touch()
