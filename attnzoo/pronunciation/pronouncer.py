@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 from ..alignment import AlignedPair
 from ..shipped_models import SHIPPED, model_path
 from . import phone_sets
+from .engines import EngineName
 from .lexicons import Entry, Lexicon, installed_dictionary, look_up, user_lexicon
 from .phone_sets import Phones
 from .taggers import Tagger, installed_tagger, parts_of_speech
@@ -149,7 +150,10 @@ class Pronouncer:
             model of another language may have its own phones, which are not converted
         tagger: gives the Penn Treebank tags of a list of words; None is the tagger of spaCy or NLTK, if it is installed
             with its model
-        device: for the model
+        device: for a model in PyTorch
+        engine: "torch", or "onnx" for ONNX Runtime, which is several times as fast on a processor and needs
+            ``pip install 'attnzoo[export]'``. It exports the model to a temporary folder, which takes some seconds,
+            unless ``model`` is a folder that ``attnzoo export`` wrote. None is "onnx" for such a folder, else "torch"
 
     Raises:
         ValueError: no model of this accent and these phones, or the given model is none of pronunciation.
@@ -165,6 +169,7 @@ class Pronouncer:
         model: str | Path | None = None,
         tagger: Tagger | None = None,
         device: str = "cpu",
+        engine: EngineName | None = None,
     ) -> None:
         if accent not in phone_sets.SOURCE_OF_IPA or phones not in phone_sets.PHONE_SETS:
             raise ValueError(
@@ -181,7 +186,7 @@ class Pronouncer:
         self.accent, self.phones, self.lexicon = accent, phones, user_lexicon(lexicon, phones)
         folder = MODELS[accent, base] if model is None else str(model)
         folder = model_path(folder) if folder in SHIPPED else folder
-        self.word_model = WordModel(folder, phone_sets.ACCENT_TOKENS[accent], model is None, device)
+        self.word_model = WordModel(folder, phone_sets.ACCENT_TOKENS[accent], model is None, engine, device)
         known = self.word_model.phones
         if phones == "ipa" and model is not None:
             base = "arpabet" if phone_sets.are_arpabet(known) else "ipa"

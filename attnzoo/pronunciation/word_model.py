@@ -3,16 +3,11 @@
 import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import torch
-from torch import Tensor
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-from transformers.generation import StoppingCriteria
-
-from ..alignment import AlignedPair, align
-from ..decoding.token_search import search
+from ..alignment import AlignedPair
 from ..phonemes import CLOSE, OPEN, known_phonemes
+from .engines import EngineName, load_engine
 from .text import plain
 
 # The most phones of a word of English, by its letters. In CMUdict and in misaki's gold entries only initialisms and a
@@ -49,24 +44,27 @@ class WordModel:
         folder: of the model, or its Hub id
         accent_token: the first token of every source, for a model that knows it
         is_english: whether ``PHONES_PER_LETTER`` holds
-        device: for the model
+        engine: what runs it, see :func:`~attnzoo.pronunciation.engines.load_engine`
+        device: for an engine of PyTorch
 
     Raises:
-        ValueError: the tokenizer has no phonemes.
+        ValueError: the tokenizer has no phonemes, or the engine does not fit.
     """
 
-    def __init__(self, folder: str | Path, accent_token: str, is_english: bool, device: str) -> None:
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        vocabulary = self.tokenizer.get_vocab()
-        if not (phones := known_phonemes(self.tokenizer)):
+    def __init__(
+        self, folder: str | Path, accent_token: str, is_english: bool, engine: EngineName | None, device: str
+    ) -> None:
+        self.engine = load_engine(folder, engine, device)
+        tokenizer = self.engine.tokenizer
+        vocabulary = tokenizer.get_vocab()
+        if not (phones := known_phonemes(tokenizer)):
             raise ValueError(f"{folder} is not a model of pronunciation; use attnzoo translate")
-        self.model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).to(device).eval()
         self.phones = frozenset(phones)
         self.letters = frozenset(token for token in vocabulary if len(token) == 1)
         self.is_english = is_english
         self._prefix = accent_token if accent_token in vocabulary else ""
         self._phone_of = {vocabulary[f"{OPEN}{phone}{CLOSE}"]: phone for phone in phones}
-        self._normalizer = self.tokenizer.backend_tokenizer.normalizer
+        self._normalizer = tokenizer.backend_tokenizer.normalizer
 
     def readable(self, word: str) -> str | None:
         """A word as the model can read it, if need be without accents; None if it cannot or the word is too long."""
@@ -80,7 +78,7 @@ class WordModel:
         self, words: Collection[str], n_best: int, num_beams: int | None, batch_size: int
     ) -> dict[str, list[Hypothesis]]:
         """At most ``n_best`` hypotheses for each of these readable words, the most probable first."""
-        beams = num_beams or max(n_best, self.model.generation_config.num_beams or 1)
+        beams = num_beams or max(n_best, self.engine.num_beams)
         ordered = sorted(words, key=lambda word: (len(word), word))
         found: dict[str, list[Hypothesis]] = {}
         for start in range(0, len(ordered), batch_size):
@@ -95,7 +93,7 @@ class WordModel:
         sources = [self._prefix + pairs[number][0] for number in known]
         targets = [" ".join(pairs[number][1]) for number in known]
         found: list[AlignedPair | None] = [None] * len(pairs)
-        for number, pair in zip(known, align(self.model, self.tokenizer, sources, targets), strict=True):
+        for number, pair in zip(known, self.engine.align(sources, targets), strict=True):
             if self._prefix:
                 words, weights = pair.source_words[1:], pair.weights[:, 1:]
                 pair = pair._replace(
@@ -105,54 +103,22 @@ class WordModel:
         return found
 
     def _search(self, words: list[str], beams: int) -> list[list[Hypothesis]]:
-        inputs = self.tokenizer([self._prefix + word for word in words], padding=True, return_tensors="pt")
-        inputs = {name: inputs[name].to(self.model.device) for name in ("input_ids", "attention_mask")}
-        options: dict[str, Any] = {}
-        if beams > 1:
-            options["length_penalty"] = 0.0  # scores are log p; divided by the length they favour what repeats itself
-        if self.is_english:
-            limits = [int(PHONES_PER_LETTER * len(word)) + MORE_PHONES for word in words]
-            options["max_new_tokens"] = max(limits)
-            if limits[0] != limits[-1]:
-                options["stopping_criteria"] = [_LengthLimits(limits, self.model.device)]
-        outputs = self.model.generate(
-            **inputs,
-            custom_generate=search,
-            num_beams=beams,
-            num_return_sequences=beams,
-            do_sample=False,
-            return_dict_in_generate=True,
-            **options,
-        )
-        sequences = outputs.sequences[:, 1:].tolist()  # without the start token
-        scores = outputs.sequences_scores.tolist() if beams > 1 else [None] * len(sequences)
+        limits = [int(PHONES_PER_LETTER * len(word)) + MORE_PHONES for word in words] if self.is_english else None
+        sequences, scores = self.engine.search([self._prefix + word for word in words], beams, limits)
         return [
-            self._hypotheses(sequences[row : row + beams], scores[row : row + beams])
+            self._hypotheses(sequences[row : row + beams], scores and scores[row : row + beams])
             for row in range(0, len(sequences), beams)
         ]
 
-    def _hypotheses(self, sequences: list[list[int]], scores: list[float | None]) -> list[Hypothesis]:
+    def _hypotheses(self, sequences: list[list[int]], scores: list[float] | None) -> list[Hypothesis]:
         """The hypotheses of one word that are not empty, the most probable first; those that were cut off come last."""
-        end = self.model.generation_config.eos_token_id
         found: list[tuple[bool, float, tuple[str, ...]]] = []
-        for ids, score in zip(sequences, scores, strict=True):
+        for ids, score in zip(sequences, scores or [0.0] * len(sequences), strict=True):
             phones = tuple(self._phone_of[token] for token in ids if token in self._phone_of)
-            if phones and (score is None or score > NO_HYPOTHESIS):
-                found.append((end in ids, score or 0.0, phones))
+            if phones and score > NO_HYPOTHESIS:
+                found.append((self.engine.end in ids, score, phones))
         found.sort(reverse=True)
-        if not found or scores[0] is None:
+        if not found or scores is None:
             return [Hypothesis(phones, None) for _, _, phones in found]
-        temperature = getattr(self.model.config, "confidence_temperature", 1.0)
-        probabilities = confidences([log_probability for _, log_probability, _ in found], temperature)
+        probabilities = confidences([log_probability for _, log_probability, _ in found], self.engine.temperature)
         return [Hypothesis(phones, c) for (_, _, phones), c in zip(found, probabilities, strict=True)]
-
-
-class _LengthLimits(StoppingCriteria):
-    """Every word's own greatest number of new tokens, whatever the words it is batched with."""
-
-    def __init__(self, limits: list[int], device: Any) -> None:
-        self.limits = torch.tensor(limits, device=device)  # (B,)
-
-    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Any:
-        """Which rows (B * candidates, T) are full."""
-        return input_ids.shape[1] - 1 >= self.limits.repeat_interleave(len(input_ids) // len(self.limits))

@@ -11,6 +11,7 @@ import torch
 from transformers import pipeline
 
 from attnzoo.alignment import forced_decode
+from attnzoo.export import to_onnx
 from attnzoo.pronunciation import Pronouncer, confidences, pronouncer, word_model
 from attnzoo.pronunciation.lexicons import Entry
 from tests.factory import refused
@@ -114,7 +115,7 @@ def test_numbers_and_initialisms_are_several_words_or_one(pronounce: Pronouncer)
 
 def test_the_model_says_what_its_search_finds(pronounce: Pronouncer, capfd: pytest.CaptureFixture[str]) -> None:
     """The n best are the beams in order of log p; confidences are the softmax of it over the beams."""
-    model, tokenizer = pronounce.word_model.model, pronounce.word_model.tokenizer
+    model, tokenizer = pronounce.word_model.engine.model, pronounce.word_model.engine.tokenizer
     (word,) = pronounce.words(["philosophy"], n_best=5, num_beams=5)
     inputs = tokenizer(["philosophy"], return_tensors="pt")
     ids = model.generate(**inputs, num_beams=5, num_return_sequences=5, length_penalty=0.0)[:, 1:]
@@ -136,7 +137,7 @@ def test_the_model_says_what_its_search_finds(pronounce: Pronouncer, capfd: pyte
 def test_a_temperature_is_that_of_a_softmax(pronounce: Pronouncer, monkeypatch: pytest.MonkeyPatch) -> None:
     assert confidences([-1.0, -2.0, -4.0], 0.5) == pytest.approx(torch.tensor([-2.0, -4.0, -8.0]).softmax(0).tolist())
     (before,) = pronounce.words(["colonel"])
-    monkeypatch.setattr(pronounce.word_model.model.config, "confidence_temperature", 0.25, raising=False)
+    monkeypatch.setattr(pronounce.word_model.engine, "temperature", 0.25)
     (after,) = pronounce.words(["colonel"])
     assert (after.confidence or 0) > (before.confidence or 0)
     assert after.phonemes == before.phonemes
@@ -186,8 +187,8 @@ def test_a_model_that_does_not_end_is_stopped(num_beams: int, kokoro_folder: Pat
     pronounce = Pronouncer(phones="kokoro", model=kokoro_folder)
     monkeypatch.setattr(pronounce.word_model, "is_english", True)
     with torch.no_grad():
-        pronounce.word_model.model.lm_head.weight[2] = 0.0  # of the end token
-        pronounce.word_model.model.lm_head.weight[3:] += 3.0
+        pronounce.word_model.engine.model.lm_head.weight[2] = 0.0  # of the end token
+        pronounce.word_model.engine.model.lm_head.weight[3:] += 3.0
     words = ["blorp", "blorptastic", "blorptasticalfnordism"]
     for found in (
         pronounce.words(words, num_beams=num_beams),
@@ -285,3 +286,30 @@ def test_what_there_is_not_is_refused(pronounce: Pronouncer) -> None:
         pronounce.words("cat")
     with refused(ValueError, "every word must be a text, got 3"):
         pronounce.words(["cat", 3])  # type: ignore[list-item]
+
+
+def test_onnx_runtime_gives_what_pytorch_gives(pronounce: Pronouncer, tmp_path: Path) -> None:
+    """By an export of its own, and from a folder that was exported before."""
+    in_onnx = Pronouncer(dictionary=False, engine="onnx")
+    model, tokenizer = pronounce.word_model.engine.model, pronounce.word_model.engine.tokenizer
+    exported = Pronouncer(model=to_onnx(model, tmp_path / "exported", tokenizer))
+    for options in ({"num_beams": 1}, {"n_best": 3, "num_beams": 5}, {"alignments": True}):
+        expected = pronounce.words(WORDS, **options)
+        for other in (in_onnx, exported):
+            for one, word in zip(expected, other.words(WORDS, **options), strict=True):
+                assert [v.phonemes for v in word.variants] == [v.phonemes for v in one.variants]
+                assert (word.confidence or 0.0) == pytest.approx(one.confidence or 0.0, rel=1e-3)
+                for pair, own in zip(word.alignments, one.alignments, strict=True):
+                    assert pair
+                    assert own
+                    assert (pair.source_words, pair.target_words) == (own.source_words, own.target_words)
+                    torch.testing.assert_close(pair.weights, own.weights, rtol=1e-3, atol=1e-4)
+                    assert pair.score == pytest.approx(own.score, abs=1e-3)
+
+
+def test_an_engine_must_fit_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="engine must be 'torch', 'onnx' or None, got 'tflite'"):
+        Pronouncer(engine="tflite")  # type: ignore[arg-type]
+    (tmp_path / "export.json").write_text("{}")
+    with pytest.raises(ValueError, match="is an export to ONNX"):
+        Pronouncer(model=tmp_path, engine="torch")

@@ -82,10 +82,10 @@ def hypotheses(
         by_accent.setdefault(accent, {})[spelling] = pronunciations
     for accent, words in by_accent.items():
         model = WordModel(
-            folder, accent, is_english=task.known is not None and task.known.language == "en", device="cpu"
+            folder, accent, is_english=task.known is not None and task.known.language == "en", engine=None, device="cpu"
         )
-        model.model.config.confidence_temperature = 1.0
-        beams = num_beams or model.model.generation_config.num_beams or 1
+        model.engine.temperature = 1.0
+        beams = num_beams or model.engine.num_beams
         if beams == 1:
             raise ValueError("a greedy search gives no confidence; set --num-beams=5")
         readable = {word: form for word in words if (form := model.readable(word))}

@@ -1,0 +1,148 @@
+"""What runs a model of pronunciation: PyTorch, or ONNX Runtime.
+
+Both engines have the same methods and attributes: ``tokenizer``; ``num_beams``, that of the model's generation config;
+``end``, the id of the end token; ``temperature``, that of the confidences of words.
+
+Letters in shapes: B words, K beams.
+"""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers.generation import StoppingCriteria
+
+from ..alignment import AlignedPair, align, links_of
+from ..decoding.token_search import search
+from ..phonemes import CLOSE, OPEN
+
+EXPORT = "export.json"  # in every folder that attnzoo.export.to_onnx wrote
+EngineName = Literal["torch", "onnx"]
+
+
+class Found(NamedTuple):
+    """What a search found.
+
+    Attributes:
+        sequences: B * K lists of token ids, without the start token; those of a word follow each other
+        scores: log p of each, its end included; None after a greedy search
+    """
+
+    sequences: list[list[int]]
+    scores: list[float] | None
+
+
+def load_engine(folder: str | Path, name: EngineName | None, device: str) -> Any:
+    """The engine of a model: that of ``name``; None is "onnx" for an exported folder, else "torch".
+
+    Raises:
+        ValueError: "torch" for an exported folder, or another name.
+        ModuleNotFoundError: onnxruntime is not installed, or what an export needs.
+    """
+    is_exported = Path(folder, EXPORT).is_file()
+    if name not in ("torch", "onnx", None):
+        raise ValueError(f"engine must be 'torch', 'onnx' or None, got {name!r}")
+    if name == "torch" and is_exported:
+        raise ValueError(f"engine='torch' needs the model's own folder; {folder} is an export to ONNX")
+    return OnnxEngine(folder, is_exported) if name == "onnx" or is_exported else TorchEngine(folder, device)
+
+
+class TorchEngine:
+    """A model in PyTorch."""
+
+    def __init__(self, folder: str | Path, device: str) -> None:
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        self.model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).to(device).eval()
+        generation = self.model.generation_config
+        self.num_beams: int = generation.num_beams or 1
+        self.end: int = generation.eos_token_id
+        self.temperature: float = getattr(self.model.config, "confidence_temperature", 1.0)
+
+    def search(self, sources: list[str], beams: int, limits: list[int] | None) -> Found:
+        """The K best outputs of every source, with at most so many new tokens as its limit."""
+        inputs = self.tokenizer(sources, padding=True, return_tensors="pt")
+        inputs = {name: inputs[name].to(self.model.device) for name in ("input_ids", "attention_mask")}
+        options: dict[str, Any] = {}
+        if beams > 1:
+            options["length_penalty"] = 0.0  # scores are log p; divided by the length they favour what repeats itself
+        if limits is not None:
+            options["max_new_tokens"] = max(limits)
+            if min(limits) < max(limits):
+                options["stopping_criteria"] = [_LengthLimits(limits, self.model.device)]
+        outputs = self.model.generate(
+            **inputs,
+            custom_generate=search,
+            num_beams=beams,
+            num_return_sequences=beams,
+            do_sample=False,
+            return_dict_in_generate=True,
+            **options,
+        )
+        return Found(outputs.sequences[:, 1:].tolist(), outputs.sequences_scores.tolist() if beams > 1 else None)
+
+    def align(self, sources: list[str], targets: list[str]) -> list[AlignedPair]:
+        """The alignments of sources with their phonemes."""
+        return align(self.model, self.tokenizer, sources, targets)
+
+
+class OnnxEngine:
+    """A model in ONNX Runtime: an exported folder, or another one, which is exported to a temporary folder first."""
+
+    def __init__(self, folder: str | Path, is_exported: bool) -> None:
+        from ..export import OnnxModel, to_onnx  # needs onnxruntime and onnx
+
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        if not is_exported:
+            self._folder = TemporaryDirectory(prefix="attnzoo-onnx-")  # deleted with this object
+            model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+            folder = to_onnx(model, Path(self._folder.name, "model"), self.tokenizer)
+        self.model = OnnxModel(folder)
+        self.model.generation["length_penalty"] = 0.0  # as in TorchEngine.search
+        self.num_beams: int = self.model.generation.get("num_beams") or 1
+        self.end: int = self.model.ends[0]
+        self.temperature: float = self.model.config.get("confidence_temperature", 1.0)
+
+    def search(self, sources: list[str], beams: int, limits: list[int] | None) -> Found:
+        """The K best outputs of every source, with at most so many new tokens as its limit."""
+        inputs = self.tokenizer(sources, padding=True, return_tensors="np")
+        found = self.model.generate(
+            inputs["input_ids"],
+            inputs["attention_mask"],
+            n_best=beams,
+            num_beams=beams,
+            do_sample=False,
+            max_new_tokens=None if limits is None else np.array(limits),
+        )
+        return Found(found.tokens.tolist(), found.scores.tolist() if beams > 1 else None)
+
+    def align(self, sources: list[str], targets: list[str]) -> list[AlignedPair]:
+        """The alignments of sources with their phonemes, one letter and one phoneme a word."""
+        pairs = []
+        for source, target in zip(sources, targets, strict=True):
+            phones, encoded = target.split(), self.tokenizer(source, return_tensors="np")
+            ids = self.tokenizer.convert_tokens_to_ids([f"{OPEN}{phone}{CLOSE}" for phone in phones])
+            tokens = np.array([[*ids, self.end]])
+            logits, attention = self.model.forced_decode(encoded["input_ids"], encoded["attention_mask"], tokens)
+            if attention is None:
+                raise ValueError(f"{self.model.folder} has no attention and so no alignments")
+            words = self.tokenizer.convert_ids_to_tokens(encoded["input_ids"][0], skip_special_tokens=True)
+            log_probs = torch.from_numpy(logits[0]).log_softmax(-1)
+            score = log_probs.gather(1, torch.from_numpy(tokens).mT).sum().item()
+            weights = torch.from_numpy(attention[0, : len(ids), : len(words)].copy())
+            pairs.append(AlignedPair(words, phones, weights, links_of(weights), score))
+        return pairs
+
+
+class _LengthLimits(StoppingCriteria):
+    """Every word's own greatest number of new tokens, whatever the words it is batched with."""
+
+    def __init__(self, limits: list[int], device: Any) -> None:
+        self.limits = torch.tensor(limits, device=device)  # (B,)
+
+    def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Any:
+        """Which rows (B * candidates, T) are full."""
+        return input_ids.shape[1] - 1 >= self.limits.repeat_interleave(len(input_ids) // len(self.limits))
