@@ -14,6 +14,7 @@ from attnzoo.training.data.splits import split_of
 from attnzoo.training.recipe import load_recipe
 from attnzoo.training.studies import repeat
 from attnzoo.training.tasks.sentence_classification import ClassificationData, SentenceClassification
+from huggingface_hub.errors import StrictDataclassClassValidationError
 from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -340,3 +341,13 @@ def test_the_shipped_model_knows_praise_from_blame() -> None:
     labelled = pipeline("text-classification", str(SHIPPED))
     answers = labelled(["A wonderful, moving film!", "dull, stupid and boring", ""])
     assert [row["label"] for row in answers[:2]] == ["positive", "negative"]
+
+
+def test_without_an_end_token_every_token_is_a_word(tmp_path: Path) -> None:
+    sentences().to_csv(tmp_path / "reviews.csv", index=False)
+    tokenizer = task_of(tmp_path / "reviews.csv", end_token=False).make_tokenizer()
+    tokens = tokenizer.convert_ids_to_tokens(tokenizer("The plot was dull.")["input_ids"])
+    assert tokens == ["the", "plot", "was", "dull", "."]
+    assert not tokenizer("")["input_ids"]
+    with pytest.raises(StrictDataclassClassValidationError, match="end_token=false is for single sentences"):
+        task_of(tmp_path / "reviews.csv", text_pair_column="reply", end_token=False)

@@ -2,13 +2,17 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from attnzoo.training import evaluate
+from attnzoo.training.evaluate import load_model
 from attnzoo.training.recipe import load_recipe
-from attnzoo.training.studies import bottleneck, penalty, which_attention, word_confidence
+from attnzoo.training.studies import bottleneck, hops, penalty, which_attention, word_confidence
+from attnzoo.training.tasks import make_task
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
+from attnzoo.training.train import train_once
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
 from tests.regular_language import SMALL
@@ -118,12 +122,49 @@ def test_the_overlap_of_hops_by_hand() -> None:
     same = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
     apart = torch.eye(2)
     uniform = torch.full((2, 2), 0.5)
-    assert penalty.overlap(torch.stack([same, apart, uniform])).tolist() == [1.0, 0.0, 0.5]
+    assert hops.mean_of_pairs(torch.stack([same, apart, uniform])).tolist() == [1.0, 0.0, 0.5]
     rows = torch.rand(1, 3, 7, dtype=torch.float64)
     pairs = [rows[0, i] @ rows[0, j] for i in range(3) for j in range(3) if i != j]
-    torch.testing.assert_close(penalty.overlap(rows)[0], torch.stack(pairs).mean())
-    with pytest.raises(ValueError, match="the annotation matrix has one"):
-        penalty.overlap(rows[:, :1])
+    torch.testing.assert_close(hops.mean_of_pairs(rows)[0], torch.stack(pairs).mean())
+    with pytest.raises(ValueError, match="this model has one"):
+        hops.mean_of_pairs(rows[:, :1])
+
+
+def test_the_figures_of_hops_are_those_of_single_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Sentence by sentence, without padding; a hop that the classifier does not read changes no prediction."""
+    sentences(60).to_csv(tmp_path / "reviews.csv", index=False)
+    sets = [*TINY, f"task.data.path={tmp_path / 'reviews.csv'}", "training.max_steps=60"]
+    sets += ["task.data.text_column=review", "task.data.label_column=verdict", "model.num_hops=3"]
+    recipe = load_recipe("self_attentive_sst2_glove", sets)
+    task: Any = make_task(recipe)
+    train_once(recipe, task, tmp_path / "run")
+    model, tokenizer = load_model(task.auto_class, tmp_path / "run" / "best")
+    model.hidden_proj.weight.data.view(8, 3, -1)[:, 1] = 0.0
+    figures = hops.measure(model, tokenizer, task)
+    cosines, special, changed = [], [], []
+    for text in task.splits["test"]["text"]:
+        inputs = tokenizer(text, return_tensors="pt")
+        with torch.no_grad():
+            outputs = model(**inputs, output_attentions=True)
+            matrix = model.model(**inputs).sentence_matrix[0]
+        rows = outputs.attentions[0][0, 0]
+        cosines.append(sum(torch.cosine_similarity(rows[i], rows[j], dim=0) for i, j in ((0, 1), (0, 2), (1, 2))) / 3)
+        special.append(rows[:, inputs["input_ids"][0] == tokenizer.eos_token_id].sum(1))
+        of_hops = []
+        for hop in range(3):
+            others = torch.cat([matrix[:hop], torch.zeros(1, matrix.shape[1]), matrix[hop + 1 :]])
+            hidden = model.hidden_proj.weight @ others.flatten() + model.hidden_proj.bias
+            logits = model.classifier.weight @ hidden.clamp(min=0) + model.classifier.bias
+            of_hops.append(float(logits.argmax() != outputs.logits.argmax()))
+        changed.append(torch.tensor(of_hops))
+    torch.testing.assert_close(figures.cosine, torch.stack(cosines).mean())
+    torch.testing.assert_close(figures.special, torch.stack(special).mean(0))
+    torch.testing.assert_close(figures.changed, torch.stack(changed).mean(0))
+    assert figures.changed[1] == 0
+    assert figures.changed.max() > 0
+    capsys.readouterr()
+    hops.main([str(tmp_path / "run" / "best"), f"--set=task.data.path={tmp_path / 'reviews.csv'}"])
+    assert "| hop | weight on special tokens % | predictions changed without it % |" in capsys.readouterr().out
 
 
 def test_the_fitted_temperature_makes_confidences_true() -> None:

@@ -43,6 +43,8 @@ class ClassificationData(Source):
         added_words: so many words from the start of that file are added to the vocabulary, seen in training or not.
         tune_word_vectors: whether the embeddings learn; those of the paper do (section 4.2).
         word_dropout: the probability that a token is read as unknown in training.
+        end_token: whether ``</s>`` ends a sentence. Without it every weight of attention is on a word, and a text
+            without a word is an error. Pairs need it.
     """
 
     label_first: bool = False
@@ -62,6 +64,7 @@ class ClassificationData(Source):
     added_words: int = 0
     tune_word_vectors: bool = True
     word_dropout: float | int = 0.0
+    end_token: bool = True
 
     def validate_vocabulary(self) -> None:
         """Raise a ValueError for a number out of range, or for fields that do not go together."""
@@ -71,6 +74,8 @@ class ClassificationData(Source):
                 raise ValueError(f"{name} must be at least {least}, got {value}")
         if not 0 <= self.word_dropout < 1:
             raise ValueError(f"word_dropout must be at least 0 and below 1, got {self.word_dropout}")
+        if self.text_pair_column is not None and not self.end_token:
+            raise ValueError("end_token=false is for single sentences, and text_pair_column is given")
         if self.only and self.member is None:
             raise ValueError(f"only={self.only} is for the table of a member, which is not given")
         if self.word_vectors is None and (self.added_words or not self.tune_word_vectors):

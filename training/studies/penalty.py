@@ -16,13 +16,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from ..evaluate import load_model
 from ..loop.stopping import exit_on_user_error
 from ..recipe import load_recipe
 from ..tasks import make_task
+from .hops import measure
 from .study import SEEDS, mean_and_range, print_table, refuse_overrides, study_parser, trained
 
 COEFFICIENTS = (1.0, 0.0)
@@ -56,47 +54,18 @@ def run(recipe_path: str, seeds: Sequence[int], models: Path, overrides: list[st
             "hops of a pair are of two matrices; take a recipe without it"
         )
     variants = {f"penalty {c}": [f"model.penalty_coefficient={c}"] for c in COEFFICIENTS}
-    figures: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}  # for every seed
+    figures: dict[str, list[tuple[float, float, float]]] = {name: [] for name in variants}  # for every seed
     for name, folder, _ in trained(recipe_path, task, overrides, variants, models, seeds):
         model, tokenizer = load_model(task.auto_class, folder / "best")
         scores = task.score("test", task.predict(model, tokenizer, "test"))
-        figures[name].append((scores["accuracy"], mean_overlap(model, tokenizer, task)))
+        hops = measure(model, tokenizer, task)
+        figures[name].append((scores["accuracy"], hops.overlap.item(), hops.cosine.item()))
     print(f"\n{task.name}, test split, mean of {len(seeds)} seeds (lowest to highest):\n")
     rows = []
     for name, of_seeds in figures.items():
-        accuracies, overlaps = zip(*of_seeds, strict=True)
-        rows.append([name, mean_and_range(accuracies), mean_and_range(overlaps, digits=3)])
-    print_table(["", "accuracy %", "overlap of two hops"], *rows)
-
-
-@torch.no_grad()
-def mean_overlap(model: Any, tokenizer: Any, task: Any) -> float:
-    """The mean over the test split of the overlap of two hops."""
-    total = 0.0
-    rows = task.splits["test"]
-    for batch in rows.iter(256):
-        inputs = tokenizer(*(batch[column] for column in task.columns), padding=True, return_tensors="pt")
-        (annotations,) = model.eval()(**inputs.to(model.device), output_attentions=True).attentions
-        total += overlap(annotations.squeeze(1)).sum().item()
-    return total / len(rows)
-
-
-def overlap(annotation_matrix: Tensor) -> Tensor:
-    """The mean of the elements of A A^T off its diagonal: 0 if no two hops share a token, 1 if all read the same one.
-
-    Shape:
-        - annotation_matrix: (B, R, S)
-        - returns: (B,)
-
-    Raises:
-        ValueError: there is one hop.
-    """
-    if annotation_matrix.shape[1] < 2:
-        raise ValueError("an overlap needs two hops or more, and the annotation matrix has one")
-    products = annotation_matrix @ annotation_matrix.mT  # (B, R, R)
-    num_hops = products.shape[-1]
-    apart = products.sum(dim=(1, 2)) - products.diagonal(dim1=1, dim2=2).sum(dim=1)
-    return apart / (num_hops * (num_hops - 1))
+        accuracies, *of_hops = zip(*of_seeds, strict=True)
+        rows.append([name, mean_and_range(accuracies), *(mean_and_range(values, digits=3) for values in of_hops)])
+    print_table(["", "accuracy %", "overlap of two hops", "cosine of two hops"], *rows)
 
 
 if __name__ == "__main__":

@@ -119,7 +119,10 @@ class SentenceClassification(Task):
         return {name: first[name] for name in self.columns} if len(self.columns) == 2 else first["text"]
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
-        """A tokenizer of the training sentences' words or subwords; ``</s>`` ends every sentence, the empty one too."""
+        """A tokenizer of the training sentences' words or subwords.
+
+        ``</s>`` ends every sentence, the empty one too, unless ``end_token`` is false.
+        """
         data = self.data
         learning: dict[str, Any] = {
             "vocab_size": data.vocabulary_size,
@@ -157,10 +160,12 @@ class SentenceClassification(Task):
             for word in first_words(data.word_vectors, data.added_words):
                 vocabulary.setdefault(word, len(vocabulary))
             tokenizer.model = models.WordLevel(vocabulary, unk_token=UNKNOWN)
-        end = tokenizer.token_to_id(END)
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"$A {END}", pair=f"$A:0 {END}:0 $B:1 {END}:1", special_tokens=[(END, end)]
-        )
+        if data.end_token:
+            tokenizer.post_processor = processors.TemplateProcessing(
+                single=f"$A {END}",
+                pair=f"$A:0 {END}:0 $B:1 {END}:1",
+                special_tokens=[(END, tokenizer.token_to_id(END))],
+            )
         segments = ["token_type_ids"] if len(self.columns) == 2 else []
         return PreTrainedTokenizerFast(
             tokenizer_object=tokenizer,
