@@ -10,11 +10,11 @@ PYTHONS ?= 3.11 3.12 3.13
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-slow test-hub test-wheel test-page test-pythons page wheel models-wheel bench bench-quick zoo lint check clean
+.PHONY: help demo test quick test-slow test-hub test-wheel test-page test-pythons page docs wheel models-wheel release bench bench-quick zoo lint check clean
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-page   use the pages, of attention and of pronunciation, in headless Chromium' 'make page   build the page that pronounces words into build/page' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not contain' 'make bench-quick   measure training and decoding beside plain torch, and fail if a row is slower than stored' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make check   format, lint, types and tests; CI runs it, test-wheel and test-hub' \
+		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-page   use the pages, of attention and of pronunciation, in headless Chromium' 'make page   build the page that pronounces words into build/page' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make docs   build the documentation site into build/site' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not contain' 'make release   build, check and try everything that a release has, into dist/' 'make bench-quick   measure training and decoding beside plain torch, and fail if a row is slower than stored' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make check   format, lint, types and tests; CI runs it, test-wheel and test-hub' \
 		'make clean   remove the virtual environment and caches'
 
 # Made again whenever the dependencies change.
@@ -68,6 +68,19 @@ test-page: $(VENV)/installed
 	$(call say,Using the pages of attention and of pronunciation in headless Chromium)
 	$(BIN)/python -m pytest -m browser
 
+$(VENV)/docs: $(VENV)/installed
+	$(call say,Installing Sphinx into $(VENV))
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	@touch $@
+
+# Warnings are errors: a link that leads nowhere, an equation that cannot be read. With ATTNZOO_REPOSITORY_URL=https://...
+# links to folders lead to that repository.
+docs: $(VENV)/docs
+	$(call say,Building the site into build/site/docs/index.html)
+	$(BIN)/python docs/reference_pages.py
+	rm -rf build/site
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs . build/site
+
 # The tests on every Python that attnzoo supports, each in an environment of its own.
 test-pythons:
 	$(foreach version,$(PYTHONS),$(MAKE) test PYTHON=python$(version) VENV=.venv-$(version) &&) true
@@ -82,6 +95,25 @@ models-wheel: $(VENV)/installed
 	$(call say,Building attnzoo-models)
 	rm -rf build/models && mkdir -p build && cp -R model_cards build/models
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist build/models
+
+$(VENV)/release: $(VENV)/installed
+	$(call say,Installing what a release is built with into $(VENV))
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[release]'
+	@touch $@
+
+# The sources and wheels of both packages, each as it lies in an empty environment of every Python that is here; what
+# they were tested with (SBOM), and the hashes of all files.
+release: $(VENV)/release
+	$(call say,Building attnzoo and attnzoo-models into dist/)
+	rm -rf dist build/models && mkdir -p build && cp -R model_cards build/models
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --wheel --outdir dist build/models
+	$(BIN)/twine check --strict dist/*
+	for version in $(PYTHONS); do \
+		if python$$version -c '' 2>/dev/null; then sh tests/package/try_release.sh python$$version || exit 1; \
+		else echo "python$$version is not here; the wheel was not tried on it"; fi; done
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-file dist/sbom.cdx.json constraints.txt
+	cd dist && sha256sum * > SHA256SUMS && cat SHA256SUMS
 
 bench: $(VENV)/installed
 	$(call say,Making an environment for each toolkit and measuring; an hour or more)

@@ -135,13 +135,11 @@ class AttentionalRNNConfig(ZooConfig):
     def from_paper(cls, paper: str, **overrides: Any) -> Self:
         """The model of a paper with the paper's sizes; ``overrides`` replace any of its fields.
 
-        | paper | model |
-        |---|---|
-        | cho2014 | the RNN Encoder-Decoder (arXiv:1406.1078) |
-        | sutskever2014 | the deep LSTM on reversed sources (arXiv:1409.3215) |
-        | bahdanau2014 | RNNsearch (arXiv:1409.0473) |
-        | luong2015-global-dot, -general, -concat, -location | global attention (arXiv:1508.04025) |
-        | luong2015-local-m, luong2015-local-p | local attention, general score, D = 10 (the same) |
+        - ``cho2014``: the RNN Encoder-Decoder (arXiv:1406.1078)
+        - ``sutskever2014``: the deep LSTM on reversed sources (arXiv:1409.3215)
+        - ``bahdanau2014``: RNNsearch (arXiv:1409.0473)
+        - ``luong2015-global-dot``, ``-general``, ``-concat``, ``-location``: global attention (arXiv:1508.04025)
+        - ``luong2015-local-m``, ``luong2015-local-p``: local attention, general score, D = 10 (the same)
 
         Source and target share one vocabulary here. Its size is that of the larger one in the paper.
 

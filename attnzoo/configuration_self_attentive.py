@@ -83,11 +83,9 @@ class SelfAttentiveConfig(ZooConfig):
     def from_paper(cls, paper: str, **overrides: Any) -> Self:
         """The model of Lin et al. (2017) for one of its data sets; ``overrides`` replace any of its fields.
 
-        | paper | model | section |
-        |---|---|---|
-        | lin2017-age | author profiling, five age groups | 4.1 |
-        | lin2017-yelp | the stars of reviews | 4.2 |
-        | lin2017-snli | textual entailment, sentence pairs | 4.3, appendix B |
+        - ``lin2017-age``: author profiling, five age groups, 4.1
+        - ``lin2017-yelp``: the stars of reviews, 4.2
+        - ``lin2017-snli``: textual entailment, sentence pairs, 4.3, appendix B
 
         Raises:
             ValueError: no such paper, an override that is not a field, or one that is given under two names.

@@ -42,11 +42,10 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
 
     The config's ``attention_pattern`` selects the stacks and their masks:
 
-    | attention_pattern | stacks | a token attends to |
-    |---|---|---|
-    | encoder_decoder | ``encoder``, ``decoder`` | the whole source; a target token also to itself and those before it |
-    | bidirectional | ``encoder`` | its whole text |
-    | causal | ``decoder`` | itself and the tokens before it |
+    - ``encoder_decoder`` has ``encoder`` and ``decoder``. A token attends to the whole source; a target token also to
+      itself and those before it
+    - ``bidirectional`` has ``encoder``. A token attends to its whole text
+    - ``causal`` has ``decoder``. A token attends to itself and the tokens before it
 
     Without a target, the target is the source shifted right, as in BART.
 

@@ -208,7 +208,7 @@ class BahdanauDecoder(nn.Module):
 
     .. math::
         s_0 &= \tanh(W_s \overleftarrow h_1) \\
-        c_i &= \textstyle\sum_j \mathrm{softmax}_j(e_{ij})\, h_j, \qquad e_{ij} = a(s_{i-1}, h_j) \\
+        c_i &= {\textstyle\sum_j} \mathrm{softmax}_j(e_{ij})\, h_j, \qquad e_{ij} = a(s_{i-1}, h_j) \\
         \tilde t_i &= U_o s_{i-1} + V_o E y_{i-1} + C_o c_i, \qquad t_{ij} = \max(\tilde t_{i,2j-1}, \tilde t_{i,2j}) \\
         s_i &= f(s_{i-1}, [E y_{i-1}; c_i])
 
@@ -274,7 +274,7 @@ class LuongDecoder(nn.Module):
 
     .. math::
         h_t &= f(h_{t-1}, [E y_{t-1}; \tilde h_{t-1}]) \\
-        c_t &= \textstyle\sum_s a_t(s)\, \bar h_s, \qquad a_t(s) = \mathrm{softmax}_s(\mathrm{score}(h_t, \bar h_s)) \\
+        c_t &= {\textstyle\sum_s} a_t(s)\, \bar h_s, \quad a_t(s) = \mathrm{softmax}_s(\mathrm{score}(h_t, \bar h_s)) \\
         \tilde h_t &= \tanh(W_c [c_t; h_t])
 
     Symbols: :math:`f` is ``rnn``, :math:`a_t` is made by ``attention``, :math:`W_c` is the weight of ``output_proj``,

@@ -381,7 +381,7 @@ def main() -> None:
         sys.exit(f"error: {error}")
     print("\n" + printed(bench))
     if options.markdown:
-        options.markdown.write_text(markdown(bench))
+        options.markdown.write_text(f"# Speed beside other toolkits\n\n{markdown(bench)}")
 
 
 if __name__ == "__main__":
