@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .aligning.markup import transfer_markup
     from .alignment import align
     from .attention_recording import record_attention
+    from .checking.checker import check
     from .configuration_attentional_rnn import AttentionalRNNConfig
     from .configuration_self_attentive import SelfAttentiveConfig
     from .configuration_small_transformer import SmallTransformerConfig
@@ -47,6 +48,7 @@ __all__ = [
     "SmallTransformerForTokenClassification",
     "SmallTransformerModel",
     "align",
+    "check",
     "model_path",
     "record_attention",
     "search",
@@ -70,6 +72,7 @@ MODULES = {
     "SmallTransformerForTokenClassification": "modeling_small_transformer",
     "SmallTransformerModel": "modeling_small_transformer",
     "align": "alignment",
+    "check": "checking.checker",
     "model_path": "shipped_models",
     "record_attention": "attention_recording",
     "search": "decoding.token_search",
