@@ -167,16 +167,24 @@ class _Checker:
         with _recurrent(model, record=record):
             clean = model.outputs(*alone)
         shown = alone[0].shape[1] if alone[2] is None else TARGET
-        with _recurrent(model, length=row[0].shape[1], replay=list(record)) as replaced:
-            mended = model.outputs(*row)
-        still = any(
-            self.differs(part[0, :shown], other[0, :shown]) for part, other in zip(mended[0], clean[0], strict=False)
-        )
-        still = still or any(self.differs(a[0], b[0]) for a, b in zip(mended[1], clean[1], strict=False))
-        broken = model.outputs(*row)
-        helped = any(self.differs(a, b) for a, b in zip(mended[0] + mended[1], broken[0] + broken[1], strict=True))
-        names = ["final_state_from_padding"] if replaced and helped else []
-        if still or not names:
+
+        def is_mended(with_tail: bool) -> tuple[bool, bool]:
+            """Whether the output is that without padding, and whether it changed at all."""
+            length = row[0].shape[1]
+            with _recurrent(model, length=length, replay=list(record), with_tail=with_tail) as replaced:
+                mended = model.outputs(*row)
+            pairs = [(part[0, :shown], other[0, :shown]) for part, other in zip(mended[0], clean[0], strict=False)]
+            pairs += [(part[0], other[0]) for part, other in zip(mended[1], clean[1], strict=False)]
+            broken = model.outputs(*row)
+            both = zip(mended[0] + mended[1], broken[0] + broken[1], strict=True)
+            helped = bool(replaced) and any(self.differs(part, other) for part, other in both)
+            return helped and not any(self.differs(part, other) for part, other in pairs), helped
+
+        whole, helped = is_mended(with_tail=False)
+        if not whole and is_mended(with_tail=True)[0]:  # it reads the last output in place of the state
+            whole = helped = True
+        names = ["final_state_from_padding"] if helped else []
+        if not whole:
             names.append("mask_after_softmax" if self._mask_after(row) else "padding_attended")
             cells = any(isinstance(m, nn.RNNCellBase) for top in model.subject.modules for m in top.modules())
             if names == ["padding_attended"] and state_differs and cells:
@@ -239,9 +247,16 @@ def _another(model: Model, values: Tensor) -> Tensor:
 
 @contextmanager
 def _recurrent(
-    model: Model, record: list[Any] | None = None, length: int = 0, replay: list[Any] | None = None
+    model: Model,
+    record: list[Any] | None = None,
+    length: int = 0,
+    replay: list[Any] | None = None,
+    with_tail: bool = False,
 ) -> Iterator[list[Any]]:
-    """Record what recurrent modules return, or put earlier results in place of those that ran over padding."""
+    """Record what recurrent modules return, or put earlier results in place of those that ran over padding.
+
+    The outputs on padding stay; ``with_tail`` puts the last real output there.
+    """
     replaced: list[Any] = []
 
     def hook(module: nn.RNNBase, arguments: tuple[Any, ...], result: Any) -> Any:
@@ -257,6 +272,9 @@ def _recurrent(
         _, (outputs, state) = replay.pop(0)
         kept = result[0].clone()
         kept.narrow(axis, 0, outputs.shape[axis]).copy_(outputs)
+        if with_tail:
+            tail = kept.narrow(axis, outputs.shape[axis], length - outputs.shape[axis])
+            tail.copy_(outputs.select(axis, -1).unsqueeze(axis).expand_as(tail))
         replaced.append(module)
         return kept, state
 

@@ -67,7 +67,7 @@ class Subject:
 
     def __call__(self, *arguments: Any, seed: int | None = None, trace: Trace | None = None, **named: Any) -> Any:
         """Call it, with gradients only for a trace."""
-        torch.manual_seed(self.seed if seed is None else seed)
+        torch.default_generator.manual_seed(self.seed if seed is None else seed)  # torch.manual_seed seeds all devices
         if trace is not None:
             with torch.enable_grad(), trace:
                 return self.target(*arguments, **named)
