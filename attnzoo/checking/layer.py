@@ -395,12 +395,17 @@ def _first_that_runs(layer: Layer, sizes: Sizes, mask: str | None, errors: dict[
     candidates = [layer]
     if layer.has("mask") or layer.has("padding"):
         candidates += [replace(layer, padding=form, needs_mask=True) for form in _forms(mask, PADDING_SHAPES)]
+    first = ""
     for candidate in candidates:
         try:
             candidate(*inputs)
             return candidate
         except Exception as error:
-            errors.setdefault(f"{layer.layout}, width {layer.widths[0]}", str(error).splitlines()[0][:200])
+            text = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+            errors.setdefault(f"{layer.layout}, width {layer.widths[0]}", text)
+            if text == first:  # the same without a mask and with one: something else is wrong
+                return None
+            first = first or text
     return None
 
 
