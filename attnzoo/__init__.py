@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from .aligning.markup import transfer_markup
     from .alignment import align
     from .attention_recording import record_attention
+    from .checking.checker import check
     from .configuration_attentional_rnn import AttentionalRNNConfig
+    from .configuration_pooled_encoder import PooledEncoderConfig
     from .configuration_self_attentive import SelfAttentiveConfig
     from .configuration_small_transformer import SmallTransformerConfig
     from .decoding.token_search import search
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
         SmallTransformerForTokenClassification,
         SmallTransformerModel,
     )
+    from .pooling import PooledEncoderForSequenceClassification, SelfAttentivePooling, with_self_attentive_pooling
     from .shipped_models import model_path
     from .viewer.attention_view import view
 
@@ -36,9 +39,12 @@ __all__ = [
     "AttentionalRNNConfig",
     "AttentionalRNNForConditionalGeneration",
     "AttentionalRNNModel",
+    "PooledEncoderConfig",
+    "PooledEncoderForSequenceClassification",
     "SelfAttentiveConfig",
     "SelfAttentiveForSequenceClassification",
     "SelfAttentiveModel",
+    "SelfAttentivePooling",
     "SmallTransformerConfig",
     "SmallTransformerForCausalLM",
     "SmallTransformerForConditionalGeneration",
@@ -47,11 +53,13 @@ __all__ = [
     "SmallTransformerForTokenClassification",
     "SmallTransformerModel",
     "align",
+    "check",
     "model_path",
     "record_attention",
     "search",
     "transfer_markup",
     "view",
+    "with_self_attentive_pooling",
 ]
 
 # The module of every public name.
@@ -59,9 +67,12 @@ MODULES = {
     "AttentionalRNNConfig": "configuration_attentional_rnn",
     "AttentionalRNNForConditionalGeneration": "modeling_attentional_rnn",
     "AttentionalRNNModel": "modeling_attentional_rnn",
+    "PooledEncoderConfig": "configuration_pooled_encoder",
+    "PooledEncoderForSequenceClassification": "pooling",
     "SelfAttentiveConfig": "configuration_self_attentive",
     "SelfAttentiveForSequenceClassification": "modeling_self_attentive",
     "SelfAttentiveModel": "modeling_self_attentive",
+    "SelfAttentivePooling": "pooling",
     "SmallTransformerConfig": "configuration_small_transformer",
     "SmallTransformerForCausalLM": "modeling_small_transformer",
     "SmallTransformerForConditionalGeneration": "modeling_small_transformer",
@@ -70,11 +81,13 @@ MODULES = {
     "SmallTransformerForTokenClassification": "modeling_small_transformer",
     "SmallTransformerModel": "modeling_small_transformer",
     "align": "alignment",
+    "check": "checking.checker",
     "model_path": "shipped_models",
     "record_attention": "attention_recording",
     "search": "decoding.token_search",
     "transfer_markup": "aligning.markup",
     "view": "viewer.attention_view",
+    "with_self_attentive_pooling": "pooling",
 }
 
 

@@ -127,6 +127,49 @@ def classification_loss(
     return _averaged(total, num_items, is_given)
 
 
+def penalised_loss(
+    logits: Tensor,
+    labels: Tensor,
+    problem_type: str,
+    penalty: Tensor | None,
+    coefficient: float,
+    reduction: str,
+    num_items: Count = None,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    r"""The loss of a classifier plus the weighted penalty of its sentences (Lin et al., 2017, section 2.2).
+
+    .. math:: \mathcal L = \mathcal L_{\mathrm{task}} + c P
+
+    A row without a label has no penalty.
+
+    Shape:
+        - logits, labels: as for :func:`classification_loss`
+        - penalty: (B,), or None for a model without one
+        - reduction: "mean" of the penalties, weighted by their rows' labels, or their "sum"
+        - returns: a scalar
+    """
+    num_labels = (labels != IGNORED).view(len(logits), -1).sum(dim=1)  # (B,)
+    num_items = num_labels.sum() if num_items is None else num_items
+    loss = classification_loss(logits, labels, problem_type, num_items, label_smoothing)
+    if penalty is None:
+        return loss
+    total = (penalty * (num_labels > 0)).sum()
+    if reduction == "mean":
+        total = (penalty * num_labels).sum() / torch.as_tensor(num_items, device=loss.device).clamp(min=1)
+    return loss + coefficient * total
+
+
+def refuse_withheld_labels(labels: Tensor | None, num_items: Count, is_training: bool, coefficient: float) -> None:
+    """Raise a ValueError if a Trainer withholds the labels, so that the penalty would be lost."""
+    if labels is None and num_items is not None and is_training and coefficient:
+        raise ValueError(
+            "a Trainer with label_smoothing_factor or compute_loss_func withholds the labels: the penalty "
+            f"(penalty_coefficient={coefficient}) would be lost. Leave them out, or set "
+            "model.config.penalty_coefficient = 0 and use a compute_loss_func that adds outputs.penalty"
+        )
+
+
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, labels: Tensor, num_items: Count = None, label_smoothing: float = 0.0
 ) -> Tensor:

@@ -17,11 +17,11 @@ from transformers.utils import can_return_tuple
 
 from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_self_attentive import SelfAttentiveConfig
-from .loss import IGNORED, classification_loss, problem_type_of
+from .loss import penalised_loss, problem_type_of, refuse_withheld_labels
 from .model_inputs import checked, checked_head, embed, require_shape, source_mask
 from .recurrent_cells import ChoGRU, many_rows_linear
 from .recurrent_encoder import RecurrentEncoder
-from .zoo_model import SafetensorsModel
+from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput
 
 
 @dataclass
@@ -55,25 +55,6 @@ class Encoded(NamedTuple):
     penalty: Any  # a tensor (B,), or None where the classifier does not need it
     hidden_states: tuple[Tensor, ...] | None
     attentions: tuple[Tensor, ...] | None
-
-
-@dataclass
-class SelfAttentiveClassifierOutput(ModelOutput):
-    """What the classifier returns.
-
-    Shape:
-        - loss: a scalar if there are labels, the task's loss plus the weighted penalty
-        - logits: (B, K)
-        - hidden_states, attentions: as in :class:`SelfAttentiveModelOutput`
-        - penalty: (B,), without the coefficient; for a pair the sum of the penalties of its sentences. None in
-          inference (``torch.no_grad()``, ``torch.inference_mode()``) without labels and without ``output_attentions``
-    """
-
-    loss: Tensor | None = None
-    logits: Tensor = None  # type: ignore[assignment]
-    hidden_states: tuple[Tensor, ...] | None = None
-    attentions: tuple[Tensor, ...] | None = None
-    penalty: Tensor | None = None
 
 
 class GatedEncoder(nn.Module):
@@ -261,12 +242,7 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
         **inputs: Any,
     ) -> SelfAttentiveClassifierOutput:
-        if labels is None and num_items_in_batch is not None and self.training and self.config.penalty_coefficient:
-            raise ValueError(
-                "a Trainer with label_smoothing_factor or compute_loss_func withholds the labels: the penalty "
-                f"(penalty_coefficient={self.config.penalty_coefficient}) would be lost. Leave them out, or set "
-                "model.config.penalty_coefficient = 0 and use a compute_loss_func that adds outputs.penalty"
-            )
+        refuse_withheld_labels(labels, num_items_in_batch, self.training, self.config.penalty_coefficient)
         is_trained = torch.is_grad_enabled() or labels is not None or num_items_in_batch is not None
         outputs: Encoded = self.model(**inputs, with_penalty=is_trained or bool(inputs.get("output_attentions")))
         hidden = many_rows_linear(self.hidden_proj, self.dropout(outputs.pooler_output)).relu()
@@ -275,15 +251,17 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         if labels is not None:
             labels = labels.to(logits.device)
             problem_type = problem_type_of(self.config.problem_type, logits, labels)
-            num_labels = (labels != IGNORED).view(len(logits), -1).sum(dim=1)  # (B,)
-            num_items = num_labels.sum() if num_items_in_batch is None else num_items_in_batch
-            loss = classification_loss(logits, labels, problem_type, num_items, smoothing)
+            loss = penalised_loss(
+                logits,
+                labels,
+                problem_type,
+                outputs.penalty,
+                self.config.penalty_coefficient,
+                self.config.penalty_reduction,
+                num_items_in_batch,
+                smoothing,
+            )
             self.config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
-            penalty = (outputs.penalty * (num_labels > 0)).sum()
-            if self.config.penalty_reduction == "mean":
-                total = (outputs.penalty * num_labels).sum()
-                penalty = total / torch.as_tensor(num_items, device=loss.device).clamp(min=1)
-            loss = loss + self.config.penalty_coefficient * penalty
         recorded = outputs.hidden_states, outputs.attentions
         return SelfAttentiveClassifierOutput(loss, logits, *recorded, outputs.penalty)
 

@@ -12,6 +12,7 @@ from .modeling_small_transformer import (
     SmallTransformerForTokenClassification,
     SmallTransformerModel,
 )
+from .pooling import PooledEncoderForSequenceClassification
 
 MODELS: dict[str, tuple[type, ...]] = {
     "AutoModel": (AttentionalRNNModel, SelfAttentiveModel, SmallTransformerModel),
@@ -19,6 +20,7 @@ MODELS: dict[str, tuple[type, ...]] = {
     "AutoModelForMaskedLM": (SmallTransformerForMaskedLM,),
     "AutoModelForSeq2SeqLM": (AttentionalRNNForConditionalGeneration, SmallTransformerForConditionalGeneration),
     "AutoModelForSequenceClassification": (
+        PooledEncoderForSequenceClassification,
         SelfAttentiveForSequenceClassification,
         SmallTransformerForSequenceClassification,
     ),

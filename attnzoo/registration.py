@@ -16,11 +16,12 @@ from typing import Any
 def register_configs(registry: Any) -> None:
     """Register the configs with ``AutoConfig``."""
     from .configuration_attentional_rnn import AttentionalRNNConfig
+    from .configuration_pooled_encoder import PooledEncoderConfig
     from .configuration_self_attentive import SelfAttentiveConfig
     from .configuration_small_transformer import SmallTransformerConfig
     from .installed_pipelines import prefer_installed_pipelines
 
-    for config_class in (AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig):
+    for config_class in (AttentionalRNNConfig, PooledEncoderConfig, SelfAttentiveConfig, SmallTransformerConfig):
         registry.AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
         prefer_installed_pipelines(config_class)
 

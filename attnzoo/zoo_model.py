@@ -4,6 +4,7 @@ Files of safetensors hold only numbers. A pickle may run code, so no pickle is l
 """
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,25 @@ from .model_inputs import check_labels, require_tokens, shift_right
 
 CONVERT = "which may run code; convert weights that you trust with torch.load(..., weights_only=True) and"
 MAX_NEW_WEIGHTS = 10**8  # that a file may lack: those of a new head or of added words
+
+
+@dataclass
+class SelfAttentiveClassifierOutput(ModelOutput):
+    """What the classifier returns.
+
+    Shape:
+        - loss: a scalar if there are labels, the task's loss plus the weighted penalty
+        - logits: (B, K)
+        - hidden_states, attentions: on request; attentions are a 1-tuple of (B, 1, R, S), A
+        - penalty: (B,), without the coefficient; for a pair the sum of the penalties of its sentences. None in
+          inference (``torch.no_grad()``, ``torch.inference_mode()``) without labels and without ``output_attentions``
+    """
+
+    loss: Tensor | None = None
+    logits: Tensor = None  # type: ignore[assignment]
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+    penalty: Tensor | None = None
 
 
 class SafetensorsModel(PreTrainedModel):

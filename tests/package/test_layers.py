@@ -32,7 +32,7 @@ def imports(path: Path) -> list[tuple[int, str]]:
 def travelling() -> set[str]:
     """The files that go along with a model: all that models and pipelines reach by imports."""
     found: set[str] = set()
-    waiting = [name for name in FLAT if name.startswith("modeling_")] + ["pipelines"]
+    waiting = [name for name in FLAT if name.startswith("modeling_")] + ["pipelines", "pooling"]
     while waiting:
         name = waiting.pop()
         if name not in found:

@@ -1,0 +1,247 @@
+"""``attnzoo.check``: which kind of code it is, and what is checked of it."""
+
+import inspect
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .attention_checks import check_layer
+from .classic_decoder import as_attention
+from .layer import Layer, understand, with_masks
+from .mask_checks import check_loss, check_mask
+from .model import understand_model
+from .model_checks import check_model
+from .report import Finding, Report
+from .step_checks import check_steps, steps_of, steps_of_transformers
+from .subject import CannotCallError, Subject
+
+KINDS = {
+    "attention": "(query, key, value, mask) or (query, keys, mask) -> output, or (output, weights)",
+    "self_attention": "(x, mask) -> output, or (output, weights)",
+    "mask": "(ids), (lengths) or (size) -> mask",
+    "loss": "(logits, labels) or (logits, labels, mask) -> number",
+    "encoder": "(ids or vectors, mask or lengths) -> outputs, or (outputs, state)",
+    "decoder_step": "functions start, step, whole, reorder; or (token, hidden, encoder_outputs, mask)",
+    "language_model": "(ids, mask) -> logits",
+    "encoder_decoder": "(source, source_mask, target) -> logits",
+}
+
+
+def check(
+    module: Any = None,
+    kind: str | None = None,
+    *,
+    causal: bool | None = None,
+    mask: str | None = None,
+    scale: str | float | None = "auto",
+    num_heads: int | None = None,
+    width: int | tuple[int, int] | None = None,
+    vocab_size: int | None = None,
+    pad: int | None = None,
+    batch_first: bool | None = None,
+    start: Callable[..., Any] | None = None,
+    step: Callable[..., Any] | None = None,
+    whole: Callable[..., Any] | None = None,
+    reorder: Callable[..., Any] | None = None,
+) -> Report:
+    """Check attention code by its properties and name its faults.
+
+    The code runs on small random inputs, on a copy, in eval mode on the CPU. What it is told is believed; what it is
+    not told is found out, and the report says what was assumed.
+
+    Args:
+        module: a module or a function. For ``kind="decoder_step"`` it may be left out
+        kind: one of ``KINDS``; None for modules of torch and models of Transformers
+        causal: whether a position may only see earlier ones. None: it is read from the behaviour, the name of the class
+            or the masks that it takes
+        mask: the convention of its masks: "attend" (True or 1: may be attended to), "ignore" (True or 1: hidden) or
+            "additive" (0 or -inf). None: the convention that hides padding
+        scale: the factor of dot products: "auto" expects ``1 / sqrt(d_k)`` of self-attention and of layers that take
+            query, key and value, "sqrt" of every layer, a number that number, None none
+        num_heads: the number of heads, if no attribute says it
+        width: the width of the input, or of query and key
+        vocab_size: the number of ids
+        pad: the id of padding; for a loss the label
+        batch_first: whether tensors are (batch, time, width)
+        start: for ``kind="decoder_step"``: (source, source_mask) to state
+        step: (tokens, state) to (logits, state)
+        whole: (source, source_mask, target) to the logits of teacher forcing
+        reorder: (state, rows) to state
+
+    Returns:
+        a report, true if nothing was found; ``print`` shows it
+
+    Raises:
+        ValueError: an unknown kind or convention, or code that cannot be called; the message shows an adapter
+        TypeError: ``module`` cannot be called
+    """
+    functions = {"start": start, "step": step, "whole": whole, "reorder": reorder}
+    if kind is None:
+        kind = "decoder_step" if step is not None else kind_of(module)
+    if kind not in KINDS:
+        known = "\n".join(f"    {name!r}: {what}" for name, what in KINDS.items())
+        raise ValueError(f"unknown kind {kind!r}; choose one of\n{known}")
+    if mask not in (None, "attend", "ignore", "additive"):
+        raise ValueError(f"mask is 'attend', 'ignore' or 'additive', got {mask!r}")
+    if module is None and step is None:
+        raise TypeError("check needs a module or a function; for kind='decoder_step' at least step=...")
+    options = {
+        "causal": causal,
+        "mask": mask,
+        "scale": scale,
+        "num_heads": num_heads,
+        "width": width,
+        "vocab_size": vocab_size,
+        "pad": pad,
+        "batch_first": batch_first,
+    }
+    error: Exception | None = None
+    for dtype in (torch.float64, torch.float32):  # code with constants in float32 cannot run in float64
+        try:
+            return _check(module, kind, dtype, functions, options)
+        except (CannotCallError, RuntimeError) as caught:
+            error = error or caught
+    assert error is not None
+    raise error
+
+
+def kind_of(module: Any) -> str:
+    """The kind of a module of torch or a model of Transformers.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(module, nn.MultiheadAttention) or module is nn.functional.scaled_dot_product_attention:
+        return "attention"
+    if isinstance(module, nn.TransformerEncoder | nn.TransformerEncoderLayer):
+        return "self_attention"
+    if isinstance(module, nn.Transformer | nn.TransformerDecoder | nn.TransformerDecoderLayer):
+        return "encoder_decoder"
+    config = getattr(module, "config", None)
+    if config is not None and hasattr(config, "is_encoder_decoder"):
+        if config.is_encoder_decoder:
+            return "encoder_decoder"
+        name = type(module).__name__
+        pattern = getattr(config, "attention_pattern", None)
+        is_causal = "CausalLM" in name or "LMHead" in name or pattern == "causal"
+        return "language_model" if is_causal or getattr(config, "is_decoder", False) else "encoder"
+    known = "\n".join(f"    {name!r}: {what}" for name, what in KINDS.items())
+    raise ValueError(f"state the kind of {type(module).__name__}: attnzoo.check(module, kind=...), one of\n{known}")
+
+
+def _check(
+    module: Any, kind: str, dtype: torch.dtype, functions: dict[str, Callable[..., Any] | None], options: dict[str, Any]
+) -> Report:
+    if kind == "decoder_step":
+        return _check_decoder_step(module, dtype, functions, options)
+    subject = Subject(module, dtype)
+    report = Report(subject.name, kind)
+    with subject.ready():
+        if kind in ("attention", "self_attention"):
+            _check_attention(report, subject, kind == "self_attention", options)
+        elif kind == "mask":
+            check_mask(report, subject, options["mask"], options["causal"], options["pad"])
+        elif kind == "loss":
+            check_loss(report, subject, options["pad"], options["mask"])
+        else:
+            _check_model(report, subject, kind, options)
+    return report
+
+
+def _check_attention(report: Report, subject: Subject, is_self: bool, options: dict[str, Any]) -> None:
+    names = ("mask", "num_heads", "width", "batch_first")
+    layer, sizes = understand(subject, is_self, **{name: options[name] for name in names})
+    layer = with_masks(layer, sizes, options["mask"])
+    if layer.layout != "batch_first":
+        report.assumed.append(f"layout: {layer.layout}")
+    causal = options["causal"]
+    if causal is None and is_self and is_called_causal(subject):
+        causal = True
+        report.assumed.append("causal, as its name or an attribute says")
+    _check_inputs_kept(report, layer, sizes)
+    check_layer(report, layer, sizes, causal, options["scale"])
+
+
+def is_called_causal(subject: Subject) -> bool:
+    """Whether its name, an attribute or a triangular buffer says that it is causal."""
+    name = subject.name.lower()
+    if "causal" in name or "gpt" in name or subject.attribute("causal", "is_causal") is True:
+        return True
+    for module in subject.modules:
+        for _, buffer in module.named_buffers():
+            square = buffer.squeeze()
+            if square.ndim == 2 and square.shape[0] == square.shape[1] > 1:
+                lower = square.isfinite() & (square != 0)
+                if bool(lower.tril().eq(lower).all()) and not bool(lower.triu(1).any()) and bool(lower.any()):
+                    return True
+    return False
+
+
+def _check_inputs_kept(report: Report, layer: Layer, sizes: Any) -> None:
+    named = layer.arguments(*layer.inputs(sizes))
+    given = {name: part for name, part in named.items() if isinstance(part, Tensor)}
+    before = {name: part.clone() for name, part in given.items()}
+    layer.call(named)
+    changed = [name for name, part in given.items() if not torch.equal(part, before[name])]
+    if changed:
+        report.add(Finding("input_changed_in_place", f"the argument {changed[0]!r}", before))
+    report.done("inputs left as they were")
+
+
+def _check_model(report: Report, subject: Subject, kind: str, options: dict[str, Any]) -> None:
+    names = ("mask", "pad", "vocab_size", "width", "batch_first")
+    model = understand_model(subject, kind, **{name: options[name] for name in names})
+    if model.time_first:
+        report.assumed.append("time first")
+    causal = options["causal"] is not False and kind != "encoder"
+    check_model(report, model, causal)
+    target = subject.target
+    is_generating = hasattr(target, "generate") and hasattr(target, "config") and hasattr(target, "get_encoder")
+    if kind in ("language_model", "encoder_decoder"):
+        if not is_generating:
+            report.skip("steps", "state start, step, whole and reorder with kind='decoder_step'")
+        elif "dropout_in_eval" in report.names or "future_leaked" in report.names:
+            report.skip("steps", f"meaningless before {report.names[0]} is repaired")
+        else:
+            check_steps(report, steps_of_transformers(target, model.vocabulary))
+
+
+def _check_decoder_step(
+    module: Any, dtype: torch.dtype, functions: dict[str, Callable[..., Any] | None], options: dict[str, Any]
+) -> Report:
+    if module is not None and functions["step"] is None and not hasattr(module, "step"):
+        names = set(inspect.signature(getattr(module, "forward", module)).parameters)
+        if names & {"encoder_outputs", "encoder_output", "enc_outputs", "memory", "enc_out"}:
+            return _check_classic(module, dtype, options)
+    copied = Subject(module, dtype) if isinstance(module, nn.Module) else None
+    own = module if copied is None else copied.target
+
+    def make(function: Any) -> Subject:
+        return Subject(function, dtype)
+
+    steps = steps_of(own, functions, options["vocab_size"], make)
+    report = Report(type(module).__name__ if module is not None else steps.step.name, "decoder_step")
+    report.assumed.append(f"ids below {steps.vocabulary}")
+    subjects = [each for each in (steps.step, steps.start, steps.whole, steps.reorder) if each is not None]
+    with ExitStack() as stack:
+        for subject in subjects:
+            stack.enter_context(subject.ready())
+        check_steps(report, steps)
+    return report
+
+
+def _check_classic(module: Any, dtype: torch.dtype, options: dict[str, Any]) -> Report:
+    """A decoder's step (token, hidden, encoder_outputs, mask), as attention whose query is the hidden state."""
+    subject = Subject(module, dtype)
+    report = Report(subject.name, "decoder_step")
+    with subject.ready():
+        attention, widths = as_attention(subject, options["vocab_size"])
+        layer, sizes = understand(attention, False, options["mask"], None, widths, True)
+        layer = with_masks(layer, sizes, options["mask"])
+        check_layer(report, layer, sizes, None, None)
+        report.skip("step equals teacher forcing", "state start, step and whole")
+        report.skip("beams", "state start, step and reorder")
+    return report

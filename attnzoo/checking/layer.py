@@ -1,0 +1,484 @@
+"""How to call an attention layer: which argument is what, its layout, its widths, the convention of its mask.
+
+Letters in shapes: B batch, H heads, T queries, S keys, D width of the query, E width of the key.
+"""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .subject import CannotCallError, Subject, largest_difference, tolerance_of
+
+NAMES = {
+    "query": ("query", "q", "queries", "hidden", "decoder_hidden", "decoder_state", "dec_hidden", "tgt", "target"),
+    "key": ("key", "k", "keys", "encoder_outputs", "encoder_output", "enc_outputs", "enc_output", "enc_out", "memory"),
+    "value": ("value", "v", "values"),
+}
+CONVENTIONS = {
+    "attend": "True or 1 where a key may be attended to",
+    "ignore": "True or 1 where a key is hidden",
+    "additive": "0 where a key may be attended to, -inf or a large negative number where it is hidden",
+}
+WIDTHS = ("embed_dim", "d_model", "hidden_size", "embed_size", "embedding_dim", "n_embd", "dim", "d_in", "width")
+HEADS = ("num_heads", "n_heads", "nhead", "n_head", "heads", "num_attention_heads", "h")
+
+
+class Sizes(NamedTuple):
+    """The sizes of one call."""
+
+    rows: int
+    queries: int
+    keys: int
+
+
+class Output(NamedTuple):
+    """What a call returned, batch first: context (B, T, ...), attention weights as they came, or None."""
+
+    context: Tensor
+    weights: Tensor | None
+
+
+class MaskForm(NamedTuple):
+    """A shape and a convention of masks. ``fill`` is the number of hidden keys of an additive mask."""
+
+    shape: str
+    convention: str
+    kind: str  # of numbers: "bool", "int", "float"
+
+    def make(self, allowed: Tensor, heads: int, dtype: torch.dtype) -> Tensor:
+        """``allowed`` (B, T, S) bool, True = attend, in this form."""
+        shapes = {
+            "BS": allowed[:, 0],
+            "B1S": allowed[:, :1],
+            "B11S": allowed[:, None, :1],
+            "BTS": allowed,
+            "B1TS": allowed[:, None],
+            "BHTS": allowed[:, None].expand(-1, heads, -1, -1),
+            "TS": allowed[0],
+            "SB": allowed[:, 0].T,
+        }
+        mask = shapes[self.shape]
+        if self.convention == "additive":
+            hidden = torch.finfo(dtype).min / 4 if self.kind == "int" else float("-inf")
+            return torch.zeros(mask.shape, dtype=dtype).masked_fill(~mask, hidden)
+        mask = ~mask if self.convention == "ignore" else mask
+        return mask if self.kind == "bool" else mask.to(torch.int64 if self.kind == "int" else dtype)
+
+    def __str__(self) -> str:
+        kind = self.kind if self.convention != "additive" else "float"
+        letters = ", ".join(self.shape)
+        return f"{kind} of shape ({letters}), {CONVENTIONS[self.convention]} ({self.convention!r})"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """An attention layer whose call is understood."""
+
+    subject: Subject
+    roles: dict[str, str]  # of parameters by name
+    layout: str  # "batch_first", "time_first", "heads", "step", "step_time_first", "hidden_time_first", "hidden"
+    widths: tuple[int, int]
+    heads: int
+    is_self: bool
+    by_position: bool = False
+    padding: MaskForm | None = None  # of a mask of keys
+    pairs: MaskForm | None = None  # of a mask of pairs of query and key
+    needs_mask: bool = False
+    last: dict[str, Tensor] | None = None
+
+    @property
+    def has_value(self) -> bool:
+        """Whether key and value are separate arguments."""
+        return not self.is_self and "value" in self.roles.values()
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it takes one query for each row, without an axis of time."""
+        return self.layout.startswith(("step", "hidden"))
+
+    @property
+    def tolerance(self) -> float:
+        """Differences below it are rounding."""
+        return tolerance_of(self.subject.dtype)
+
+    def has(self, role: str) -> bool:
+        """Whether some parameter has this role."""
+        return role in self.roles.values()
+
+    def inputs(self, sizes: Sizes, seed: int = 0, size: float = 1.0) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value; for self-attention the same tensor three times."""
+        generator = torch.Generator().manual_seed(seed)
+
+        def draw(*shape: int) -> Tensor:
+            return (torch.randn(*shape, generator=generator) * 10).round().div(10).mul(size).to(self.subject.dtype)
+
+        query = draw(sizes.rows, sizes.queries, self.widths[0])
+        if self.is_self:
+            return query, query, query
+        key = draw(sizes.rows, sizes.keys, self.widths[1])
+        return query, key, draw(sizes.rows, sizes.keys, self.widths[1]) if self.has_value else key
+
+    def arguments(
+        self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None = None, causal: bool = False
+    ) -> dict[str, Any]:
+        """The arguments by name. ``allowed`` is (B, S), or (B, T, S) for pairs."""
+        rows, queries, keys = len(query), query.shape[1], key.shape[1]
+        named: dict[str, Any] = {}
+        pairs = allowed if allowed is not None and allowed.ndim == 3 else None
+        padding = allowed if allowed is not None and allowed.ndim == 2 else None
+        if causal and self.pairs is not None:
+            triangle = torch.ones(queries, keys, dtype=torch.bool).tril().expand(rows, -1, -1)
+            shares = self.roles_of("mask") == self.roles_of("padding")
+            pairs = triangle & padding[:, None] if padding is not None and shares else triangle
+            padding = None if shares else padding
+        for name, role in self.roles.items():
+            if role in ("query", "x"):
+                named[name] = self.lay_out(query, is_query=not self.is_self)
+            elif role in ("key", "value"):
+                named[name] = self.lay_out(key if role == "key" else value, is_query=False)
+            elif role == "lengths":
+                real = torch.ones(rows, keys, dtype=torch.bool) if padding is None else padding
+                named[name] = real.sum(dim=1)
+            elif role in ("mask", "padding"):
+                form = self.pairs if pairs is not None and role == "mask" else self.padding
+                wanted = pairs if pairs is not None and role == "mask" else padding
+                if pairs is not None and role == "mask":
+                    named[name] = form.make(pairs, self.heads, self.subject.dtype) if form else None
+                elif role == self.mask_role and form is not None and (wanted is not None or self.needs_mask):
+                    real = torch.ones(rows, keys, dtype=torch.bool) if wanted is None else wanted
+                    every = real[:, None].expand(-1, queries, -1)
+                    named[name] = form.make(every, self.heads, self.subject.dtype)
+                else:
+                    named[name] = None
+            elif role == "causal" and causal and self.pairs is None:
+                named[name] = True
+        return named
+
+    @property
+    def mask_role(self) -> str:
+        """The role of the parameter that takes a mask of padding."""
+        return "padding" if self.has("padding") else "mask"
+
+    def roles_of(self, role: str) -> str:
+        """The parameter that takes masks of this kind."""
+        wanted = self.mask_role if role == "padding" else role
+        return next((name for name, found in self.roles.items() if found == wanted), "")
+
+    def lay_out(self, values: Tensor, is_query: bool) -> Tensor:
+        """A tensor (B, T, D) in the layer's layout."""
+        if self.layout == "heads":
+            return values.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, H, T, D / H)
+        if is_query and self.layout.startswith("step"):
+            return values[:, 0]
+        if is_query and self.layout.startswith("hidden"):
+            return values[:, :1].transpose(0, 1)
+        return values.transpose(0, 1) if self.layout.endswith("time_first") else values
+
+    def call(self, named: dict[str, Any], seed: int = 0, trace: Any = None) -> Any:
+        """Call it with arguments that :meth:`arguments` made."""
+        positional: list[Any] = []
+        if self.by_position:
+            positional, named = list(named.values()), {}
+        return self.subject(*positional, seed=seed, trace=trace, **named)
+
+    def __call__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        allowed: Tensor | None = None,
+        causal: bool = False,
+        seed: int = 0,
+        trace: Any = None,
+    ) -> Output:
+        named = self.arguments(query, key, value, allowed, causal)
+        result = self.call(named, seed, trace)
+        return self.read(result, Sizes(len(query), query.shape[1], key.shape[1]), key)
+
+    def read(self, result: Any, sizes: Sizes, key: Tensor) -> Output:
+        """Context and weights of a result."""
+        if isinstance(result, dict):
+            result = tuple(result.values())
+        parts = [part for part in (result if isinstance(result, tuple | list) else (result,)) if _is_numbers(part)]
+        contexts = [context for part in parts if (context := self._context(part, sizes)) is not None]
+        weights = [part for part in parts if _may_be_weights(part, sizes, self.is_self)]
+        if not contexts and weights and not self.is_self:  # a layer that returns its weights alone
+            weighted = weights[0]
+            per_query = weighted.reshape(sizes.rows, -1, sizes.keys)
+            if weighted.shape[0] == sizes.keys and weighted.ndim == 2:
+                per_query = weighted.T.unsqueeze(1)
+            return Output(per_query.to(key.dtype) @ key, weighted)
+        if not contexts:
+            raise ValueError("no output with an axis of queries")
+        others = [part for part in weights if part.data_ptr() != contexts[0].data_ptr() or part.ndim > 3]
+        return Output(contexts[0], others[0] if others else None)
+
+    def _context(self, part: Tensor, sizes: Sizes) -> Tensor | None:
+        rows, queries = sizes.rows, sizes.queries
+        if self.layout == "heads":
+            return part.transpose(1, 2).flatten(2) if part.shape[:3] == (rows, self.heads, queries) else None
+        if not self.is_self and part.shape[-1] == sizes.keys:
+            return None
+        if self.is_step:
+            shapes = {(rows,): part, (1, rows): part[0], (rows, 1): part[:, 0] if part.ndim > 1 else part}
+            for leading, context in shapes.items():
+                if part.ndim == len(leading) + 1 and tuple(part.shape[:-1]) == leading:
+                    return context.unsqueeze(1)
+            return None
+        if part.ndim != 3:
+            return None
+        if self.layout == "time_first":
+            return part.transpose(0, 1) if tuple(part.shape[:2]) == (queries, rows) else None
+        return part if tuple(part.shape[:2]) == (rows, queries) else None
+
+
+def _is_numbers(part: Any) -> bool:
+    return isinstance(part, Tensor) and part.is_floating_point() and part.ndim >= 2
+
+
+def _may_be_weights(part: Tensor, sizes: Sizes, is_self: bool) -> bool:
+    pair = sorted((sizes.queries, sizes.keys))
+    if is_self:
+        return part.ndim >= 3 and list(part.shape[-2:]) == pair
+    if sizes.keys not in part.shape:
+        return False
+    others = part.numel() // sizes.keys
+    return others % (sizes.rows * sizes.queries) == 0 and part.ndim <= 4
+
+
+def all_sizes(subject: Subject, widths: tuple[int, ...], heads: int, is_self: bool, is_step: bool) -> Sizes:
+    """Sizes of rows, queries and keys that no other size of the layer equals."""
+    taken = {*widths, heads, *(width // max(1, heads) for width in widths), 1, 2}
+    free = [size for size in (3, 5, 7, 9, 11, 13) if size not in taken]
+    rows, queries, keys = free[:3]
+    return Sizes(rows, keys if is_self else 1 if is_step else queries, keys)
+
+
+def understand(
+    subject: Subject,
+    is_self: bool,
+    mask: str | None = None,
+    num_heads: int | None = None,
+    width: int | tuple[int, int] | None = None,
+    batch_first: bool | None = None,
+) -> tuple[Layer, Sizes]:
+    """Find out how to call a layer.
+
+    Raises:
+        CannotCallError: no call worked; the message says which adapter to write.
+    """
+    roles, by_position = roles_of(subject, is_self)
+    heads = num_heads or subject.attribute(*HEADS) or 0
+    known = subject.attribute("batch_first") if batch_first is None else batch_first
+    layouts = _layouts(is_self, known if isinstance(known, bool) else None, subject.has_parameters)
+    errors: dict[str, str] = {}
+    working: list[tuple[Layer, Sizes]] = []
+    for layout in layouts:
+        for widths in _widths(subject, is_self, width, int(heads)):
+            count = int(heads) or (2 if layout == "heads" else 1)
+            if any(part % count for part in widths):
+                continue
+            layer = Layer(subject, roles, layout, widths, count, is_self, by_position)
+            sizes = all_sizes(subject, widths, count, is_self, layer.is_step)
+            found = _first_that_runs(layer, sizes, mask, errors)
+            if found is not None:
+                working.append((found, sizes))
+                break
+    if not working:
+        raise CannotCallError(how_to_adapt(subject, is_self, errors))
+    for layer, sizes in working:
+        if _rows_are_apart(layer, sizes):
+            return layer, sizes
+    return working[0]
+
+
+def _layouts(is_self: bool, batch_first: bool | None, has_parameters: bool) -> list[str]:
+    if batch_first is not None:
+        first = "batch_first" if batch_first else "time_first"
+        return [first] if is_self else [first, "step" if batch_first else "step_time_first", "heads"]
+    if is_self:
+        return ["batch_first", "time_first"]
+    steps = ["step", "hidden", "step_time_first", "hidden_time_first"]
+    return ["batch_first", "time_first", *steps, "heads"] if has_parameters else ["batch_first", "heads", *steps]
+
+
+def _widths(
+    subject: Subject, is_self: bool, width: int | tuple[int, int] | None, heads: int
+) -> Iterator[tuple[int, int]]:
+    if width is not None:
+        yield (width, width) if isinstance(width, int) else width
+        return
+    found = [int(value) for name in WIDTHS if (value := subject.attribute(name))]
+    for module in subject.modules:
+        found += [part.in_features for part in module.modules() if isinstance(part, nn.Linear)]
+        found += [size for parameter in module.parameters() for size in parameter.shape]
+    sizes = list(dict.fromkeys(size for size in found if 1 < size <= 4096)) or [12 * max(1, heads), 8]
+    yield from ((size, size) for size in sizes)
+    if not is_self:
+        sums = [total - part for total in sizes for part in sizes if total > part]
+        yield from itertools.permutations(list(dict.fromkeys(sizes + sums))[:8], 2)
+
+
+def roles_of(subject: Subject, is_self: bool) -> tuple[dict[str, str], bool]:
+    """The role of every parameter that is passed, and whether they are passed by position.
+
+    Raises:
+        CannotCallError: a parameter without default has no role.
+    """
+    signature = subject.signature
+    if subject.original is torch.nn.functional.scaled_dot_product_attention:
+        return {"query": "query", "key": "key", "value": "value", "attn_mask": "mask"}, False
+    roles: dict[str, str] = {}
+    free = []
+    for name, parameter in signature.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        role = _role(name)
+        required = parameter.default is parameter.empty
+        if role == "causal" or (role and role not in roles.values()):
+            roles[name] = role
+        elif required or (not roles and parameter.default is None):
+            free.append(name)
+    wanted = ["x"] if is_self and not {"query", "key"} & {*roles.values()} else ["query", "key", "value"]
+    if is_self and "x" in wanted:
+        roles = {name: role for name, role in roles.items() if role not in ("query", "key", "value")}
+        free = [name for name in signature if name in free or _role(name) in ("query", "key", "value")]
+    missing = [role for role in wanted if role not in roles.values()]
+    for name in free:
+        if missing:
+            roles[name] = missing.pop(0)
+        elif "mask" not in roles.values() and "padding" not in roles.values():
+            roles[name] = "mask"
+        else:
+            raise CannotCallError(
+                how_to_adapt(subject, is_self, {f"the argument {name!r}": "its meaning is not known"})
+            )
+    needed = {"x"} if wanted == ["x"] else {"query", "key"}
+    if not needed <= {*roles.values()}:
+        raise CannotCallError(how_to_adapt(subject, is_self, {"the arguments": f"no {' and '.join(sorted(needed))}"}))
+    ordered = {name: roles[name] for name in signature if name in roles}
+    positional = any(part.kind is part.POSITIONAL_ONLY for part in signature.values())
+    return ordered, positional
+
+
+def _role(name: str) -> str | None:
+    lower = name.lower()
+    if "need_weights" in lower or "average" in lower or "return" in lower:
+        return None
+    if "mask" in lower or "bias" in lower or lower.startswith("pad"):
+        return "padding" if "pad" in lower else "mask"
+    if "len" in lower:
+        return "lengths"
+    if lower in ("is_causal", "causal"):
+        return "causal"
+    return next((role for role, names in NAMES.items() if lower in names), None)
+
+
+def _forms(mask: str | None, shapes: tuple[str, ...]) -> Iterator[MaskForm]:
+    kinds = {"attend": ("bool", "int", "float"), "ignore": ("bool", "float"), "additive": ("float", "int")}
+    for convention in (mask,) if mask else CONVENTIONS:
+        for kind in kinds[convention]:
+            for shape in shapes:
+                yield MaskForm(shape, convention, kind)
+
+
+PADDING_SHAPES = ("BS", "B1S", "B11S", "BTS", "B1TS", "BHTS", "SB")
+PAIR_SHAPES = ("TS", "BTS", "B1TS", "BHTS")
+
+
+def _first_that_runs(layer: Layer, sizes: Sizes, mask: str | None, errors: dict[str, str]) -> Layer | None:
+    inputs = layer.inputs(sizes)
+    candidates = [layer]
+    if layer.has("mask") or layer.has("padding"):
+        candidates += [replace(layer, padding=form, needs_mask=True) for form in _forms(mask, PADDING_SHAPES)]
+    first = ""
+    for candidate in candidates:
+        try:
+            candidate(*inputs)
+            return candidate
+        except Exception as error:
+            text = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+            errors.setdefault(f"{layer.layout}, width {layer.widths[0]}", text)
+            if text == first:  # the same without a mask and with one: something else is wrong
+                return None
+            first = first or text
+    return None
+
+
+def _rows_are_apart(layer: Layer, sizes: Sizes) -> bool:
+    query, key, value = layer.inputs(sizes)
+    others = layer.inputs(sizes, seed=1)
+    changed = tuple(torch.cat([part[:1], other[1:]]) for part, other in zip((query, key, value), others, strict=True))
+    before, after = layer(query, key, value).context[0], layer(changed[0], changed[1], changed[2]).context[0]
+    return largest_difference(before, after) < layer.tolerance
+
+
+def with_masks(layer: Layer, sizes: Sizes, mask: str | None) -> Layer:
+    """The layer with the forms of its masks: those that hide padding best from the output."""
+    if layer.has("mask") or layer.has("padding"):
+        layer = replace(layer, padding=_best(layer, sizes, mask, PADDING_SHAPES, is_padding=True))
+    if layer.is_self and layer.has("mask"):
+        form = layer.padding
+        convention = mask or (form.convention if form and not layer.has("padding") else None)
+        pairs = _best(layer, sizes, convention, PAIR_SHAPES, is_padding=False)
+        layer = replace(layer, pairs=pairs)
+    return layer
+
+
+def hidden_keys(sizes: Sizes) -> Tensor:
+    """Which keys are real: (B, S), the first row whole, the others padded on the right."""
+    lengths = torch.tensor([sizes.keys, *(max(1, sizes.keys - 2 - row % 2) for row in range(sizes.rows - 1))])
+    return torch.arange(sizes.keys) < lengths[:, None]
+
+
+def _best(layer: Layer, sizes: Sizes, mask: str | None, shapes: tuple[str, ...], is_padding: bool) -> MaskForm | None:
+    query, key, value = layer.inputs(sizes)
+    others = layer.inputs(sizes, seed=1)
+    if is_padding:
+        real = hidden_keys(sizes)
+        shown = real if layer.is_self else torch.ones(sizes.rows, sizes.queries, dtype=torch.bool)
+    else:
+        real = torch.ones(sizes.rows, sizes.keys, dtype=torch.bool)
+        real[:, -2:] = False
+        shown = real
+    hidden = [torch.where(real[..., None], part, other) for part, other in zip((key, value), others[1:], strict=True)]
+    seen = [torch.where(real[..., None], other, part) for part, other in zip((key, value), others[1:], strict=True)]
+    ranked: list[tuple[float, int, MaskForm]] = []
+    for number, form in enumerate(_forms(mask, shapes)):
+        candidate = replace(layer, padding=form) if is_padding else replace(layer, pairs=form)
+        try:
+            leaks = []
+            for keys, values in ([key, value], hidden, seen):
+                queries = keys if layer.is_self else query
+                result = candidate(queries, keys, values, real if is_padding else None, causal=not is_padding)
+                leaks.append(result.context[shown])
+        except Exception:
+            continue
+        if not bool(torch.isfinite(leaks[0]).all()):
+            ranked.append((1e6, number, form))
+            continue
+        leak = float((leaks[0] - leaks[1]).abs().nan_to_num(1e6).max())
+        effect = float((leaks[0] - leaks[2]).abs().nan_to_num(1e6).max())
+        ratio = leak / max(effect, 1e-30)
+        ratio = 0.0 if ratio < 1e3 * layer.tolerance else round(ratio, 3)
+        ranked.append((ratio, number, form))
+    return min(ranked)[2] if ranked else None
+
+
+def how_to_adapt(subject: Subject, is_self: bool, errors: dict[str, str]) -> str:
+    """The text of the error for a signature that is not understood."""
+    kind = "self_attention" if is_self else "attention"
+    arguments = "x, mask" if is_self else "query, key, value, mask"
+    tried = "; ".join(f"{what}: {error}" for what, error in list(errors.items())[:4])
+    return (
+        f"cannot call {subject.name} as kind={kind!r} ({tried}). Write an adapter and check that:\n"
+        f"    def adapter({arguments}):\n"
+        f"        return layer({arguments})\n"
+        f"    attnzoo.check(adapter, {kind!r})\n"
+        "Tensors are (batch, time, width); an adapter returns the output, or the output and the weights. State "
+        "width=... and num_heads=... if they cannot be read from the module."
+    )

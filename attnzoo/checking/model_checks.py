@@ -1,0 +1,286 @@
+"""The properties of a whole model: padding, the future, the batch, dropout, its steps and its loss.
+
+Letters in shapes: B batch, T target length, S source length, V vocabulary.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from .model import Model
+from .report import Finding, Report
+from .subject import largest_difference
+from .tracing import Trace, normalised_axes
+
+LENGTH, TARGET, ROWS = 7, 5, 5  # a state with an axis of 5 layers or directions is unlikely
+
+
+def check_model(report: Report, model: Model, causal: bool) -> None:
+    """Check an encoder, a language model (``causal``) or an encoder-decoder."""
+    checker = _Checker(report, model)
+    if model.vocabulary:
+        report.assumed.append(f"ids below {model.vocabulary}, padding is {model.pad}")
+    if model.mask is not None:
+        report.assumed.append(f"mask of padding: {model.mask}")
+    if model.target_mask is not None:
+        report.assumed.append(f"causal mask: {model.target_mask}")
+    checker.dropout()
+    if not checker.finite() or checker.axis():
+        return
+    checker.batch()
+    if "batch_mixed" in report.names:
+        report.skip("padding", "meaningless before batch_mixed is repaired")
+    else:
+        checker.padding()
+    if causal:
+        checker.future()
+    else:
+        report.skip("future", "an encoder may see every position")
+
+
+class _Checker:
+    def __init__(self, report: Report, model: Model) -> None:
+        self.report, self.model = report, model
+
+    def target(self, rows: int, length: int = TARGET, seed: int = 1) -> Tensor | None:
+        return self.model.draw(rows, length, seed) if self.model.kind == "encoder_decoder" else None
+
+    def differs(self, first: Tensor, second: Tensor) -> bool:
+        return largest_difference(first, second) > self.model.tolerance
+
+    def given(self, *call: Any) -> dict[str, Tensor]:
+        return {name: part for name, part in self.model.arguments(*call).items() if isinstance(part, Tensor)}
+
+    def finite(self) -> bool:
+        call = self.model.draw(3, LENGTH), None, self.target(3)
+        self.report.done("finite output")
+        if bool(torch.isfinite(self.model.main(*call)).all()):
+            return True
+        self.report.add(Finding("not_finite", "for random input without padding", self.given(*call)))
+        for check in ("softmax axis", "batch", "padding", "future"):
+            self.report.skip(check, "meaningless before not_finite is repaired")
+        return False
+
+    def dropout(self) -> None:
+        for rows, length in ((1, 2), (3, LENGTH)):
+            call = self.model.draw(rows, length), None, self.target(rows)
+            first = self.model.main(*call, seed=1)
+            if any(self.differs(first, self.model.main(*call, seed=seed)) for seed in range(2, 6)):
+                where = "two calls in eval mode with the same input and other random numbers differ"
+                self.report.add(Finding("dropout_in_eval", where, self.given(*call)))
+                self.model.subject.without_dropout = True
+                break
+        self.report.done("dropout in eval mode")
+
+    def axis(self) -> bool:
+        """Whether some weights with an axis of source positions are normalised over another sequence or the batch."""
+        rows, length, target_length = 3, LENGTH, TARGET
+        call = self.model.draw(rows, length), None, self.target(rows)
+        trace = Trace(without_dropout=True)
+        for parameter in (p for module in self.model.subject.modules for p in module.parameters()):
+            if not parameter.requires_grad:
+                self.report.skip("softmax axis", "its weights have no gradient")
+                return False
+        self.model.call(*call, trace=trace)
+        others = {rows, target_length}
+        for _, event in trace.weights():
+            if not event.is_softmax or length not in event.result.shape:
+                continue
+            shape, axes = tuple(event.result.shape), normalised_axes(event.result.detach())
+            is_single = not axes and bool((event.result == 1).all())
+            if is_single or (axes and all(shape[axis] in others for axis in axes)):
+                what = f"axis {axes[0]}" if axes else "an axis of size 1"
+                where = f"weights of shape {shape} sum to one over {what}, and the source has length {length}"
+                self.report.add(Finding("softmax_wrong_axis", where, self.given(*call)))
+                for check in ("batch", "padding", "future"):
+                    self.report.skip(check, "meaningless before softmax_wrong_axis is repaired")
+                return True
+        self.report.done("softmax axis")
+        return False
+
+    def batch(self) -> None:
+        for rows in (2, 3):
+            target = self.target(rows)
+            call = self.model.draw(rows, LENGTH), None, target
+            other = torch.cat([call[0][:1], self.model.draw(rows, LENGTH, seed=2)[1:]])
+            changed = None if target is None else torch.cat([target[:1], self.model.draw(rows, TARGET, seed=3)[1:]])
+            if self.differs(self.model.main(*call)[0], self.model.main(other, None, changed)[0]):
+                where = "the output of row 0 changes when the other rows change"
+                self.report.add(Finding("batch_mixed", where, self.given(*call), self.given(other, None, changed)))
+                break
+        self.report.done("batch")
+
+    def padding(self) -> None:
+        model = self.model
+        if not model.vocabulary and not model.knows_padding:
+            return self.report.skip("padding", "it takes vectors and neither a mask nor lengths")
+        for length, padding in ((1, 1), (2, 1), (LENGTH - 3, 3)):
+            try:
+                if self._padding(length, padding):
+                    break
+            except Exception as error:
+                if length > 2:
+                    self.report.skip("padding", f"a padded batch raises {str(error).splitlines()[0]}")
+                    return None
+        self.report.done("padding")
+        return None
+
+    def _padding(self, length: int, padding: int) -> bool:
+        """Compare a sentence alone with the same sentence, padded, beside a longer one."""
+        model, full = self.model, length + padding
+        source = model.draw(ROWS, full)
+        real = torch.ones(ROWS, full, dtype=torch.bool)
+        real[1, length:] = False
+        target = self.target(ROWS)
+        alone = source[1:2, :length], real[1:2, :length], None if target is None else target[1:2]
+        call = model.padded(source, real), real, target
+        over_time, states = model.outputs(*call)
+        alone_time, alone_states = model.outputs(*alone)
+        shown = length if target is None else TARGET
+        time_differs = any(
+            self.differs(part[1, :shown], other[0, :shown]) for part, other in zip(over_time, alone_time, strict=False)
+        )
+        state_differs = any(self.differs(part[1], other[0]) for part, other in zip(states, alone_states, strict=False))
+        if not time_differs and not state_differs and model.vocabulary and model.knows_padding:
+            other = model.main(model.padded(source, real, seed=5), real, target)
+            first = model.main(*call)
+            over = bool(over_time)
+            time_differs = self.differs(first[1, :shown] if over else first[1], other[1, :shown] if over else other[1])
+        if not time_differs and not state_differs:
+            return False
+        names = self._cause(alone, call, state_differs)
+        where = f"row 1 has {length} tokens and {padding} of padding; without the padding its "
+        where += "state" if state_differs and not time_differs else "output"
+        for name in names:
+            self.report.add(Finding(name, f"{where} is another", self.given(*call), self.given(*alone)))
+        return True
+
+    def _cause(self, alone: Any, call: Any, state_differs: bool) -> list[str]:
+        """Which fault lets padding through: the recurrent encoder is given its results without padding."""
+        model = self.model
+        row: Any = tuple(None if part is None else part[1:2] for part in call)
+        record: list[Any] = []
+        with _recurrent(model, record=record):
+            clean = model.outputs(*alone)
+        shown = alone[0].shape[1] if alone[2] is None else TARGET
+
+        def is_mended(with_tail: bool) -> tuple[bool, bool]:
+            """Whether the output is that without padding, and whether it changed at all."""
+            length = row[0].shape[1]
+            with _recurrent(model, length=length, replay=list(record), with_tail=with_tail) as replaced:
+                mended = model.outputs(*row)
+            pairs = [(part[0, :shown], other[0, :shown]) for part, other in zip(mended[0], clean[0], strict=False)]
+            pairs += [(part[0], other[0]) for part, other in zip(mended[1], clean[1], strict=False)]
+            broken = model.outputs(*row)
+            both = zip(mended[0] + mended[1], broken[0] + broken[1], strict=True)
+            helped = bool(replaced) and any(self.differs(part, other) for part, other in both)
+            return helped and not any(self.differs(part, other) for part, other in pairs), helped
+
+        whole, helped = is_mended(with_tail=False)
+        if not whole and is_mended(with_tail=True)[0]:  # it reads the last output in place of the state
+            whole = helped = True
+        names = ["final_state_from_padding"] if helped else []
+        if not whole:
+            names.append("mask_after_softmax" if self._mask_after(row) else "padding_attended")
+            cells = any(isinstance(m, nn.RNNCellBase) for top in model.subject.modules for m in top.modules())
+            if names == ["padding_attended"] and state_differs and cells:
+                names = ["final_state_from_padding"]
+        return names
+
+    def _mask_after(self, call: tuple[Any, ...]) -> bool:
+        source, real, target = call
+        trace = Trace(without_dropout=True)
+        over_time, states = self.model.outputs(source, real, target, trace=trace)
+        output = (over_time or states)[0]
+        output = output[:, : int(real.sum())] if target is None and over_time else output
+        for _, event in trace.weights():
+            weights, keys = event.result, source.shape[1]
+            for axis in (axis for axis in normalised_axes(weights.detach()) if weights.shape[axis] == keys):
+                slope = torch.autograd.grad(
+                    (output * torch.arange(1.0, output.shape[-1] + 1)).sum(),
+                    weights,
+                    retain_graph=True,
+                    allow_unused=True,
+                )[0]
+                if slope is None or not bool(slope.any()):
+                    continue
+                hidden = float(weights.detach().select(axis, -1).abs().max()) > 1e-12
+                if hidden and float(slope.select(axis, -1).abs().max()) < 1e-12:
+                    return True
+        return False
+
+    def future(self) -> None:
+        model = self.model
+        for length in (2, 3, TARGET):
+            source = model.draw(1, LENGTH if model.kind == "encoder_decoder" else length)
+            target = self.target(1, length)
+            stream = source if target is None else target
+            before = model.main(source, None, target)
+            for position in range(1, length):
+                other = stream.clone()
+                other[:, position:] = _another(model, stream[:, position:])
+                changed = (other, None, None) if target is None else (source, None, other)
+                after = model.main(*changed)
+                leaks = [t for t in range(position) if self.differs(before[:, t], after[:, t])]
+                if leaks:
+                    where = f"the output of position {leaks[0]} changes with the input from position {position} on"
+                    self.report.add(
+                        Finding("future_leaked", where, self.given(source, None, target), self.given(*changed))
+                    )
+                    self.report.done("future")
+                    return
+        self.report.done("future")
+
+
+def _another(model: Model, values: Tensor) -> Tensor:
+    """Other ids or vectors, different at every place."""
+    if not model.vocabulary:
+        return -values
+    free = [number for number in range(min(3, model.vocabulary // 4), model.vocabulary) if number != model.pad]
+    table = {number: free[(place + 1) % len(free)] for place, number in enumerate(free)}
+    return torch.tensor([[table.get(int(number), free[0]) for number in row] for row in values])
+
+
+@contextmanager
+def _recurrent(
+    model: Model,
+    record: list[Any] | None = None,
+    length: int = 0,
+    replay: list[Any] | None = None,
+    with_tail: bool = False,
+) -> Iterator[list[Any]]:
+    """Record what recurrent modules return, or put earlier results in place of those that ran over padding.
+
+    The outputs on padding stay; ``with_tail`` puts the last real output there.
+    """
+    replaced: list[Any] = []
+
+    def hook(module: nn.RNNBase, arguments: tuple[Any, ...], result: Any) -> Any:
+        inputs = arguments[0]
+        if isinstance(inputs, PackedSequence) or inputs.ndim != 3:
+            return None
+        if record is not None:
+            record.append((module, result))
+            return None
+        axis = 1 if module.batch_first else 0
+        if not replay or inputs.shape[axis] != length or replay[0][0] is not module:
+            return None
+        _, (outputs, state) = replay.pop(0)
+        kept = result[0].clone()
+        kept.narrow(axis, 0, outputs.shape[axis]).copy_(outputs)
+        if with_tail:
+            tail = kept.narrow(axis, outputs.shape[axis], length - outputs.shape[axis])
+            tail.copy_(outputs.select(axis, -1).unsqueeze(axis).expand_as(tail))
+        replaced.append(module)
+        return kept, state
+
+    with ExitStack() as stack:
+        for top in model.subject.modules:
+            for module in top.modules():
+                if isinstance(module, nn.RNNBase):
+                    stack.callback(module.register_forward_hook(hook).remove)
+        yield replaced

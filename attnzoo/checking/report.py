@@ -1,0 +1,195 @@
+"""What :func:`attnzoo.check` found: the names of all faults, one finding, the report."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+# Every fault by its stable name: what it is called, and two lines on why it matters and what to do.
+FAULTS: dict[str, tuple[str, str]] = {
+    "padding_attended": (
+        "padding is attended to",
+        "Padding gets weight, so the output of a sentence depends on its neighbours in the batch.\n"
+        "Give the scores of padding -inf before the softmax, in every row and head, with the mask the right way round.",
+    ),
+    "future_leaked": (
+        "the future leaks",
+        "A position sees tokens after it, so the training loss falls and generation is poor.\n"
+        "Query t may see keys 0 to t: torch.tril(torch.ones(T, T)), with -inf in the other scores before the softmax.",
+    ),
+    "weights_not_normalised": (
+        "attention weights do not sum to one",
+        "The output then grows with the number of keys or with the scores themselves.\n"
+        "Normalise the scores of each query by a softmax over the keys, and do not change the weights afterwards.",
+    ),
+    "softmax_wrong_axis": (
+        "the softmax is over the wrong axis",
+        "The weights of one query must sum to one over the keys. Here another axis was normalised.\n"
+        "For scores (..., queries, keys) that is softmax(dim=-1); name the axis, and test with sizes that all differ.",
+    ),
+    "scale_missing": (
+        "the scale is missing",
+        "Dot products of width d_k have a standard deviation of sqrt(d_k), so the softmax saturates.\n"
+        "Divide the scores by sqrt(d_k) before the softmax (Vaswani et al., 2017, section 3.2.1).",
+    ),
+    "scale_wrong": (
+        "the scale is wrong",
+        "The scores are multiplied by another number than 1 / sqrt(d_k), d_k being the width of one head.\n"
+        "Common causes: the width of all heads, multiplication instead of division, d_k without the root.",
+    ),
+    "step_differs": (
+        "decoding step by step differs from teacher forcing",
+        "Training and generation then compute different functions of the same prefix.\n"
+        "Check the positions of later steps, what the state holds, and the order of update and attention.",
+    ),
+    "mask_after_softmax": (
+        "the mask is applied after the softmax",
+        "Masked keys still take part in the sum of the softmax, so the other weights sum to less than one.\n"
+        "Set masked scores to -inf before the softmax, or divide by the new sum after it.",
+    ),
+    "loss_counts_padding": (
+        "the loss counts padding",
+        "Padding takes part in the sum or in the number that it is divided by.\n"
+        "Use ignore_index, or sum the loss of real tokens and divide by their number.",
+    ),
+    "final_state_from_padding": (
+        "the final state was read from padding",
+        "The recurrent encoder ran on into the padding, so the state of a short sentence is not its last token's.\n"
+        "Use pack_padded_sequence, or gather the state at the last real token (and start backwards there).",
+    ),
+    "beam_not_reordered": (
+        "the state is not reordered with the beams",
+        "After a reorder row i must continue the prefix of row order[i], in every tensor of the state.\n"
+        "Apply index_select(batch axis, order) to all of them: keys, values, hidden and cell states, input feed.",
+    ),
+    "heads_mixed": (
+        "heads are mixed up by a wrong view",
+        "A view without a transpose puts parts of several positions or rows into one head.\n"
+        "Split by view(B, T, H, d_k).transpose(1, 2); merge by transpose(1, 2).reshape(B, T, H * d_k).",
+    ),
+    "batch_mixed": (
+        "rows of the batch influence each other",
+        "The output of one row depends on another row: a view, an axis or a mean goes over the batch.\n"
+        "Look for view() in place of transpose(), batch_first, and squeeze() without an axis.",
+    ),
+    "dropout_in_eval": (
+        "dropout stays on in eval mode",
+        "Two passes in eval mode give different results.\n"
+        "Use nn.Dropout, or F.dropout(x, p, training=self.training); the same for dropout_p of "
+        "scaled_dot_product_attention.",
+    ),
+    "cache_changed_in_place": (
+        "a step changes the state that it was given",
+        "The earlier state cannot be used again, as beam search and scoring of several continuations do.\n"
+        "Make new tensors and containers (torch.cat, {**cache}) in place of +=, append() and index assignment.",
+    ),
+    "input_changed_in_place": (
+        "a call changes its input",
+        "The caller's tensor has other numbers afterwards, so a residual connection or a second use goes wrong.\n"
+        "Write x = x + y in place of x += y, and masked_fill in place of masked_fill_.",
+    ),
+    "keys_ignored": (
+        "the weights do not depend on the keys",
+        "The scores are computed without looking at the source, so they cannot align with it.\n"
+        "Compare each query with every key: a dot product, or v tanh(W query + U key).",
+    ),
+    "real_positions_masked": (
+        "real positions are masked",
+        "A token that may be seen has no influence on the output.\n"
+        "Check the direction of the mask, and that the diagonal of a causal mask is visible.",
+    ),
+    "not_finite": (
+        "the output is not finite",
+        "NaN or infinity comes out for ordinary inputs.\n"
+        "Look for a row whose scores are all -inf, a division by zero, and a logarithm of zero.",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault.
+
+    ``name`` is stable and one of ``FAULTS``. ``inputs`` are the arguments of the smallest call that showed it. If two
+    calls were compared, ``changed_inputs`` are those of the second one.
+    """
+
+    name: str
+    where: str
+    inputs: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+    changed_inputs: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
+
+    @property
+    def what(self) -> str:
+        """The fault in a few words."""
+        return FAULTS[self.name][0]
+
+    @property
+    def explanation(self) -> str:
+        """Two lines: why it matters, and what to change."""
+        return FAULTS[self.name][1]
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {self.what}", f"  where: {self.where}"]
+        lines += [f"  {line}" for line in self.explanation.splitlines()]
+        if self.inputs:
+            shapes = ", ".join(f"{name} {tuple(value.shape)}" for name, value in self.inputs.items())
+            lines.append(f"  smallest failing input: {shapes}")
+        return "\n".join(lines)
+
+
+@dataclass
+class Report:
+    """What was found, what was checked and what was not.
+
+    A report is true if nothing was found: ``assert attnzoo.check(layer, "self_attention")``.
+    """
+
+    subject: str
+    kind: str
+    findings: list[Finding] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
+    not_checked: dict[str, str] = field(default_factory=dict)
+    assumed: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the findings."""
+        return [finding.name for finding in self.findings]
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def add(self, finding: Finding | None) -> bool:
+        """Note a finding, once for each name; whether there was one."""
+        if finding is not None and finding.name not in self.names:
+            self.findings.append(finding)
+        return finding is not None
+
+    def done(self, check: str) -> None:
+        """Note that a property was checked."""
+        if check not in self.checked:
+            self.checked.append(check)
+        self.not_checked.pop(check, None)
+
+    def skip(self, check: str, reason: str) -> None:
+        """Note that a property was not checked, and why."""
+        if check not in self.checked:
+            self.not_checked.setdefault(check, reason)
+
+    def __str__(self) -> str:
+        number = len(self.findings)
+        result = "nothing found" if self.passed else f"{number} finding{'s' if number > 1 else ''}"
+        lines = [f"{self.subject} as {self.kind}: {result}"]
+        lines += [str(finding) for finding in self.findings]
+        if self.assumed:
+            lines += ["assumed:", *(f"  {line}" for line in self.assumed)]
+        lines += ["checked:", *(f"  {line}" for line in self.checked)]
+        if self.not_checked:
+            lines += ["not checked:", *(f"  {check}: {reason}" for check, reason in self.not_checked.items())]
+        return "\n".join(lines)

@@ -1,0 +1,293 @@
+"""The properties of a decoder that works step by step: equal to teacher forcing, beams reordered, no state overwritten.
+
+Letters in shapes: B batch, T target length, S source length, V vocabulary.
+"""
+
+import copy
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import Cache
+
+from .report import Finding, Report
+from .subject import CannotCallError, Subject, largest_difference, tensors_of
+
+ROWS, LENGTH, SOURCE_LENGTH = 3, 5, 4
+ADAPTER = """A decoder is checked by functions:
+    start(source, source_mask) -> state       (B, S), (B, S); for a language model start() or start(rows)
+    step(tokens, state) -> (logits, state)    (B,) -> (B, V)
+    whole(source, source_mask, target)        -> logits (B, T, V); for a language model whole(target)
+    reorder(state, rows) -> state             row i of the new state is row rows[i] of the old one
+    attnzoo.check(kind='decoder_step', start=start, step=step, whole=whole, reorder=reorder, vocab_size=...)"""
+
+
+@dataclass
+class Steps:
+    """The functions of a decoder, each called with the arguments that it takes."""
+
+    step: Subject
+    start: Subject | None
+    whole: Subject | None
+    reorder: Subject | None
+    vocabulary: int
+    tolerance: float
+    column: bool = False  # tokens as (B, 1)
+
+    def ids(self, rows: int, length: int, seed: int = 0) -> Tensor:
+        """Ids without special tokens."""
+        generator = torch.Generator().manual_seed(seed)
+        return torch.randint(min(3, self.vocabulary - 2), self.vocabulary, (rows, length), generator=generator)
+
+    def begin(self, rows: int = ROWS) -> Any:
+        """The state before the first token; every row has the same source, as the beams of a search have."""
+        if self.start is None:
+            return None
+        source = self.ids(1, SOURCE_LENGTH, seed=5).expand(rows, -1).contiguous()
+        mask = torch.ones(rows, SOURCE_LENGTH, dtype=torch.long)
+        needed = _required(self.start)
+        if needed == 1 and next(iter(self.start.signature)).lower() in ("rows", "batch", "batch_size", "bsz", "n"):
+            return self.start(rows)
+        return self.start(*(source, mask)[:needed])
+
+    def next(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Logits (B, V) and the next state."""
+        tokens = tokens[:, None] if self.column else tokens
+        names = list(self.step.signature)
+        is_first = bool(names) and any(word in names[0].lower() for word in ("state", "hidden", "cache", "past"))
+        result = self.step(*((state, tokens) if is_first else (tokens, state)))
+        logits, new = result[0], result[1]
+        if logits.ndim == 3:
+            logits = logits[:, -1] if logits.shape[0] == len(tokens) else logits[-1]
+        return logits, new
+
+    def forced(self, target: Tensor) -> Tensor:
+        """Logits (B, T, V) of the whole target."""
+        assert self.whole is not None
+        rows = len(target)
+        source = self.ids(1, SOURCE_LENGTH, seed=5).expand(rows, -1).contiguous()
+        mask = torch.ones(rows, SOURCE_LENGTH, dtype=torch.long)
+        needed = _required(self.whole)
+        arguments = {1: (target,), 2: (source, target), 3: (source, mask, target)}[needed]
+        result = self.whole(*arguments)
+        logits: Tensor = result[0] if isinstance(result, tuple | list) else getattr(result, "logits", result)
+        return logits
+
+    def run(self, target: Tensor, state: Any) -> tuple[list[Tensor], Any]:
+        """The logits of every step over a target, and the last state."""
+        found = []
+        for position in range(target.shape[1]):
+            logits, state = self.next(target[:, position], state)
+            found.append(logits)
+        return found, state
+
+
+def _required(function: Subject) -> int:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(part.kind in kinds and part.default is part.empty for part in function.signature.values())
+
+
+def steps_of(
+    target: Any, functions: dict[str, Callable[..., Any] | None], vocab_size: int | None, make: Callable[[Any], Subject]
+) -> Steps:
+    """The functions of a decoder: as given, or methods of ``target`` by their usual names.
+
+    Raises:
+        CannotCallError: there is no function for a step.
+    """
+    usual = {
+        "start": ("start", "init_state", "begin", "initial_state"),
+        "step": ("step", "forward_step", "decode_step"),
+        "whole": ("whole", "teacher_forcing", "forward"),
+        "reorder": ("reorder", "reorder_state", "reorder_cache", "_reorder_cache"),
+    }
+    found: dict[str, Any] = {}
+    for role, names in usual.items():
+        method = next((getattr(target, name) for name in names if hasattr(target, name)), None)
+        found[role] = functions.get(role) or (method if callable(method) else None)
+    if found["step"] is None:
+        raise CannotCallError(f"kind='decoder_step' needs a function step. {ADAPTER}")
+    subjects = {role: None if function is None else make(function) for role, function in found.items()}
+    size = vocab_size
+    for subject in (each for each in subjects.values() if each is not None):
+        tables = [m for top in subject.modules for m in top.modules() if isinstance(m, nn.Embedding)]
+        size = size or (min(table.num_embeddings for table in tables) if tables else None)
+    tolerance = max(10 * _rounding(subject) for subject in subjects.values() if subject is not None)
+    step = subjects.pop("step")
+    assert step is not None
+    return Steps(step, **subjects, vocabulary=size or 11, tolerance=tolerance)  # type: ignore[arg-type]
+
+
+def _rounding(subject: Subject) -> float:
+    return 1e-9 if subject.dtype == torch.float64 and subject.has_parameters else 2e-5
+
+
+def check_steps(report: Report, steps: Steps) -> None:
+    """Check a decoder that works step by step.
+
+    Raises:
+        CannotCallError: a step cannot be called.
+    """
+    target = steps.ids(ROWS, LENGTH)
+    try:
+        _first_step(steps, target)
+    except Exception as error:
+        raise CannotCallError(f"a step raises {str(error).splitlines()[0]}. {ADAPTER}") from error
+    _check_dropout(report, steps, target)
+    in_place = _check_in_place(report, steps)
+    if steps.whole is None:
+        report.skip("step equals teacher forcing", "no function whole was given")
+    elif not in_place or not isinstance(steps.begin(), dict | list):
+        _check_whole(report, steps)
+    if steps.reorder is None:
+        report.skip("beams", "no function reorder was given")
+    else:
+        _check_reorder(report, steps)
+
+
+def _first_step(steps: Steps, target: Tensor) -> None:
+    try:
+        logits, _ = steps.next(target[:, 0], steps.begin())
+    except Exception:
+        steps.column = True
+        logits, _ = steps.next(target[:, 0], steps.begin())
+    if logits.shape[0] != ROWS:
+        raise ValueError(f"the logits of a step have shape {tuple(logits.shape)}")
+
+
+def _check_dropout(report: Report, steps: Steps, target: Tensor) -> None:
+    def step(seed: int) -> Tensor:
+        steps.step.seed = seed
+        _, state = steps.next(target[:, 0], steps.begin())
+        return steps.next(target[:, 1], state)[0]
+
+    first = step(1)
+    differs = any(largest_difference(first, step(seed)) > steps.tolerance for seed in range(2, 6))
+    steps.step.seed = 0
+    if differs:
+        where = "the same step with other random numbers gives other logits in eval mode"
+        report.add(Finding("dropout_in_eval", where, {"tokens": target[:, 0]}))
+        for subject in (steps.step, steps.start, steps.whole):
+            if subject is not None:
+                subject.without_dropout = True
+    report.done("dropout in eval mode")
+
+
+def _check_in_place(report: Report, steps: Steps) -> bool:
+    """A step must leave the state that it was given as it was: its tensors, and what a second step makes of it.
+
+    A cache of Transformers grows by design; of it only the tensors are compared.
+    """
+    found = None
+    for length in range(LENGTH - 1):
+        target = steps.ids(2, length + 1)
+        _, state = steps.run(target[:, :length], steps.begin(2))
+        if state is None:
+            continue
+        held = tensors_of(state)
+        before = [part.clone() for part in held]
+        grows = any(isinstance(part, Cache) for part in (state, *(state if isinstance(state, tuple | list) else ())))
+        grows = grows or (isinstance(state, dict) and any(isinstance(part, Cache) for part in state.values()))
+        first, _ = steps.next(target[:, length], copy.deepcopy(state))
+        given = {"tokens": target[:, length], **{f"state {i}": part for i, part in enumerate(before)}}
+        once = copy.deepcopy(state) if grows else state
+        held = tensors_of(once) if grows else held
+        steps.next(target[:, length], once)
+        changed = [i for i, (old, new) in enumerate(zip(before, held, strict=True)) if not torch.equal(old, new)]
+        if changed:
+            found = Finding("cache_changed_in_place", f"tensor {changed[0]} of the state, at step {length}", given)
+        elif not grows:
+            second, _ = steps.next(target[:, length], state)
+            if largest_difference(first, second) > steps.tolerance:
+                where = f"the same step from the same state gives other logits the second time, at step {length}"
+                found = Finding("cache_changed_in_place", where, given)
+        if found is not None:
+            report.add(found)
+            break
+    report.done("state left as it was")
+    return found is not None
+
+
+def _check_whole(report: Report, steps: Steps) -> None:
+    for rows, length in ((1, 1), (1, 2), (1, 3), (2, 2), (ROWS, LENGTH)):
+        target = steps.ids(rows, length)
+        whole = steps.forced(target)
+        for position in range(1, length):
+            other = target.clone()
+            other[:, position:] = steps.ids(rows, length, seed=3)[:, position:]
+            after = steps.forced(other)
+            if largest_difference(whole[:, :position], after[:, :position]) > steps.tolerance:
+                where = f"by teacher forcing the logits before position {position} change with the target from there"
+                report.add(Finding("future_leaked", where, {"target": target}, {"target": other}))
+                report.done("future")
+                report.skip("step equals teacher forcing", "meaningless before future_leaked is repaired")
+                return
+        single, _ = steps.run(target, steps.begin(rows))
+        for position, logits in enumerate(single):
+            if largest_difference(logits, whole[:, position]) > steps.tolerance:
+                where = f"the logits of position {position} of {length}"
+                report.add(Finding("step_differs", where, {"target": target}))
+                report.done("step equals teacher forcing")
+                report.done("future")
+                return
+    report.done("future")
+    report.done("step equals teacher forcing")
+
+
+def _check_reorder(report: Report, steps: Steps) -> None:
+    assert steps.reorder is not None
+    for rows, order in ((2, [1, 0]), (2, [1, 1]), (3, [2, 0, 0])):
+        index = torch.tensor(order)
+        for length in (1, 2, 3):
+            prefix, after = steps.ids(rows, length), steps.ids(rows, 2, seed=2)
+            _, state = steps.run(prefix, steps.begin(rows))
+            names = list(steps.reorder.signature)
+            is_first = bool(names) and any(
+                word in names[0].lower() for word in ("order", "row", "idx", "index", "beam")
+            )
+            made = steps.reorder(*((index, state) if is_first else (state, index)))
+            state = state if made is None else made
+            continued, _ = steps.run(after, state)
+            expected, _ = steps.run(torch.cat([prefix[index], after], dim=1), steps.begin(rows))
+            for position, logits in enumerate(continued):
+                if largest_difference(logits, expected[length + position]) > steps.tolerance:
+                    where = f"after {length} tokens and the order {order}, the logits of step {length + position}"
+                    report.add(Finding("beam_not_reordered", where, {"prefix": prefix, "order": index, "after": after}))
+                    report.done("beams")
+                    return
+    report.done("beams")
+
+
+def steps_of_transformers(model: Any, vocabulary: int) -> Steps:
+    """The steps of a Hugging Face model that has a cache."""
+    is_pair = bool(model.config.is_encoder_decoder)
+    name = "decoder_input_ids" if is_pair else "input_ids"
+
+    def start(source: Tensor, mask: Tensor) -> Any:
+        if not is_pair:
+            return {}
+        return {"encoder_outputs": model.get_encoder()(input_ids=source, attention_mask=mask), "attention_mask": mask}
+
+    def step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        outputs = model(**{name: tokens[:, None]}, **state, use_cache=True)
+        return outputs.logits[:, -1], {**state, "past_key_values": outputs.past_key_values}
+
+    def forced(source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
+        inputs = {"input_ids": source, "attention_mask": mask, name: target} if is_pair else {name: target}
+        logits: Tensor = model(**inputs).logits
+        return logits
+
+    def reorder(state: Any, rows: Tensor) -> Any:
+        past = copy.deepcopy(state["past_key_values"])
+        past.reorder_cache(rows)
+        return {**state, "past_key_values": past}
+
+    parts = [Subject(function, model.dtype) for function in (step, start, forced, reorder)]
+    for part in parts:
+        part.modules = [model]
+    of_step, of_start, of_whole, of_reorder = parts
+    tolerance = 1e-8 if model.dtype == torch.float64 else 2e-4
+    return Steps(of_step, of_start, of_whole, of_reorder, vocabulary, tolerance)

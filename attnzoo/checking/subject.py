@@ -1,0 +1,152 @@
+"""Somebody's code, made safe to call: a copy in eval mode, the same random numbers in every call."""
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .tracing import Trace
+
+
+class CannotCallError(ValueError):
+    """No way to call the subject was found; the message says which adapter to write."""
+
+
+class Subject:
+    """A module or a function that is checked.
+
+    A module is copied. A function's own modules (bound, closed over, or global names it reads) cannot be copied; they
+    are set to eval mode, and :meth:`ready` gives them back as they were.
+    """
+
+    def __init__(self, target: Any, dtype: torch.dtype = torch.float64) -> None:
+        if not callable(target):
+            raise TypeError(f"check takes a module or a function, got {type(target).__name__}")
+        self.original = target
+        self.modules = modules_of(target)
+        self.target = target
+        if isinstance(target, nn.Module):
+            self.target = copy.deepcopy(target).cpu().eval().to(dtype)
+            self.modules = [self.target]
+        parameters = [parameter for module in self.modules for parameter in module.parameters()]
+        self.dtype = parameters[0].dtype if parameters else dtype
+        self.has_parameters = bool(parameters)
+        self.without_dropout = False
+        self.seed = 0
+
+    @property
+    def name(self) -> str:
+        """What the report calls it."""
+        inner = getattr(self.original, "__name__", None)
+        return inner if isinstance(inner, str) else type(self.original).__name__
+
+    @property
+    def signature(self) -> dict[str, inspect.Parameter]:
+        """The parameters by name; empty if Python cannot tell."""
+        target = self.target.forward if isinstance(self.target, nn.Module) else self.target
+        try:
+            return dict(inspect.signature(target).parameters)
+        except (TypeError, ValueError):
+            return {}
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """Eval mode and no weight that changes; afterwards everything is as it was."""
+        with ExitStack() as stack:
+            stack.enter_context(torch.random.fork_rng(devices=[]))
+            for child in {part for module in self.modules for part in module.modules()}:
+                stack.callback(setattr, child, "training", child.training)
+            for module in self.modules:
+                module.eval()
+            yield
+
+    def __call__(self, *arguments: Any, seed: int | None = None, trace: Trace | None = None, **named: Any) -> Any:
+        """Call it, with gradients only for a trace."""
+        torch.default_generator.manual_seed(self.seed if seed is None else seed)  # torch.manual_seed seeds all devices
+        if trace is not None:
+            with torch.enable_grad(), trace:
+                return self.target(*arguments, **named)
+        with torch.no_grad():
+            if self.without_dropout:
+                with Trace(without_dropout=True):
+                    return self.target(*arguments, **named)
+            return self.target(*arguments, **named)
+
+    def attribute(self, *names: str) -> Any:
+        """The first of these attributes that one of its modules has, from the outside inwards; None without one."""
+        for module in self.modules:
+            for part in module.modules():
+                for name in names:
+                    value = getattr(part, name, None)
+                    if isinstance(value, int | float | bool) and not isinstance(value, Tensor):
+                        return value
+        return None
+
+
+def modules_of(target: Any) -> list[nn.Module]:
+    """The modules that a callable uses: itself, bound to it, closed over, or global names that it reads."""
+    if isinstance(target, nn.Module):
+        return [target]
+    if isinstance(target, functools.partial):
+        parts = [target.func, *target.args, *target.keywords.values()]
+        return [module for part in parts if callable(part) for module in modules_of(part)]
+    found: list[Any] = [getattr(target, "__self__", None)]
+    function = getattr(target, "__func__", target)
+    if inspect.isfunction(function):
+        variables = inspect.getclosurevars(function)
+        found += [*variables.nonlocals.values(), *variables.globals.values()]
+    elif not inspect.isroutine(function) and not isinstance(function, type):
+        found += vars(function).values() if hasattr(function, "__dict__") else []
+    inner = [module for part in found if inspect.isfunction(part) and part is not function for module in _direct(part)]
+    return [part for part in found if isinstance(part, nn.Module)] + inner
+
+
+def _direct(function: Callable[..., Any]) -> list[nn.Module]:
+    variables = inspect.getclosurevars(function)
+    return [
+        part for part in (*variables.nonlocals.values(), *variables.globals.values()) if isinstance(part, nn.Module)
+    ]
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    """All tensors of a nested structure, of caches and other objects too, in a fixed order."""
+    found: list[Tensor] = []
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        part = waiting.pop(0)
+        if isinstance(part, Tensor):
+            found.append(part)
+        elif isinstance(part, str | int | float | bool | type) or part is None or id(part) in seen:
+            continue
+        else:
+            seen.add(id(part))
+            if isinstance(part, dict):
+                waiting += part.values()
+            elif isinstance(part, list | tuple | set):
+                waiting += part
+            elif hasattr(part, "__dict__") and not isinstance(part, nn.Module) and not callable(part):
+                waiting += vars(part).values()
+    return found
+
+
+def largest_difference(first: Tensor, second: Tensor) -> float:
+    """The largest absolute difference, relative to the size of the numbers; infinite if one is not finite."""
+    if first.shape != second.shape:
+        return float("inf")
+    if not first.numel():
+        return 0.0
+    if not bool(torch.isfinite(first).all() and torch.isfinite(second).all()):
+        return float("inf")
+    size = max(1.0, float(first.abs().max()))
+    return float((first - second).abs().max()) / size
+
+
+def tolerance_of(dtype: torch.dtype) -> float:
+    """Differences below it are rounding."""
+    return 1e-9 if dtype == torch.float64 else 2e-5

@@ -1,0 +1,249 @@
+r"""Lin's pooling for any encoder: a classifier for Hugging Face models, and a module of sentence-transformers.
+
+The attention and its penalty are in ``attention.py``, the loss is in ``loss.py``.
+
+Letters in shapes: B batch, S tokens, D width of the encoder's outputs, R hops, K labels.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from transformers import AutoModel, AutoModelForTextEncoding, PreTrainedModel
+from transformers import initialization as init
+from transformers.utils import can_return_tuple
+
+from .attention import StructuredSelfAttention, redundancy_penalty
+from .configuration_pooled_encoder import PooledEncoderConfig
+from .loss import penalised_loss, problem_type_of, refuse_withheld_labels
+from .model_inputs import source_mask
+from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput
+
+WITH_DECODER = ("t5", "mt5", "umt5")  # of these AutoModel makes an encoder and a decoder
+POOLING_CONFIG, POOLING_WEIGHTS = "config.json", "model.safetensors"  # of the sentence-transformers module
+
+
+def with_self_attentive_pooling(
+    encoder: PreTrainedModel, num_hops: int = 8, **fields: Any
+) -> "PooledEncoderForSequenceClassification":
+    """A classifier that reads a sentence through r hops of attention over the encoder's outputs (Lin et al., 2017).
+
+    The encoder is not copied: training the classifier trains it. ``save_pretrained`` saves both, and
+    ``AutoModelForSequenceClassification.from_pretrained`` loads both from that folder alone.
+
+    Args:
+        encoder: a model of Transformers whose first output is (B, S, D), such as ``AutoModel.from_pretrained(...)``. Of
+            a model with a head, the model without it is used
+        num_hops: r
+        fields: the other fields of :class:`PooledEncoderConfig`, such as ``num_labels`` and ``penalty_coefficient``
+
+    Raises:
+        TypeError: ``encoder`` is not a model of Transformers, or a field is not known.
+        StrictDataclassError: a field is out of range, or the encoder has a decoder.
+    """
+    if not isinstance(encoder, PreTrainedModel):
+        raise TypeError(f"encoder must be a model of Transformers, got {type(encoder).__name__}")
+    encoder = encoder.base_model
+    known = {*PooledEncoderConfig.__dataclass_fields__, "num_labels", "problem_type", "id2label", "label2id"}
+    if unknown := sorted(fields.keys() - known):
+        raise TypeError(f"PooledEncoderConfig has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
+    model = PooledEncoderForSequenceClassification(
+        PooledEncoderConfig(encoder=encoder.config.to_dict(), num_hops=num_hops, **fields)
+    )
+    model.encoder = encoder
+    return model.to(device=encoder.device, dtype=encoder.dtype)
+
+
+def pooled(states: Tensor, mask: Tensor, pooling: str) -> Tensor:
+    """The mean or maximum over the real tokens, or the first real token ("cls").
+
+    Shape:
+        - states: (B, S, D)
+        - mask: (B, S) bool, True on real tokens
+        - returns: (B, D), 0 for a sentence without a token
+    """
+    hidden = ~mask.unsqueeze(-1)
+    if pooling == "mean":
+        total = states.masked_fill(hidden, 0.0).sum(dim=1)
+        return total / mask.sum(dim=1, keepdim=True).clamp(min=1)
+    if pooling == "max":
+        lowest = states.masked_fill(hidden, torch.finfo(states.dtype).min).amax(dim=1)
+        return lowest.masked_fill(~mask.any(dim=1, keepdim=True), 0.0)
+    first = mask.int().argmax(dim=1)
+    return states[torch.arange(len(states), device=states.device), first] * mask.any(dim=1, keepdim=True)
+
+
+class PooledEncoderForSequenceClassification(SafetensorsModel):
+    r"""Classification by any encoder, Lin's pooling and a two-layer ReLU MLP (Lin et al., 2017, sections 2 and 4).
+
+    .. math:: y = W_2 \; \mathrm{relu}(W_1 \, \mathrm{flat}(M) + b_1) + b_2, \qquad
+              \mathcal L = \mathcal L_{\mathrm{task}} + c \lVert A A^\top - I \rVert_F^2
+
+    Symbols: :math:`M = A H` is from :class:`StructuredSelfAttention`, H being the encoder's outputs; :math:`W_1, b_1`
+    are ``hidden_proj``, :math:`W_2, b_2` are ``classifier``, c is the config's ``penalty_coefficient``.
+
+    **Differs from the paper**: the encoder is any model, and not a biLSTM.
+
+    Shape:
+        - labels: as for :class:`SelfAttentiveForSequenceClassification`
+        - other arguments go to the encoder
+        - returns: :class:`SelfAttentiveClassifierOutput`; its ``attentions`` are a 1-tuple of A, (B, 1, R, S)
+
+    Raises:
+        ValueError: a mask that does not fit the tokens; labels out of range; in training, a Trainer that withholds the
+            labels while there is a penalty.
+    """
+
+    config_class = PooledEncoderConfig
+    base_model_prefix = "encoder"
+    accepts_loss_kwargs = True
+
+    def __init__(self, config: PooledEncoderConfig) -> None:
+        super().__init__(config)
+        auto_class = AutoModelForTextEncoding if config.encoder.model_type in WITH_DECODER else AutoModel
+        self.encoder = auto_class.from_config(config.encoder)
+        width = config.hidden_size
+        self.attention = None
+        if config.pooling == "self_attentive":
+            self.attention = StructuredSelfAttention(width, config.attention_hidden_size, config.num_hops)
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.hidden_proj = nn.Linear(config.pooler_size, config.classifier_size)
+        self.classifier = nn.Linear(config.classifier_size, config.num_labels)  # type: ignore[arg-type]
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The encoder's."""
+        return self.encoder.get_input_embeddings()
+
+    def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the encoder's."""
+        self.encoder.set_input_embeddings(value)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Glorot's uniform distribution, as in the authors' released code; the encoder initialises itself."""
+        for name, parameter in module.named_parameters(recurse=False):
+            if name == "bias":
+                init.zeros_(parameter)
+            else:
+                init.xavier_uniform_(parameter)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        **inputs: Any,
+    ) -> SelfAttentiveClassifierOutput:
+        config = self.config
+        coefficient = config.penalty_coefficient if self.attention is not None else 0.0
+        refuse_withheld_labels(labels, num_items_in_batch, self.training, coefficient)
+        given = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds, **inputs}
+        given = {name: value for name, value in given.items() if value is not None}
+        encoded = self.encoder(**given, output_hidden_states=bool(output_hidden_states), return_dict=True)
+        states = encoded[0]  # (B, S, D)
+        mask = source_mask(attention_mask, states)
+        penalty = annotation_matrix = None
+        if self.attention is None:
+            sentence = pooled(states, mask, config.pooling)
+        else:
+            sentence_matrix, annotation_matrix = self.attention(states, mask)
+            sentence, penalty = sentence_matrix.flatten(1), redundancy_penalty(annotation_matrix)
+        logits = self.classifier(self.dropout(self.hidden_proj(self.dropout(sentence)).relu()))
+        loss = None
+        if labels is not None:
+            labels = labels.to(logits.device)
+            problem_type = problem_type_of(config.problem_type, logits, labels)
+            loss = penalised_loss(
+                logits, labels, problem_type, penalty, coefficient, config.penalty_reduction, num_items_in_batch
+            )
+            config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
+        attentions = None
+        if output_attentions and annotation_matrix is not None:
+            attentions = (annotation_matrix.unsqueeze(1),)
+        hidden_states = encoded.hidden_states if output_hidden_states else None
+        return SelfAttentiveClassifierOutput(loss, logits, hidden_states, attentions, penalty)
+
+
+class SelfAttentivePooling(nn.Module):
+    r"""Lin's pooling as a module of sentence-transformers, after its ``Transformer`` module.
+
+    .. math:: A = \mathrm{softmax}(W_{s2} \tanh(W_{s1} H^\top)), \qquad \mathrm{embedding} = \mathrm{flat}(A H)
+
+    ``SentenceTransformer(modules=[transformer, SelfAttentivePooling(width, num_hops=4)])`` uses it. It follows the
+    protocol of such modules: ``forward`` reads and extends a dictionary, ``save`` and ``load`` use a folder.
+
+    Shape:
+        - features: "token_embeddings" (B, S, D) and "attention_mask" (B, S)
+        - returns: the same dictionary with "sentence_embedding" (B, R * D) and "penalty" (B,), for a loss to add
+    """
+
+    config_keys = ("word_embedding_dimension", "num_hops", "attention_hidden_size")
+
+    def __init__(self, word_embedding_dimension: int, num_hops: int = 4, attention_hidden_size: int = 64) -> None:
+        super().__init__()
+        self.word_embedding_dimension = word_embedding_dimension
+        self.num_hops = num_hops
+        self.attention_hidden_size = attention_hidden_size
+        self.attention = StructuredSelfAttention(word_embedding_dimension, attention_hidden_size, num_hops)
+        for weight in self.attention.parameters():
+            nn.init.xavier_uniform_(weight)
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        states = features["token_embeddings"]
+        sentence_matrix, annotation_matrix = self.attention(states, source_mask(features.get("attention_mask"), states))
+        features["sentence_embedding"] = sentence_matrix.flatten(1)
+        features["penalty"] = redundancy_penalty(annotation_matrix)
+        return features
+
+    def get_sentence_embedding_dimension(self) -> int:
+        """The width of an embedding, R * D."""
+        return self.num_hops * self.word_embedding_dimension
+
+    def get_embedding_dimension(self) -> int:
+        """The same, by the name of later releases."""
+        return self.get_sentence_embedding_dimension()
+
+    def get_config_dict(self) -> dict[str, int]:
+        """The arguments of the constructor."""
+        return {key: getattr(self, key) for key in self.config_keys}
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        """Write the configuration and the weights, as safetensors.
+
+        Raises:
+            ValueError: ``safe_serialization=False``, which would write a pickle.
+        """
+        if not safe_serialization:
+            raise ValueError("safe_serialization=False would write a pickle; leave it out")
+        folder = Path(output_path)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / POOLING_CONFIG).write_text(json.dumps(self.get_config_dict(), indent=2) + "\n", encoding="utf-8")
+        save_file({name: part.contiguous() for name, part in self.state_dict().items()}, folder / POOLING_WEIGHTS)
+
+    @classmethod
+    def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> "SelfAttentivePooling":
+        """Read what :meth:`save` wrote, from a folder or from a repository of the Hub.
+
+        ``kwargs`` may have ``token``, ``cache_folder``, ``revision`` and ``local_files_only``.
+        """
+        folder = Path(model_name_or_path)
+        if not folder.is_dir():
+            from huggingface_hub import snapshot_download
+
+            options = {name: kwargs[name] for name in ("token", "revision", "local_files_only") if name in kwargs}
+            patterns = f"{subfolder}/*" if subfolder else "*"
+            cache = kwargs.get("cache_folder")
+            folder = Path(snapshot_download(model_name_or_path, cache_dir=cache, allow_patterns=patterns, **options))
+        folder = folder / subfolder
+        module = cls(**json.loads((folder / POOLING_CONFIG).read_text(encoding="utf-8")))
+        module.load_state_dict(load_file(folder / POOLING_WEIGHTS))
+        return module

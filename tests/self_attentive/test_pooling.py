@@ -1,0 +1,257 @@
+"""Lin's pooling over any encoder: the equation, training, files, and the module of sentence-transformers."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from attnzoo.training.studies.pooling import interval
+from torch import Tensor, nn
+from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig, BertModel, T5Config, T5Model
+
+import attnzoo
+from attnzoo import SelfAttentivePooling, with_self_attentive_pooling
+from attnzoo.hub.model_code import code_files
+from attnzoo.pooling import PooledEncoderForSequenceClassification, pooled
+from tests.factory import ONE_STEP, make_trainer, tiny_model, weights
+from tests.reference.self_attentive import annotate, embed, penalty
+from tests.viewer.tiny_hugging_face import tiny
+
+IDS = torch.tensor([[3, 4, 5, 6, 7], [8, 9, 10, 0, 0], [11, 0, 0, 0, 0]])
+MASK = (IDS != 0).long()
+LABELS = torch.tensor([1, 0, 2])
+
+
+def encoder_of(name: str) -> Any:
+    torch.manual_seed(0)
+    if name == "bert":
+        sizes = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 9}
+        return BertModel(BertConfig(vocab_size=13, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **sizes))
+    if name == "ours":
+        return tiny_model("bidirectional-post-learned", dtype=torch.float32).model
+    return tiny(name)
+
+
+def classifier(name: str = "bert", **fields: Any) -> PooledEncoderForSequenceClassification:
+    fields = {"num_hops": 3, "num_labels": 3, "attention_hidden_size": 5, "classifier_size": 7} | fields
+    return with_self_attentive_pooling(encoder_of(name), **{"classifier_dropout": 0.0} | fields)
+
+
+@pytest.mark.parametrize("name", ["bert", "distilbert", "albert", "gpt2", "ours"])
+def test_logits_and_loss_are_those_of_the_paper(name: str) -> None:
+    model = classifier(name, penalty_coefficient=0.7).double().eval()
+    outputs = model(IDS, attention_mask=MASK, labels=LABELS, output_attentions=True)
+    states = model.encoder(IDS, attention_mask=MASK)[0]
+    own, logits, penalties = model.attention, [], []
+    for row, length in enumerate(MASK.sum(dim=1).tolist()):
+        tokens = list(states[row, :length])
+        annotation = annotate(tokens, own.key_proj.weight, own.hops)
+        matrix = torch.stack(embed(annotation, tokens, states.shape[-1]))
+        hidden = torch.relu(model.hidden_proj.weight @ matrix.flatten() + model.hidden_proj.bias)
+        logits.append(model.classifier.weight @ hidden + model.classifier.bias)
+        penalties.append(penalty(annotation))
+        expected = torch.tensor([[float(weight) for weight in hop] for hop in annotation], dtype=torch.float64)
+        torch.testing.assert_close(outputs.attentions[0][row, 0, :, :length].detach(), expected)
+    torch.testing.assert_close(outputs.logits, torch.stack(logits), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(outputs.penalty, torch.stack(penalties), rtol=1e-10, atol=1e-10)
+    task = nn.functional.cross_entropy(torch.stack(logits), LABELS)
+    torch.testing.assert_close(outputs.loss, task + 0.7 * torch.stack(penalties).mean(), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("pooling", ["self_attentive", "mean", "max", "cls"])
+def test_padding_has_no_influence_and_every_weight_a_gradient(pooling: str) -> None:
+    model = classifier(pooling=pooling, penalty_coefficient=0.1)
+    report = attnzoo.check(model)
+    assert report.passed, report
+    model(IDS, attention_mask=MASK, labels=LABELS).loss.backward()
+    unused = {name for name, part in model.named_parameters() if part.grad is None}
+    assert all("encoder.pooler" in name for name in unused), unused
+
+
+def test_plain_pooling_is_what_its_name_says() -> None:
+    states = torch.arange(24.0).view(2, 4, 3) * torch.tensor([1.0, -1.0, 1.0])
+    mask = torch.tensor([[False, True, True, False], [False, False, False, False]])
+    real = states[0, 1:3]
+    for pooling, expected in (("mean", real.mean(0)), ("max", real.amax(0)), ("cls", real[0])):
+        assert torch.equal(pooled(states, mask, pooling), torch.stack([expected, torch.zeros(3)]))
+
+
+def rows() -> list[dict[str, Any]]:
+    return [
+        {"input_ids": IDS[i, :n], "attention_mask": MASK[i, :n], "labels": LABELS[i]} for i, n in enumerate((5, 3, 1))
+    ]
+
+
+def collate(batch: list[dict[str, Any]]) -> dict[str, Tensor]:
+    padded = {
+        name: nn.utils.rnn.pad_sequence([row[name] for row in batch], batch_first=True)
+        for name in ("input_ids", "attention_mask")
+    }
+    return padded | {"labels": torch.stack([row["labels"] for row in batch])}
+
+
+def trainer_of(model: Any, folder: Path, **settings: Any) -> Any:
+    parts = {"train_dataset": rows(), "eval_dataset": rows(), "data_collator": collate, "processing_class": None}
+    return make_trainer(model, folder, parts, per_device_train_batch_size=3, remove_unused_columns=False, **settings)
+
+
+def test_trainer_learns_with_the_penalty(tmp_path: Path) -> None:
+    model = classifier(penalty_coefficient=0.05)
+    before = model.encoder.embeddings.word_embeddings.weight.clone()
+    trainer_of(model, tmp_path, max_steps=60, learning_rate=1e-2).train()
+    outputs = model.eval()(IDS, attention_mask=MASK, labels=LABELS)
+    assert outputs.logits.argmax(dim=1).tolist() == LABELS.tolist()
+    assert not torch.equal(model.encoder.embeddings.word_embeddings.weight, before)  # the encoder itself is trained
+
+
+def test_accumulated_gradients_are_those_of_the_whole_batch(tmp_path: Path) -> None:
+    """The penalty too is divided by the number of labels of all batches."""
+    stepped = []
+    for size, steps in ((3, 1), (1, 3)):
+        model = classifier(penalty_coefficient=0.5)
+        settings = ONE_STEP | {"learning_rate": 0.1, "gradient_accumulation_steps": steps}
+        trainer = trainer_of(model, tmp_path, **settings)
+        trainer.args.per_device_train_batch_size = size
+        trainer.train()
+        stepped.append(weights(model))
+    for name, part in stepped[0].items():
+        torch.testing.assert_close(part, stepped[1][name], rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_a_trainer_that_withholds_the_labels_raises_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"penalty_coefficient=0\.5"):
+        trainer_of(classifier(penalty_coefficient=0.5), tmp_path, label_smoothing_factor=0.1).train()
+
+
+@pytest.mark.parametrize("name", ["bert", "ours", "t5-encoder"])
+def test_a_saved_model_is_loaded_from_its_folder_alone(name: str, tmp_path: Path) -> None:
+    if name == "t5-encoder":
+        from transformers import T5EncoderModel
+
+        config = T5Config(vocab_size=13, d_model=8, d_kv=4, d_ff=9, num_layers=1, num_heads=2)
+        model = with_self_attentive_pooling(T5EncoderModel(config).eval(), 2).eval()
+    else:
+        model = classifier(name).eval()
+    model.save_pretrained(tmp_path)
+    torch.save(model(IDS, attention_mask=MASK).logits, tmp_path / "logits.pt")
+    program = f"""
+import torch
+import attnzoo
+from transformers import AutoModelForSequenceClassification
+model = AutoModelForSequenceClassification.from_pretrained({str(tmp_path)!r}).eval()
+ids = torch.tensor({IDS.tolist()})
+expected = torch.load({str(tmp_path / "logits.pt")!r})
+assert torch.equal(model(ids, attention_mask=(ids != 0).long()).logits, expected)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_its_code_travels_and_loads_without_the_package(tmp_path: Path) -> None:
+    model = classifier().eval()
+    model.save_pretrained(tmp_path)
+    (tmp_path / "README.md").write_text("---\nlicense: mit\n---\n# A classifier\n")
+    names = {path.name for path in code_files(tmp_path)}
+    assert {"pooling.py", "configuration_pooled_encoder.py", "attention.py", "loss.py"} <= names
+    from attnzoo.hub.model_code import add_code
+
+    add_code(tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["auto_map"] == {
+        "AutoConfig": "configuration_pooled_encoder.PooledEncoderConfig",
+        "AutoModelForSequenceClassification": "pooling.PooledEncoderForSequenceClassification",
+    }
+    torch.save(model(IDS, attention_mask=MASK).logits, tmp_path / "logits.pt")
+    program = f"""
+import sys
+sys.modules["attnzoo"] = None
+import torch
+from transformers import AutoModelForSequenceClassification
+model = AutoModelForSequenceClassification.from_pretrained({str(tmp_path)!r}, trust_remote_code=True).eval()
+ids = torch.tensor({IDS.tolist()})
+expected = torch.load({str(tmp_path / "logits.pt")!r})
+assert torch.equal(model(ids, attention_mask=(ids != 0).long()).logits, expected)
+"""
+    environment = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "PATH": ""}
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
+
+
+def test_the_encoder_is_the_one_that_was_given() -> None:
+    encoder = encoder_of("bert")
+    before = {name: part.clone() for name, part in encoder.state_dict().items()}
+    model = with_self_attentive_pooling(encoder, num_hops=2)
+    assert model.encoder is encoder
+    assert all(torch.equal(part, before[name]) for name, part in encoder.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: with_self_attentive_pooling(nn.Linear(2, 2)), TypeError, "got Linear"),
+        (lambda: classifier(number_of_hops=2), TypeError, "no field 'number_of_hops'"),
+        (lambda: classifier(num_hops=0), Exception, "num_hops must be at least 1"),
+        (lambda: classifier(penalty_coefficient=-1.0), Exception, "penalty_coefficient must be at least 0"),
+        (lambda: with_self_attentive_pooling(T5Model(T5Config(vocab_size=9, d_model=4, d_kv=2, d_ff=4))), Exception,
+         "with a decoder"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_pooled_is_an_error(make: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        make()
+
+
+# sentence-transformers ------------------------------------------------------------------------------------------------
+
+
+class StandIn(nn.Sequential):
+    """What SentenceTransformer does with its modules: features pass through all of them."""
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        for module in self:
+            features = module(features)
+        return features
+
+
+class Transformer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.auto_model = encoder_of("bert")
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        states = self.auto_model(features["input_ids"], attention_mask=features["attention_mask"])[0]
+        return features | {"token_embeddings": states}
+
+
+def test_the_module_follows_the_protocol_of_sentence_transformers(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = SelfAttentivePooling(12, num_hops=3)
+    sentences = StandIn(Transformer(), module).eval()
+    features = {"input_ids": IDS, "attention_mask": MASK}
+    made = sentences(dict(features))
+    assert made["sentence_embedding"].shape == (3, module.get_sentence_embedding_dimension())
+    assert made["penalty"].shape == (3,)
+    alone = sentences({"input_ids": IDS[1:2, :3], "attention_mask": MASK[1:2, :3]})["sentence_embedding"]
+    torch.testing.assert_close(alone[0], made["sentence_embedding"][1])
+    module.save(str(tmp_path / "1_Pooling"))
+    loaded = SelfAttentivePooling.load(str(tmp_path), subfolder="1_Pooling")
+    assert loaded.get_config_dict() == module.get_config_dict()
+    again = StandIn(sentences[0], loaded)(dict(features))["sentence_embedding"]
+    assert torch.equal(again, made["sentence_embedding"])
+    with pytest.raises(ValueError, match="pickle"):
+        module.save(str(tmp_path), safe_serialization=False)
+
+
+def test_auto_classes_know_the_model() -> None:
+    config = classifier().config
+    assert isinstance(AutoModelForSequenceClassification.from_config(config), PooledEncoderForSequenceClassification)
+    assert isinstance(AutoModel.from_config(config.encoder), BertModel)
+
+
+def test_the_interval_of_the_study_holds_the_mean() -> None:
+    """For the mean of N differences of standard deviation s the interval is near 1.96 s / sqrt(N) to each side."""
+    differences = torch.randn(2000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    low, high = interval(differences)
+    half = 100 * 1.96 * float(differences.std()) / 2000**0.5
+    assert abs((high - low) / 2 - half) < 0.1 * half
+    assert low < 100 * float(differences.mean()) < high
