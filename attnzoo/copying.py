@@ -158,8 +158,9 @@ class CopyingLMOutput(Seq2SeqLMOutput):
 
     Shape:
         - copy_probabilities: (B, T), 1 - p_gen: how likely the word is copied, and not written
-        - copy_attentions: (B, 1, T, S), with ``output_attentions=True``: the weights by which a source token is chosen
+        - copy_attentions: with ``output_attentions=True`` a 1-tuple of (B, 1, T, S), the weights that choose a source
+          token
     """
 
     copy_probabilities: Tensor | None = None
-    copy_attentions: Tensor | None = None
+    copy_attentions: tuple[Tensor, ...] | None = None

@@ -154,15 +154,14 @@ class ConditionalGenerationMixin(GenerationMixin):
         if copied is None:
             return with_head(Seq2SeqLMOutput, outputs, loss=loss, logits=logits)
         asked = inputs.get("output_attentions")
+        asked = self.config.output_attentions if asked is None else asked
         return with_head(
             CopyingLMOutput,
             outputs,
             loss=loss,
             logits=logits,
             copy_probabilities=copied.gate.neg().sigmoid(),
-            copy_attentions=copied.attention_weights.unsqueeze(1)  # (B, 1, T, S)
-            if (self.config.output_attentions if asked is None else asked)
-            else None,
+            copy_attentions=(copied.attention_weights.unsqueeze(1),) if asked else None,  # (B, 1, T, S)
         )
 
     def copied(self, outputs: Any, inputs: dict[str, Any]) -> Copied:

@@ -210,6 +210,7 @@ BACKENDS = [
     for attention in (("eager", "sdpa") if "Transformer" in model_class.__name__ else (None,))
 ]
 SEQ2SEQ_HEADS = [*RNN_VARIANTS, *SEQ2SEQ]
+COPYING_HEADS = [name for name in SEQ2SEQ_HEADS if "-copy" in name]  # they need the tokens of the source
 GENERATING_HEADS = [*RNN_VARIANTS, *GENERATING]
 
 every_model = pytest.mark.parametrize("name", MODELS)

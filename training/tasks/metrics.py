@@ -13,7 +13,6 @@ import numpy as np
 import sacrebleu
 import sklearn.metrics
 from rapidfuzz.distance import Levenshtein
-from rouge_score.rouge_scorer import RougeScorer
 
 from attnzoo.pronunciation.phone_sets import without_stress
 
@@ -286,6 +285,8 @@ class ROUGE(_Metric):
     def _compute(self, predictions: list[str], references: list[str]) -> dict[str, float]:
         if not references:
             raise ValueError("there are no references, so there is nothing to score")
+        from rouge_score.rouge_scorer import RougeScorer  # it imports nltk, which takes seconds
+
         names = ["rouge1", "rouge2", "rougeL"]
         scorer = RougeScorer(names, use_stemmer=True)
         scores = [scorer.score(*pair) for pair in zip(references, predictions, strict=True)]

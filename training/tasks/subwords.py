@@ -57,6 +57,7 @@ class SubwordTask(SequenceToSequence):
     target = "target"
     rows_called = "pairs"
     max_new_tokens: int  # of generate() unless told otherwise
+    is_cut = False  # whether texts are cut to the tokenizer's ``model_max_length``
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
         """Byte-pair encoding of the training texts of both sides (Sennrich et al., 2016, section 3.2).
@@ -100,8 +101,7 @@ class SubwordTask(SequenceToSequence):
         """``input_ids`` of the source, ``labels`` of the target."""
 
         def encode(rows: Batch) -> Batch:
-            longest = getattr(self.data, "max_source_tokens", None)
-            source = tokenizer(rows["source"], truncation=longest is not None, max_length=longest)["input_ids"]
+            source = tokenizer(rows["source"], truncation=self.is_cut)["input_ids"]
             return {"input_ids": source, "labels": tokenizer(text_target=rows["target"])["input_ids"]}
 
         return encode
@@ -119,7 +119,7 @@ class SubwordTask(SequenceToSequence):
         for split, rows in self.splits.items():
             for batch in rows.iter(1000):
                 for sentence in (*batch["source"], *batch["target"]):
-                    length = len(tokenizer(sentence)["input_ids"])
+                    length = len(tokenizer(sentence, truncation=self.is_cut)["input_ids"])
                     if length > most:
                         raise ValueError(
                             f"the {split} split has a sentence of {length} tokens, more than the model's "
@@ -135,7 +135,7 @@ class SubwordTask(SequenceToSequence):
         """
         if getattr(model.config, "score", None) == "none":
             return
-        batch = tokenizer([self.card.example], truncation=True, return_tensors="pt").to(model.device)
+        batch = tokenizer([self.card.example], truncation=self.is_cut, return_tensors="pt").to(model.device)
         labels = model.generate(**batch, **decoding, do_sample=False)[:, 1:]  # type: ignore[operator]
         with torch.no_grad():
             outputs = model(**batch, labels=labels, output_attentions=True)
@@ -148,4 +148,4 @@ class SubwordTask(SequenceToSequence):
         if outputs.get("copy_probabilities") is not None:
             shares = outputs.copy_probabilities[0].tolist()
             written = [f"{token} {share:.0%}" for token, share in zip(target, shares, strict=True)]
-            plot_alignments([outputs.copy_attentions[0, 0]], [source], [written], folder / COPIES)
+            plot_alignments([outputs.copy_attentions[0][0, 0]], [source], [written], folder / COPIES)

@@ -58,6 +58,7 @@ class Summarization(SubwordTask):
     units = {"new_words": " %"}
     known_data = (DEBIAN,)
     max_new_tokens = 64
+    is_cut = True
     card = Card(
         tags=("summarization",),
         snippet=SNIPPET,
