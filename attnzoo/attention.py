@@ -191,19 +191,26 @@ class AdditiveScore(Score):
     :math:`v_a^\top \tanh(W_a [h_t; \bar h_s])`, is this with his :math:`W_a` cut into its left half (``query_proj``)
     and its right half (``key_proj``).
 
+    With ``coverage`` (See et al., 2017, equation 11) a token's score also depends on the attention :math:`c_{ij}` that
+    it had in all steps before. :math:`w_c` is ``coverage_vector``:
+
+    .. math:: e_{ij} = v_a^\top \tanh(W_a s_{i-1} + U_a h_j + w_c c_{ij})
+
     Shape:
         - query: (B, T, query_size)
         - projected_key: (B, S, attention_size), from :meth:`project_key`, once per source
-        - returns: scores (B, T, S), before mask and softmax
+        - coverage: (B * N, S) for N targets of every source, whose queries are (B * N, 1, query_size); or None
+        - returns: scores (B, T, S), before mask and softmax; with coverage (B * N, 1, S)
     """
 
-    def __init__(self, query_size: int, key_size: int, attention_size: int) -> None:
+    def __init__(self, query_size: int, key_size: int, attention_size: int, coverage: bool = False) -> None:
         super().__init__()
         self.query_proj = nn.Linear(query_size, attention_size, bias=False)
         self.key_proj = nn.Linear(key_size, attention_size, bias=False)
         # A parameter of this module and not of a Linear: Accelerate loads offloaded weights of the module that is
         # called, and the loop reads this one without calling a Linear.
         self.score_vector = nn.Parameter(torch.zeros(attention_size))
+        self.coverage_vector = nn.Parameter(torch.zeros(attention_size)) if coverage else None
 
     def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
         return self.key_proj(key)
@@ -211,7 +218,11 @@ class AdditiveScore(Score):
     def share_key(self, projected_key: Tensor, rows: Any) -> Any:
         return PassedKey(projected_key) if rows.is_shared else projected_key
 
-    def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
+    def forward(self, query: Tensor, projected_key: Tensor, coverage: Tensor | None = None) -> Tensor:
+        if coverage is not None and self.coverage_vector is not None:
+            targets = coverage.shape[0] // projected_key.shape[0]
+            key = projected_key if targets == 1 else projected_key.repeat_interleave(targets, dim=0)
+            projected_key = key + coverage.unsqueeze(-1) * self.coverage_vector  # (B * N, S, A)
         return additive_score(self.query_proj(query), projected_key, self.score_vector)
 
 
@@ -302,14 +313,15 @@ class ScoreSizes(NamedTuple):
     key_size: int
     attention_size: int  # of additive scores
     max_source_positions: int  # of location scores
+    coverage: bool = False  # of additive scores
 
 
 # Every score by its name in the config.
 SCORES: dict[str, Callable[[ScoreSizes], Score]] = {
-    "additive": lambda sizes: AdditiveScore(sizes.query_size, sizes.key_size, sizes.attention_size),
+    "additive": lambda sizes: AdditiveScore(sizes.query_size, sizes.key_size, sizes.attention_size, sizes.coverage),
     "dot": lambda sizes: DotScore(sizes.query_size, sizes.key_size),
     "general": lambda sizes: GeneralScore(sizes.query_size, sizes.key_size),
-    "concat": lambda sizes: AdditiveScore(sizes.query_size, sizes.key_size, sizes.attention_size),
+    "concat": lambda sizes: AdditiveScore(sizes.query_size, sizes.key_size, sizes.attention_size, sizes.coverage),
     "location": lambda sizes: LocationScore(sizes.query_size, sizes.max_source_positions),
 }
 
@@ -336,15 +348,19 @@ class Attended(NamedTuple):
 
 
 class SourceAttention(nn.Module):
-    """A score function and, for local attention, a window: one look of the decoder at the source.
+    r"""A score function and, for local attention, a window: one look of the decoder at the source.
 
     ``score`` is a name in :data:`SCORES`; ``window`` is "global", "monotonic" (local-m) or "predictive" (local-p).
 
     A source may have N targets that follow each other in the batch, such as the beams of a search. The source is not
     repeated for them.
 
+    If the score takes coverage, the sum of the weights of all steps before is passed from step to step (See et al.,
+    2017, section 2.3: :math:`c_t = \sum_{t' < t} a_{t'}`), and a call has one step.
+
     Shape:
         - query: (B * N, T, H)
+        - coverage: (B * N, S), or None
         - returns: context (B * N, T, V), attention_weights (B * N, T, S)
 
     Raises:
@@ -365,33 +381,55 @@ class SourceAttention(nn.Module):
             projected_key = self.score.project_key(value, positions)
         return Attended(value, projected_key, mask, positions, length)
 
-    def steps(self, source: Attended, rows: Any, first: int) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
+    def no_coverage(self, source: Attended, rows: int) -> Tensor | None:
+        """The coverage (rows, S) before the first step; None for a score without coverage."""
+        if getattr(self.score, "coverage_vector", None) is None:
+            return None
+        dtype = torch.promote_types(source.value.dtype, torch.float32)
+        return source.value.new_zeros(rows, source.mask.shape[1], dtype=dtype)
+
+    def steps(
+        self, source: Attended, rows: Any, first: int, coverage: Tensor | None = None
+    ) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
         """The attention of a loop over :class:`LoopRows`, whose first step is the target position ``first``.
 
         Returns a function. It takes a query (n, H) and the number of the step, and returns context (n, V) and weights
         (n, S).
         """
         value, key, *others = (rows.sort(part) for part in source)
-        shared = Attended(rows.share(value), self.score.share_key(key, rows), *others)
+        if coverage is None:
+            key = self.score.share_key(key, rows)
+        else:  # every step has a key of its own
+            coverage = rows.sort(coverage)
+        shared = Attended(rows.share(value), key, *others)
         attention = rows.share_linears(self)
 
         def look(query: Tensor, step: int) -> tuple[Tensor, Tensor]:
-            context, weights = attention(query.unsqueeze(1), shared.first(query.shape[0]), first + step)
+            nonlocal coverage
+            covered = None if coverage is None else coverage[: query.shape[0]]
+            context, weights = attention(query.unsqueeze(1), shared.first(query.shape[0]), first + step, covered)
+            coverage = None if covered is None else covered + weights[:, 0]
             return context[:, 0], weights[:, 0]
 
         return look
 
-    def forward(self, query: Tensor, source: Attended, step: int) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, query: Tensor, source: Attended, step: int, coverage: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """``step`` is the target position of the first query of a row, from 0."""
         targets, length = query.shape[0] // source.mask.shape[0], query.shape[1]
+        scores = None if coverage is None else self.score(query, source.projected_key, coverage)
         if targets > 1:
             query = query.unflatten(0, (-1, targets)).flatten(1, 2)  # (B, N * T, H)
+            scores = None if scores is None else scores.unflatten(0, (-1, targets)).flatten(1, 2)  # (B, N, S)
+        if scores is None:
+            scores = self.score(query, source.projected_key)
         mask, reweight = source.mask.unsqueeze(1), None  # (B, 1, S)
         if self.window is not None:
             steps = torch.arange(step, step + length, device=query.device).repeat(targets)
             window_mask, reweight = self.window(query, steps, source.positions, source.length)
             mask = mask & window_mask
-        context, weights = attend(self.score(query, source.projected_key), source.value, mask, reweight)
+        context, weights = attend(scores, source.value, mask, reweight)
         if targets > 1:
             context, weights = (part.unflatten(1, (targets, length)).flatten(0, 1) for part in (context, weights))
         return context, weights

@@ -21,6 +21,19 @@ _DEEP_LSTM: dict[str, Any] = {
     "decoder_layers": 4,
 }
 _LUONG = _DEEP_LSTM | {"wiring": "luong", "input_feeding": True, "vocab_size": 50_000, "dropout": 0.2}
+_SEE: dict[str, Any] = {
+    "wiring": "luong",
+    "score": "concat",
+    "input_feeding": True,
+    "copy": True,
+    "cell": "lstm",
+    "vocab_size": 50_000,
+    "embedding_size": 128,
+    "encoder_hidden_size": 256,
+    "decoder_hidden_size": 256,
+    "attention_size": 512,
+    "initializer_range": 0.02,
+}
 PAPERS: dict[str, dict[str, Any]] = {
     "cho2014": {"wiring": "cho", "bidirectional": False, "vocab_size": 15_000, "embedding_size": 100},
     "sutskever2014": _DEEP_LSTM | {"wiring": "sutskever", "vocab_size": 160_000},
@@ -31,6 +44,8 @@ PAPERS: dict[str, dict[str, Any]] = {
     "luong2015-global-location": _LUONG | {"score": "location"},
     "luong2015-local-m": _LUONG | {"score": "general", "window": "monotonic"},
     "luong2015-local-p": _LUONG | {"score": "general", "window": "predictive"},
+    "see2017-pointer-generator": _SEE,
+    "see2017-coverage": _SEE | {"coverage": True},
 }
 
 
@@ -59,6 +74,11 @@ class AttentionalRNNConfig(ZooConfig):
             positions get no attention from it.
         input_feeding: feed the attentional vector into the next step (Luong, section 3.3). Only for "luong": Bahdanau's
             decoder always feeds the context, and the other two have no attention.
+        copy: mix the words of the vocabulary with those of the source (See et al., 2017, section 2.2; see
+            ``copying.py``). Needs attention, of weights that sum to 1, and so not the window "predictive".
+        coverage: let the score also read how much attention a source token has had so far (See et al., 2017, section
+            2.3; Tu et al., 2016), and add a loss for attention that returns. Only for the additive function.
+        coverage_loss_coefficient: lambda, the weight of that loss.
         cell: "cho_gru" is the GRU as published (reset gate before U); "gru" is torch's and cuDNN's (reset gate
             after U), faster; "lstm" is torch's; "rnn" has no gates, only tanh. Encoder and decoder use the same.
         bidirectional: whether the encoder reads in both directions. Its outputs are then twice as wide.
@@ -98,7 +118,7 @@ class AttentionalRNNConfig(ZooConfig):
     """
 
     model_type = "attentional_rnn"
-    keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state"]
+    keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state", "copy_probabilities"]
     attribute_map = {"hidden_size": "decoder_hidden_size", "num_hidden_layers": "decoder_layers"}
 
     wiring: Literal["cho", "sutskever", "bahdanau", "luong"] = "bahdanau"
@@ -107,6 +127,9 @@ class AttentionalRNNConfig(ZooConfig):
     window_size: int = 10
     max_source_positions: int = 50
     input_feeding: bool = False
+    copy: bool = False
+    coverage: bool = False
+    coverage_loss_coefficient: float | int = 1.0
     cell: Literal["cho_gru", "gru", "lstm", "rnn"] = "cho_gru"
     bidirectional: bool = True
     reverse_source: bool = False
@@ -140,6 +163,11 @@ class AttentionalRNNConfig(ZooConfig):
         - ``bahdanau2014``: RNNsearch (arXiv:1409.0473)
         - ``luong2015-global-dot``, ``-general``, ``-concat``, ``-location``: global attention (arXiv:1508.04025)
         - ``luong2015-local-m``, ``luong2015-local-p``: local attention, general score, D = 10 (the same)
+        - ``see2017-pointer-generator``: summaries that copy words (arXiv:1704.04368)
+        - ``see2017-coverage``: the same with coverage
+
+        See et al. do not name a decoder. Theirs has Luong's order and feeds the context :math:`h^*_{t-1}` into the next
+        step, where Luong's feeds its readout; and no tanh on the readout. All else of "see2017" is theirs.
 
         Source and target share one vocabulary here. Its size is that of the larger one in the paper.
 
@@ -217,10 +245,32 @@ class AttentionalRNNConfig(ZooConfig):
                 f"score='none' belongs to wiring='cho' and wiring='sutskever', got wiring={self.wiring!r}; "
                 f"choose one of {', '.join(map(repr, SCORES))}"
             )
+        self._validate_copying()
         if self.score == "dot" and self.decoder_hidden_size != self.encoder_output_size:
             raise ValueError(
                 "score='dot' needs a decoder as wide as the encoder's outputs, got "
                 f"decoder_hidden_size={self.decoder_hidden_size}, and encoder_hidden_size={self.encoder_hidden_size} "
                 f"with bidirectional={self.bidirectional} makes {self.encoder_output_size}; "
                 "score='general' maps one onto the other"
+            )
+
+    def _validate_copying(self) -> None:
+        if self.copy and self.score == "none":
+            raise ValueError(
+                f"copy=True chooses source words by attention and wiring={self.wiring!r} has none; choose "
+                "wiring='bahdanau' or wiring='luong'"
+            )
+        if self.copy and self.window == "predictive":
+            raise ValueError(
+                "copy=True needs attention weights that sum to 1, and those of window='predictive' sum to less; choose "
+                "window='global' or window='monotonic'"
+            )
+        if self.coverage and self.score not in ("additive", "concat"):
+            raise ValueError(
+                f"coverage=True is a part of the additive score, got score={self.score!r}; choose score='additive' or "
+                "score='concat'"
+            )
+        if not 0 <= self.coverage_loss_coefficient < math.inf:
+            raise ValueError(
+                f"coverage_loss_coefficient must be at least 0 and finite, got {self.coverage_loss_coefficient}"
             )

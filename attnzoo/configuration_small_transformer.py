@@ -31,6 +31,8 @@ class SmallTransformerConfig(ZooConfig):
         scale_scores: whether the scores are divided by the square root of d_k (section 3.2.1). False is for studies.
         dropout: dropout rate of the sums of embeddings and positions, and of every sublayer's output (section 5.4).
         attention_dropout: dropout rate of the attention weights. The paper has none; its released code has 0.1.
+        copy: mix the words of the vocabulary with those of the source, which one more attention head chooses (See et
+            al., 2017, section 2.2; :class:`CopyHead` in ``copying.py``). Only for "encoder_decoder".
         tie_word_embeddings: use one matrix for both embeddings and the output projection (section 3.4).
 
     Raises:
@@ -39,7 +41,7 @@ class SmallTransformerConfig(ZooConfig):
     """
 
     model_type = "small_transformer"
-    keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state"]
+    keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state", "copy_probabilities"]
 
     attention_pattern: Literal["encoder_decoder", "bidirectional", "causal"] = "encoder_decoder"
     is_encoder_decoder: bool | None = None  # type: ignore[assignment]  # the base class has a bool
@@ -57,6 +59,7 @@ class SmallTransformerConfig(ZooConfig):
     scale_scores: bool = True
     dropout: float | int = 0.1
     attention_dropout: float | int = 0.0
+    copy: bool = False
     tie_word_embeddings: bool = True
     use_cache: bool = True
     pad_token_id: int = 0
@@ -78,6 +81,11 @@ class SmallTransformerConfig(ZooConfig):
             raise ValueError(
                 f"is_encoder_decoder={self.is_encoder_decoder} contradicts attention_pattern="
                 f"{self.attention_pattern!r}, from which it follows; leave it out"
+            )
+        if self.copy and self.attention_pattern != "encoder_decoder":
+            raise ValueError(
+                f"copy=True copies words of a source and needs attention_pattern='encoder_decoder', got "
+                f"{self.attention_pattern!r}"
             )
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(

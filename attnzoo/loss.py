@@ -3,6 +3,7 @@
 Letters in shapes: B batch, T target length, K labels of a sequence.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -197,6 +198,22 @@ def linear_cross_entropy(
     return _averaged(total, num_items, is_real)
 
 
+def coverage_loss(attention_weights: Tensor, labels: Tensor, num_items: Count = None) -> Tensor:
+    r"""How much attention returns to where it has been (See et al., 2017, equation 12), averaged over the labels.
+
+    .. math:: \frac{1}{N} \sum_{b,t} \sum_j \min(a_{btj}, c_{btj}), \qquad c_{btj} = \sum_{t' < t} a_{bt'j}
+
+    Shape:
+        - attention_weights: (B, T, S), from the first step on
+        - labels: (B, T), -100 where there is nothing to predict
+        - num_items: N, as in :func:`token_cross_entropy`
+        - returns: a scalar
+    """
+    before = nn.functional.pad(attention_weights[:, :-1], (0, 0, 1, 0)).cumsum(dim=1)
+    is_real = labels != IGNORED
+    return _averaged(torch.minimum(attention_weights, before).sum(dim=-1)[is_real].sum(), num_items, is_real)
+
+
 def _check_smoothing(smoothing: float) -> None:
     if not isinstance(smoothing, int | float) or not 0 <= smoothing <= 1:
         raise ValueError(f"smoothing must be a number from 0 to 1, got {smoothing!r}")
@@ -213,9 +230,16 @@ def _averaged(total: Tensor, num_items: Count, is_given: Tensor) -> Tensor:
 
 
 def loss_and_logits(
-    lm_head: nn.Linear, hidden: Tensor, labels: Tensor | None, num_items: Count, smoothing: float, skip_logits: bool
+    lm_head: Callable[[Tensor], Tensor],
+    hidden: Tensor,
+    labels: Tensor | None,
+    num_items: Count,
+    smoothing: float,
+    skip_logits: bool,
 ) -> tuple[Tensor | None, Tensor | None]:
     """The loss if there are labels, and the logits unless ``skip_logits``.
+
+    ``lm_head`` makes the logits. If it is a linear layer, ``skip_logits`` saves them from being stored.
 
     Shape:
         - hidden: (B, T, D); labels: (B, T); logits: (B, T, vocab_size)
@@ -227,7 +251,7 @@ def loss_and_logits(
         if skip_logits:
             raise ValueError("skip_logits=True leaves nothing to return without labels")
         return None, lm_head(hidden)
-    if skip_logits and is_only_its_weight(lm_head):
+    if skip_logits and isinstance(lm_head, nn.Linear) and is_only_its_weight(lm_head):
         return linear_cross_entropy(hidden, lm_head.weight, labels, num_items, smoothing), None
     logits = lm_head(hidden)
     return token_cross_entropy(logits, labels, num_items, smoothing), None if skip_logits else logits

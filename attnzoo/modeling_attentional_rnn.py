@@ -21,6 +21,7 @@ from transformers.utils import can_return_tuple
 
 from .attention import AdditiveScore, Attended, ScoreSizes, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
+from .copying import Copied, CopyingDecoderOutput, CopyingModelOutput
 from .model_inputs import checked, checked_head, embed, require_tokens, source_mask, target_ids, targets_per_source
 from .recurrent_cache import RecurrentDecoderCache, check_past, check_target_mask
 from .recurrent_cells import RecurrentState
@@ -94,6 +95,7 @@ class AttentionalRNNEncoder(AttentionalRNNPreTrainedModel):
             final_hidden=state.hidden,
             final_cell=state.cell,
             hidden_states=(embeddings, *outputs) if output_hidden_states else None,
+            source_ids=input_ids if self.config.copy else None,
         )
 
 
@@ -115,6 +117,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
             encoder_layers=config.encoder_layers,
             direction_size=config.encoder_hidden_size,
             dropout=config.dropout,
+            copy=config.copy,
         )
         self.wiring: ChoDecoder | SutskeverDecoder | BahdanauDecoder | LuongDecoder
         if config.wiring == "cho":
@@ -173,11 +176,14 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         cross_attentions = None
         if output_attentions and outputs.attention_weights is not None:
             cross_attentions = (outputs.attention_weights.unsqueeze(1),)  # (B, 1, T, S)
-        return BaseModelOutputWithPastAndCrossAttentions(
+        needs_alignments = self.config.copy or self.config.coverage
+        return CopyingDecoderOutput(
             last_hidden_state=outputs.readout,
             past_key_values=cache,
             hidden_states=(embeddings, *outputs.hidden_states, outputs.readout) if output_hidden_states else None,
             cross_attentions=cross_attentions,
+            copy_gate=outputs.gate,
+            alignments=outputs.attention_weights if needs_alignments else None,
         )
 
     def _cache(self, past: Any, use_cache: bool | None) -> RecurrentDecoderCache | None:
@@ -204,16 +210,19 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         mask, attention = source_mask(encoder_attention_mask, value), self.wiring.attention
         final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
         state, projected_key, step = (None, None, 0) if cache is None else cache.load()
+        wiring: Any = self.wiring
+        if state is not None:
+            nothing = None if attention is None else attention.read(value[:0], mask[:0])  # of no rows, for its sizes
+            own_state = wiring.initial_state(final.map(lambda part: part[:0]), nothing)
+            own_key = None if nothing is None else nothing.projected_key
+            batch = embeddings.shape[0], *value.shape[:2]
+            check_past(state, projected_key, own_state, own_key, batch)
+        source = None if attention is None else attention.read(value, mask, projected_key)
         if state is None:
             if targets > 1:
                 final = final.map(lambda part: part.repeat_interleave(targets, dim=0))
-            state = self.wiring.initial_state(final)
-        else:
-            own_state = self.wiring.initial_state(final.map(lambda part: part[:0]))  # of no rows, for its sizes
-            own_key = None if attention is None else attention.read(value[:0], mask[:0]).projected_key
-            batch = embeddings.shape[0], *value.shape[:2]
-            check_past(state, projected_key, own_state, own_key, batch)
-        return state, None if attention is None else attention.read(value, mask, projected_key), step
+            state = wiring.initial_state(final, source)
+        return state, source, step
 
 
 class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
@@ -285,7 +294,8 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
         requests = use_cache, output_attentions, output_hidden_states
         target = decoder_input_ids, *masks, past_key_values, decoder_inputs_embeds
         outputs = self.decoder(encoder_outputs, *target, *requests, tokens_to_compute, return_dict=True)
-        return joined_outputs(encoder_outputs, outputs)
+        both = joined_outputs(encoder_outputs, outputs)
+        return CopyingModelOutput(**both, copy_gate=outputs.copy_gate, alignments=outputs.alignments)
 
 
 class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, ConditionalGenerationMixin):
@@ -294,7 +304,8 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
     .. math:: p(y_i | y_{<i}, x) = \mathrm{softmax}(W_o t_i)
 
     Symbols: :math:`t_i` is the readout of :class:`AttentionalRNNModel` (Luong's :math:`\tilde h_t`), :math:`W_o`
-    (Luong's :math:`W_s`) is the weight of ``lm_head``, without bias.
+    (Luong's :math:`W_s`) is the weight of ``lm_head``, without bias. With the config's ``copy`` it is one of two parts
+    of :func:`pointer_generator`.
 
     Shape:
         - labels: (B, T), -100 where there is nothing to predict; the decoder reads them shifted right by one
@@ -304,6 +315,8 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
         - num_items_in_batch: the number that the summed loss is divided by. ``Trainer`` passes it for accumulated
           gradients. The default is the number of labels
         - logits: (B, T, vocab_size)
+        - copy_probabilities, copy_attentions: with ``copy``, see :class:`CopyingLMOutput`
+        - loss: a scalar; with ``coverage`` also :func:`coverage_loss` times ``coverage_loss_coefficient``
 
     Raises:
         ValueError: as :class:`AttentionalRNNModel`; also ``labels`` that do not fit the batch.
@@ -323,6 +336,11 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
         return False
 
     forward = can_return_tuple(checked_head(AttentionalRNNModel)(ConditionalGenerationMixin.predict))
+
+    def copied(self, outputs: Any, inputs: dict[str, Any]) -> Copied:
+        """The decoder's own attention chooses what is copied."""
+        ids = self.source_ids(inputs, outputs.encoder_last_hidden_state)
+        return Copied(outputs.copy_gate, outputs.alignments, ids)
 
     def add_target(self, inputs: dict[str, Any], labels: Tensor | None, num_items: Tensor | int | None) -> None:
         """Add the target, in training with a part of its tokens replaced (see ``teacher_forcing_ratio``)."""
@@ -355,12 +373,15 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
             )
         require_tokens("decoder_input_ids", target, "(batch, length)", 2)
         cache = RecurrentDecoderCache()
-        source = {"encoder_outputs": encoder_outputs, "attention_mask": inputs.get("attention_mask")}
+        source: dict[str, Any] = {
+            "encoder_outputs": encoder_outputs,
+            "attention_mask": inputs.get("attention_mask"),
+        }
         mixed = [target[:, :1]]
         with torch.no_grad():
             for given in target[:, 1:].split(1, dim=1):
-                outputs = self.model(**source, decoder_input_ids=mixed[-1], past_key_values=cache, return_dict=True)
-                own = self.lm_head(outputs.last_hidden_state).argmax(dim=-1)
+                outputs = self.predict(**source, decoder_input_ids=mixed[-1], past_key_values=cache)
+                own = outputs.logits.argmax(dim=-1)  # type: ignore[union-attr]  # without labels there are logits
                 is_kept = torch.rand(given.shape, device=given.device) < self.config.teacher_forcing_ratio
                 mixed.append(torch.where(is_kept, given, own))
         return {"encoder_outputs": encoder_outputs, "decoder_input_ids": torch.cat(mixed, dim=1)}
@@ -368,6 +389,10 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
 
 def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:
     sizes = ScoreSizes(
-        config.decoder_hidden_size, config.encoder_output_size, config.attention_size, config.max_source_positions
+        config.decoder_hidden_size,
+        config.encoder_output_size,
+        config.attention_size,
+        config.max_source_positions,
+        config.coverage,
     )
     return SourceAttention(str(config.score), config.window, sizes, config.window_size)

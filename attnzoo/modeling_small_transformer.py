@@ -27,6 +27,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
+from .copying import Copied, CopyHead, source_ids_of
 from .loss import IGNORED, classification_loss, loss_and_logits, problem_type_of, token_cross_entropy
 from .model_inputs import check_labels, checked, checked_head, source_mask, target_ids
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
@@ -128,7 +129,8 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             real_tokens = None if tokens_to_compute is None or attention_mask is None else attention_mask.bool()
             encoder_outputs = self.encoder(*text, real_tokens, **kwargs)
         elif isinstance(encoder_outputs, (tuple, list)):
-            encoder_outputs = BaseModelOutput(*encoder_outputs)
+            ids = source_ids_of(encoder_outputs)  # the head reads them
+            encoder_outputs = BaseModelOutput(*(part for part in encoder_outputs if part is not ids or part is None))
         elif isinstance(encoder_outputs, Tensor):
             raise TypeError("encoder_outputs must be a tuple or an output of the encoder, got a tensor; give (tensor,)")
         source = encoder_outputs[0], attention_mask
@@ -168,7 +170,8 @@ class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProject
     .. math:: p(y_i | y_{<i}, x) = \mathrm{softmax}(W h_i)
 
     Symbols: :math:`h_i` is the decoder's last hidden state, :math:`W` the weight of ``lm_head``, without bias, which is
-    the embeddings' unless ``tie_word_embeddings=False``.
+    the embeddings' unless ``tie_word_embeddings=False``. With the config's ``copy`` it is one of two parts of
+    :func:`pointer_generator`, and the other is ``copy_head``.
 
     Shape:
         - labels: (B, T), -100 where there is nothing to predict; the decoder reads them shifted right by one
@@ -178,6 +181,7 @@ class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProject
         - num_items_in_batch: the number that the summed loss is divided by. ``Trainer`` passes it for accumulated
           gradients. The default is the number of labels
         - logits: (B, T, vocab_size)
+        - copy_probabilities, copy_attentions: with ``copy``, see :class:`CopyingLMOutput`
 
     Raises:
         ValueError: as :class:`SmallTransformerModel`; also ``labels`` that do not fit the batch.
@@ -185,6 +189,18 @@ class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProject
 
     attention_patterns = ("encoder_decoder",)
     _tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}
+
+    def __init__(self, config: SmallTransformerConfig) -> None:
+        super().__init__(config)
+        self.copy_head = CopyHead(config.hidden_size) if config.copy else None
+        self.post_init()
+
+    def copied(self, outputs: Any, inputs: dict[str, Any]) -> Copied:
+        """A head of its own chooses what is copied."""
+        assert self.copy_head is not None  # by the config
+        source = outputs.encoder_last_hidden_state
+        mask = source_mask(inputs.get("attention_mask"), source)
+        return self.copy_head(outputs.last_hidden_state, source, mask, self.source_ids(inputs, source))
 
     def _expand_inputs_for_generation(
         self, expand_size: int = 1, is_encoder_decoder: bool = True, input_ids: Any = None, **inputs: Any

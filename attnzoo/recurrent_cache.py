@@ -14,8 +14,8 @@ from .recurrent_decoder import DecoderState
 
 def change_rows(state: DecoderState, change: Callable[[Tensor], Tensor]) -> DecoderState:
     """The state with every tensor changed, for example with its rows selected or repeated."""
-    feed = state.input_feed
-    return DecoderState(state.recurrent.map(change), None if feed is None else change(feed))
+    others = (None if part is None else change(part) for part in (state.input_feed, state.coverage))
+    return DecoderState(state.recurrent.map(change), *others)
 
 
 class _RecurrentCacheLayer(CacheLayerMixin):
@@ -134,11 +134,11 @@ def check_past(
 
 
 def _sizes(state: DecoderState, projected_key: Tensor | None) -> dict[str, tuple[int, ...]]:
-    """The shape of one row of every tensor of the state, and of one token's key."""
+    """The shape of one row of every tensor of the state, and of one token's key and coverage."""
     parts = {"hidden": state.recurrent.hidden, "cell": state.recurrent.cell, "input_feed": state.input_feed}
     sizes = {name: tuple(part.shape[1:]) for name, part in parts.items() if part is not None}
-    if projected_key is not None:
-        sizes["projected_key"] = tuple(projected_key.shape[2:])
+    of_tokens = {"projected_key": projected_key, "coverage": state.coverage}
+    sizes |= {name: tuple(part.shape[2:]) for name, part in of_tokens.items() if part is not None}
     return sizes
 
 

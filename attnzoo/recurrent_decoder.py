@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from .attention import Attended, SourceAttention
+from .copying import CopyGate
 from .recurrent_cells import RecurrentStack, RecurrentState
 from .shared_products import LoopRows, first_rows
 
@@ -40,6 +41,7 @@ class DecoderSizes(NamedTuple):
     encoder_layers: int
     direction_size: int  # of one direction of the encoder
     dropout: float
+    copy: bool = False  # whether there is a gate for copying
 
 
 class DecoderState(NamedTuple):
@@ -49,24 +51,28 @@ class DecoderState(NamedTuple):
         - recurrent: a :class:`RecurrentState` (B, L, H)
         - input_feed: what the next step reads beside its embedding: Luong's attentional vector (B, R) with input
           feeding, or Cho's c (B, H), the same at every step; else None
+        - coverage: (B, S), the attention weights of all steps so far, summed (See et al., 2017); None without coverage
     """
 
     recurrent: RecurrentState
     input_feed: Tensor | None = None
+    coverage: Tensor | None = None
 
 
 class DecoderOutput(NamedTuple):
-    """What a decoder returns for T steps; the readout alone where the lengths of the targets were given.
+    """What a decoder returns for T steps; only what the loss needs where the lengths of the targets were given.
 
     Shape:
         - readout: (B, T, R), what the output projection reads
         - attention_weights: (B, T, S), or None without attention
+        - gate: (B, T), the logit of :class:`CopyGate`, or None without copying
         - hidden_states: for each layer (B, T, H), the state after reading each token
         - state: the :class:`DecoderState` after the last step
     """
 
     readout: Tensor
     attention_weights: Tensor | None = None
+    gate: Tensor | None = None
     hidden_states: Sequence[Tensor] = ()
     state: DecoderState | None = None
 
@@ -75,14 +81,29 @@ def joined(
     rows: LoopRows,
     readout: Tensor,
     attention_weights: list[Tensor],
+    gate: Tensor | None,
     hidden_states: list[list[Tensor]],
     state: DecoderState,
 ) -> DecoderOutput:
-    """The output of a loop, from the weights (n, S) and the layers' states (n, H) of every step."""
-    if rows.order is not None:  # most rows ended before the last step
+    """The output of a loop, from the weights (n, S) and the layers' states (n, H) of every step.
+
+    The coverage of ``state`` is that before the loop.
+    """
+    has_ended = rows.order is not None  # most rows, before the last step
+    if has_ended and gate is None and state.coverage is None:
         return DecoderOutput(readout)
+    weights = rows.join(attention_weights)
+    if has_ended:
+        return DecoderOutput(readout, weights, gate)
     layers = [rows.join(layer) for layer in zip(*hidden_states, strict=True)]
-    return DecoderOutput(readout, rows.join(attention_weights), layers, state)
+    return DecoderOutput(readout, weights, gate, layers, covered(state, weights))
+
+
+def covered(state: DecoderState, attention_weights: Tensor) -> DecoderState:
+    """The state with the weights (B, T, S) of the steps since then added to its coverage, if it has one."""
+    if state.coverage is None:
+        return state
+    return state._replace(coverage=state.coverage + attention_weights.sum(dim=1))
 
 
 def projected_start(initial_proj: nn.Linear, vector: Tensor, rnn: RecurrentStack) -> RecurrentState:
@@ -155,7 +176,7 @@ class ChoDecoder(nn.Module):
         self.readout_proj = nn.Linear(size + embedding_size + size, 2 * sizes.readout_size)
         self.dropout = nn.Dropout(sizes.dropout)
 
-    def initial_state(self, encoder_state: RecurrentState) -> DecoderState:
+    def initial_state(self, encoder_state: RecurrentState, source: Attended | None = None) -> DecoderState:
         """s_0 and c from the encoder's final state (B, encoder layers, V)."""
         context = torch.tanh(self.context_proj(encoder_state.hidden[:, -1]))  # (B, H)
         return DecoderState(projected_start(self.initial_proj, context, self.rnn), context)
@@ -167,7 +188,8 @@ class ChoDecoder(nn.Module):
         context = state.input_feed.to(inputs.dtype).unsqueeze(1).expand(-1, inputs.shape[1], -1)  # (B, T, H)
         outputs, recurrent = self.rnn(torch.cat([inputs, context], dim=-1), state.recurrent)
         pairs = self.readout_proj(torch.cat([outputs[-1].to(inputs.dtype), inputs, context], dim=-1))
-        return DecoderOutput(self.dropout(_maxout(pairs)), None, outputs, DecoderState(recurrent, state.input_feed))
+        after = DecoderState(recurrent, state.input_feed)
+        return DecoderOutput(self.dropout(_maxout(pairs)), hidden_states=outputs, state=after)
 
 
 class SutskeverDecoder(nn.Module):
@@ -192,7 +214,7 @@ class SutskeverDecoder(nn.Module):
         self.rnn = RecurrentStack(sizes.cell, sizes.embedding_size, sizes.hidden_size, sizes.num_layers, sizes.dropout)
         self.dropout = nn.Dropout(sizes.dropout)
 
-    def initial_state(self, encoder_state: RecurrentState) -> DecoderState:
+    def initial_state(self, encoder_state: RecurrentState, source: Attended | None = None) -> DecoderState:
         """s_0 from the encoder's final state (B, encoder layers, V)."""
         return DecoderState(self.bridge(encoder_state))
 
@@ -200,7 +222,7 @@ class SutskeverDecoder(nn.Module):
         self, inputs: Tensor, state: DecoderState, source: Attended | None, step: int, lengths: Tensor | None = None
     ) -> DecoderOutput:
         outputs, recurrent = self.rnn(inputs, state.recurrent)
-        return DecoderOutput(self.dropout(outputs[-1]), None, outputs, DecoderState(recurrent))
+        return DecoderOutput(self.dropout(outputs[-1]), hidden_states=outputs, state=DecoderState(recurrent))
 
 
 class BahdanauDecoder(nn.Module):
@@ -223,7 +245,8 @@ class BahdanauDecoder(nn.Module):
     **Differs from the paper** only in cases that the paper does not have. An encoder of one direction has no
     :math:`\overleftarrow h_1` unless it reads from the end: :math:`s_0` comes from its final state. With LSTM cells
     :math:`s_0` is the hidden part, and the cell state starts at zero. With several layers each has its own :math:`W_s`,
-    and the top layer's state attends and is read out.
+    and the top layer's state attends and is read out. Where the config asks for them, there is a ``copy_gate`` of
+    :math:`c_i, s_{i-1}, E y_{i-1}`, and coverage (See et al., 2017).
 
     Shape:
         - inputs: (B, T, E), embeddings of the tokens before the ones to predict
@@ -237,19 +260,22 @@ class BahdanauDecoder(nn.Module):
         self.rnn = RecurrentStack(sizes.cell, input_size, size, sizes.num_layers, sizes.dropout)
         self.initial_proj = nn.Linear(sizes.direction_size, sizes.num_layers * size)
         self.readout_proj = nn.Linear(size + input_size, 2 * sizes.readout_size)
+        self.copy_gate = _copy_gate(sizes)
         self.dropout = nn.Dropout(sizes.dropout)
 
-    def initial_state(self, encoder_state: RecurrentState) -> DecoderState:
+    def initial_state(self, encoder_state: RecurrentState, source: Attended) -> DecoderState:
         """s_0 from the encoder's final state (B, encoder layers, V), whose top layer ends with h_1 backward."""
         backward = encoder_state.hidden[:, -1, -self.initial_proj.in_features :]
-        return DecoderState(projected_start(self.initial_proj, backward, self.rnn))
+        recurrent = projected_start(self.initial_proj, backward, self.rnn)
+        return DecoderState(recurrent, coverage=self.attention.no_coverage(source, recurrent.hidden.shape[0]))
 
     def forward(
         self, inputs: Tensor, state: DecoderState, source: Attended, step: int, lengths: Tensor | None = None
     ) -> DecoderOutput:
         rows = LoopRows(inputs, lengths)
         inputs = rows.pack(inputs)  # (N, E)
-        rnn, attend = self.rnn.steps(rows, inputs, state.recurrent), self.attention.steps(source, rows, step)
+        rnn = self.rnn.steps(rows, inputs, state.recurrent)
+        attend = self.attention.steps(source, rows, step, state.coverage)
         queries, contexts, attention_weights, hidden_states = [], [], [], []
         for index, size in enumerate(rows.sizes):
             query = first_rows(rnn.top, size)  # (n, H), s_{i-1}
@@ -259,9 +285,16 @@ class BahdanauDecoder(nn.Module):
             attention_weights.append(weights)
             hidden_states.append(rnn(index, context))
         # No step needs the readout of another one, so all are made at once.
-        parts = [part.to(inputs.dtype) for part in (torch.cat(queries), inputs, torch.cat(contexts))]
-        readout = self.dropout(_maxout(self.readout_proj(torch.cat(parts, dim=-1))))  # (N, R)
-        return joined(rows, rows.unpack(readout), attention_weights, hidden_states, DecoderState(rnn.state))
+        query, inputs, context = (part.to(inputs.dtype) for part in (torch.cat(queries), inputs, torch.cat(contexts)))
+        readout = self.dropout(_maxout(self.readout_proj(torch.cat([query, inputs, context], dim=-1))))  # (N, R)
+        gate = None if self.copy_gate is None else rows.unpack(self.copy_gate(context, query, inputs))
+        after = DecoderState(rnn.state, coverage=state.coverage)
+        return joined(rows, rows.unpack(readout), attention_weights, gate, hidden_states, after)
+
+
+def _copy_gate(sizes: DecoderSizes) -> CopyGate | None:
+    """The gate that reads context, state and input, if the config asks for it."""
+    return CopyGate(sizes.encoder_size, sizes.hidden_size, sizes.embedding_size) if sizes.copy else None
 
 
 def _maxout(pairs: Tensor) -> Tensor:
@@ -286,6 +319,9 @@ class LuongDecoder(nn.Module):
     Dropout stands where the authors' released code has it, on the input of every layer: the embedding, the fed
     :math:`\tilde h_{t-1}`, and between layers; not on :math:`\tilde h_t` on its way to the softmax.
 
+    Where the config asks for them, there is a ``copy_gate`` of :math:`c_t, h_t, E y_{t-1}`, and coverage (See et al.,
+    2017). With coverage the attention of a step waits for that of the step before.
+
     Shape:
         - inputs: (B, T, E), embeddings of the tokens before the ones to predict
         - returns: :class:`DecoderOutput`
@@ -299,34 +335,49 @@ class LuongDecoder(nn.Module):
         self.rnn = RecurrentStack(sizes.cell, input_size, size, sizes.num_layers, sizes.dropout)
         self.output_proj = nn.Linear(sizes.encoder_size + size, sizes.readout_size, bias=False)
         self.bridge = StateBridge(sizes)
+        self.copy_gate = _copy_gate(sizes)
         self.dropout = nn.Dropout(sizes.dropout)
 
-    def initial_state(self, encoder_state: RecurrentState) -> DecoderState:
+    def initial_state(self, encoder_state: RecurrentState, source: Attended) -> DecoderState:
         """h_0 and h~_0 from the encoder's final state (B, encoder layers, V)."""
         recurrent = self.bridge(encoder_state)
-        if not self.input_feeding:
-            return DecoderState(recurrent)
         rows, width = recurrent.hidden.shape[0], self.output_proj.out_features
-        return DecoderState(recurrent, recurrent.hidden.new_zeros(rows, width))
+        feed = recurrent.hidden.new_zeros(rows, width) if self.input_feeding else None
+        return DecoderState(recurrent, feed, self.attention.no_coverage(source, rows))
 
     def forward(
         self, inputs: Tensor, state: DecoderState, source: Attended, step: int, lengths: Tensor | None = None
     ) -> DecoderOutput:
         if state.input_feed is None:  # no step waits for another one
             outputs, recurrent = self.rnn(inputs, state.recurrent)
-            context, weights = self.attention(outputs[-1], source, step)
+            if state.coverage is None:
+                context, weights = self.attention(outputs[-1], source, step)
+            else:
+                attend = self.attention.steps(source, LoopRows(inputs), step, state.coverage)
+                looks = [attend(query, index) for index, query in enumerate(outputs[-1].unbind(dim=1))]
+                context, weights = (torch.stack(parts, dim=1) for parts in zip(*looks, strict=True))
             readout = torch.tanh(self.output_proj(torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
-            return DecoderOutput(readout, weights, outputs, DecoderState(recurrent))
+            gate = None if self.copy_gate is None else self.copy_gate(context, outputs[-1], inputs)
+            after = covered(DecoderState(recurrent, coverage=state.coverage), weights)
+            return DecoderOutput(readout, weights, gate, outputs, after)
         rows = LoopRows(inputs, lengths)
-        rnn = self.rnn.steps(rows, rows.pack(inputs), state.recurrent)
-        attend, output_proj = self.attention.steps(source, rows, step), rows.share_linears(self.output_proj)
+        packed = rows.pack(inputs)  # (N, E)
+        rnn = self.rnn.steps(rows, packed, state.recurrent)
+        attend = self.attention.steps(source, rows, step, state.coverage)
+        output_proj = rows.share_linears(self.output_proj)
         feed = rows.sort(state.input_feed).to(inputs.dtype)
-        readouts, attention_weights, hidden_states = [], [], []
+        readouts, contexts, attention_weights, hidden_states = [], [], [], []
         for index, size in enumerate(rows.sizes):
             outputs = rnn(index, self.dropout(first_rows(feed, size)))
             context, weights = attend(outputs[-1], index)
             feed = torch.tanh(output_proj(torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
             readouts.append(feed)
+            contexts.append(context)
             attention_weights.append(weights)
             hidden_states.append(outputs)
-        return joined(rows, rows.join(readouts), attention_weights, hidden_states, DecoderState(rnn.state, feed))
+        gate = None
+        if self.copy_gate is not None:
+            top = torch.cat([outputs[-1] for outputs in hidden_states])
+            gate = rows.unpack(self.copy_gate(torch.cat(contexts), top, packed))
+        after = DecoderState(rnn.state, feed, state.coverage)
+        return joined(rows, rows.join(readouts), attention_weights, gate, hidden_states, after)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import ModelOutput
 
+from .copying import source_ids_of
 from .loss import is_untouched
 from .recurrent_cells import PaddedLSTM, RecurrentState, recurrent_layer, run_lstms
 
@@ -24,12 +25,14 @@ class RecurrentEncoderOutput(ModelOutput):
         - final_hidden: (B, L, V), each layer's last states, of both directions side by side
         - final_cell: (B, L, V) for LSTMs, else None
         - hidden_states: the embeddings, then the outputs of every layer, when asked for
+        - source_ids: (B, S), the tokens, in a model that copies them
     """
 
     last_hidden_state: Tensor = None  # type: ignore[assignment]
     final_hidden: Tensor = None  # type: ignore[assignment]
     final_cell: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
+    source_ids: Tensor | None = None
 
 
 def as_encoder_outputs(given: Any, num_layers: int, width: int, has_cell: bool) -> RecurrentEncoderOutput:
@@ -41,13 +44,13 @@ def as_encoder_outputs(given: Any, num_layers: int, width: int, has_cell: bool) 
     """
     outputs = given
     if isinstance(given, tuple):  # to_tuple() omits fields that are None
-        tensors = [part for part in given if isinstance(part, Tensor)]
+        tensors = [part for part in given if isinstance(part, Tensor) and part.is_floating_point()]
         if len(tensors) == (3 if has_cell else 2):
             hidden_states = next((part for part in given if isinstance(part, tuple)), None)
             parts: dict[str, Any] = dict(
                 zip(("last_hidden_state", "final_hidden", "final_cell"), tensors, strict=False)
             )
-            outputs = RecurrentEncoderOutput(**parts, hidden_states=hidden_states)
+            outputs = RecurrentEncoderOutput(**parts, hidden_states=hidden_states, source_ids=source_ids_of(given))
     if not isinstance(outputs, RecurrentEncoderOutput):
         raise TypeError(
             f"encoder_outputs must be what get_encoder() returns, got {type(given).__name__}: "

@@ -17,6 +17,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .attention import source_positions
 from .configuration_small_transformer import SmallTransformerConfig
+from .copying import CopyableSource
 from .library_internals import attention_backend
 from .model_inputs import checked, embed, require_shape, require_tokens, targets_per_source
 from .transformer_layers import MultiHeadAttention, Packing, PositionEmbedding, TransformerLayer, mask_for
@@ -210,7 +211,10 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             hidden_states = self.final_norm(hidden_states)
         if packing is not None:
             hidden_states = packing.unpack(hidden_states)
-        return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden_states, past_key_values=cache)
+        output = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden_states, past_key_values=cache)
+        if self.config.copy and not self.is_causal:
+            return CopyableSource(**output, source_ids=input_ids)
+        return output
 
     def _check_positions(self, position_ids: Tensor, rows: int, length: int) -> int | None:
         """The largest of ``position_ids`` (B or 1, T) plus 1; None in a compiled graph. Raises if one is negative."""

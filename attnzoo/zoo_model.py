@@ -3,6 +3,7 @@
 Files of safetensors hold only numbers. A pickle may run code, so no pickle is loaded, as a model or as an adapter.
 """
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,9 @@ from transformers import PreTrainedModel
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import ModelOutput, Seq2SeqLMOutput, Seq2SeqModelOutput
 
-from .loss import IGNORED, loss_and_logits
-from .model_inputs import check_labels, require_tokens, shift_right
+from .copying import Copied, CopyingLMOutput, pointer_generator, source_ids_of
+from .loss import IGNORED, coverage_loss, loss_and_logits
+from .model_inputs import check_labels, require_shape, require_tokens, shift_right
 
 CONVERT = "which may run code; convert weights that you trust with torch.load(..., weights_only=True) and"
 MAX_NEW_WEIGHTS = 10**8  # that a file may lack: those of a new head or of added words
@@ -161,15 +163,53 @@ class ConditionalGenerationMixin(GenerationMixin):
         if labels is not None and skip_logits:  # nothing reads what comes after the last label
             inputs["tokens_to_compute"] = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)
         outputs = self.model(**inputs, return_dict=True)
+        copied = self.copied(outputs, inputs) if self.config.copy else None
+        lm_head = self.lm_head if copied is None else lambda hidden: pointer_generator(self.lm_head(hidden), copied)
         loss, logits = loss_and_logits(
-            self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
+            lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
         )
-        return with_head(Seq2SeqLMOutput, outputs, loss=loss, logits=logits)
+        if labels is not None and getattr(self.config, "coverage", False):
+            coefficient = self.config.coverage_loss_coefficient
+            loss = loss + coefficient * coverage_loss(outputs.alignments, labels, num_items_in_batch)
+        if copied is None:
+            return with_head(Seq2SeqLMOutput, outputs, loss=loss, logits=logits)
+        asked = inputs.get("output_attentions")
+        asked = self.config.output_attentions if asked is None else asked
+        return with_head(
+            CopyingLMOutput,
+            outputs,
+            loss=loss,
+            logits=logits,
+            copy_probabilities=copied.gate.neg().sigmoid(),
+            copy_attentions=(copied.attention_weights.unsqueeze(1),) if asked else None,  # (B, 1, T, S)
+        )
+
+    def copied(self, outputs: Any, inputs: dict[str, Any]) -> Copied:
+        """What the mixture of writing and copying needs, from the outputs of ``model`` and its arguments."""
+        raise NotImplementedError(f"{type(self).__name__} does not copy")
+
+    def source_ids(self, inputs: dict[str, Any], source: Tensor) -> Tensor:
+        """The tokens (B, S) of the encoder's outputs ``source`` (B, S, D), among the arguments of ``forward``.
+
+        Raises:
+            ValueError: they are not there.
+        """
+        given = inputs.get("encoder_outputs")
+        ids = None if given is None else source_ids_of(given)
+        ids = inputs.get("input_ids") if ids is None else ids
+        if ids is None:
+            raise ValueError(
+                "copy=True copies tokens of the source and needs them: give input_ids, beside encoder_outputs too if "
+                "these come without the tokens, and not inputs_embeds"
+            )
+        require_shape("input_ids", ids, "(batch, source length)", tuple(source.shape[:2]))
+        return ids
 
 
 def with_head(output_class: type[ModelOutput], outputs: ModelOutput, **head: Any) -> Any:
-    """The output of a model with a head: what the head adds, and all of ``outputs`` but the last hidden state."""
-    return output_class(**head, **{name: value for name, value in outputs.items() if name != "last_hidden_state"})
+    """The output of a model with a head: what the head adds, and what of ``outputs`` its class has a field for."""
+    names = {field.name for field in dataclasses.fields(output_class)}  # type: ignore[arg-type]  # ModelOutput's are
+    return output_class(**head, **{name: value for name, value in outputs.items() if name in names})
 
 
 def joined_outputs(encoder: ModelOutput, decoder: Any) -> Seq2SeqModelOutput:

@@ -83,6 +83,10 @@ RNN_VARIANTS: dict[str, dict[str, Any]] = {
     "sutskever-lstm-2-layers-reversed": {"wiring": "sutskever", "cell": "lstm", "encoder_hidden_size": 8}
     | {"readout_size": 8, **ONE_DIRECTION, **TWO_LAYERS},
     "bahdanau-rnn-additive-reversed": {"wiring": "bahdanau", "cell": "rnn", "score": "additive", **ONE_DIRECTION},
+    "bahdanau-gru-additive-copy-coverage": {"wiring": "bahdanau", "cell": "gru", "score": "additive"}
+    | {"copy": True, "coverage": True},
+    "luong-lstm-concat-copy-coverage": {"wiring": "luong", "cell": "lstm", "score": "concat"}
+    | {"copy": True, "coverage": True},
     "luong-lstm-general-predictive-feeding-2-layers-reversed": {**PREDICTIVE, **ONE_DIRECTION, **TWO_LAYERS}
     | {"forget_gate_bias": 1.0},
 }
@@ -122,6 +126,7 @@ TRANSFORMER_VARIANTS: dict[str, dict[str, Any]] = {
     "encoder_decoder-post-sinusoidal": {"attention_pattern": "encoder_decoder"},
     "encoder_decoder-pre-learned": {"attention_pattern": "encoder_decoder", "norm": "pre", **LEARNED}
     | {"tie_word_embeddings": False},
+    "encoder_decoder-pre-sinusoidal-copy": {"attention_pattern": "encoder_decoder", "norm": "pre", "copy": True},
     "bidirectional-post-learned": {"attention_pattern": "bidirectional", **LEARNED},
     "bidirectional-pre-none": {"attention_pattern": "bidirectional", "norm": "pre", "position_embedding": "none"}
     | {"scale_scores": False, "tie_word_embeddings": False},
@@ -205,6 +210,7 @@ BACKENDS = [
     for attention in (("eager", "sdpa") if "Transformer" in model_class.__name__ else (None,))
 ]
 SEQ2SEQ_HEADS = [*RNN_VARIANTS, *SEQ2SEQ]
+COPYING_HEADS = [name for name in SEQ2SEQ_HEADS if "-copy" in name]  # they need the tokens of the source
 GENERATING_HEADS = [*RNN_VARIANTS, *GENERATING]
 
 every_model = pytest.mark.parametrize("name", MODELS)

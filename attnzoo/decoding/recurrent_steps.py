@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ..copying import Copied, source_ids_of
 from ..model_inputs import source_mask
 from ..recurrent_cache import change_rows, check_target_mask
 from ..recurrent_cells import RecurrentState
@@ -43,6 +44,10 @@ class RecurrentSteps:
             repeats = len(encoder_outputs.last_hidden_state) // num_sources
             mask = source_mask(arguments.get("attention_mask"), encoder_outputs.last_hidden_state)
             self.source = self.wiring.attention.read(encoder_outputs.last_hidden_state[::repeats], mask[::repeats])
+        self.source_ids = source_ids_of(encoder_outputs) if config.copy else None
+        if self.source_ids is not None:
+            self.source_ids = self.source_ids[:: len(self.source_ids) // num_sources]
+        self.copied: Copied | None = None  # of the step that was read last
         self.state: DecoderState | None = None
         self.number = 0  # of tokens read
 
@@ -53,10 +58,12 @@ class RecurrentSteps:
             skip = len(final.hidden) // len(sequences)  # above 1 if the first call reads only one row of each source
             mask = None if self.prompt_mask is None else self.prompt_mask[::skip]
             check_target_mask(mask, sequences.unsqueeze(2), 0)
-            self.state = self.wiring.initial_state(final.map(lambda part: part[::skip]))
+            self.state = self.wiring.initial_state(final.map(lambda part: part[::skip]), self.source)
         for tokens in sequences[:, self.number :].unbind(dim=1):
             outputs = self.wiring(self.embed(tokens.unsqueeze(1)), self.state, self.source, self.number)
             self.state, self.number = outputs.state, self.number + 1
+        if self.source_ids is not None:
+            self.copied = Copied(outputs.gate, outputs.attention_weights, self.source_ids)
         return outputs.readout[:, 0]
 
     def reorder(self, rows: Tensor) -> None:

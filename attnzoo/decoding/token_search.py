@@ -17,6 +17,7 @@ from transformers import generation
 from transformers.generation import GenerationConfig, GenerationMode, LogitsProcessorList, StoppingCriteriaList
 from transformers.utils import ModelOutput
 
+from ..copying import pointer_generator
 from ..library_internals import FORWARD_HOOKS, hooks_of
 from ..loss import is_only_its_weight
 from .recurrent_steps import RecurrentSteps
@@ -258,4 +259,6 @@ class _Decoder:
             logits = self.product(hidden).float()
         else:
             logits = self.lm_head(hidden).to(torch.float32, copy=True)  # others may hold it
+        if self.steps.copied is not None:
+            logits = pointer_generator(logits.unsqueeze(1), self.steps.copied)[:, 0].float()
         return logits.to(sequences.device)

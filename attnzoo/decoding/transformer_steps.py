@@ -19,8 +19,10 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import Cache, DynamicCache, EncoderDecoderCache
 
+from ..copying import Copied, source_ids_of
 from ..library_internals import attention_backend
 from ..loss import is_untouched
+from ..model_inputs import source_mask
 from ..transformer_layers import TransformerLayer
 from .repeated_product import RepeatedProduct
 
@@ -71,10 +73,13 @@ class TransformerSteps:
         self.device = decoder.device
         self.prompt_mask: Tensor | None = arguments.get("attention_mask")
         self.source: dict[str, Tensor | None] = {}
+        self.copy_head = getattr(model, "copy_head", None)
+        self.copied: Copied | None = None  # of the step that was read last
         if decoder.has_cross_attention:
             self.prompt_mask = arguments.get("decoder_attention_mask")
             self.source["encoder_hidden_states"] = arguments["encoder_outputs"][0]
             self.source["encoder_attention_mask"] = arguments.get("attention_mask")
+            self.source_ids = None if self.copy_head is None else source_ids_of(arguments["encoder_outputs"])
         self.source_mask: Tensor | None = None
         if (mask := self.source.get("encoder_attention_mask")) is not None and not bool(mask.all()):
             self.source_mask = self._added(mask.to(self.device).bool()[:, None, None])  # (B, 1, 1, S)
@@ -89,8 +94,14 @@ class TransformerSteps:
 
     def read(self, sequences: Tensor) -> Tensor:
         """Read the last token of every sequence (R, T), in the first call all tokens; returns their states (R, D)."""
-        if self.cache is None:
-            return self._read_prompts(sequences)
+        states = self._read_prompts(sequences) if self.cache is None else self._read_last(sequences)
+        if self.copy_head is not None:
+            source: Any = self.source["encoder_hidden_states"]
+            mask = source_mask(self.source["encoder_attention_mask"], source)
+            self.copied = self.copy_head(states.unsqueeze(1), source, mask, self.source_ids)
+        return states
+
+    def _read_last(self, sequences: Tensor) -> Tensor:
         if not self.layers:
             copies = 1 if self.num_beams > 1 else len(sequences) // self.num_sources  # else each row has its own keys
             self.layers = [_LayerSteps(*parts, copies) for parts in self._cached_layers()]

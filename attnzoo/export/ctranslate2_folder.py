@@ -14,7 +14,7 @@ from ..decoding.token_search import search
 from ..transformer_layers import MultiHeadAttention, sinusoidal_positions
 from .certificate import BEAMS
 from .graph import WEIGHTS, Weights, numbers
-from .onnx_folder import place, refuse_changed_weights, refuse_full, write_details
+from .onnx_folder import place, refuse_changed_weights, refuse_copying, refuse_full, write_details
 
 POSITIONS = 1024  # of a text, where the model itself has no limit
 ACTIVATIONS = {"relu": common_spec.Activation.RELU, "gelu": common_spec.Activation.GELU}
@@ -76,6 +76,7 @@ def specification(model: Any, names: Sequence[str], unknown: str | None = None) 
         raise ValueError(f"CTranslate2 needs one end token, the generation config has eos_token_id={end}")
     if len(set(names)) != len(names) or None in names:
         raise ValueError("CTranslate2 needs a name of its own for every token, and two tokens have the same or none")
+    refuse_copying(model, "CTranslate2")
     refuse_changed_weights(model)
     spec = TransformerSpec.from_config(
         config.num_hidden_layers,

@@ -121,9 +121,17 @@ def check_exportable(model: Any, weights: str) -> None:
     name = type(model).__name__
     if name not in GENERATING and name not in READING:
         raise ValueError(f"{name} has no ONNX export; these have: {', '.join([*GENERATING, *READING])}")
+    refuse_copying(model, "ONNX")
     refuse_changed_weights(model)
     if name in GENERATING:
         _check_options(model)
+
+
+def refuse_copying(model: Any, form: str) -> None:
+    """Raise a ValueError if a model copies from its source or has coverage, which no export can do."""
+    for field in ("copy", "coverage"):
+        if getattr(model.config, field, False):
+            raise ValueError(f"{field}=True has no counterpart in an export to {form}; export a model without it")
 
 
 def refuse_changed_weights(model: Any) -> None:

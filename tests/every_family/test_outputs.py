@@ -12,6 +12,7 @@ from attnzoo.loss import token_cross_entropy
 from tests.factory import (
     BACKENDS,
     BOS,
+    COPYING_HEADS,
     HEADS,
     KINDS,
     MODELS,
@@ -42,6 +43,9 @@ def compute(model: Any) -> Tensor:
 
 def expected_shapes(config: Any, rows: int, length: int, target: int) -> dict[str, list[tuple[int, ...]]]:
     """The states and weights that a call returns on request."""
+    copy_shapes = {}
+    if getattr(config, "copy", False):
+        copy_shapes = {"copy_attentions": [(rows, 1, target, length)]}
     if config.model_type == "small_transformer":
         layers, heads = config.num_hidden_layers, config.num_attention_heads
 
@@ -56,7 +60,7 @@ def expected_shapes(config: Any, rows: int, length: int, target: int) -> dict[st
             "encoder_attentions": [(rows, heads, length, length)] * layers,
             "decoder_attentions": [(rows, heads, target, target)] * layers,
             "cross_attentions": [(rows, heads, target, length)] * layers,
-        }
+        } | copy_shapes
     if config.model_type == "self_attentive":
         widths = [config.embedding_size] + [2 * config.hidden_size] * config.num_hidden_layers
         return {
@@ -70,7 +74,9 @@ def expected_shapes(config: Any, rows: int, length: int, target: int) -> dict[st
         "encoder_hidden_states": [(rows, length, width) for width in encoder],
         "decoder_hidden_states": [(rows, target, width) for width in decoder],
     }
-    return shapes if config.score == "none" else shapes | {"cross_attentions": [(rows, 1, target, length)]}
+    return (
+        shapes if config.score == "none" else shapes | {"cross_attentions": [(rows, 1, target, length)]} | copy_shapes
+    )
 
 
 # Names and shapes -----------------------------------------------------------------------------------------------------
@@ -159,6 +165,10 @@ def test_embeddings_instead_of_ids_give_the_same(name: str) -> None:
         ways.append((ways[0][0] | ways[1][0], ways[0][1] | ways[1][1]))
     for given, replaced in ways:
         others = {key: tensor for key, tensor in batch.items() if key not in replaced}
+        if name in COPYING_HEADS and "input_ids" in replaced:
+            with pytest.raises(ValueError, match="copy=True copies tokens of the source and needs them"):
+                model(**others, **given)
+            continue
         # torch's LSTM takes another kernel where gradients are made.
         torch.testing.assert_close(model(**others, **given)[0], expected, rtol=0, atol=1e-13)
 
@@ -192,7 +202,7 @@ def test_a_source_without_a_target_is_its_own_target(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in HEADS if not HEADS[name][0].__name__.endswith("Classification")])
 def test_labels_are_predicted_where_each_head_has_them(name: str, smoothing: float) -> None:
     """A causal model is given the text itself and shifts it; the others' labels stand where they are predicted."""
-    model = tiny_model(name)
+    model = tiny_model(name, **({"coverage_loss_coefficient": 0.0} if "coverage" in name else {}))
     batch = labelled(model)
     outputs = model(**batch, smoothing=smoothing)
     logits, labels = outputs.logits, batch["labels"]
@@ -375,7 +385,8 @@ def test_lower_precision_is_near_and_trains(name: str, precision: Any) -> None:
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "autocast"):
         outputs = model(**batch)
         assert outputs.loss.dtype == torch.float32
-        assert outputs.logits.dtype == (torch.bfloat16 if precision == "autocast" else precision)
+        dtype = torch.bfloat16 if precision == "autocast" else precision
+        assert outputs.logits.dtype == (torch.float32 if name in COPYING_HEADS else dtype)
         torch.testing.assert_close(outputs.logits.float(), expected, rtol=0.1, atol=0.1)
         outputs.loss.backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())

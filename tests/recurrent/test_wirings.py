@@ -14,6 +14,7 @@ from tests.recurrent.wirings import (
     ACCEPTED,
     CELLS,
     COPIED,
+    COPYING,
     DEPTHS,
     DIRECTIONS,
     LOSS_CASES,
@@ -28,6 +29,7 @@ from tests.recurrent.wirings import (
     assert_same_alignments,
     assert_same_gradients,
     batch,
+    case_id,
     configuration,
     gradients,
     loop_translation,
@@ -75,6 +77,14 @@ def test_what_does_not_go_together_is_refused_with_what_would(case: dict[str, An
 @pytest.mark.parametrize("case", params(ACCEPTED))
 def test_a_wiring_equals_the_loop(case: dict[str, Any]) -> None:
     assert_equals_the_loop(case | (COPIED if case["score"] == "dot" else {}))
+
+
+@pytest.mark.parametrize("case", COPYING, ids=case_id)
+def test_copying_and_coverage_equal_the_loop(case: dict[str, Any]) -> None:
+    assert_equals_the_loop(case)
+    inputs, model = batch(), tiny_model(case)
+    whole = model(**inputs, smoothing=0.1)
+    torch.testing.assert_close(model(**inputs, smoothing=0.1, skip_logits=True).loss, whole.loss)  # packed rows
 
 
 # What looks at places of the source has to find them where they were given, in whatever direction they are read.

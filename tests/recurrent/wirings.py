@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
 from tests.attention.tensors import assert_equal, randomize
 from tests.reference import attentional_rnn as reference
+from tests.reference import copying
 
 WIRINGS = ["cho", "sutskever", "bahdanau", "luong"]
 
@@ -149,7 +150,8 @@ REFUSED = [choice for choice in WHOLE if choice not in ACCEPTED]
 def case_id(case: dict[str, Any]) -> str:
     names = [case["wiring"], "feeding" if case.get("input_feeding") else "", case.get("score", ""), case["cell"]]
     names += [case.get("window", "global"), "copied" if "decoder_hidden_size" in case else ""]
-    if "encoder_layers" in case:
+    names += [name for name in ("copy", "coverage") if case.get(name)]
+    if "encoder_layers" in case and "decoder_layers" in case:
         directions = "forward" if "bidirectional" in case else "both"
         names.append("backward" if "reverse_source" in case else directions)
         names.append(f"{case['encoder_layers']}to{case['decoder_layers']}")
@@ -170,6 +172,9 @@ def assert_equals_the_loop(case: dict[str, Any]) -> None:
     model, inputs = tiny_model(case).train(), batch()
     expected = loop_translation(model, inputs)
     expected_loss = reference.cross_entropy(expected.logits, inputs["labels"])
+    if model.config.coverage:
+        of_coverage = copying.coverage_loss(expected.alignments, inputs["labels"])
+        expected_loss = expected_loss + model.config.coverage_loss_coefficient * of_coverage
     outputs = model(**inputs, output_attentions=True)
     assert_equal(outputs.loss, expected_loss, "loss")
     assert_same_gradients(gradients(outputs.loss, model), gradients(expected_loss, model))
@@ -178,6 +183,22 @@ def assert_equals_the_loop(case: dict[str, Any]) -> None:
     for one in (outputs, evaluated):
         assert_equal(one.logits, expected.logits, "logits")
         assert_same_alignments(one, expected)
+
+
+# Of See et al. (2017): copying over every score, window and order of steps, coverage over every way through the loop.
+ADDITIVE = [
+    {"wiring": "bahdanau", "score": "additive", "cell": "cho_gru"},
+    {"wiring": "luong", "score": "concat", "cell": "lstm"},
+    {"wiring": "luong", "score": "concat", "cell": "gru", "input_feeding": True, "decoder_layers": 2},
+]
+COPYING = [
+    *(case | {"copy": True, "coverage": coverage} for case in ADDITIVE for coverage in (False, True)),
+    {"wiring": "luong", "score": "location", "cell": "rnn", "copy": True, "window": "monotonic"},
+    {"wiring": "bahdanau", "score": "general", "cell": "lstm", "copy": True, "tie_word_embeddings": True}
+    | {"embedding_size": SIZES["readout_size"]},
+    {"wiring": "bahdanau", "score": "additive", "cell": "gru", "coverage": True, "coverage_loss_coefficient": 0.3}
+    | {"window": "predictive"},
+]
 
 
 LOSS_CASES = [

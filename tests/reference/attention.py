@@ -35,6 +35,13 @@ def additive(s: Tensor, h_j: Tensor, w_a: Tensor, u_a: Tensor, v_a: Tensor) -> T
     return dot(v_a, torch.tanh(w_a @ s + u_a @ h_j))
 
 
+def additive_with_coverage(
+    s: Tensor, h_j: Tensor, covered: Tensor, w_a: Tensor, u_a: Tensor, v_a: Tensor, w_c: Tensor
+) -> Tensor:
+    """See et al., 2017, eq. 11: v^T tanh(W_h h_i + W_s s_t + w_c c_i^t), c_i^t the attention to i so far."""
+    return dot(v_a, torch.tanh(w_a @ s + u_a @ h_j + w_c * covered))
+
+
 def concat(h_t: Tensor, h_s: Tensor, w_a: Tensor, v_a: Tensor) -> Tensor:
     """Luong et al., 2015, section 3.1, "concat": v_a^T tanh(W_a [h_t; h_s]), with one W_a for both."""
     return dot(v_a, torch.tanh(w_a @ torch.cat([h_t, h_s])))

@@ -4,13 +4,13 @@ The executable specification of the recurrent cells, the encoder, the four decod
 are read from a module by their names; everything else is written from the equations.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from tests.reference import attention
+from tests.reference import attention, copying
 
 Weights = dict[str, Tensor]
 
@@ -23,7 +23,10 @@ class State(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """What the model says about a batch: logits (B, T, vocabulary), alignments (B, T, S), None without attention."""
+    """What the model says about a batch: logits (B, T, vocabulary), alignments (B, T, S), None without attention.
+
+    The logits of a model that copies are log-probabilities.
+    """
 
     logits: Tensor
     alignments: Tensor | None
@@ -180,7 +183,7 @@ class Attention(NamedTuple):
     window: str
     window_size: int
 
-    def score_of(self, query: Tensor, annotation: Tensor, position: int) -> attention.Score:
+    def score_of(self, query: Tensor, annotation: Tensor, position: int, covered: Tensor) -> attention.Score:
         if self.score == "dot":
             return attention.dot(query, annotation)
         if self.score == "general":
@@ -189,13 +192,23 @@ class Attention(NamedTuple):
             return attention.location(query, position, self.weights["score.position_key"])
         w_a, u_a = self.weights["score.query_proj.weight"], self.weights["score.key_proj.weight"]
         v_a = self.weights["score.score_vector"]
+        if "score.coverage_vector" in self.weights:
+            w_c = self.weights["score.coverage_vector"]
+            return attention.additive_with_coverage(query, annotation, covered, w_a, u_a, v_a, w_c)
         if self.score == "additive":
             return attention.additive(query, annotation, w_a, u_a, v_a)
         return attention.concat(query, annotation, torch.cat([w_a, u_a], dim=1), v_a)
 
-    def look(self, query: Tensor, annotations: list[Tensor], step: int) -> list[Tensor]:
-        """The weights of one query on the tokens of one sentence (Luong et al., 2015, section 3)."""
+    def look(
+        self, query: Tensor, annotations: list[Tensor], step: int, before: Sequence[list[Tensor]] = ()
+    ) -> list[Tensor]:
+        """The weights of one query on the tokens of one sentence (Luong et al., 2015, section 3).
+
+        ``before`` are the weights of the steps before; their sum is the coverage (See et al., 2017, eq. 10).
+        """
         num_tokens = len(annotations)
+        zero = torch.zeros((), dtype=torch.float64)
+        coverage = [sum((weights[position] for weights in before), zero) for position in range(num_tokens)]
         if self.window == "predictive":
             w_p, v_p = self.weights["window.query_proj.weight"], self.weights["window.position_proj.weight"][0]
             aligned = attention.predicted_position(query, w_p, v_p, num_tokens)
@@ -204,7 +217,7 @@ class Attention(NamedTuple):
         scores: list[attention.Score] = []
         for position, annotation in enumerate(annotations):
             inside = self.window == "global" or attention.in_window(position, aligned, self.window_size)
-            scores.append(self.score_of(query, annotation, position) if inside else None)
+            scores.append(self.score_of(query, annotation, position, coverage[position]) if inside else None)
         weights = attention.softmax(scores)
         if self.window == "predictive":
             return [w * attention.gaussian(s, aligned, self.window_size) for s, w in enumerate(weights)]
@@ -263,7 +276,20 @@ def bridged_start(weights: Weights, cell: str, size: int, depth: int, source: En
     return [State(h, c) for h, c in zip(hidden.split(size), memory, strict=True)]
 
 
-Step = tuple[Tensor, list[Tensor] | None]  # a readout, and the weights on the tokens of the source, if there are any
+class Step(NamedTuple):
+    """A readout, the weights on the tokens of the source, if there are any, and p_gen of a model that copies."""
+
+    readout: Tensor
+    alignment: list[Tensor] | None = None
+    p_gen: Tensor | None = None
+
+
+def p_gen_of(weights: Weights, *parts: Tensor) -> Tensor | None:
+    """See et al., 2017, eq. 8, of context, state and input."""
+    if "copy_gate.gate_proj.weight" not in weights:
+        return None
+    w, b = weights["copy_gate.gate_proj.weight"][0], weights["copy_gate.gate_proj.bias"][0]
+    return copying.generation_probability(w, b, *parts)
 
 
 def cho_decode(weights: Weights, cell: str, size: int, depth: int, words: list[Tensor], source: Encoding) -> list[Step]:
@@ -278,7 +304,7 @@ def cho_decode(weights: Weights, cell: str, size: int, depth: int, words: list[T
     for word in words:
         states = read_token(cell, weights, torch.cat([word, c]), states)
         readout = maxout(o_h @ states[-1].hidden + o_y @ word + o_c @ c + weights["readout_proj.bias"])
-        steps.append((readout, None))
+        steps.append(Step(readout))
     return steps
 
 
@@ -290,7 +316,7 @@ def sutskever_decode(
     steps = []
     for word in words:
         states = read_token(cell, weights, word, states)
-        steps.append((states[-1].hidden, None))
+        steps.append(Step(states[-1].hidden))
     return steps
 
 
@@ -316,14 +342,14 @@ def bahdanau_decode(
     width = len(source.finals[-1].hidden)
     states = projected_start(weights, cell, size, depth, source.finals[-1].hidden[width - direction_size :])
     u_o, v_o, c_o = weights["readout_proj.weight"].split([size, len(words[0]), width], dim=1)
-    steps = []
+    steps: list[Step] = []
     for step, word in enumerate(words):
         s = states[-1].hidden  # s_{i-1}
-        alignment = look.look(s, annotations, step)
+        alignment = look.look(s, annotations, step, [before.alignment for before in steps])
         c = context_of(alignment, annotations, width) if fixed_context is None else fixed_context
         readout = maxout(u_o @ s + v_o @ word + c_o @ c + weights["readout_proj.bias"])
         states = read_token(cell, weights, torch.cat([word, c]), states, drop)  # s_i
-        steps.append((drop("dropout", readout), alignment))
+        steps.append(Step(drop("dropout", readout), alignment, p_gen_of(weights, c, s, word)))
     return steps
 
 
@@ -346,16 +372,16 @@ def luong_decode(
     annotations = source.annotations[-1]
     states = bridged_start(weights, cell, size, depth, source)
     fed = torch.zeros(len(weights["output_proj.weight"]), dtype=torch.float64) if input_feeding else None
-    steps = []
+    steps: list[Step] = []
     for step, word in enumerate(words):
         x = word if fed is None else torch.cat([word, drop("dropout", fed)])
         states = read_token(cell, weights, x, states, drop)
         h = states[-1].hidden
-        alignment = look.look(h, annotations, step)
+        alignment = look.look(h, annotations, step, [before.alignment for before in steps])
         c = context_of(alignment, annotations, len(source.finals[-1].hidden))
         attentional = torch.tanh(weights["output_proj.weight"] @ torch.cat([c, h]))
         fed = attentional if input_feeding else None
-        steps.append((attentional, alignment))
+        steps.append(Step(attentional, alignment, p_gen_of(weights, c, h, word)))
     return steps
 
 
@@ -412,10 +438,15 @@ def translate(
             steps = bahdanau_decode(decoder, look, *shape, words, source, config.encoder_hidden_size, fixed, drop(row))
         else:
             steps = luong_decode(decoder, look, *shape, words, source, config.input_feeding, drop(row))
-        logits.append(torch.stack([weights["lm_head.weight"] @ readout for readout, _ in steps]))
+        of_row = [weights["lm_head.weight"] @ step.readout for step in steps]
+        if config.copy:
+            ids = [int(input_ids[row, j]) for j in places]
+            pairs = zip(of_row, steps, strict=True)
+            of_row = [copying.mixture(scores, step.p_gen, step.alignment, ids) for scores, step in pairs]
+        logits.append(torch.stack(of_row))
         if alignments is not None:
-            for step, (_, alignment) in enumerate(steps):
-                for place, weight in zip(places, alignment, strict=True):
+            for step, of_step in enumerate(steps):
+                for place, weight in zip(places, of_step.alignment, strict=True):
                     alignments[row, step, place] = weight
     return Translation(torch.stack(logits), alignments)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attnzoo import SmallTransformerConfig
-from tests.reference import attention
+from tests.reference import attention, copying
 from tests.reference.attentional_rnn import Weights, below
 
 Vectors = list[Tensor]
@@ -136,3 +136,23 @@ def transformer(
     if target is None:
         return encoded
     return stack(config, below(weights, "decoder."), target, encoded, sees_the_past)
+
+
+def copying_logits(
+    config: SmallTransformerConfig, weights: Weights, source: list[int], target: list[int]
+) -> list[Tensor]:
+    """See et al., 2017, section 2.2, with one head on top of the decoder: the log-probabilities after every token.
+
+    a_tj = softmax_j((W h_t) . h_j / sqrt(d)); p_gen by the context of a and h_t.
+    """
+    model = below(weights, "model.")
+    encoded = stack(config, below(model, "encoder."), source, None, sees_all)
+    w, b = weights["copy_head.gate.gate_proj.weight"][0], weights["copy_head.gate.gate_proj.bias"][0]
+    logits = []
+    for h in transformer(config, model, source, target):
+        query = weights["copy_head.query_proj.weight"] @ h
+        attended = attention.softmax([attention.scaled_dot(query, state) for state in encoded])
+        context = attention.context(attended, encoded) if encoded else torch.zeros_like(h)
+        p_gen = copying.generation_probability(w, b, context, h)
+        logits.append(copying.mixture(weights["lm_head.weight"] @ h, p_gen, attended, source))
+    return logits

@@ -14,7 +14,7 @@ from attnzoo import (
     SmallTransformerModel,
 )
 from attnzoo.transformer_layers import MultiHeadAttention, TransformerLayer, sinusoidal_positions
-from tests.factory import TRANSFORMER_VARIANTS, inputs, tiny_config, tiny_model, words
+from tests.factory import SEQ2SEQ, TRANSFORMER_VARIANTS, inputs, tiny_config, tiny_model, words
 from tests.reference import small_transformer as reference
 from tests.reference.attentional_rnn import weights_of
 
@@ -54,6 +54,29 @@ def test_values_and_gradients_are_those_of_the_loops(variant: str, attention: st
     gradients = torch.autograd.grad((states * readout).sum(), list(parameters.values()))
     expected_gradients = torch.autograd.grad((expected * readout).sum(), list(parameters.values()))
     for name, gradient, other in zip(parameters, gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(gradient, other, rtol=1e-10, atol=1e-10, msg=name)
+
+
+@pytest.mark.parametrize("variant", [name for name in SEQ2SEQ if "copy" in name])
+def test_copying_is_that_of_the_loops(variant: str) -> None:
+    """Log-probabilities and gradients, with every kind of padding; so a smoothed loss has them too."""
+    model = tiny_model(variant).train()
+    batch = inputs(model.config)
+    logits, weights = model(**batch).logits, weights_of(model)
+    rows = zip(batch["input_ids"], batch["attention_mask"], batch["decoder_input_ids"].tolist(), strict=True)
+    expected = torch.stack(
+        [
+            torch.stack(reference.copying_logits(model.config, weights, ids[mask.bool()].tolist(), target))
+            for ids, mask, target in rows
+        ]
+    )
+    torch.testing.assert_close(logits, expected, **EXACT)
+    readout = torch.randn(logits.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    parameters = dict(model.named_parameters())
+    gradients, others = (
+        torch.autograd.grad((values * readout).sum(), list(parameters.values())) for values in (logits, expected)
+    )
+    for name, gradient, other in zip(parameters, gradients, others, strict=True):
         torch.testing.assert_close(gradient, other, rtol=1e-10, atol=1e-10, msg=name)
 
 

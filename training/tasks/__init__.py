@@ -6,6 +6,7 @@ from .base import Task
 from .grapheme_to_phoneme import GraphemeToPhoneme
 from .language_modeling import CausalLanguageModeling, MaskedLanguageModeling
 from .sentence_classification import SentenceClassification
+from .summarization import Summarization
 from .translation import Translation
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ TASKS: dict[str, type[Task]] = {
     "causal_language_modeling": CausalLanguageModeling,
     "masked_language_modeling": MaskedLanguageModeling,
     "sentence_classification": SentenceClassification,
+    "summarization": Summarization,
     "translation": Translation,
 }
 

@@ -230,7 +230,13 @@ class GraphemeToPhoneme(SequenceToSequence):
         return encode
 
     def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Set how many phonemes a new model generates by default; this is saved with the model."""
+        """Set how many phonemes a new model generates by default; this is saved with the model.
+
+        Raises:
+            ValueError: a model that copies.
+        """
+        if model.config.copy:
+            raise ValueError("model.copy=true copies tokens of the source, and no letter is a phoneme; leave it out")
         model.generation_config.update(max_new_tokens=max(MAX_PHONEMES, self.longest[1]))
 
     def predict_rows(

@@ -42,6 +42,7 @@ def generate_texts(
     num_beams: int,
     batch_size: int,
     longer: int | None = None,
+    truncation: bool = False,
 ) -> list[str]:
     """What the model generates for every text, in the order given; greedy with one beam.
 
@@ -52,16 +53,18 @@ def generate_texts(
         num_beams: width of the beam search
         batch_size: texts at a time
         longer: how many more tokens than its source an output may have; None for the model's generation config
+        truncation: whether texts are cut to the tokenizer's ``model_max_length``
 
     Raises:
         ValueError: ``num_beams`` is below 1.
     """
     if num_beams < 1:
         raise ValueError(f"num_beams must be at least 1, got {num_beams}")
-    lengths = [len(ids) for ids in tokenizer(texts)["input_ids"]]
+    lengths = [len(ids) for ids in tokenizer(texts, truncation=truncation)["input_ids"]]
 
     def predict(rows: list[int]) -> list[str]:
-        batch = tokenizer([texts[row] for row in rows], padding=True, return_tensors="pt").to(model.device)
+        of_rows = [texts[row] for row in rows]
+        batch = tokenizer(of_rows, padding=True, truncation=truncation, return_tensors="pt").to(model.device)
         limit = {} if longer is None else {"max_new_tokens": min(lengths[rows[-1]] + longer, max_positions(model) - 1)}
         ids = model.generate(**batch, num_beams=num_beams, do_sample=False, **limit)  # type: ignore[operator]
         return tokenizer.batch_decode(ids, skip_special_tokens=True)

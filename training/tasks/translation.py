@@ -2,40 +2,27 @@
 
 import dataclasses
 import re
-import sys
 import unicodedata
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
 
 import datasets
-import torch
 from huggingface_hub.dataclasses import strict
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
-
-from attnzoo.viewer import plot_alignments, plot_heads
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..data.multi30k import MULTI30K
-from ..data.sources import Source, short
 from ..data.verses import BIBLE_VERSES
-from ..data.vocabulary import END, PAD, START, UNKNOWN, normalizer, refuse_overfull
-from .base import Batch, Card
+from .base import Card
 from .metrics import BLEU, ChrF
-from .sequence_to_sequence import ALIGNMENT, PICTURES, SNIPPET, SequenceToSequence, generate_texts, max_positions
+from .sequence_to_sequence import PICTURES, SNIPPET, generate_texts
+from .subwords import HEADS, SubwordTask, TextPairs
 
-SPECIAL_TOKENS = [PAD, START, END, UNKNOWN]
-SPACE = "\u2581"  # stands for a space, at the start of the subword after it
 LONGER = 50  # tokens that a translation may have above its source's (Vaswani et al., 2017, section 6.1)
-MAX_NEW_TOKENS = 256  # of generate() unless told otherwise
-HEADS = "heads.png"
 LANGUAGE = re.compile("[a-z]{2,3}")  # a code of ISO 639, as in the metadata of cards
 
 
 @strict
 @dataclass(kw_only=True)
-class TranslationData(Source):
+class TranslationData(TextPairs):
     """Where sentences and their translations come from, and how many subwords there are.
 
     Attributes:
@@ -45,25 +32,11 @@ class TranslationData(Source):
         source_column: what the rows call the sentence; or, in rows with a column "translation" that holds a dict of
             languages, its language.
         target_column: what they call its translation.
-        vocabulary_size: subwords of both languages together, with the four special tokens. All characters of the
-            training sentences have to be among them.
-        normalization: Unicode's form of the text: "nfc", or "nfd", which takes accented letters and the syllables of
-            Hangul apart. A tokenizer decodes to the same form.
+        vocabulary_size, normalization: as for ``TextPairs``.
     """
 
-    source_column: str = "source"
-    target_column: str = "target"
-    vocabulary_size: int = 8000
-    normalization: Literal["nfc", "nfd"] = "nfc"
 
-    def validate_vocabulary(self) -> None:
-        """Raise a ValueError if the vocabulary holds no subword."""
-        least = len(SPECIAL_TOKENS)
-        if self.vocabulary_size <= least:
-            raise ValueError(f"vocabulary_size must be above {least}, the special tokens, got {self.vocabulary_size}")
-
-
-class Translation(SequenceToSequence):
+class Translation(SubwordTask):
     """Sentences and their translations.
 
     Data with a validation or test split of its own keeps it; what it lacks is taken out of its training split by the
@@ -72,14 +45,12 @@ class Translation(SequenceToSequence):
     """
 
     data_class = TranslationData
-    columns = ["source", "target"]
-    rows_called = "pairs"
-    target = "target"
     metrics = (BLEU, ChrF)
     metric = "bleu"
     greater_is_better = True
     metric_names = {"bleu": "BLEU", "chrf": "chrF"}
     known_data = (MULTI30K, BIBLE_VERSES)
+    max_new_tokens = 256
     card = Card(
         tags=("translation",),  # without a pipeline tag: Transformers has removed the Hub's pipeline "translation"
         snippet=SNIPPET,
@@ -104,74 +75,6 @@ class Translation(SequenceToSequence):
             published=self.card.published if languages == self.card.language else None,
         )
 
-    def make_tokenizer(self) -> PreTrainedTokenizerFast:
-        """Byte-pair encoding of the training sentences of both languages (Sennrich et al., 2016, section 3.2).
-
-        A word keeps the space before it, and a punctuation mark or digit is a word of its own, so that decoding gives
-        the text back unchanged, except for its Unicode form (``normalization``) and the width of its spaces.
-        """
-        tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, fuse_unk=True))
-        tokenizer.normalizer = normalizers.Sequence(
-            [*normalizer(self.data.normalization), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
-        )
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [
-                pre_tokenizers.Metaspace(replacement=SPACE),
-                pre_tokenizers.Punctuation("isolated"),
-                pre_tokenizers.Digits(individual_digits=True),
-            ]
-        )
-        tokenizer.decoder = decoders.Metaspace(replacement=SPACE)
-        trainer = trainers.BpeTrainer(
-            vocab_size=self.data.vocabulary_size, special_tokens=SPECIAL_TOKENS, show_progress=False
-        )
-        sentences = (batch[column] for batch in self.splits["train"].iter(1000) for column in self.columns)
-        tokenizer.train_from_iterator(sentences, trainer)
-        refuse_overfull(tokenizer.get_vocab_size(), self.data.vocabulary_size)
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"$A {END}", special_tokens=[(END, tokenizer.token_to_id(END))]
-        )
-        return PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer,
-            pad_token=PAD,
-            bos_token=START,
-            eos_token=END,
-            unk_token=UNKNOWN,
-            clean_up_tokenization_spaces=False,
-            model_input_names=["input_ids", "attention_mask"],
-            split_special_tokens=True,  # a text that has "</s>" in it does not end there
-        )
-
-    def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
-        """``input_ids`` of the source, ``labels`` of the target."""
-
-        def encode(rows: Batch) -> Batch:
-            encoded = tokenizer(rows["source"], text_target=rows["target"], return_attention_mask=False)
-            return {"input_ids": encoded["input_ids"], "labels": encoded["labels"]}
-
-        return encode
-
-    def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Set how many tokens a new model generates by default; this is saved with the model.
-
-        Raises:
-            ValueError: a sentence is longer than the positions that the model learns.
-        """
-        most = max_positions(model)
-        model.generation_config.update(max_new_tokens=min(MAX_NEW_TOKENS, most - 1))
-        if most == sys.maxsize:
-            return
-        for split, rows in self.splits.items():
-            for batch in rows.iter(1000):
-                for sentence in (*batch["source"], *batch["target"]):
-                    length = len(tokenizer(sentence)["input_ids"])
-                    if length > most:
-                        raise ValueError(
-                            f"the {split} split has a sentence of {length} tokens, more than the model's "
-                            f"max_position_embeddings={most}: {short(repr(sentence))}; make this larger, or take "
-                            "position_embedding=sinusoidal"
-                        )
-
     def predict_rows(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
     ) -> list[str]:
@@ -180,23 +83,6 @@ class Translation(SequenceToSequence):
         if self.data.normalization == "nfd":  # references are in NFC, as most text is
             return [unicodedata.normalize("NFC", translation) for translation in translations]
         return translations
-
-    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
-        """What each subword of a translation looks at in the sentence of the example, in every head of every layer.
-
-        A model without attention has no picture.
-        """
-        if getattr(model.config, "score", None) == "none":
-            return
-        batch = tokenizer([self.card.example], return_tensors="pt").to(model.device)
-        labels = model.generate(**batch, **decoding, do_sample=False)[:, 1:]  # type: ignore[operator]
-        with torch.no_grad():
-            cross_attentions = model(**batch, labels=labels, output_attentions=True).cross_attentions
-        source, target = (tokenizer.convert_ids_to_tokens(ids[0]) for ids in (batch["input_ids"], labels))
-        if len(cross_attentions) * cross_attentions[0].shape[1] == 1:
-            plot_alignments([cross_attentions[0][0, 0]], [source], [target], folder / ALIGNMENT)
-        else:
-            plot_heads(cross_attentions, source, target, folder / HEADS)
 
 
 def translate(

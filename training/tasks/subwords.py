@@ -1,0 +1,151 @@
+"""What the tasks on pairs of texts share: byte pairs of one vocabulary for both sides, and pictures of attention."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from huggingface_hub.dataclasses import strict
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from attnzoo.viewer import plot_alignments, plot_heads
+
+from ..data.sources import Source, short
+from ..data.vocabulary import END, PAD, START, UNKNOWN, normalizer, refuse_overfull
+from .base import Batch
+from .sequence_to_sequence import ALIGNMENT, SequenceToSequence, max_positions
+
+SPECIAL_TOKENS = [PAD, START, END, UNKNOWN]
+SPACE = "\u2581"  # stands for a space, at the start of the subword after it
+HEADS, COPIES = "heads.png", "copies.png"
+
+
+@strict
+@dataclass(kw_only=True)
+class TextPairs(Source):
+    """Where texts and their targets come from, and how many subwords there are.
+
+    Attributes:
+        path, subset, streaming, columns, separator, quoting, encoding, skip_bad_rows: as for every ``Source``.
+        source_column: what the rows call the text.
+        target_column: what they call its target.
+        vocabulary_size: subwords of both sides together, with the four special tokens. All characters of the
+            training texts have to be among them.
+        normalization: Unicode's form of the text: "nfc", or "nfd", which takes accented letters and the syllables of
+            Hangul apart. A tokenizer decodes to the same form.
+    """
+
+    source_column: str = "source"
+    target_column: str = "target"
+    vocabulary_size: int = 8000
+    normalization: Literal["nfc", "nfd"] = "nfc"
+
+    def validate_vocabulary(self) -> None:
+        """Raise a ValueError if the vocabulary holds no subword."""
+        least = len(SPECIAL_TOKENS)
+        if self.vocabulary_size <= least:
+            raise ValueError(f"vocabulary_size must be above {least}, the special tokens, got {self.vocabulary_size}")
+
+
+class SubwordTask(SequenceToSequence):
+    """A task from texts to texts in the subwords of one vocabulary."""
+
+    columns = ["source", "target"]
+    target = "target"
+    rows_called = "pairs"
+    max_new_tokens: int  # of generate() unless told otherwise
+    is_cut = False  # whether texts are cut to the tokenizer's ``model_max_length``
+
+    def make_tokenizer(self) -> PreTrainedTokenizerFast:
+        """Byte-pair encoding of the training texts of both sides (Sennrich et al., 2016, section 3.2).
+
+        A word keeps the space before it, and a punctuation mark or digit is a word of its own, so that decoding gives
+        the text back unchanged, except for its Unicode form (``normalization``) and the width of its spaces.
+        """
+        tokenizer = Tokenizer(models.BPE(unk_token=UNKNOWN, fuse_unk=True))
+        tokenizer.normalizer = normalizers.Sequence(
+            [*normalizer(self.data.normalization), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Strip()]
+        )
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.Metaspace(replacement=SPACE),
+                pre_tokenizers.Punctuation("isolated"),
+                pre_tokenizers.Digits(individual_digits=True),
+            ]
+        )
+        tokenizer.decoder = decoders.Metaspace(replacement=SPACE)
+        trainer = trainers.BpeTrainer(
+            vocab_size=self.data.vocabulary_size, special_tokens=SPECIAL_TOKENS, show_progress=False
+        )
+        sentences = (batch[column] for batch in self.splits["train"].iter(1000) for column in self.columns)
+        tokenizer.train_from_iterator(sentences, trainer)
+        refuse_overfull(tokenizer.get_vocab_size(), self.data.vocabulary_size)
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"$A {END}", special_tokens=[(END, tokenizer.token_to_id(END))]
+        )
+        return PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer,
+            pad_token=PAD,
+            bos_token=START,
+            eos_token=END,
+            unk_token=UNKNOWN,
+            clean_up_tokenization_spaces=False,
+            model_input_names=["input_ids", "attention_mask"],
+            split_special_tokens=True,  # a text that has "</s>" in it does not end there
+        )
+
+    def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
+        """``input_ids`` of the source, ``labels`` of the target."""
+
+        def encode(rows: Batch) -> Batch:
+            source = tokenizer(rows["source"], truncation=self.is_cut)["input_ids"]
+            return {"input_ids": source, "labels": tokenizer(text_target=rows["target"])["input_ids"]}
+
+        return encode
+
+    def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Set how many tokens a new model generates by default; this is saved with the model.
+
+        Raises:
+            ValueError: a sentence is longer than the positions that the model learns.
+        """
+        most = max_positions(model)
+        model.generation_config.update(max_new_tokens=min(self.max_new_tokens, most - 1))
+        if most == sys.maxsize:
+            return
+        for split, rows in self.splits.items():
+            for batch in rows.iter(1000):
+                for sentence in (*batch["source"], *batch["target"]):
+                    length = len(tokenizer(sentence, truncation=self.is_cut)["input_ids"])
+                    if length > most:
+                        raise ValueError(
+                            f"the {split} split has a sentence of {length} tokens, more than the model's "
+                            f"max_position_embeddings={most}: {short(repr(sentence))}; make this larger, or take "
+                            "position_embedding=sinusoidal"
+                        )
+
+    def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
+        """What each subword of the target looks at in the text of the example, in every head of every layer; and from
+        where it may be copied, with the probability that it is, in a model that copies.
+
+        A model without attention has no picture.
+        """
+        if getattr(model.config, "score", None) == "none":
+            return
+        batch = tokenizer([self.card.example], truncation=self.is_cut, return_tensors="pt").to(model.device)
+        labels = model.generate(**batch, **decoding, do_sample=False)[:, 1:]  # type: ignore[operator]
+        with torch.no_grad():
+            outputs = model(**batch, labels=labels, output_attentions=True)
+        cross_attentions = outputs.cross_attentions
+        source, target = (tokenizer.convert_ids_to_tokens(ids[0]) for ids in (batch["input_ids"], labels))
+        if len(cross_attentions) * cross_attentions[0].shape[1] == 1:
+            plot_alignments([cross_attentions[0][0, 0]], [source], [target], folder / ALIGNMENT)
+        else:
+            plot_heads(cross_attentions, source, target, folder / HEADS)
+        if outputs.get("copy_probabilities") is not None:
+            shares = outputs.copy_probabilities[0].tolist()
+            written = [f"{token} {share:.0%}" for token, share in zip(target, shares, strict=True)]
+            plot_alignments([outputs.copy_attentions[0][0, 0]], [source], [written], folder / COPIES)

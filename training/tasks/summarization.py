@@ -1,0 +1,121 @@
+"""Summarisation: from a text of some sentences to one line, in subwords of one vocabulary for both."""
+
+import dataclasses
+import functools
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import datasets
+from huggingface_hub.dataclasses import strict
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from ..data.debian import DEBIAN, fingerprint
+from .base import Card, Rows
+from .metrics import ROUGE
+from .sequence_to_sequence import PICTURES, SNIPPET, generate_texts
+from .subwords import COPIES, HEADS, SubwordTask, TextPairs
+
+WORD = re.compile(r"\w+")
+
+
+@strict
+@dataclass(kw_only=True)
+class SummaryData(TextPairs):
+    """Where texts and their summaries come from, and how much of a text is read.
+
+    Attributes:
+        path: as for every ``Source``; or the folder ``debian`` that ``python -m attnzoo.training.data.debian`` writes.
+        subset, streaming, columns, separator, quoting, encoding, skip_bad_rows: as for every ``Source``.
+        source_column: what the rows call the text.
+        target_column: what they call its summary.
+        vocabulary_size, normalization: as for ``TextPairs``.
+        max_source_tokens: the first tokens of a text, its end token included, that are read.
+    """
+
+    source_column: str = "description"
+    target_column: str = "synopsis"
+    max_source_tokens: int = 128
+
+    def validate_length(self) -> None:
+        """Raise a ValueError if there is no room for a word."""
+        if self.max_source_tokens < 2:
+            raise ValueError(f"max_source_tokens must be at least 2, a word and the end, got {self.max_source_tokens}")
+
+
+class Summarization(SubwordTask):
+    """Texts and their summaries.
+
+    Data without a validation or test split has them taken out of its training split by a hash of the text (see
+    :func:`attnzoo.training.data.splits.complete_splits`).
+    """
+
+    data_class = SummaryData
+    metrics = (ROUGE,)
+    metric = "rougeL"
+    greater_is_better = True
+    metric_names = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "new_words": "new words"}
+    units = {"new_words": " %"}
+    known_data = (DEBIAN,)
+    max_new_tokens = 64
+    is_cut = True
+    card = Card(
+        tags=("summarization",),
+        snippet=SNIPPET,
+        usage="Text is read as it is, capitals and punctuation too; a character that is in no training text counts as "
+        "unknown. Of a text longer than the tokenizer's `model_max_length`, give the tokenizer `truncation=True`.",
+        metric_note="ROUGE-1, ROUGE-2 and ROUGE-L: F1 in percent, the mean of the texts, with stemming, by the package "
+        "rouge-score. New words: of the words of a summary that stand in its text and in no training text, those that "
+        "the model's summary has.",
+        limits="Texts of the kind it was trained on.",
+        pictures={
+            **PICTURES,
+            HEADS: "What every head of the decoder looks at in the source, a row for a layer: the source along the "
+            "top, what is predicted down the side",
+            COPIES: "From where a word may be copied, and beside it how likely it is copied: the source along the top, "
+            "what is predicted down the side",
+        },
+    )
+
+    def __init__(self, data: SummaryData, only: str | None = None) -> None:
+        super().__init__(data, only)
+        digests = (
+            f"{split} {len(rows):,} rows, SHA-256 {fingerprint(rows['source'], rows['target'])[:16]}"
+            for split, rows in self.splits.items()
+            if isinstance(rows, datasets.Dataset)
+        )
+        self.card = dataclasses.replace(self.card, split_note=f"{self.card.split_note} ({'; '.join(digests)})")
+
+    def make_tokenizer(self) -> PreTrainedTokenizerFast:
+        """Byte pairs, see :class:`SubwordTask`, and the greatest length of a text."""
+        tokenizer = super().make_tokenizer()
+        tokenizer.model_max_length = self.data.max_source_tokens
+        return tokenizer
+
+    def predict_rows(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
+    ) -> list[str]:
+        """The summaries of these rows."""
+        return generate_texts(model, tokenizer, rows["source"][:], num_beams, batch_size=64, truncation=True)
+
+    def score(self, split: str, predictions: list[Any]) -> dict[str, Any]:
+        """ROUGE, and the percentage of new words (see ``metric_note`` of the card)."""
+        rows: Rows = self.splits[split]
+        found = [
+            word in words(prediction)
+            for prediction, source, target in zip(predictions, rows["source"], rows["target"], strict=True)
+            for word in sorted((words(target) & words(source)) - self.known_words)
+        ]
+        share = 100 * sum(found) / len(found) if found else 0.0
+        return super().score(split, predictions) | {"new_words": share, "num_new_words": len(found)}
+
+    @functools.cached_property
+    def known_words(self) -> set[str]:
+        """The words of all training texts and their summaries."""
+        train = self.splits.get("train", {"source": [], "target": []})
+        return {word for column in self.columns for text in train[column] for word in words(text)}
+
+
+def words(text: str) -> set[str]:
+    """The words of a text in lower case."""
+    return set(WORD.findall(text.lower()))
