@@ -224,7 +224,7 @@ def test_the_command_measures_two_seeds(run: Path, dictionary: Path, tmp_path: P
     assert (output / "faithfulness.png").stat().st_size > 20_000
     with pytest.raises(SystemExit, match="--examples must be at least 1, got 0"):
         faithfulness.main([best, "--examples", "0", data])
-    with pytest.raises(SystemExit, match="no model"):
+    with pytest.raises(SystemExit, match="is not a checkpoint folder"):
         faithfulness.main([str(tmp_path), data])
 
 
