@@ -9,6 +9,7 @@ Letters in shapes: B batch, Q hops or target steps, S source tokens, E embedding
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -158,9 +159,8 @@ def jensen_shannon(p: Tensor, q: Tensor) -> Tensor:
 
     .. math:: \frac{1}{2} \mathrm{KL}(p \| m) + \frac{1}{2} \mathrm{KL}(q \| m), \qquad m = \frac{p + q}{2}
     """
-    middle = ((p + q) / 2).clamp(min=torch.finfo(p.dtype).tiny).log()
-    logs = (part.clamp(min=torch.finfo(p.dtype).tiny).log() for part in (p, q))
-    return sum((part * (log - middle)).sum(dim=-1) for part, log in zip((p, q), logs, strict=True)) / (2 * math.log(2))
+    log_p, log_q, log_m = (part.clamp(min=torch.finfo(p.dtype).tiny).log() for part in (p, q, (p + q) / 2))
+    return (p * (log_p - log_m) + q * (log_q - log_m)).sum(dim=-1) / (2 * math.log(2))
 
 
 def adversarial(predictions: Predictions, tolerance: float, updates: int, generator: torch.Generator) -> Tensor:
@@ -181,7 +181,8 @@ def adversarial(predictions: Predictions, tolerance: float, updates: int, genera
     best = torch.zeros_like(predictions.importance[:, 0])
     for _ in range(updates):
         masked = scores.masked_fill(~mask, -math.inf)
-        distance = total_variation(predictions.probabilities, predictions.under(lambda _, new=masked: new.expand_as(_)))
+        changed = predictions.under(partial(_as, masked))
+        distance = total_variation(predictions.probabilities, changed)
         divergence = jensen_shannon(predictions.importance, masked.softmax(dim=-1).mean(dim=1))
         is_better = (distance <= tolerance) & (divergence > best)
         best = torch.where(is_better, divergence.detach(), best)
@@ -189,3 +190,8 @@ def adversarial(predictions: Predictions, tolerance: float, updates: int, genera
         (scores.grad,) = torch.autograd.grad(loss, scores)
         optimizer.step()
     return best
+
+
+def _as(scores: Tensor, weights: Tensor) -> Tensor:
+    """Scores (B, 1, S) for the weights (B, Q, S) of every step; those of Lin's classifier are (B, Q, S) already."""
+    return scores.expand_as(weights)

@@ -4,6 +4,7 @@ The command takes Lin's classifier and the RNN. It draws examples of the test sp
 step of each, after the right tokens before it. It changes the attention weights, or removes source tokens, and measures
 how the prediction changes:
 
+- how far the weights are from uniform
 - permuted and uniform weights (Jain and Wallace, 2019, section 4.2.1; Wiegreffe and Pinter, 2019, section 3.2)
 - the most different weights that leave the prediction as it is (Jain and Wallace, 2019, section 4.2.2)
 - whether weights, gradients and the removal of single tokens rank the tokens alike (there, section 4.1)
@@ -70,6 +71,17 @@ class Measure(NamedTuple):
 
 
 TESTS = (
+    Measure(
+        "from uniform",
+        "divergence of the weights from uniform weights, bits",
+        Rule(
+            0.5,
+            0.1,
+            "The weights are far from uniform.",
+            "The weights are not uniform.",
+            "The weights are nearly uniform: read the other rows with care.",
+        ),
+    ),
     Measure(
         "permuted",
         "predictions that change if the weights are permuted, share",
@@ -303,7 +315,9 @@ def measure(batch: Predictions, labels: Tensor) -> Figures:
         flat = batch.under(uniform(batch.mask))
     chosen, labels = batch.chosen[:, 0], labels.to(batch.chosen.device)
     moved = torch.stack([total_variation(batch.probabilities, each) for each in under])
+    same = batch.mask / batch.mask.sum(dim=1, keepdim=True)
     figures = {
+        "from uniform": jensen_shannon(batch.importance, same),
         "permuted": torch.stack([each.argmax(dim=1) != chosen for each in under]).float().mean(dim=0),
         "uniform": (flat.argmax(dim=1) != chosen).float(),
         "uniform accuracy": (flat.argmax(dim=1) == labels).float() - (chosen == labels).float(),
