@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
         prog="attnzoo",
         description="Attention models, from Bahdanau's alignment to the Transformer.",
         epilog="commands:\n"
-        + "\n".join(f"  {name:<10} {text}" for name, (text, _) in COMMANDS.items())
+        + "\n".join(f"  {name:<12} {text}" for name, (text, _) in COMMANDS.items())
         + "\n\nHelp on one command: attnzoo COMMAND --help. Example: attnzoo pronounce philosophy",
         usage="attnzoo [--help] [--version] COMMAND ...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -455,6 +455,7 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], None] | str]] = {
     "export": ("export a model, so that it runs without torch", export),
     "train": ("train a recipe", "attnzoo.training.train"),
     "evaluate": ("measure a checkpoint on its test split", "attnzoo.training.evaluate"),
+    "faithfulness": ("test what the attention of a model explains", "attnzoo.training.studies.faithfulness"),
     "release": ("turn a finished run into a folder to publish: model, scores and card", "attnzoo.training.release"),
     "card": ("write a released model's card again", "attnzoo.training.card"),
     "publish": ("push a folder to the Hugging Face Hub, and verify it", "attnzoo.training.publish"),

@@ -38,12 +38,12 @@ COUNTS += ["checkpoint_every", "keep_checkpoints"]
 RANGES: dict[str, tuple[Callable[[float], bool], list[str]]] = {
     "be above 0": (
         lambda value: 0 < value < math.inf,
-        ["max_steps", "max_minutes", "learning_rate", "max_grad_norm", "halve_every_epochs"],
+        ["max_steps", "max_minutes", "learning_rate", "max_grad_norm", "halve_every_epochs", "alignment_weight"],
     ),
     "be at least 1": (lambda value: value >= 1, COUNTS),
     "not be negative": (
         lambda value: 0 <= value < math.inf,
-        ["seed", "warmup_steps", "weight_decay", "halve_after_epochs", "keep_evaluated"],
+        ["seed", "warmup_steps", "weight_decay", "halve_after_epochs", "keep_evaluated", "alignment_head"],
     ),
     "be above 0 and at most 1": (lambda value: 0 < value <= 1, ["teachers_share"]),
     "be at least 0 and below 1": (lambda value: 0 <= value < 1, ["label_smoothing", "ema_decay"]),
@@ -118,6 +118,12 @@ class Training:
         teachers: checkpoint folders of trained models with the same tokens or classes. The training then also learns
             the mean of their distributions, see :class:`attnzoo.training.loop.distillation.Teachers`.
         teachers_share: the part of the loss that compares with the teachers; the rest compares with the labels.
+        alignment_links: a file of word links in Pharaoh format, a line for each training example. One head of an
+            encoder-decoder then also learns these links, see
+            :class:`attnzoo.training.loop.guided_alignment.GuidedAlignment`.
+        alignment_weight: what the loss of this head is multiplied with.
+        alignment_layer, alignment_head: which head. Negative layers count from the end.
+        alignment_shift: 0: the step that predicts a token learns its links; 1: the step that reads it.
         ema_decay: decay of the moving average of the weights; 0 for no average. If there is an average, it is evaluated
             and saved. The decay grows to this value as (1 + steps) / (10 + steps), so that the average forgets the
             first weights.
@@ -149,6 +155,11 @@ class Training:
     label_smoothing: float | int = 0.0
     teachers: list[str] = field(default_factory=list)
     teachers_share: float | int = 0.5
+    alignment_links: str | None = None
+    alignment_weight: float | int = 0.05
+    alignment_layer: int = -1
+    alignment_head: int = 0
+    alignment_shift: Literal[0, 1] = 0
     ema_decay: float | int = 0.0
     precision: Literal["fp32", "bf16", "auto"] = "fp32"
     evaluations: int = 1
@@ -254,7 +265,7 @@ def checkpoint_recipe(folder: Path, overrides: list[str] | None = None) -> Recip
 def without_machine_paths(recipe: Recipe) -> Recipe:
     """The recipe to publish: the data's absolute path becomes its id on the Hub, or its last part.
 
-    Absolute paths of teachers become their last parts, too.
+    Absolute paths of teachers and of links become their last parts, too.
     """
     values = dataclasses.asdict(recipe.task.data)
     paths = {name: Path(value) for name, value in values.items() if isinstance(value, str)}
@@ -262,9 +273,14 @@ def without_machine_paths(recipe: Recipe) -> Recipe:
     if "path" in shortened:
         shortened["path"] = hub_id(recipe) or shortened["path"]
     data = dataclasses.replace(recipe.task.data, **shortened)
-    teachers = [Path(folder).name if Path(folder).is_absolute() else folder for folder in recipe.training.teachers]
-    training = dataclasses.replace(recipe.training, teachers=teachers)
+    teachers = [_relative(folder) for folder in recipe.training.teachers]
+    links = recipe.training.alignment_links
+    training = dataclasses.replace(recipe.training, teachers=teachers, alignment_links=links and _relative(links))
     return dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data), training=training)
+
+
+def _relative(path: str) -> str:
+    return Path(path).name if Path(path).is_absolute() else path
 
 
 def hub_id(recipe: Recipe) -> str | None:

@@ -39,6 +39,7 @@ from .loop.average import MovingAverage
 from .loop.batching import LengthBatchSampler, LengthBatchStream, length_of
 from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_atomically
 from .loop.distillation import Teachers
+from .loop.guided_alignment import LINKS, GuidedAlignment
 from .loop.progress import Batches, Best, Clock, SinceLog, progress_bar
 from .loop.run_folder import describe_run, differences, prepare_output, read_run, start_log, write_row
 from .loop.schedule import learning_rate, make_optimizer
@@ -102,6 +103,11 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         set_seed(settings.seed, device_specific=True)  # otherwise all processes drop the same units
     examples = task.training_examples(tokenizer)
     collate = task.collator(tokenizer, model)
+    guide = None
+    if settings.alignment_links is not None:
+        head = settings.alignment_layer, settings.alignment_head, settings.alignment_shift
+        guide = GuidedAlignment(settings.alignment_links, settings.alignment_weight, *head)
+        examples, collate = guide.add_links(examples, task, tokenizer), guide.collator(collate)
     batches_per_step = accelerator.num_processes * settings.accumulation_steps
     batching = settings.batch_tokens, settings.seed, batches_per_step
     order: LengthBatchSampler | LengthBatchStream
@@ -129,6 +135,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         teachers = Teachers(settings.teachers, settings.teachers_share, *roles, accelerator.device)
     # The loss without logits saves time and memory; a classifier has few, and teachers need them.
     options = {"skip_logits": True} if unwrapped.get_output_embeddings() is not None and teachers is None else {}
+    if guide is not None:
+        options["output_attentions"] = True
     state = TrainingState(accelerator, unwrapped, optimizer, averaged, clock, batches, best, since_log)
     if checkpoint is not None:
         state.load(checkpoint)
@@ -163,11 +171,14 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
                 is_last = number == len(micro_batches)
                 with contextlib.nullcontext() if is_last else accelerator.no_sync(model):
                     smoothing = settings.label_smoothing
+                    links = None if guide is None else batch.pop(LINKS)
                     outputs = model(**batch, num_items_in_batch=num_tokens, smoothing=smoothing, **options)
                     loss = outputs.loss
                     if teachers is not None:
                         with accelerator.autocast():
                             loss = teachers.loss(outputs, batch, num_tokens)
+                    if guide is not None and links is not None:
+                        loss = loss + guide.loss(outputs, links, num_tokens)
                     accelerator.backward(loss * accelerator.num_processes)  # gradients are averaged over processes
                 since_log.loss += loss.detach()
             accelerator.clip_grad_norm_(model.parameters(), settings.max_grad_norm)

@@ -98,6 +98,7 @@ PEERS = {
         ),
     ),
     "g2p-en": Environment("g2p_en==2.1.0", ()),
+    "eflomal": Environment("eflomal==2.0.0", ()),
     "espeak": Environment("misaki==0.9.4", ("espeakng-loader==0.2.4", "phonemizer-fork==3.3.2")),
 }
 

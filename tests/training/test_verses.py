@@ -3,10 +3,11 @@
 import json
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from attnzoo.training.data import text_files
 from attnzoo.training.data.verses import ENGLISH, GREEK, LINKS, Verse, read_verses
 from attnzoo.training.studies import alignment_error
@@ -14,9 +15,9 @@ from attnzoo.training.tasks.translation import Translation, TranslationData
 from transformers import AutoTokenizer
 
 from attnzoo import SmallTransformerConfig, SmallTransformerForConditionalGeneration
+from attnzoo.aligning import choosing
 from attnzoo.alignment import AlignedPair
 from tests.benchmarks.ibm_model_1 import ibm_model_1
-from tests.factory import tiny_config
 
 WORDS = {"Λόγος": "Word", "ἦν": "was", "ἀρχῇ": "beginning", "θεὸς": "God", "φῶς": "light"}
 WHEEL = "bible_alignments-0.4.2-py3-none-any.whl"
@@ -119,15 +120,6 @@ def test_model_1_finds_the_words_of_a_language_that_is_another_word_for_word(whe
 # Choosing -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_choices_are_all_heads_of_all_layers_at_both_shifts() -> None:
-    config = SmallTransformerConfig(num_hidden_layers=2, num_attention_heads=4)
-    assert len(alignment_error.choices(config)) == 2 * 5 * 2
-    assert [*alignment_error.choices(tiny_config("luong-lstm-dot"))] == [
-        {"layer": 0, "head": 0, "shift": 0},
-        {"layer": 0, "head": 0, "shift": 1},
-    ]
-
-
 def test_the_choice_is_made_on_the_development_part_alone(
     wheel: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,22 +127,65 @@ def test_the_choice_is_made_on_the_development_part_alone(
     verses = read_verses(wheel)
     of_words = {(*verse.source_words, *verse.target_words): verse for verse in verses if verse.is_for_development}
 
-    def align(model: Any, tokenizer: Any, sources: Any, targets: Any, head: int | None, **choice: Any) -> list[Any]:
+    def align(model: Any, tokenizer: Any, sources: Any, targets: Any, *rest: Any, heads: Any, shift: int) -> list[Any]:
         pairs = []
         for source, target in zip(sources, targets, strict=True):
-            is_right = ((*source, *target) in of_words) == (head == 1)
+            is_right = ((*source, *target) in of_words) == (heads[0] == (0, 1))
             links = {(0, 0), (1, 1)} if is_right else {(1, 0), (0, 1)}
-            pairs.append(AlignedPair(source, target, None, links, 0.0))
+            weights = torch.eye(2) if is_right else torch.eye(2).flip(0)
+            pairs.append(AlignedPair(source, target, weights, links, 0.0))
         return pairs
 
-    monkeypatch.setattr(alignment_error, "align", align)
+    for module in (alignment_error, choosing):
+        monkeypatch.setattr(module, "align", align)
     development = [verse for verse in verses if verse.is_for_development]
     others = [verse for verse in verses if (*verse.source_words, *verse.target_words) not in of_words]
-    config = SimpleNamespace(num_hidden_layers=1, num_attention_heads=2)
-    assert alignment_error.measure(SimpleNamespace(config=config), None, development, others) == 1.0
+    config = SmallTransformerConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+    model = SmallTransformerForConditionalGeneration(config)
+    links = alignment_error.measure([(model, None)], development, others)
+    assert links == [{(1, 0), (0, 1)}] * len(others)
     *_, last = capsys.readouterr().out.splitlines()
     assert last.startswith("test, ")
-    assert last.endswith("layer 0, head 1, shift 0: AER 100.0 %")
+    assert last.endswith("layer 0 head 1, shift 0: 95 % interval 100.0 to 100.0, AER 100.0 %")
+
+
+def test_two_directions_are_symmetrised_and_compared(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The forward model links every target word with the first source word; the other one is right in both words."""
+    verses = read_verses(wheel)
+    development, test = ([v for v in verses if v.is_for_development == part] for part in (True, False))
+
+    def align(model: Any, tokenizer: Any, sources: Any, targets: Any, *rest: Any, **options: Any) -> list[Any]:
+        weights = torch.eye(2) if tokenizer == "back" else torch.tensor([[1.0, 0], [1, 0]])
+        links = {(0, 0), (1, 1)} if tokenizer == "back" else {(0, 0), (0, 1)}
+        return [AlignedPair(s, t, weights, links, 0.0) for s, t in zip(sources, targets, strict=True)]
+
+    for module in (alignment_error, choosing):
+        monkeypatch.setattr(module, "align", align)
+    model = torch.nn.Identity()
+    links = alignment_error.measure([(model, "there"), (model, "back")], development, test)
+    assert links == [{(0, 0), (0, 1), (1, 1)}] * len(test)  # the union; the intersection has one link
+    assert capsys.readouterr().out.splitlines()[-1].endswith("union: 95 % interval 20.0 to 20.0, AER 20.0 %")
+    file = tmp_path / "links.txt"
+    file.write_text("0-0 0-1\n" * len(verses))
+    others = alignment_error.links_beside(file, verses)
+    alignment_error.compare(links, others, alignment_error.gold_of(test))
+    assert capsys.readouterr().out.splitlines()[-1].endswith("-30.0 points of AER")
+    file.write_text("0-0\n")
+    with pytest.raises(ValueError, match=f"has 1 lines, and there are {len(verses)} verses"):
+        alignment_error.links_beside(file, verses)
+
+
+def test_the_interval_holds_the_error_rate_as_often_as_it_says() -> None:
+    random = np.random.default_rng(0)
+    held = []
+    for _ in range(100):
+        gold = [{(0, 0)}] * 80
+        links = [{(0, 0)} if random.random() < 0.7 else {(0, 1)} for _ in gold]
+        low, high = np.percentile(alignment_error.sampled_error_rates(links, gold), [2.5, 97.5])
+        held.append(low <= 0.3 <= high)
+    assert np.mean(held) > 0.87
 
 
 def test_a_folder_is_measured_from_the_command_line(
@@ -166,7 +201,7 @@ def test_a_folder_is_measured_from_the_command_line(
     (tmp_path / "recipe.yaml").write_text(recipe.read_text())
     alignment_error.main([str(tmp_path), "--set", f"task.data.path={wheel}"])
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 1 * 3 * 2 + 1
+    assert [line.split(",")[0] for line in lines] == ["development", "test"]
     assert AutoTokenizer.from_pretrained(tmp_path).tokenize("λογος")
     with pytest.raises(SystemExit, match=r"there is no file .*`pip download --no-deps bible-alignments==0\.4\.2`"):
         alignment_error.main([str(tmp_path), "--set", f"task.data.path={tmp_path / WHEEL}"])

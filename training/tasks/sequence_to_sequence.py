@@ -1,8 +1,10 @@
 """What the tasks of encoder-decoders share: they generate texts with beams, and their labels are tokens."""
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
+import datasets
 from transformers import AutoModelForSeq2SeqLM, DataCollatorForSeq2Seq, PreTrainedModel, PreTrainedTokenizerBase
 
 from .base import Task
@@ -33,6 +35,20 @@ class SequenceToSequence(Task):
     def collator(self, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> DataCollatorForSeq2Seq:
         """Pads rows to a batch, labels with -100, and adds the decoder's input."""
         return DataCollatorForSeq2Seq(tokenizer, model=model)
+
+    def words_of_tokens(
+        self, examples: datasets.Dataset, tokenizer: PreTrainedTokenizerBase
+    ) -> Iterator[tuple[list[int | None], list[int | None]]]:
+        """For every training example the number of the word of each token, in source and target; None for a special
+        token. Default: every token is a word.
+        """
+        special = set(tokenizer.all_special_ids)
+        for row in examples:
+            source, target = (
+                [None if token in special else place for place, token in enumerate(row[side])]
+                for side in ("input_ids", "labels")
+            )
+            yield source, target
 
 
 def generate_texts(

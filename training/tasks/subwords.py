@@ -1,11 +1,14 @@
 """What the tasks on pairs of texts share: byte pairs of one vocabulary for both sides, and pictures of attention."""
 
+import re
 import sys
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import datasets
 import torch
 from huggingface_hub.dataclasses import strict
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -106,6 +109,14 @@ class SubwordTask(SequenceToSequence):
 
         return encode
 
+    def words_of_tokens(
+        self, examples: datasets.Dataset, tokenizer: PreTrainedTokenizerBase
+    ) -> Iterator[tuple[list[int | None], list[int | None]]]:
+        """For every training example the number of the word of each token; words are separated by white space."""
+        for batch in self.splits["train"].iter(1000):
+            source, target = (_words_of_tokens(batch[column], tokenizer) for column in self.columns)
+            yield from zip(source, target, strict=True)
+
     def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Set how many tokens a new model generates by default; this is saved with the model.
 
@@ -149,3 +160,14 @@ class SubwordTask(SequenceToSequence):
             shares = outputs.copy_probabilities[0].tolist()
             written = [f"{token} {share:.0%}" for token, share in zip(target, shares, strict=True)]
             plot_alignments([outputs.copy_attentions[0][0, 0]], [source], [written], folder / COPIES)
+
+
+def _words_of_tokens(texts: list[str], tokenizer: PreTrainedTokenizerBase) -> Iterator[list[int | None]]:
+    encoded = tokenizer(texts, return_offsets_mapping=True, return_special_tokens_mask=True)
+    for text, offsets, is_special in zip(texts, encoded["offset_mapping"], encoded["special_tokens_mask"], strict=True):
+        starts = [word.start() for word in re.finditer(r"\S+", text)]
+        # A token begins with the space before its word, so its end says which word it is of.
+        yield [
+            None if special or end == 0 else max(0, bisect_right(starts, end - 1) - 1)
+            for (_, end), special in zip(offsets, is_special, strict=True)
+        ]
