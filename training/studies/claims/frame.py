@@ -22,6 +22,9 @@ import numpy as np
 import torch
 from scipy import stats
 from torch import Tensor
+from transformers import AutoTokenizer
+
+from attnzoo.shipped_models import model_path
 
 from . import NAMES
 
@@ -202,6 +205,24 @@ def saved_bytes(call: Callable[[], Any]) -> int:
         kept = call()
     del kept
     return sum(storages.values())
+
+
+def gradient_by_distance(output: Tensor, inputs: Tensor) -> list[float]:
+    """How much the last output depends on each input: the norm of the gradient of a random projection of the output.
+
+    Shape:
+        - output: (B, T, D), computed from ``inputs`` (B, T, I)
+        - returns: T numbers from distance 0 on, the mean over the batch
+    """
+    projected = (output[:, -1] * torch.randn_like(output[:, -1])).sum()
+    (gradient,) = torch.autograd.grad(projected, inputs)
+    return gradient.norm(dim=2).mean(dim=0).flip(0).tolist()
+
+
+def shipped(name: str, auto_class: Any) -> tuple[Any, Any]:
+    """A model that comes with attnzoo or attnzoo-models, in evaluation mode, and its tokenizer."""
+    folder = model_path(name)
+    return auto_class.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
 
 
 def largest_difference(one: Tensor, other: Tensor) -> float:
