@@ -10,7 +10,7 @@ from attnzoo.training.studies.claims.command import main
 from attnzoo.training.studies.claims.frame import FAILS, HOLDS, ONLY_WHEN, at_least, at_most, decide, load_claim
 
 FOLDER = Path(__file__).parents[2] / "training" / "studies" / "claims"
-SHARED = {"__init__", "command", "frame", "style", "texts"}
+SHARED = {"__init__", "command", "frame", "small_models", "style", "texts"}
 
 
 def test_every_file_is_a_claim_and_says_what_it_must() -> None:

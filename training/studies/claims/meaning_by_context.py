@@ -100,7 +100,7 @@ CLAIM = Claim(
     experiment=f"The last hidden states of {MODEL} for {len(SENSES)} words in sentences of two senses, and how often a "
     "sentence is nearer to one of its own sense than to one of the other. All sentences are templates.",
     rule="Holds if the mean cosine over two senses is at most 0.95, and at least 0.7 of the sentences are nearer to "
-    "one of their own sense. Only when no more is asked than a change if the first is so. By chance 0.5 would be nearer.",
+    "one of their own sense. Only when no more is asked than a change if the first is so. Chance is 0.5.",
     run=run,
     judge=judge,
     draw=draw,
