@@ -116,8 +116,11 @@ def logits_of(model: Any, batch: Batch) -> Tensor:
     """The logits (B, T, V) of any model: the adapter of the studies.
 
     An encoder-decoder of Transformers reads the source and the decoder's inputs. Every other model, of Transformers or
-    any ``nn.Module`` that maps tokens (B, N) to logits (B, N, V), reads one stream: the source and then the inputs.
+    any ``nn.Module`` that maps tokens (B, N) to logits (B, N, V), reads one stream: the source and then the inputs. A
+    model that needs something else has a method ``answer(batch)``.
     """
+    if hasattr(model, "answer"):
+        return model.answer(batch)
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         return model(input_ids=batch.source, decoder_input_ids=batch.inputs, use_cache=False).logits
     outputs = model(torch.cat([batch.source, batch.inputs], dim=1))

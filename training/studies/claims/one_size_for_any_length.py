@@ -48,7 +48,7 @@ def judge(found: Measurements) -> Verdict:
         for length, values in zip(LENGTHS, found["neighbours"], strict=True)
     ]
     fixed = [*sizes, *same]
-    return decide([*fixed, *apart], "only its size matters: embeddings of long texts are all alike", fixed)
+    return decide([*fixed, *apart], "nothing but the size is asked for: embeddings of long texts are alike", fixed)
 
 
 def draw(found: Measurements, figure: Any) -> None:
@@ -73,7 +73,7 @@ CLAIM = Claim(
     experiment=f"{MODEL} on random texts of 1 to 300 tokens: the size of the embedding, what 50 tokens of padding "
     "change, and the mean cosine of two texts' embeddings of one length.",
     rule="Holds if the size is always the same, padding changes at most 1e-4, and the mean cosine is at most 0.9 at "
-    "each length. Only when only its size matters if the cosine alone is larger.",
+    "each length. Only when nothing but the size is asked for if the cosine alone is larger.",
     run=run,
     judge=judge,
     draw=draw,

@@ -58,7 +58,7 @@ def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
     wins = at_least("share where the word of largest weight changes more than another", found["wins"], 0.7)
     tau = at_least("Kendall's tau of weights and changes", found["tau"], 0.6)
-    return decide([tau, wins], "only the word of largest weight is read", [wins])
+    return decide([tau, wins], "nothing but the word of largest weight is read", [wins])
 
 
 def draw(found: Measurements, figure: Any) -> None:
@@ -79,7 +79,7 @@ CLAIM = Claim(
     experiment=f"{MODEL} on templates of reviews: each word is removed in turn, and the change of the prediction "
     "(total variation) is compared with the word's weight, by Kendall's tau within each sentence.",
     rule="Holds if the mean tau is at least 0.6, and the word of largest weight changes more than another word in at "
-    "least 0.7 of the sentences. Only when only the word of largest weight is read if the latter is so.",
+    "least 0.7 of the sentences. Only when nothing but the word of largest weight is read if the latter is so.",
     run=run,
     judge=judge,
     draw=draw,
