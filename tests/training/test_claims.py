@@ -70,6 +70,13 @@ def test_the_command_lists_claims_and_refuses_what_is_none(capsys: pytest.Captur
         assert said in capsys.readouterr().err
 
 
+def test_the_docs_have_the_command_of_every_sentence() -> None:
+    page = (FOLDER.parents[2] / "docs" / "claims_of_tutorials.md").read_text(encoding="utf-8")
+    for name in NAMES:
+        claim = load_claim(name)
+        assert f"| {claim.tutorials} | `attnzoo claims {name}` | {claim.source} |" in page
+
+
 @pytest.fixture
 def two_claims(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (command, frame):

