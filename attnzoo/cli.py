@@ -458,6 +458,7 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], None] | str]] = {
     "faithfulness": ("test what the attention of a model explains", "attnzoo.training.studies.faithfulness"),
     "release": ("turn a finished run into a folder to publish: model, scores and card", "attnzoo.training.release"),
     "card": ("write a released model's card again", "attnzoo.training.card"),
+    "claims": ("check what papers and tutorials claim of attention", "attnzoo.training.studies.claims.command"),
     "publish": ("push a folder to the Hugging Face Hub, and verify it", "attnzoo.training.publish"),
 }
 

@@ -1,0 +1,101 @@
+"""The claims: their rules on data of every kind, their experiments in seconds, and the command."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from attnzoo.training.studies.claims import NAMES, command, frame
+from attnzoo.training.studies.claims.command import main
+from attnzoo.training.studies.claims.frame import FAILS, HOLDS, ONLY_WHEN, at_least, at_most, decide, load_claim
+
+FOLDER = Path(__file__).parents[2] / "training" / "studies" / "claims"
+SHARED = {"__init__", "command", "frame", "small_models", "style", "texts"}
+
+
+def test_every_file_is_a_claim_and_says_what_it_must() -> None:
+    assert {path.stem for path in FOLDER.glob("*.py")} - SHARED == {name.replace("-", "_") for name in NAMES}
+    for name in NAMES:
+        claim = load_claim(name)
+        assert claim.name == name
+        assert re.search(r"\(\d{4}\w?\).*(section|table|figure|appendix)|\(\d{4}\w?\)$", claim.source), claim.source
+        for text in (claim.claim, claim.tutorials, claim.experiment, claim.rule):
+            assert text.endswith("."), (name, text)
+        assert re.search(r"\d", claim.rule), (name, "a rule has bounds")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rule_tells_data_of_each_kind_apart(name: str) -> None:
+    claim = load_claim(name)
+    assert {HOLDS, FAILS} <= {*claim.examples} <= {HOLDS, ONLY_WHEN, FAILS}
+    assert ("nly when" in claim.rule) == (ONLY_WHEN in claim.examples)
+    for kind, measurements in claim.examples.items():
+        verdict = claim.judge(json.loads(json.dumps(measurements)))
+        assert verdict.kind == kind, verdict
+        assert (verdict.margin >= 1) == (kind != FAILS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_claim_runs_and_is_drawn(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([name, "--smoke", "--output", str(tmp_path)])
+    printed = capsys.readouterr().out
+    result = json.loads((tmp_path / f"{name}.json").read_text())
+    assert f"verdict     {result['verdict']}  (preliminary" in printed
+    assert result["seeds"] == [1, 2, 3]
+    assert all(row["low"] <= row["mean"] <= row["high"] for row in result["checks"])
+    assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
+def test_an_interval_must_be_on_its_side_of_the_bound() -> None:
+    """By hand: the mean of 1 and 3 is 2, and Student's t with one degree of freedom makes 2 -+ 12.7 of it."""
+    wide = at_least("wide", [1.0, 3.0], 1.0)
+    assert wide.interval == pytest.approx((2, 2 - 12.706, 2 + 12.706), abs=1e-3)
+    assert (wide.state, at_most("wide", [1.0, 3.0], 3.0).state) == ("undecided", "undecided")
+    met, missed = at_least("a", [2.0, 2.0], 1.0), at_most("b", [2.0, 2.0], 1.0)
+    assert (met.state, met.margin, missed.state, missed.margin) == ("met", 2.0, "not met", 0.5)
+    assert decide([met]).text == HOLDS
+    assert decide([met, wide]).text == FAILS
+    assert decide([met, missed], "it is late", [met]).text == "only when it is late"
+    assert decide([met, missed], "it is late", [wide]).text == FAILS
+    with pytest.raises(ValueError, match="two values or more, got 1"):
+        at_least("one", [1.0], 1.0)
+
+
+def test_the_command_lists_claims_and_refuses_what_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    main([])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*NAMES]
+    for arguments, said in ((["quadratic"], "did you mean 'quadratic-cost'"), (["--all", NAMES[0]], "not both")):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert said in capsys.readouterr().err
+
+
+def test_the_docs_have_the_command_of_every_sentence() -> None:
+    page = (FOLDER.parents[2] / "docs" / "claims_of_tutorials.md").read_text(encoding="utf-8")
+    for name in NAMES:
+        claim = load_claim(name)
+        assert f"| {claim.tutorials} | `attnzoo claims {name}` | {claim.source} |" in page
+
+
+@pytest.fixture
+def two_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (command, frame):
+        monkeypatch.setattr(module, "NAMES", NAMES[:2])
+
+
+@pytest.mark.usefixtures("two_claims")
+def test_all_claims_write_pages_and_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--all", "--smoke", "--output", str(tmp_path)])
+    assert "2 pages" in capsys.readouterr().out
+    index = (tmp_path / "index.md").read_text()
+    for name in NAMES[:2]:
+        page, result = (tmp_path / f"{name}.md").read_text(), json.loads((tmp_path / f"{name}.json").read_text())
+        assert f"**{result['verdict']}** (preliminary)" in page
+        assert load_claim(name).rule in page
+        assert f"[{name}]({name}.md)" in index
+        for target in re.findall(r"\]\((\S+)\)", page):
+            assert (tmp_path / target).is_file()
+    assert "Nearest to failing" in index
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
+    main(["--all", "--smoke", "--output", str(tmp_path)])  # nothing is run again
+    assert times == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}

@@ -1,0 +1,239 @@
+"""``attnzoo claims``: list the claims, check one, or check all and write their pages.
+
+Every result is a JSON file with the measurements, the intervals and the verdict, and a figure. The pages are made
+from the JSON files. With ``--all`` every claim runs in a process of its own, and a claim whose JSON file is there
+already, from the same code and budget, is not run again.
+"""
+
+import difflib
+import hashlib
+import inspect
+import json
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import attnzoo
+
+from ...commands import command_parser
+from ...loop.stopping import exit_on_user_error
+from . import NAMES
+from .frame import BUDGETS, FAILS, HOLDS, Check, Claim, Verdict, load_claim, load_claims
+from .style import figure
+
+MINUTES = {"seconds": "some seconds", "quick": "at most two minutes", "full": "at most an hour"}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = command_parser("attnzoo claims", "Check the claims that papers and tutorials make.", "quadratic-cost")
+    parser.add_argument("name", nargs="?", help="a claim; without one, and without --all, all are listed")
+    parser.add_argument("--all", action="store_true", help="check every claim, and write a page each and an index")
+    budget = parser.add_mutually_exclusive_group()
+    for name in ("full", "quick"):
+        said = f"{MINUTES[name]} for a claim" + ("; its verdict is preliminary (default)" if name == "quick" else "")
+        budget.add_argument(f"--{name}", dest="budget", action="store_const", const=name, default="quick", help=said)
+    smoke = "some seconds for a claim: shows that it runs, and its verdict means nothing"
+    budget.add_argument("--smoke", dest="budget", action="store_const", const="seconds", help=smoke)
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: runs/claims; with --all docs/claims")
+    parser.add_argument("--again", action="store_true", help="with --all: run claims again whose results are there")
+    options = parser.parse_args(arguments)
+    if options.all and options.name:
+        parser.error(f"give a claim or --all, not both: {options.name}")
+    if options.name is not None and options.name not in NAMES:
+        close = difflib.get_close_matches(options.name, NAMES, n=1)
+        found = f"did you mean {close[0]!r}?" if close else "attnzoo claims lists them"
+        parser.error(f"no claim {options.name!r}; {found}")
+    with exit_on_user_error():
+        if options.all:
+            run_all(options.budget, options.output or Path("docs/claims"), options.again)
+        elif options.name:
+            print_result(options.name, run_one(options.name, options.budget, options.output or Path("runs/claims")))
+        else:
+            for claim in load_claims():
+                print(f"{claim.name:<28} {claim.claim}")
+
+
+def run_one(name: str, budget: str, folder: Path) -> dict[str, Any]:
+    """Run a claim; write NAME.json and NAME.png into the folder, and return what is in the JSON file."""
+    claim = load_claim(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    measurements = claim.run(BUDGETS[budget])
+    seconds = time.perf_counter() - start
+    verdict = claim.judge(measurements)
+    result = {
+        "claim": name,
+        "verdict": verdict.text,
+        "margin": _finite(verdict.margin),
+        "budget": budget,
+        "seeds": list(BUDGETS[budget].seeds),
+        "checks": [_row(check, check in verdict.deciding) for check in (*verdict.deciding, *verdict.others)],
+        "measurements": measurements,
+        "seconds": round(seconds, 1),
+        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (2**20 if _is_mac() else 2**10),
+        "threads": torch.get_num_threads(),
+        "versions": {"attnzoo": attnzoo.__version__, "torch": torch.__version__},
+        "code": digest(claim),
+    }
+    (folder / f"{name}.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    draw(claim, measurements, verdict, folder / f"{name}.png", budget)
+    return result
+
+
+def _is_mac() -> bool:
+    return sys.platform == "darwin"  # where getrusage counts bytes
+
+
+def _finite(margin: float) -> float | None:
+    return None if margin == float("inf") else margin
+
+
+def _row(check: Check, is_deciding: bool) -> dict[str, Any]:
+    bound = {"side": check.side, "bound": check.bound, "state": check.state, "decides": is_deciding}
+    return {"what": check.what, **check.interval._asdict(), **bound, "margin": _finite(check.margin)}
+
+
+def digest(claim: Claim) -> str:
+    """Of the code of a claim: its result is of this rule and no other."""
+    source = inspect.getsource(sys.modules[claim.run.__module__])
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
+
+
+def draw(claim: Claim, measurements: dict[str, Any], verdict: Verdict, path: Path, budget: str) -> None:
+    """The figure of a claim, with its verdict above."""
+    drawn = figure()
+    claim.draw(measurements, drawn)
+    preliminary = "" if budget == "full" else " (preliminary)"
+    drawn.suptitle(f"{claim.name}: {verdict.text}{preliminary}", fontsize=11)
+    drawn.savefig(path, dpi=150)
+
+
+def print_result(name: str, result: dict[str, Any]) -> None:
+    """The claim, the verdict and its checks."""
+    claim = load_claim(name)
+    print(f"claim       {claim.claim}\nsaid by     {claim.source}\nexperiment  {claim.experiment}")
+    print(f"rule        {claim.rule}\n")
+    print(*result["measurements"].get("notes", ()), sep="\n")
+    for row in result["checks"]:
+        print(f"  {row['state']:<10} {_in_words(row)}")
+    preliminary = "" if result["budget"] == "full" else "  (preliminary: run it with --full)"
+    print(f"\nverdict     {result['verdict']}{preliminary}\n            {result['seconds']:.0f} seconds")
+
+
+def _in_words(row: dict[str, Any]) -> str:
+    numbers = f"{row['mean']:.4g} [{row['low']:.4g}, {row['high']:.4g}]"
+    return f"{row['what']}: {numbers}, {row['side']} {row['bound']:g}"
+
+
+def run_all(budget: str, folder: Path, again: bool) -> None:
+    """Run every claim in its own process; write the pages and the index.
+
+    Raises:
+        ValueError: a claim failed with an error. The others have run, and their pages are written.
+    """
+    failed = []
+    for claim in load_claims():
+        stored = folder / f"{claim.name}.json"
+        if not again and stored.is_file():
+            result = json.loads(stored.read_text(encoding="utf-8"))
+            if (result["code"], result["budget"]) == (digest(claim), budget):
+                print(f"{claim.name}: {result['verdict']} (from {stored})", flush=True)
+                continue
+        option = "smoke" if budget == "seconds" else budget
+        arguments = ["-m", __spec__.name, claim.name, f"--{option}", "--output", str(folder)]
+        if subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL).returncode:
+            failed.append(claim.name)
+            continue
+        result = json.loads(stored.read_text(encoding="utf-8"))
+        print(f"{claim.name}: {result['verdict']}, {result['seconds']:.0f} s", flush=True)
+    results = {name: json.loads(path.read_text()) for name in NAMES if (path := folder / f"{name}.json").is_file()}
+    for name, result in results.items():
+        (folder / f"{name}.md").write_text(page(load_claim(name), result), encoding="utf-8")
+    (folder / "index.md").write_text(index(results), encoding="utf-8")
+    print(f"{len(results)} pages and {folder / 'index.md'}")
+    if failed:
+        raise ValueError(f"these claims ended with an error: {', '.join(failed)}")
+
+
+def page(claim: Claim, result: dict[str, Any]) -> str:
+    """The page of a claim, in Markdown."""
+    rows = "\n".join(
+        f"| {row['what']} | {row['mean']:.4g} | {row['low']:.4g} to {row['high']:.4g} "
+        f"| {row['side']} {row['bound']:g} | {row['state']} |"
+        for row in result["checks"]
+    )
+    preliminary = "" if result["budget"] == "full" else " (preliminary)"
+    clock = " It measures time: run it on a machine without other work." if claim.uses_clock else ""
+    notes = "\n".join(result["measurements"].get("notes", ()))
+    notes = f"```text\n{notes}\n```\n\n" if notes else ""
+    seeds = ", ".join(map(str, result["seeds"]))
+    return f"""# {claim.name}
+
+**{result["verdict"]}**{preliminary}
+
+- **Claim**: {claim.claim}
+- **Said by**: {claim.source}
+- **In tutorials**: {claim.tutorials}
+- **Experiment**: {claim.experiment}
+- **Rule of the verdict**: {claim.rule}
+
+![{claim.name}]({claim.name}.png)
+
+| measured | mean | 95 % interval | bound | |
+|---|---|---|---|---|
+{rows}
+
+{notes}```sh
+# Takes {result["seconds"]:.0f} seconds on {result["threads"]} threads.{clock}
+attnzoo claims {claim.name} --{result["budget"]}
+```
+
+Seeds {seeds}; {result["peak_memory_mib"]:,} MiB at most; torch {result["versions"]["torch"]}. All figures: \
+[{claim.name}.json]({claim.name}.json).
+"""
+
+
+def index(results: dict[str, dict[str, Any]]) -> str:
+    """The index page: every claim with its verdict, and which was nearest to failing."""
+    kinds = {kind: sum(r["verdict"].startswith(kind) for r in results.values()) for kind in (HOLDS, "only when", FAILS)}
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    stood = {n: r["margin"] for n, r in results.items() if r["verdict"] != FAILS and r["margin"] is not None}
+    nearest = min(stood, key=stood.__getitem__, default=None)
+    near = ""
+    if nearest is not None:
+        (row,) = [r for r in results[nearest]["checks"] if r["decides"] and r["margin"] == stood[nearest]][:1]
+        near = f"\nNearest to failing: [{nearest}]({nearest}.md). {_in_words(row)}.\n"
+    rows = "\n".join(
+        f"| [{name}]({name}.md) | {load_claim(name).claim} | {result['verdict']}"
+        f"{'' if result['budget'] == 'full' else ' (preliminary)'} |"
+        for name, result in results.items()
+    )
+    minutes = sum(result["seconds"] for result in results.values()) / 60
+    memory = max(result["peak_memory_mib"] for result in results.values())
+    budgets = " and ".join(sorted({result["budget"] for result in results.values()}))
+    return f"""# Claims and verdicts
+
+{len(results)} claims: {counts}. The rules stand in the code, in `training/studies/claims/`; `frame.py` says how they
+compare intervals with bounds.
+{near}
+| claim | in words | verdict |
+|---|---|---|
+{rows}
+
+```sh
+# Takes {minutes:.0f} minutes (budget: {budgets}).
+attnzoo claims --all --full
+```
+
+The largest of the processes took {memory:,} MiB. Each page has the sentence of common tutorials that it checks.
+"""
+
+
+if __name__ == "__main__":
+    main()

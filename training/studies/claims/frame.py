@@ -1,0 +1,230 @@
+"""What a claim is: its words, its experiment, and the rule of its verdict.
+
+The rule is a pure function of what the experiment measured. It stands in the code before the experiment runs. It
+compares confidence intervals of 95 % with bounds: a bound is met if the whole interval is on its right side. There are
+three verdicts:
+
+- "holds": all bounds of the claim are met;
+- "only when ...": they are not, but those of a part of the cases are;
+- "does not hold here": neither. An interval that contains its bound does not meet it, and is called undecided.
+
+The *margin* of a bound says how near it is to failing: for "at least", the lower end of the interval divided by the
+bound, and for "at most", the bound divided by the upper end. From 1 on the bound is met.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor
+from transformers import AutoTokenizer
+
+from attnzoo.shipped_models import model_path
+
+from . import NAMES
+
+Measurements = dict[str, Any]  # lists, numbers and texts, as JSON has them; "notes" are lines for the page
+HOLDS, ONLY_WHEN, FAILS = "holds", "only when", "does not hold here"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much an experiment may take: "seconds" only shows that it runs, "quick" is at most two minutes."""
+
+    name: Literal["seconds", "quick", "full"]
+    seeds: tuple[int, ...]
+
+    def choose(self, seconds: Any, quick: Any, full: Any) -> Any:
+        """One of three values, such as a number of training steps."""
+        return {"seconds": seconds, "quick": quick, "full": full}[self.name]
+
+
+BUDGETS = {
+    "seconds": Budget("seconds", (1, 2, 3)),
+    "quick": Budget("quick", (1, 2, 3)),
+    "full": Budget("full", (1, 2, 3, 4, 5)),
+}
+
+
+class Interval(NamedTuple):
+    """A mean with its confidence interval of 95 %."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def interval(values: Sequence[float]) -> Interval:
+    """Of fewer than 30 values by Student's t, of more by 2,000 bootstrap samples of their mean.
+
+    Raises:
+        ValueError: there are fewer than two values.
+    """
+    if len(values) < 2:
+        raise ValueError(f"an interval needs two values or more, got {len(values)}")
+    sample = np.asarray(values, float)
+    mean = float(sample.mean())
+    if len(sample) < 30:
+        half = float(stats.t.ppf(0.975, len(sample) - 1) * sample.std(ddof=1) / len(sample) ** 0.5)
+        return Interval(mean, mean - half, mean + half)
+    rows = np.random.default_rng(0).integers(len(sample), size=(2000, len(sample)))
+    low, high = np.quantile(sample[rows].mean(axis=1), [0.025, 0.975])
+    return Interval(mean, float(low), float(high))
+
+
+class Check(NamedTuple):
+    """A measured quantity and the bound that it must meet."""
+
+    what: str
+    interval: Interval
+    side: Literal["at least", "at most"]
+    bound: float
+
+    @property
+    def margin(self) -> float:
+        if self.side == "at least":
+            return self.interval.low / self.bound
+        return self.bound / self.interval.high if self.interval.high > 0 else float("inf")
+
+    @property
+    def state(self) -> str:
+        if self.margin >= 1:
+            return "met"
+        other = self.interval.high < self.bound if self.side == "at least" else self.interval.low > self.bound
+        return "not met" if other else "undecided"
+
+
+def at_least(what: str, values: Sequence[float], bound: float) -> Check:
+    """The check that the mean of ``values`` is at least ``bound``, which is positive."""
+    return Check(what, interval(values), "at least", bound)
+
+
+def at_most(what: str, values: Sequence[float], bound: float) -> Check:
+    """The check that the mean of ``values`` is at most ``bound``, which is positive."""
+    return Check(what, interval(values), "at most", bound)
+
+
+class Verdict(NamedTuple):
+    """The verdict in words, the checks that it rests on, and all others."""
+
+    text: str
+    deciding: tuple[Check, ...]
+    others: tuple[Check, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        return ONLY_WHEN if self.text.startswith(ONLY_WHEN) else self.text
+
+    @property
+    def margin(self) -> float:
+        """That of the nearest check."""
+        return min(check.margin for check in self.deciding)
+
+
+def decide(claimed: Sequence[Check], condition: str = "", under_condition: Sequence[Check] = ()) -> Verdict:
+    """The verdict from the checks of the claim, and from those of the cases in which ``condition`` is true."""
+    claimed, under_condition = tuple(claimed), tuple(under_condition)
+    if all(check.margin >= 1 for check in claimed):
+        return Verdict(HOLDS, claimed, tuple(c for c in under_condition if c not in claimed))
+    others = tuple(check for check in claimed if check not in under_condition)
+    if under_condition and all(check.margin >= 1 for check in under_condition):
+        return Verdict(f"{ONLY_WHEN} {condition}", under_condition, others)
+    return Verdict(FAILS, under_condition or claimed, others if under_condition else ())
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim with its experiment.
+
+    Attributes:
+        name: of the command line; the file's name with "-" for "_".
+        claim: what is claimed, in one sentence.
+        source: the paper and section that says it first or best.
+        tutorials: the wording of common tutorials.
+        experiment: what is measured, and on what.
+        rule: the rule of the verdict in words, with its bounds.
+        run: the experiment.
+        judge: the rule, a pure function of the measurements.
+        draw: draws the measurements into an empty figure.
+        examples: for every verdict that the rule can give, measurements that get it; invented, for the tests.
+        uses_clock: whether it measures time, and so needs a machine without other work.
+    """
+
+    name: str
+    claim: str
+    source: str
+    tutorials: str
+    experiment: str
+    rule: str
+    run: Callable[[Budget], Measurements]
+    judge: Callable[[Measurements], Verdict]
+    draw: Callable[[Measurements, Any], None]
+    examples: Mapping[str, Measurements]
+    uses_clock: bool = False
+
+
+def load_claim(name: str) -> Claim:
+    """The claim of this name, from :data:`NAMES`."""
+    return import_module(f".{name.replace('-', '_')}", __package__).CLAIM
+
+
+def load_claims() -> list[Claim]:
+    """All claims."""
+    return [load_claim(name) for name in NAMES]
+
+
+# What several experiments measure ------------------------------------------------------------------------------------
+
+
+def seconds_of(call: Callable[[], Any], repeats: int) -> float:
+    """The least time of a call, after one that is not counted: other work on the machine only adds to it."""
+    call()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def saved_bytes(call: Callable[[], Any]) -> int:
+    """The bytes that a call keeps for its gradient, every storage once: the largest part of a training's memory."""
+    storages: dict[int, int] = {}
+
+    def count(saved: Tensor) -> Tensor:
+        storage = saved.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return saved
+
+    with torch.autograd.graph.saved_tensors_hooks(count, lambda saved: saved):
+        kept = call()
+    del kept
+    return sum(storages.values())
+
+
+def gradient_by_distance(output: Tensor, inputs: Tensor) -> list[float]:
+    """How much the last output depends on each input: the norm of the gradient of a random projection of the output.
+
+    Shape:
+        - output: (B, T, D), computed from ``inputs`` (B, T, I)
+        - returns: T numbers from distance 0 on, the mean over the batch
+    """
+    projected = (output[:, -1] * torch.randn_like(output[:, -1])).sum()
+    (gradient,) = torch.autograd.grad(projected, inputs)
+    return gradient.norm(dim=2).mean(dim=0).flip(0).tolist()
+
+
+def shipped(name: str, auto_class: Any) -> tuple[Any, Any]:
+    """A model that comes with attnzoo or attnzoo-models, in evaluation mode, and its tokenizer."""
+    folder = model_path(name)
+    return auto_class.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+
+
+def largest_difference(one: Tensor, other: Tensor) -> float:
+    """The largest absolute difference of two tensors."""
+    return float((one - other).abs().max())

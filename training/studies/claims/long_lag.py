@@ -1,0 +1,74 @@
+"""Remembering the first token, by the recurrent cell and the lag."""
+
+from typing import Any
+
+import torch
+
+from ..synthetic import FIRST, START, SYMBOLS, Batch
+from .frame import Budget, Claim, Measurements, Verdict, at_least, at_most, decide
+from .small_models import RecurrentTagger, compare, transformer
+from .style import lines
+
+WIDTH = 48
+LAGS = (5, 10, 20, 40)
+MODELS = {
+    "tanh": lambda: RecurrentTagger("tanh", WIDTH),
+    "GRU": lambda: RecurrentTagger("GRU", WIDTH),
+    "LSTM": lambda: RecurrentTagger("LSTM", WIDTH),
+    "LSTM, forget bias 1": lambda: RecurrentTagger("LSTM", WIDTH, forget_bias=1.0),
+    "attention": lambda: transformer(hidden_size=WIDTH, num_hidden_layers=1, attention_pattern="bidirectional"),
+}
+
+
+def first_token(rows: int, length: int, generator: torch.Generator) -> Batch:
+    """A symbol, ``length`` others, and the question which was the first."""
+    source = torch.randint(FIRST, FIRST + SYMBOLS, (rows, length + 1), generator=generator)
+    return Batch(source, torch.full_like(source[:, :1], START), source[:, :1])
+
+
+def run(budget: Budget) -> Measurements:
+    """The accuracy of each model at each lag."""
+    return compare(budget, MODELS, first_token, (1, LAGS[-1]), LAGS, budget.choose(2, 300, 1500), 4e-3)
+
+
+def judge(found: Measurements) -> Verdict:
+    """See ``CLAIM.rule``."""
+    gates = ("GRU", "LSTM", "LSTM, forget bias 1")
+    long = [at_least(f"{name}: accuracy at lag {LAGS[-1]}", found[name][-1], 0.9) for name in gates]
+    medium = [at_least(f"{name}: accuracy at lag {LAGS[1]}", found[name][1], 0.9) for name in gates]
+    tanh = at_most(f"tanh: accuracy at lag {LAGS[-1]}", found["tanh"][-1], 0.5)
+    attention = at_least(f"attention: accuracy at lag {LAGS[-1]}", found["attention"][-1], 0.9)
+    others = [tanh, attention]
+    return decide([*long, *medium, *others], f"the lag is at most {LAGS[1]} tokens", [*medium, *others])
+
+
+def draw(found: Measurements, figure: Any) -> None:
+    """The accuracy against the lag."""
+    axis = figure.subplots()
+    lines(axis, LAGS, found, xlabel="lag in tokens", ylabel="accuracy", ylim=(0, 1.02))
+    axis.axhline(1 / SYMBOLS, color="gray", linestyle=":")
+
+
+def _example(tanh: float, medium: float, long: float) -> Measurements:
+    ends = {name: (medium, long) for name in MODELS} | {"tanh": (tanh, tanh), "attention": (1.0, 1.0)}
+    return {name: [[1.0, 1.0], [m, m], [n, n], [n, n]] for name, (m, n) in ends.items()}
+
+
+CLAIM = Claim(
+    name="long-lag",
+    claim="Trained on long lags a plain recurrent network fails; GRU and LSTM help to some extent, attention entirely.",
+    source="Hochreiter and Schmidhuber (1997), section 5; Bahdanau et al. (2014), section 1",
+    tutorials="LSTMs and GRUs remember longer than RNNs, but still forget.",
+    experiment=f"One layer of width {WIDTH} has to name the first of 2 to {LAGS[-1] + 1} tokens out of {SYMBOLS}. "
+    "All models see the same batches.",
+    rule=f"Holds if at lag {LAGS[-1]} tanh has an accuracy of at most 0.5, and GRU, LSTM with either bias, and "
+    f"attention one of at least 0.9. Only when the lag is at most {LAGS[1]} if the gates reach 0.9 only there.",
+    run=run,
+    judge=judge,
+    draw=draw,
+    examples={
+        "holds": _example(0.2, 1.0, 1.0),
+        "only when": _example(0.2, 1.0, 0.3),
+        "does not hold here": _example(1.0, 1.0, 1.0),
+    },
+)

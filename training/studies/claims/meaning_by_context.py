@@ -1,0 +1,112 @@
+"""The vectors of one word in two senses, before and after the layers."""
+
+import random
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForMaskedLM
+
+from .frame import Budget, Claim, Measurements, Verdict, at_least, at_most, decide, shipped
+from .style import bars
+
+MODEL = "small-transformer-sotu-masked"
+# Every word with two senses, and for each sense beginnings and ends of a sentence around the word.
+SENSES: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "state": [
+        (("The governor of the", "Every citizen of this", "The laws of that"), ("must be obeyed.", "were changed.")),
+        (("I am glad to", "I am happy to", "It is my duty to"), ("that peace prevails.", "that the debt was paid.")),
+    ],
+    "bill": [
+        (("The Senate passed the", "I ask you to vote for this", "The House rejected the"), ("last week.", "today.")),
+        (("We paid the", "They must pay a", "The family cannot pay the"), ("for the food.", "of the hospital.")),
+    ],
+    "present": [
+        (("The", "Our", "This"), ("condition of the country is good.", "year has been one of peace.")),
+        (("I have the honor to", "I now", "I shall soon"), ("to you a report.", "my plan to the Congress.")),
+    ],
+    "can": [
+        (("We", "Our country", "The Congress"), ("make a better law.", "reduce the debt.")),
+        (("He opened a", "They sold a", "She bought a"), ("of fish.", "of oil.")),
+    ],
+    "may": [
+        (("The President", "We", "They"), ("soon make a treaty.", "not increase the tax.")),
+        (("The treaty was signed in", "It was done on the 1st of", "Congress met in"), ("last.", ", 1898.")),
+    ],
+    "bear": [
+        (("The people must", "They have to", "The poor must"), ("the cost of the war.", "this heavy burden.")),
+        (("We saw the", "He shot a", "A hungry"), ("in the forest.", "near the river.")),
+    ],
+}
+
+
+@torch.no_grad()
+def run(budget: Budget) -> Measurements:
+    """The cosine of two vectors of a word, for pairs of sentences with one sense and with two."""
+    model, tokenizer = shipped(MODEL, AutoModelForMaskedLM)
+    found: Measurements = {"embedding": [], "one sense": [], "two senses": [], "nearer": []}
+    for word, senses in SENSES.items():
+        vectors = []  # of each sense
+        for starts, ends in senses:
+            texts = [f"{start} {word} {end}" for start in starts for end in ends]
+            vectors.append([_vector(model, tokenizer, text, word) for text in texts])
+        found["embedding"].append(_cosine(*(_embedding(model, tokenizer, f"The {word}") for _ in range(2))))
+        same = [_cosine(a, b) for sense in vectors for a, b in combinations(sense, 2)]
+        other = [_cosine(a, b) for a in vectors[0] for b in vectors[1]]
+        found["one sense"] += same
+        found["two senses"] += other
+        draw_ = random.Random(0)
+        for _ in range(budget.choose(30, 100, 400)):  # a sentence, one of its sense, and one of the other
+            sense = draw_.randrange(2)
+            a, b = draw_.sample(vectors[sense], 2)
+            found["nearer"].append(float(_cosine(a, b) > _cosine(a, draw_.choice(vectors[1 - sense]))))
+    return found
+
+
+def _vector(model: Any, tokenizer: Any, text: str, word: str) -> Tensor:
+    """The last hidden state of the first token of a word."""
+    encoded = tokenizer(text, return_tensors="pt")
+    place = encoded.char_to_token(0, text.index(f" {word} ") + 1)
+    return model.base_model(**encoded).last_hidden_state[0, place]
+
+
+def _embedding(model: Any, tokenizer: Any, text: str) -> Tensor:
+    return model.get_input_embeddings()(tokenizer(text, return_tensors="pt")["input_ids"])[0, -2]
+
+
+def _cosine(one: Tensor, other: Tensor) -> float:
+    return float(torch.nn.functional.cosine_similarity(one, other, dim=0))
+
+
+def judge(found: Measurements) -> Verdict:
+    """See ``CLAIM.rule``."""
+    changes = at_most("cosine of a word's vectors in sentences of two senses", found["two senses"], 0.95)
+    nearer = at_least("share nearer to a sentence of the same sense", found["nearer"], 0.7)
+    return decide([changes, nearer], "no more is asked than that the vector changes", [changes])
+
+
+def draw(found: Measurements, figure: Any) -> None:
+    """The cosines."""
+    names = {"embedding": "the embedding", "one sense": "two sentences,\none sense", "two senses": "two senses"}
+    bars(figure.subplots(), {name: found[key] for key, name in names.items()}, xlabel="cosine of a word's two vectors")
+
+
+CLAIM = Claim(
+    name="meaning-by-context",
+    claim="Self-attention gives one word different vectors in different contexts, by its meaning there.",
+    source="Peters et al. (2018), section 5.3",
+    tutorials="The vector of 'bank' differs between a river bank and a money bank.",
+    experiment=f"The last hidden states of {MODEL} for {len(SENSES)} words in sentences of two senses, and how often a "
+    "sentence is nearer to one of its own sense than to one of the other. All sentences are templates.",
+    rule="Holds if the mean cosine over two senses is at most 0.95, and at least 0.7 of the sentences are nearer to "
+    "one of their own sense. Only when no more is asked than a change if the first is so. Chance is 0.5.",
+    run=run,
+    judge=judge,
+    draw=draw,
+    examples={
+        "holds": {"two senses": [0.5, 0.6, 0.55], "nearer": [1.0] * 90 + [0.0] * 10},
+        "only when": {"two senses": [0.5, 0.6, 0.55], "nearer": [1.0] * 50 + [0.0] * 50},
+        "does not hold here": {"two senses": [0.99, 0.99, 0.99], "nearer": [1.0] * 50 + [0.0] * 50},
+    },
+)

@@ -1,0 +1,100 @@
+"""Lin's classifier with and without the penalty: the overlap of its hops, and its accuracy."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attnzoo import SelfAttentiveConfig, SelfAttentiveForSequenceClassification
+
+from ..penalty import overlap
+from ..synthetic import FIRST, fit
+from .frame import Budget, Claim, Measurements, Verdict, at_least, decide
+from .style import bars
+
+LENGTH, GOOD, BAD, WORDS = 12, 4, 4, 32  # the first words are good, the next bad, and all others neutral
+
+
+def reviews(rows: int, generator: torch.Generator) -> dict[str, Tensor]:
+    """Texts with three words that count, and whether most of them are good."""
+    ids = torch.randint(FIRST + GOOD + BAD, FIRST + WORDS, (rows, LENGTH), generator=generator)
+    places = torch.rand(rows, LENGTH, generator=generator).argsort(dim=1)[:, :3]
+    counted = torch.randint(FIRST, FIRST + GOOD + BAD, (rows, 3), generator=generator)
+    labels = ((counted < FIRST + GOOD).sum(dim=1) >= 2).long()
+    return {"input_ids": ids.scatter_(1, places, counted), "labels": labels}
+
+
+def stream(seed: int) -> Iterator[dict[str, Tensor]]:
+    """Batches without end."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        yield reviews(64, generator)
+
+
+def run(budget: Budget) -> Measurements:
+    """The mean overlap of two hops and the accuracy, with each coefficient and seed."""
+    found: Measurements = {"overlap": {}, "accuracy": {}}
+    test = reviews(512, torch.Generator().manual_seed(1000))
+    for name, coefficient in (("with", 1.0), ("without", 0.0)):
+        overlaps, accuracies = [], []
+        for seed in budget.seeds:
+            torch.manual_seed(seed)
+            fields: dict[str, Any] = dict(
+                vocab_size=FIRST + WORDS, embedding_size=32, hidden_size=32, attention_hidden_size=32, num_hops=4,
+                classifier_size=32, classifier_dropout=0.0, penalty_coefficient=coefficient, num_labels=2,
+            )  # fmt: skip
+            model = SelfAttentiveForSequenceClassification(SelfAttentiveConfig(**fields))
+            fit(model, stream(seed), budget.choose(2, 300, 1000), 3e-3, lambda m, batch: m(**batch).loss)
+            with torch.no_grad():
+                outputs = model(test["input_ids"], output_attentions=True)
+            overlaps.append(float(overlap(outputs.attentions[0].squeeze(1)).mean()))
+            accuracies.append(float((outputs.logits.argmax(dim=-1) == test["labels"]).float().mean()))
+        found["overlap"][name], found["accuracy"][name] = overlaps, accuracies
+    return found
+
+
+def judge(found: Measurements) -> Verdict:
+    """See ``CLAIM.rule``."""
+
+    def ratio(what: str, one: str, other: str) -> list[float]:
+        return [a / b for a, b in zip(found[what][one], found[what][other], strict=True)]
+
+    apart = at_least("overlap of two hops without / with", ratio("overlap", "without", "with"), 1.5)
+    better = at_least("accuracy with / without", ratio("accuracy", "with", "without"), 1.01)
+    return decide([apart, better], "only the overlap is asked for, not the accuracy", [apart])
+
+
+def draw(found: Measurements, figure: Any) -> None:
+    """Overlaps and accuracies."""
+    left, right = figure.subplots(1, 2)
+    names = {"with": "with the penalty", "without": "without"}
+    bars(
+        left, {name: found["overlap"][key] for key, name in names.items()}, xlabel="overlap of two hops", xlim=(0, None)
+    )
+    bars(right, {name: found["accuracy"][key] for key, name in names.items()}, xlabel="accuracy", xlim=(0.5, 1))
+
+
+def _example(without: float, accuracy: float) -> Measurements:
+    overlaps = {"with": [0.2, 0.2, 0.2], "without": [without] * 3}
+    return {"overlap": overlaps, "accuracy": {"with": [accuracy] * 3, "without": [0.9] * 3}}
+
+
+CLAIM = Claim(
+    name="penalty-keeps-hops-apart",
+    claim="The penalty makes the hops look at different words, and the classifier better.",
+    source="Lin et al. (2017), section 2.2 and table 3",
+    tutorials="The redundancy penalty forces each hop to focus on something else.",
+    experiment=f"A classifier with 4 hops learns whether most of three words that count among {LENGTH} are good, with "
+    "a penalty coefficient of 1 and of 0. The study attnzoo.training.studies.penalty does it on a data set.",
+    rule="Holds if two hops overlap at least 1.5 times as much without the penalty, and the accuracy with it is at "
+    "least 1.01 times that without. Only when the overlap alone is asked for if the first is so.",
+    run=run,
+    judge=judge,
+    draw=draw,
+    examples={
+        "holds": _example(0.8, 0.95),
+        "only when": _example(0.8, 0.9),
+        "does not hold here": _example(0.2, 0.95),
+    },
+)

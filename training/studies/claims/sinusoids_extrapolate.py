@@ -1,0 +1,36 @@
+"""Sinusoidal and learned positions at lengths beyond training."""
+
+from .frame import Claim, Measurements, Verdict, at_least, decide
+from .order_needs_positions import LENGTHS, draw, trained_on_order
+
+
+def judge(found: Measurements) -> Verdict:
+    """See ``CLAIM.rule``."""
+    gain = [sine - learned for sine, learned in zip(found["sinusoidal"][-1], found["learned"][-1], strict=True)]
+    better = at_least(f"accuracy over learned positions, {LENGTHS[-1]} tokens", gain, 0.05)
+    good = [at_least(f"accuracy at {n} tokens", found["sinusoidal"][LENGTHS.index(n)], 0.9) for n in (24, 32)]
+    return decide([better, *good], "no more is asked than to be better than learned positions", [better])
+
+
+def _example(sine: float, learned: float) -> Measurements:
+    return {"sinusoidal": [[sine] * 3] * 4, "learned": [[learned] * 3] * 4}
+
+
+CLAIM = Claim(
+    name="sinusoids-extrapolate",
+    claim="Sinusoidal positions let a model extrapolate to sequences longer than those of its training.",
+    source="Vaswani et al. (2017), section 3.5",
+    tutorials="Sine and cosine encodings generalise to longer sequences.",
+    experiment="The encoders of order-needs-positions, trained on 4 to 16 tokens, at 24 and 32 tokens. The learned "
+    "positions from 16 on have their initial values.",
+    rule="Holds if with sinusoids the accuracy is at least 0.9 at 24 and 32 tokens, and at least 0.05 above that with "
+    "learned positions at 32. Only when no more is asked than to be better if the latter is so.",
+    run=trained_on_order,
+    judge=judge,
+    draw=draw,
+    examples={
+        "holds": _example(0.95, 0.7),
+        "only when": _example(0.8, 0.6),
+        "does not hold here": _example(0.6, 0.6),
+    },
+)

@@ -1,0 +1,77 @@
+"""The one style of the claims' figures: the colours of ``attnzoo.viewer``, which are equally far apart to the eye."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from attnzoo.viewer.pictures import COLOURS
+
+from .frame import interval
+
+_SCALE = COLOURS.split()
+COLOUR_MAP = LinearSegmentedColormap.from_list("attention", _SCALE)
+INKS = [_SCALE[place] for place in (16, 8, 12, 5, 10, 14, 3)]
+MARKERS, DASHES = "osD^vPX", ("-", "--", "-.", ":", "-", "--", "-.")
+
+
+def figure(width: float = 7.0, height: float = 4.2) -> Figure:
+    """An empty figure of this size in inches."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def plain(axis: Any, **labels: Any) -> Any:
+    """Labels, a light grid and no box: how all axes look."""
+    axis.set(**labels)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(alpha=0.25)
+    axis.set_axisbelow(True)
+    return axis
+
+
+def lines(axis: Any, places: Sequence[float], series: Mapping[str, Sequence[Sequence[float]]], **labels: Any) -> None:
+    """A line for every name: through the means of its values at each place, with their intervals as a band.
+
+    ``series`` has for every name, and for every place, the values of the seeds.
+    """
+    for index, (name, values) in enumerate(series.items()):
+        means, lows, highs = zip(*(interval(of_place) for of_place in values), strict=True)
+        ink = INKS[index % len(INKS)]
+        axis.plot(places, means, color=ink, marker=MARKERS[index % 7], linestyle=DASHES[index % 7], label=name, ms=4)
+        axis.fill_between(places, lows, highs, color=ink, alpha=0.15, linewidth=0)
+    plain(axis, **labels)
+    if len(series) > 1:
+        axis.legend(frameon=False, fontsize=9)
+
+
+def bars(axis: Any, series: Mapping[str, Sequence[float]], bound: float | None = None, **labels: Any) -> None:
+    """A horizontal bar for every name: the mean of its values, with the interval; a dashed line at ``bound``."""
+    for place, (name, values) in enumerate(series.items()):
+        found = interval(values)
+        error = [[found.mean - found.low], [found.high - found.mean]]
+        axis.barh(place, found.mean, xerr=error, color=INKS[1], ecolor=INKS[0], capsize=3, height=0.6, label=name)
+    axis.set_yticks(range(len(series)), list(series))
+    axis.invert_yaxis()
+    plain(axis, **labels)
+    axis.grid(visible=False, axis="y")
+    if bound is not None:
+        axis.axvline(bound, color=INKS[0], linestyle="--", linewidth=1)
+
+
+def difference_bars(figure: Figure, series: Mapping[str, Sequence[float]], bound: float) -> None:
+    """Largest differences of two results that should be equal, on a logarithmic axis that starts at 1e-17."""
+    axis = figure.subplots()
+    bars(axis, {name: [max(value, 2e-17) for value in values] for name, values in series.items()}, bound)
+    plain(axis, xlabel="largest difference (dashed: the bound)", xscale="log", xlim=(1e-17, None))
+    axis.grid(visible=False, axis="y")
+
+
+def heat_map(axis: Any, rows: Sequence[Sequence[float]], columns: Sequence[str], names: Sequence[str]) -> None:
+    """A matrix from white (0) to dark (its largest), with a name for every column and row."""
+    image = axis.imshow(rows, cmap=COLOUR_MAP, vmin=0, aspect="auto")
+    axis.set_xticks(range(len(columns)), columns, rotation=90 if max(map(len, columns)) > 2 else 0, parse_math=False)
+    axis.set_yticks(range(len(names)), names, parse_math=False)
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    axis.figure.colorbar(image, ax=axis, shrink=0.8)
