@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnzoo import SelfAttentiveConfig, SelfAttentiveForSequenceClassification
 
-from ..penalty import overlap
+from ..hops import mean_of_pairs
 from ..synthetic import FIRST, fit
 from .frame import Budget, Claim, Measurements, Verdict, at_least, decide
 from .style import bars
@@ -48,7 +48,7 @@ def run(budget: Budget) -> Measurements:
             fit(model, stream(seed), budget.choose(2, 300, 1000), 3e-3, lambda m, batch: m(**batch).loss)
             with torch.no_grad():
                 outputs = model(test["input_ids"], output_attentions=True)
-            overlaps.append(float(overlap(outputs.attentions[0].squeeze(1)).mean()))
+            overlaps.append(float(mean_of_pairs(outputs.attentions[0].squeeze(1)).mean()))
             accuracies.append(float((outputs.logits.argmax(dim=-1) == test["labels"]).float().mean()))
         found["overlap"][name], found["accuracy"][name] = overlaps, accuracies
     return found
