@@ -10,11 +10,11 @@ PYTHONS ?= 3.11 3.12 3.13
 say = @printf '\n== %s\n' "$(1)"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick test-slow test-hub test-wheel test-page test-pythons page docs wheel models-wheel release bench bench-quick zoo lint check clean
+.PHONY: help demo test quick test-slow test-hub test-wheel test-page test-pythons page docs notebooks wheel models-wheel release bench bench-quick zoo lint check clean
 
 help:
 	@printf '%s\n' 'make demo    train a grapheme-to-phoneme model for three minutes, load it, use it' \
-		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-page   use the pages, of attention and of pronunciation, in headless Chromium' 'make page   build the page that pronounces words into build/page' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make docs   build the documentation site into build/site' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not contain' 'make release   build, check and try everything that a release has, into dist/' 'make bench-quick   measure training and decoding beside plain torch, and fail if a row is slower than stored' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make check   format, lint, types and tests; CI runs it, test-wheel and test-hub' \
+		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-page   use the pages, of attention and of pronunciation, in headless Chromium' 'make page   build the page that pronounces words into build/page' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make docs   build the documentation site into build/site' 'make notebooks   run the notebooks' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not contain' 'make release   build, check and try everything that a release has, into dist/' 'make bench-quick   measure training and decoding beside plain torch, and fail if a row is slower than stored' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make check   format, lint, types and tests; CI runs it, test-wheel and test-hub' \
 		'make clean   remove the virtual environment and caches'
 
 # Made again whenever the dependencies change.
@@ -69,7 +69,7 @@ test-page: $(VENV)/installed
 	$(BIN)/python -m pytest -m browser
 
 $(VENV)/docs: $(VENV)/installed
-	$(call say,Installing Sphinx into $(VENV))
+	$(call say,Installing Sphinx and what runs notebooks into $(VENV))
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
@@ -80,6 +80,12 @@ docs: $(VENV)/docs
 	$(BIN)/python docs/reference_pages.py
 	rm -rf build/site
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs . build/site
+
+# In a folder of their own, where they may write files.
+notebooks: $(VENV)/docs
+	$(call say,Running the notebooks)
+	rm -rf build/notebooks && mkdir -p build && cp -R notebooks build/notebooks
+	PATH=$(abspath $(BIN)):$$PATH OMP_NUM_THREADS=1 $(BIN)/python -m pytest --quiet --nbmake --numprocesses=logical build/notebooks/*.ipynb
 
 # The tests on every Python that attnzoo supports, each in an environment of its own.
 test-pythons:

@@ -38,6 +38,7 @@ if repository:
     html_theme_options = {"source_repository": repository, "source_branch": "main", "source_directory": ""}
 
 LINK = re.compile(r"\[(?P<text>[^]]*)\]\((?P<target>[^)\s#:]+)(?P<place>#[^)]*)?\)")  # not to an address of the net
+GITHUB, COLAB = "https://github.com/", "https://colab.research.google.com/github"
 ROW = re.compile(r"^\| (?:\*\*(?P<part>[^*]+)\*\*|\[(?P<title>[^]]+)\]\((?P<page>[^)#]+)\.md\)) \|", re.MULTILINE)
 
 
@@ -52,6 +53,8 @@ def read(app: Any, name: str, source: list[str]) -> None:
         if target.is_dir():  # no page of the site
             address = repository and f"{repository}/tree/main/{target.resolve().relative_to(ROOT)}"
             return f"[{link['text']}]({address})" if address else link["text"]
+        if repository and target.suffix == ".ipynb":
+            return f"{link[0]} ([Colab]({COLAB}/{repository.removeprefix(GITHUB)}/blob/main/notebooks/{target.name}))"
         return link[0]
 
     source[0] = LINK.sub(to_page, source[0])
