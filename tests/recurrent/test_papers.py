@@ -27,6 +27,22 @@ LUONG = FOUR_LAYERS | {
 }
 
 
+SEE = {
+    "wiring": "luong",
+    "score": "concat",
+    "window": "global",
+    "input_feeding": True,
+    "copy": True,
+    "cell": "lstm",
+    "bidirectional": True,
+    "vocab_size": 50_000,
+    "embedding_size": 128,
+    "encoder_hidden_size": 256,
+    "decoder_hidden_size": 256,
+    "dropout": 0,
+} | ONE_LAYER
+
+
 PAPERS: dict[str, dict[str, Any]] = {
     "cho2014": ONE_LAYER
     | {
@@ -71,6 +87,8 @@ PAPERS: dict[str, dict[str, Any]] = {
     "luong2015-global-location": LUONG | {"score": "location", "window": "global"},
     "luong2015-local-m": LUONG | {"score": "general", "window": "monotonic"},
     "luong2015-local-p": LUONG | {"score": "general", "window": "predictive"},
+    "see2017-pointer-generator": SEE | {"coverage": False},
+    "see2017-coverage": SEE | {"coverage": True, "coverage_loss_coefficient": 1},
 }
 
 
