@@ -230,10 +230,19 @@ def _encode(tokenizer: Any, text: Any) -> Any:
         raise TypeError(f"text must be a text, a list of words or a tuple of two texts, got {type(text).__name__}")
     if not all(any(map(str.strip, [part] if isinstance(part, str) else part)) for part in parts):
         raise ValueError("text is empty; there is nothing to show")
-    encoded = tokenizer(*([part] for part in parts), is_split_into_words=isinstance(text, list), return_tensors="pt")
+    names = ("text", "text_pair")
+    texts = {name: [part] for name, part in zip(names, parts, strict=False)}
+    encoded = _tokenized(tokenizer, "text", **texts, is_split_into_words=isinstance(text, list))
     if not encoded["input_ids"].numel():
         raise ValueError(f"the tokenizer has no token for {text!r}")
     return encoded
+
+
+def _tokenized(tokenizer: Any, what: str, **texts: Any) -> Any:
+    try:
+        return tokenizer(**texts, return_tensors="pt")
+    except Exception as error:  # tokenizers raise nothing narrower for a character without a token
+        raise ValueError(f"{what} has a character that the tokenizer cannot read: {error}") from error
 
 
 def _target_ids(model: Any, tokenizer: Any, target: Any, inputs: dict[str, Tensor]) -> list[int]:
@@ -244,7 +253,7 @@ def _target_ids(model: Any, tokenizer: Any, target: Any, inputs: dict[str, Tenso
     if isinstance(text_or_ids, str):
         if known_phonemes(tokenizer):
             text_or_ids = bracketed(text_or_ids)
-        return tokenizer(text_target=[text_or_ids], return_tensors="pt")["input_ids"][0].tolist()
+        return _tokenized(tokenizer, "target", text_target=[text_or_ids])["input_ids"][0].tolist()
     ids = text_or_ids[1:]  # the first one is the start token
     ends = model.generation_config.eos_token_id
     for place, number in enumerate(ids):
