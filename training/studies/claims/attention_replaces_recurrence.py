@@ -28,7 +28,7 @@ LENGTHS = (8, 12)
 def run(budget: Budget) -> Measurements:
     """The accuracy of both on each task, and their sizes."""
     sizes = {name: sum(parameter.numel() for parameter in build().parameters()) for name, build in MODELS.items()}
-    steps = budget.choose(2, 250, 1500)
+    steps = budget.choose(2, 200, 1500)
     found = {name: compare(budget, MODELS, task, (4, LENGTHS[-1]), LENGTHS, steps) for name, task in TASKS.items()}
     return {"accuracy": found, "parameters": sizes}
 

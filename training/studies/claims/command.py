@@ -12,6 +12,7 @@ import json
 import resource
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,7 @@ def draw(claim: Claim, measurements: dict[str, Any], verdict: Verdict, path: Pat
     drawn = figure()
     claim.draw(measurements, drawn)
     preliminary = "" if budget == "full" else " (preliminary)"
-    drawn.suptitle(f"{claim.name}: {verdict.text}{preliminary}", fontsize=11)
+    drawn.suptitle(textwrap.fill(f"{claim.name}: {verdict.text}{preliminary}", 85), fontsize=11)
     drawn.savefig(path, dpi=150)
 
 

@@ -25,7 +25,7 @@ def run(budget: Budget) -> Measurements:
             )
             for is_scaled in (True, False)
         }
-        found |= compare(budget, models, copy, (2, LENGTHS[-1]), LENGTHS, budget.choose(1, 120, 500), 1e-3)
+        found |= compare(budget, models, copy, (2, LENGTHS[-1]), LENGTHS, budget.choose(1, 80, 300), 1e-3)
     return found
 
 

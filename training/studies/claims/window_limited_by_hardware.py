@@ -28,7 +28,7 @@ def run(budget: Budget) -> Measurements:
                 finite.append(float(logits_of(model, batch).isfinite().all()))
             kept.append(saved_bytes(partial(logits_of, model, batch)) / 2**20)
         found["finite"][name], found["mebibytes"][name] = finite, kept
-    steps = budget.choose(2, 300, 1500)
+    steps = budget.choose(2, 250, 1500)
     return found | {"accuracy": compare(budget, MODELS, copy, TRAINED, LENGTHS, steps, 2e-3)}
 
 
