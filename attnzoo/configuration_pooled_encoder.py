@@ -4,7 +4,7 @@ import math
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import AutoConfig
 
 from .zoo_config import ZooConfig
 
@@ -35,7 +35,7 @@ class PooledEncoderConfig(ZooConfig):
     sub_configs = {"encoder": AutoConfig}
     keys_to_ignore_at_inference = ["penalty"]
 
-    encoder: dict[str, Any] | PreTrainedConfig | None = None
+    encoder: Any = None  # a PreTrainedConfig, or the dictionary of one
     pooling: Literal["self_attentive", "mean", "max", "cls"] = "self_attentive"
     num_hops: int = 8
     attention_hidden_size: int = 64

@@ -46,15 +46,15 @@ def with_self_attentive_pooling(
     """
     if not isinstance(encoder, PreTrainedModel):
         raise TypeError(f"encoder must be a model of Transformers, got {type(encoder).__name__}")
-    encoder = encoder.base_model
+    body: Any = encoder.base_model
     known = {*PooledEncoderConfig.__dataclass_fields__, "num_labels", "problem_type", "id2label", "label2id"}
     if unknown := sorted(fields.keys() - known):
         raise TypeError(f"PooledEncoderConfig has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
-    model = PooledEncoderForSequenceClassification(
-        PooledEncoderConfig(encoder=encoder.config.to_dict(), num_hops=num_hops, **fields)
+    model: Any = PooledEncoderForSequenceClassification(
+        PooledEncoderConfig(encoder=body.config.to_dict(), num_hops=num_hops, **fields)
     )
-    model.encoder = encoder
-    return model.to(device=encoder.device, dtype=encoder.dtype)
+    model.encoder = body
+    return model.to(device=body.device, dtype=body.dtype)
 
 
 def pooled(states: Tensor, mask: Tensor, pooling: str) -> Tensor:
