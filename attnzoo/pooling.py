@@ -46,15 +46,16 @@ def with_self_attentive_pooling(
     """
     if not isinstance(encoder, PreTrainedModel):
         raise TypeError(f"encoder must be a model of Transformers, got {type(encoder).__name__}")
-    body: Any = encoder.base_model
+    base: Any = encoder.base_model
     known = {*PooledEncoderConfig.__dataclass_fields__, "num_labels", "problem_type", "id2label", "label2id"}
     if unknown := sorted(fields.keys() - known):
         raise TypeError(f"PooledEncoderConfig has no field {unknown[0]!r}; it has {', '.join(sorted(known))}")
-    model: Any = PooledEncoderForSequenceClassification(
-        PooledEncoderConfig(encoder=body.config.to_dict(), num_hops=num_hops, **fields)
+    model = PooledEncoderForSequenceClassification(
+        PooledEncoderConfig(encoder=base.config.to_dict(), num_hops=num_hops, **fields)
     )
-    model.encoder = body
-    return model.to(device=body.device, dtype=body.dtype)
+    model.encoder = base
+    model.to(base.device)
+    return model.to(base.dtype)
 
 
 def pooled(states: Tensor, mask: Tensor, pooling: str) -> Tensor:
@@ -103,8 +104,9 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
 
     def __init__(self, config: PooledEncoderConfig) -> None:
         super().__init__(config)
-        auto_class = AutoModelForTextEncoding if config.encoder.model_type in WITH_DECODER else AutoModel
-        self.encoder = auto_class.from_config(config.encoder)
+        of_encoder: Any = config.encoder
+        auto_class = AutoModelForTextEncoding if of_encoder.model_type in WITH_DECODER else AutoModel
+        self.encoder = auto_class.from_config(of_encoder)
         width = config.hidden_size
         self.attention = None
         if config.pooling == "self_attentive":

@@ -166,7 +166,7 @@ class _Checker:
         is_missing = abs(measured.factor - 1) < 1e-2
         if is_missing and self._weights_are_scaled(right):
             is_missing, where = False, f"the scale {right:.4g} is applied to the weights, after the softmax"
-        call = (*layer.inputs(self.sizes), None, False)
+        call = (*layer.inputs(Sizes(1, 2 if layer.is_self else 1, 2)), None, False)  # every input shows it
         report.add(self.finding("scale_missing" if is_missing else "scale_wrong", where, call))
         return None
 

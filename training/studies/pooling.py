@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
     made = command_parser("python -m attnzoo.training.studies.pooling", __doc__.split("\n")[0])
     made.add_argument("--sst2", help="folder or Hub id of SST-2: a column of text, and label")
     made.add_argument("--sick", help="folder or Hub id of SICK: two columns of text, and label")
-    made.add_argument("--steps", type=int, default=600, help="of each training; default: %(default)s")
+    made.add_argument("--steps", type=int, default=400, help="of each training; default: %(default)s")
     made.add_argument("--batch-size", type=int, default=32, help="default: %(default)s")
     made.add_argument("--learning-rate", type=float, default=1e-3, help="default: %(default)s")
     made.add_argument("--seeds", type=int, nargs="+", default=(1, 2, 3))
