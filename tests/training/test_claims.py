@@ -65,7 +65,12 @@ def test_an_interval_must_be_on_its_side_of_the_bound() -> None:
 def test_the_command_lists_claims_and_refuses_what_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     main([])
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*NAMES]
-    for arguments, said in ((["quadratic"], "did you mean 'quadratic-cost'"), (["--all", NAMES[0]], "not both")):
+    refused = {
+        "Quadratic-cost": "did you mean 'quadratic-cost'",
+        f"--all {NAMES[0]}": "not both",
+        "--full": "or give --all",
+    }
+    for arguments, said in ((line.split(), said) for line, said in refused.items()):
         with pytest.raises(SystemExit):
             main(arguments)
         assert said in capsys.readouterr().err
@@ -97,6 +102,10 @@ def test_all_claims_write_pages_and_an_index(tmp_path: Path, capsys: pytest.Capt
         for target in re.findall(r"\]\((\S+)\)", page):
             assert (tmp_path / target).is_file()
     assert "Nearest to failing" in index
+    stored = json.loads((tmp_path / f"{CHEAP[0]}.json").read_text()) | {"budget": "full"}
+    (tmp_path / f"{CHEAP[0]}.json").write_text(json.dumps(stored))
+    with pytest.raises(SystemExit, match="has a result of confident-softmax with --full; give --again"):
+        main([CHEAP[0], "--smoke", "--output", str(tmp_path)])
     times = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
     main(["--all", "--smoke", "--output", str(tmp_path)])  # nothing is run again
     assert times == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}

@@ -38,31 +38,45 @@ def main(arguments: list[str] | None = None) -> None:
     budget = parser.add_mutually_exclusive_group()
     for name in ("full", "quick"):
         said = f"{MINUTES[name]} for a claim" + ("; its verdict is preliminary (default)" if name == "quick" else "")
-        budget.add_argument(f"--{name}", dest="budget", action="store_const", const=name, default="quick", help=said)
+        budget.add_argument(f"--{name}", dest="budget", action="store_const", const=name, help=said)
     smoke = "some seconds for a claim: shows that it runs, and its verdict means nothing"
     budget.add_argument("--smoke", dest="budget", action="store_const", const="seconds", help=smoke)
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: runs/claims; with --all docs/claims")
-    parser.add_argument("--again", action="store_true", help="with --all: run claims again whose results are there")
+    parser.add_argument(
+        "--again", action="store_true", help="replace results that are there, also those of a larger budget"
+    )
     options = parser.parse_args(arguments)
     if options.all and options.name:
         parser.error(f"give a claim or --all, not both: {options.name}")
+    if not options.all and not options.name and (options.budget or options.output or options.again):
+        parser.error("name a claim, or give --all; attnzoo claims alone lists them")
+    budget_name = options.budget or "quick"
     if options.name is not None and options.name not in NAMES:
         close = difflib.get_close_matches(options.name, NAMES, n=1)
         found = f"did you mean {close[0]!r}?" if close else "attnzoo claims lists them"
         parser.error(f"no claim {options.name!r}; {found}")
     with exit_on_user_error():
         if options.all:
-            run_all(options.budget, options.output or Path("docs/claims"), options.again)
+            run_all(budget_name, options.output or Path("docs/claims"), options.again)
         elif options.name:
-            print_result(options.name, run_one(options.name, options.budget, options.output or Path("runs/claims")))
+            folder = options.output or Path("runs/claims")
+            print_result(options.name, run_one(options.name, budget_name, folder, options.again))
         else:
             for claim in load_claims():
                 print(f"{claim.name:<28} {claim.claim}")
 
 
-def run_one(name: str, budget: str, folder: Path) -> dict[str, Any]:
-    """Run a claim; write NAME.json and NAME.png into the folder, and return what is in the JSON file."""
+def run_one(name: str, budget: str, folder: Path, again: bool = False) -> dict[str, Any]:
+    """Run a claim; write NAME.json and NAME.png into the folder, and return what is in the JSON file.
+
+    Raises:
+        ValueError: the folder has a result of a larger budget, and ``again`` is False.
+    """
     claim = load_claim(name)
+    stored = _stored(folder, name)
+    if stored and not again and _size(stored["budget"]) > _size(budget):
+        has = f"{folder} has a result of {name} with --{stored['budget']}"
+        raise ValueError(f"{has}; give --again to replace it, or another --output")
     folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     measurements = claim.run(BUDGETS[budget])
@@ -85,6 +99,15 @@ def run_one(name: str, budget: str, folder: Path) -> dict[str, Any]:
     (folder / f"{name}.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     draw(claim, measurements, verdict, folder / f"{name}.png", budget)
     return result
+
+
+def _stored(folder: Path, name: str) -> dict[str, Any] | None:
+    path = folder / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def _size(budget: str) -> int:
+    return [*BUDGETS].index(budget)
 
 
 def _is_mac() -> bool:
@@ -140,20 +163,26 @@ def run_all(budget: str, folder: Path, again: bool) -> None:
     """
     failed = []
     for claim in load_claims():
-        stored = folder / f"{claim.name}.json"
-        if not again and stored.is_file():
-            result = json.loads(stored.read_text(encoding="utf-8"))
-            if (result["code"], result["budget"]) == (digest(claim), budget):
-                print(f"{claim.name}: {result['verdict']} (from {stored})", flush=True)
-                continue
+        stored = _stored(folder, claim.name)
+        if stored and not again and stored["code"] == digest(claim) and _size(stored["budget"]) >= _size(budget):
+            print(f"{claim.name}: {stored['verdict']} (from {folder})", flush=True)
+            continue
         option = "smoke" if budget == "seconds" else budget
-        arguments = ["-m", __spec__.name, claim.name, f"--{option}", "--output", str(folder)]
+        arguments = [
+            "-m",
+            __spec__.name,
+            claim.name,
+            f"--{option}",
+            "--output",
+            str(folder),
+            *(["--again"] if again else []),
+        ]
         if subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL).returncode:
             failed.append(claim.name)
             continue
-        result = json.loads(stored.read_text(encoding="utf-8"))
+        result = _stored(folder, claim.name) or {}
         print(f"{claim.name}: {result['verdict']}, {result['seconds']:.0f} s", flush=True)
-    results = {name: json.loads(path.read_text()) for name in NAMES if (path := folder / f"{name}.json").is_file()}
+    results = {name: stored for name in NAMES if (stored := _stored(folder, name))}
     for name, result in results.items():
         (folder / f"{name}.md").write_text(page(load_claim(name), result), encoding="utf-8")
     (folder / "index.md").write_text(index(results), encoding="utf-8")

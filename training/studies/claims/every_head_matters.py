@@ -70,7 +70,7 @@ def draw(found: Measurements, figure: Any) -> None:
         for layer, gains in enumerate(mean.tolist()):
             for head, gain in enumerate(gains):
                 ink = "white" if gain > 0.5 * float(mean.max()) else "black"
-                axis.text(head, layer, f"{gain:.2f}", ha="center", va="center", color=ink)
+                axis.text(head, layer, f"{gain:.3f}", fontsize=9, ha="center", va="center", color=ink)
         plain(axis, xlabel="head", ylabel="layer", title=name.removeprefix("small-transformer-"))
         axis.grid(visible=False)
         axis.set_xticks(range(mean.shape[1]))
