@@ -10,6 +10,7 @@ import pytest
 import torch
 from attnzoo.training.data import text_files
 from attnzoo.training.data.verses import ENGLISH, GREEK, LINKS, Verse, read_verses
+from attnzoo.training.data.verses import main as verses_main
 from attnzoo.training.studies import alignment_error
 from attnzoo.training.tasks.translation import Translation, TranslationData
 from transformers import AutoTokenizer
@@ -96,6 +97,25 @@ def test_a_translator_is_trained_on_all_verses_and_tested_on_those_that_choose_n
     assert rows == {"train": verses[True] | verses[False], "validation": verses[True], "test": verses[False]}
     with pytest.raises(ValueError, match="is read whole: leave out subset and streaming"):
         Translation(TranslationData(path=str(wheel), streaming=True))
+
+
+def test_the_verses_as_files_train_the_other_direction_and_choose_heads(wheel: Path, tmp_path: Path) -> None:
+    verses_main([str(wheel), str(tmp_path / "files")])
+    data = TranslationData(
+        path=str(tmp_path / "files"), source_column="en", target_column="el", separator=None, vocabulary_size=60
+    )
+    back, there = Translation(data), Translation(TranslationData(path=str(wheel), vocabulary_size=60))
+    for split in ("train", "validation", "test"):
+        assert back.splits[split]["source"][:] == there.splits[split]["target"][:]
+        assert back.splits[split]["target"][:] == there.splits[split]["source"][:]
+    lines = {
+        name: (tmp_path / "files" / f"{name}.txt").read_text().splitlines() for name in ("el", "en.dev", "links.dev")
+    }
+    assert lines["el"] == there.splits["train"]["source"][:]
+    assert lines["en.dev"] == there.splits["validation"]["target"][:]
+    assert set(lines["links.dev"]) == {"0-0 1-1"}
+    with pytest.raises(SystemExit, match="files is not empty"):
+        verses_main([str(wheel), str(tmp_path / "files")])
 
 
 # IBM Model 1 ----------------------------------------------------------------------------------------------------------

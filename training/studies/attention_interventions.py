@@ -20,6 +20,21 @@ from attnzoo.attention import SourceAttention, StructuredSelfAttention, attend
 Change = Callable[[Tensor], Tensor]
 
 
+def attention_layer(model: nn.Module) -> SourceAttention | StructuredSelfAttention:
+    """The layer whose weights the study replaces.
+
+    Raises:
+        ValueError: the model is neither Lin's classifier nor an RNN with attention.
+    """
+    layers = [layer for layer in model.modules() if isinstance(layer, SourceAttention | StructuredSelfAttention)]
+    if len(layers) != 1:
+        raise ValueError(
+            f"{type(model).__name__} has {len(layers)} layers of attention that can be replaced; the study is of the "
+            "structured self-attentive classifier and of the RNN with attention"
+        )
+    return layers[0]
+
+
 @contextmanager
 def changed_attention(model: nn.Module, change: Change, steps: Tensor | None = None) -> Iterator[list[Tensor]]:
     """Replace the attention weights of a model in a ``with`` block. The value is a list of the weights of every call.
@@ -31,14 +46,9 @@ def changed_attention(model: nn.Module, change: Change, steps: Tensor | None = N
         steps: (B,), the target step whose weights are replaced, for the RNN; None replaces all
 
     Raises:
-        ValueError: the model has none of these layers of attention.
+        ValueError: as :func:`attention_layer`.
     """
-    layers = [layer for layer in model.modules() if isinstance(layer, SourceAttention | StructuredSelfAttention)]
-    if len(layers) != 1:
-        raise ValueError(
-            f"{type(model).__name__} has {len(layers)} layers of attention that can be replaced; the study is of the "
-            "structured self-attentive classifier and of the RNN with attention"
-        )
+    layer = attention_layer(model)
     recorded: list[Tensor] = []
 
     def replace(layer: nn.Module, inputs: tuple[Any, ...], outputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
@@ -54,7 +64,7 @@ def changed_attention(model: nn.Module, change: Change, steps: Tensor | None = N
         recorded.append(new_weights)
         return new_context, new_weights
 
-    handle = layers[0].register_forward_hook(replace)
+    handle = layer.register_forward_hook(replace)
     try:
         yield recorded
     finally:

@@ -41,6 +41,7 @@ from ..loop.stopping import exit_on_user_error
 from .attention_interventions import (
     Predictions,
     adversarial,
+    attention_layer,
     jensen_shannon,
     permuted,
     total_variation,
@@ -272,6 +273,7 @@ def run(folders: list[Path], number: int, output: Path, overrides: list[str]) ->
 
 def predictions(task: Any, model: Any, tokenizer: Any, number: int) -> Iterator[tuple[Predictions, Tensor]]:
     """Batches of predictions with their labels (B,), of examples drawn from the test split; the same for every seed."""
+    attention_layer(model)  # a model without it is refused before anything is computed
     if getattr(model.config, "sentence_pair", False):
         raise ValueError("the study is of single sentences, and this model reads pairs")
     generator = torch.Generator().manual_seed(SEED)
