@@ -87,7 +87,7 @@ class CopyHead(nn.Module):
         self.gate = CopyGate(size, size)
 
     def forward(self, states: Tensor, source: Tensor, mask: Tensor, source_ids: Tensor) -> Copied:
-        by_source = states.unflatten(0, (len(source), -1)).flatten(1, 2)  # (B, N * T, D)
+        by_source = states.unflatten(0, (source.shape[0], -1)).flatten(1, 2)  # (B, N * T, D)
         scores = dot_score(self.query_proj(by_source), source, source.shape[-1] ** -0.5)
         context, weights = attend(scores, source, mask.unsqueeze(1))
         context, weights = (part.unflatten(1, (-1, states.shape[1])).flatten(0, 1) for part in (context, weights))

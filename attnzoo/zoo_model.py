@@ -3,7 +3,6 @@
 Files of safetensors hold only numbers. A pickle may run code, so no pickle is loaded, as a model or as an adapter.
 """
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from .loss import IGNORED, coverage_loss, loss_and_logits
 from .model_inputs import check_labels, require_shape, require_tokens, shift_right
 
 CONVERT = "which may run code; convert weights that you trust with torch.load(..., weights_only=True) and"
+USED_BY_HEADS = ("last_hidden_state", "copy_gate", "alignments")
 MAX_NEW_WEIGHTS = 10**8  # that a file may lack: those of a new head or of added words
 
 
@@ -207,9 +207,8 @@ class ConditionalGenerationMixin(GenerationMixin):
 
 
 def with_head(output_class: type[ModelOutput], outputs: ModelOutput, **head: Any) -> Any:
-    """The output of a model with a head: what the head adds, and what of ``outputs`` its class has a field for."""
-    names = {field.name for field in dataclasses.fields(output_class)}  # type: ignore[arg-type]  # ModelOutput's are
-    return output_class(**head, **{name: value for name, value in outputs.items() if name in names})
+    """The output of a model with a head: what the head adds, and all of ``outputs`` that the head has not used up."""
+    return output_class(**head, **{name: value for name, value in outputs.items() if name not in USED_BY_HEADS})
 
 
 def joined_outputs(encoder: ModelOutput, decoder: Any) -> Seq2SeqModelOutput:

@@ -174,7 +174,7 @@ def test_it_learns_to_copy_names_that_it_never_saw(run: Path, tmp_path: Path) ->
     card = (folder / "README.md").read_text()
     assert "Get To The Point" in card
     assert "copies.png" in card
-    evaluate.main([str(folder), "--num-beams", "2"])
+    evaluate.main([str(run / "best"), "--num-beams", "2"])
 
 
 def test_long_texts_are_cut(tmp_path: Path) -> None:
