@@ -109,3 +109,9 @@ def test_all_claims_write_pages_and_an_index(tmp_path: Path, capsys: pytest.Capt
     times = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
     main(["--all", "--smoke", "--output", str(tmp_path)])  # nothing is run again
     assert times == {path: path.stat().st_mtime_ns for path in tmp_path.glob("*.json")}
+
+
+def test_models_of_equal_size_are() -> None:
+    models = load_claim("attention-replaces-recurrence").run.__globals__["MODELS"]
+    sizes = [sum(parameter.numel() for parameter in build().parameters()) for build in models.values()]
+    assert max(sizes) < 1.03 * min(sizes)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from ..synthetic import FIRST, START, Batch, reverse, sort
-from .frame import Budget, Claim, Measurements, Verdict, at_least, decide
+from .frame import Budget, Check, Claim, Measurements, Verdict, at_least, decide
 from .small_models import RecurrentTagger, blank, compare, transformer
 from .style import bars
 
@@ -19,7 +19,7 @@ def parity(rows: int, length: int, generator: torch.Generator) -> Batch:
 
 TASKS = {"reverse": blank(reverse), "sort": blank(sort), "parity": parity}
 MODELS = {
-    "LSTM": lambda: RecurrentTagger("LSTM", 66, bidirectional=True),
+    "LSTM": lambda: RecurrentTagger("LSTM", 63, bidirectional=True),
     "Transformer": lambda: transformer(attention_pattern="bidirectional"),
 }
 LENGTHS = (8, 12)
@@ -35,14 +35,16 @@ def run(budget: Budget) -> Measurements:
 
 def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
-
-    def ratio(task: str) -> list[float]:
-        of_task = found["accuracy"][task]
-        return [new / old for new, old in zip(of_task["Transformer"][-1], of_task["LSTM"][-1], strict=True)]
-
-    checks = {task: at_least(f"{task}: accuracy / that of the LSTM, 12 tokens", ratio(task), 0.98) for task in TASKS}
+    checks: dict[str, list[Check]] = {}
+    for task, of_task in found["accuracy"].items():
+        both = [*zip(of_task["Transformer"][-1], of_task["LSTM"][-1], strict=True)]
+        checks[task] = [
+            at_least(f"{task}: accuracy / that of the LSTM, 12 tokens", [new / old for new, old in both], 0.98),
+            at_least(f"{task}: accuracy of the better one, 12 tokens", [max(pair) for pair in both], 0.8),
+        ]
     condition = "the task needs no state that each token changes, as parity does"
-    return decide([*checks.values()], condition, [checks["reverse"], checks["sort"]])
+    sequences = [*checks["reverse"], *checks["sort"]]
+    return decide([*sequences, *checks["parity"]], condition, sequences)
 
 
 def draw(found: Measurements, figure: Any) -> None:
@@ -65,8 +67,9 @@ CLAIM = Claim(
     tutorials="Attention is all you need: we can throw the RNN away.",
     experiment="A Transformer's encoder and a bidirectional LSTM of the same number of parameters (within 3 %) learn "
     "to reverse and to sort 4 to 12 tokens, and the parity of as many bits.",
-    rule="Holds if the Transformer reaches at least 0.98 times the accuracy of the LSTM at 12 tokens on each task. "
-    "Only when the task needs no state that each token changes if it is so but for parity.",
+    rule="Holds if the Transformer reaches at least 0.98 times the accuracy of the LSTM at 12 tokens on each task, and "
+    "the better of them at least 0.8, so that something was learned. Only when the task needs no state that each token "
+    "changes if it is so but for parity.",
     run=run,
     judge=judge,
     draw=draw,

@@ -39,7 +39,7 @@ def continued(rows: int, is_second: int, generator: torch.Generator) -> Batch:
 
 def run(budget: Budget) -> Measurements:
     """The accuracy in the first and in the second half of the texts, for each mask."""
-    steps = budget.choose(2, 400, 1500)
+    steps = budget.choose(2, 600, 3000)
     found: Measurements = {}
     for pattern, task in (("bidirectional", gaps), ("causal", continued)):
         models = {pattern: lambda mask=pattern: transformer(attention_pattern=mask)}

@@ -18,7 +18,7 @@ from ..synthetic import FIRST, SYMBOLS, Batch, Task, accuracy, batches, fit, los
 from .frame import Budget
 
 VOCABULARY = FIRST + SYMBOLS
-ROWS, TEST_ROWS, TEST_SEED = 64, 256, 1000
+ROWS, TEST_ROWS, TEST_SEED = 64, 1024, 1000
 
 
 def recurrent(**fields: Any) -> nn.Module:
