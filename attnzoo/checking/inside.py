@@ -191,7 +191,7 @@ def measured_scale(inside: Inside) -> Scale | str:
         factor = _factor(product.reshape(scores.shape), scores, axis)
         if factor is None:
             continue
-        if any(_is_weight(part) for part in (left, right)):
+        if any(_is_weight(part, inside) for part in (left, right)):
             return "the scores are no dot product of a query and a key"
         for part in (left, right):
             factor *= _factor_of_origin(part, inside, number, width)
@@ -231,9 +231,11 @@ def _operands(event: Event, earlier: list[Event]) -> tuple[Tensor, Tensor, int] 
     return None
 
 
-def _is_weight(part: Tensor) -> bool:
-    base = getattr(part, "_base", None)
-    return isinstance(part, nn.Parameter) or isinstance(base, nn.Parameter)
+def _is_weight(part: Tensor, inside: Inside) -> bool:
+    """Whether it is a parameter, or a view of one."""
+    parameters = (weight for module in inside.layer.subject.modules for weight in module.parameters())
+    place = part.untyped_storage().data_ptr()
+    return any(weight.untyped_storage().data_ptr() == place for weight in parameters)
 
 
 def _factor(product: Tensor, scores: Tensor, axis: int) -> float | None:
