@@ -67,11 +67,11 @@ def look_inside(layer: Layer, sizes: Sizes, allowed: Tensor | None = None, causa
     found = [(number, event) for number, event in found if _matters(context, event.result)]
     softmaxes = [number for number, event in found if event.is_softmax]
     if nn.functional.multi_head_attention_forward in trace.calls:
-        return "torch.nn.MultiheadAttention does it"
+        return "it happens inside torch.nn.MultiheadAttention"
     if len(softmaxes) > 1:
-        return f"it has {len(softmaxes)} softmaxes; check each attention by itself"
+        return f"it has {len(softmaxes)} softmaxes; check each attention layer separately"
     if not found:
-        return "no tensor inside is a set of weights that sum to one"
+        return "no tensor inside has weights that sum to one"
     inside = Inside(layer, inputs, trace.events, (softmaxes or [found[0][0]])[0], found[-1][0], context)
     inside.allowed, inside.causal = allowed, causal
     inside.key_axis = _key_axis(inside, sizes)
@@ -154,7 +154,7 @@ def foreign_positions(inside: Inside, sizes: Sizes) -> str | None:
             axes = [axis for axis in range(slope.ndim) if axis != query_axis]
             seen = slope.abs().sum(dim=axes).nonzero().flatten().tolist()
             if not {*seen} <= {position}:
-                return f"the output of position {position} is made from the weights of queries {seen}"
+                return f"the output of position {position} is computed from the weights of queries {seen}"
     return None
 
 
@@ -192,11 +192,11 @@ def measured_scale(inside: Inside) -> Scale | str:
         if factor is None:
             continue
         if any(_is_weight(part, inside) for part in (left, right)):
-            return "the scores are no dot product of a query and a key"
+            return "the scores are not a dot product of a query and a key"
         for part in (left, right):
             factor *= _factor_of_origin(part, inside, number, width)
         return Scale(factor, width)
-    return "the scores are no dot product of a query and a key"
+    return "the scores are not a dot product of a query and a key"
 
 
 def _product(event: Event, left: Tensor, right: Tensor) -> Tensor:

@@ -76,7 +76,7 @@ class MaskForm(NamedTuple):
 
 @dataclass(frozen=True)
 class Layer:
-    """An attention layer whose call is understood."""
+    """An attention layer, and how to call it."""
 
     subject: Subject
     roles: dict[str, str]  # of parameters by name
@@ -479,6 +479,6 @@ def how_to_adapt(subject: Subject, is_self: bool, errors: dict[str, str]) -> str
         f"    def adapter({arguments}):\n"
         f"        return layer({arguments})\n"
         f"    attnzoo.check(adapter, {kind!r})\n"
-        "Tensors are (batch, time, width); an adapter returns the output, or the output and the weights. State "
-        "width=... and num_heads=... if they cannot be read from the module."
+        "Tensors are (batch, time, width). The adapter returns the output, or the output and the weights. Pass "
+        "width=... and num_heads=... if the module has no such attributes."
     )

@@ -176,7 +176,7 @@ def understand_model(
         tried = "; ".join(f"{what}: {error}" for what, error in list(errors.items())[:3])
         raise CannotCallError(
             f"cannot call {subject.name} as kind={kind!r} ({tried}). Write an adapter and check that:\n"
-            f"    {ADAPTERS[kind]}\nState vocab_size=... or width=..., and pad=..., if the code has no such attribute."
+            f"    {ADAPTERS[kind]}\nPass vocab_size=... or width=..., and pad=..., if the code has no such attributes."
         )
     return next((model for model in working if _rows_apart(model, needs_target)), working[0])
 

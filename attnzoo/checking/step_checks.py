@@ -139,11 +139,11 @@ def check_steps(report: Report, steps: Steps) -> None:
     _check_dropout(report, steps, target)
     in_place = _check_in_place(report, steps)
     if steps.whole is None:
-        report.skip("step equals teacher forcing", "no function whole was given")
+        report.skip("step equals teacher forcing", "pass the function whole to check it")
     elif not in_place or not isinstance(steps.begin(), dict | list):
         _check_whole(report, steps)
     if steps.reorder is None:
-        report.skip("beams", "no function reorder was given")
+        report.skip("beams", "pass the function reorder to check it")
     else:
         _check_reorder(report, steps)
 
@@ -223,7 +223,7 @@ def _check_whole(report: Report, steps: Steps) -> None:
                 where = f"by teacher forcing the logits before position {position} change with the target from there"
                 report.add(Finding("future_leaked", where, {"target": target}, {"target": other}))
                 report.done("future")
-                report.skip("step equals teacher forcing", "meaningless before future_leaked is repaired")
+                report.skip("step equals teacher forcing", "cannot be judged until future_leaked is repaired")
                 return
         single, _ = steps.run(target, steps.begin(rows))
         for position, logits in enumerate(single):
