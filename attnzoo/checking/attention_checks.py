@@ -129,11 +129,7 @@ class _Checker:
         if key_axis is not None and not axes and not event.is_softmax:
             return None
         where = f"weights of shape {shape} sum to one over axis {axes[0] if axes else 'of size 1'}"
-        where += (
-            f", but axis {key_axis} is that of the keys"
-            if key_axis is not None
-            else ", and no axis has the size of the keys"
-        )
+        where += f", but the keys are axis {key_axis}" if key_axis is not None else ", and no axis holds the keys"
         return self.finding("softmax_wrong_axis", where, (*inputs, None, False))
 
     def _axis_of_returned(self, sizes: Sizes, inputs: tuple[Tensor, Tensor, Tensor], reason: str) -> Finding | None:
@@ -147,9 +143,7 @@ class _Checker:
         key = (keys[-1] if self.layer.is_self else keys[0]) if keys else None
         if not axes or key in axes or key is None:
             return None
-        where = (
-            f"the returned weights of shape {shape} sum to one over axis {axes[0]}, but axis {key} is that of the keys"
-        )
+        where = f"the returned weights of shape {shape} sum to one over axis {axes[0]}, but the keys are axis {key}"
         return self.finding("softmax_wrong_axis", where, (*inputs, None, False))
 
     def scale(self, expected: str | float | None) -> None:
@@ -311,10 +305,7 @@ class _Checker:
     def padding(self) -> None:
         layer, report = self.layer, self.report
         if layer.padding is None and not layer.has("lengths"):
-            report.skip(
-                "padding",
-                "it takes no mask of padding" if not layer.has("mask") else "no form of a padding mask worked",
-            )
+            report.skip("padding", "it takes no mask of padding" if not layer.has("mask") else "no padding mask worked")
             return
         report.assumed.append(f"mask of padding: {layer.padding or 'lengths'}")
         if not report.add(self.smallest(self.padding_at())) and not self._mask_is_weak():
