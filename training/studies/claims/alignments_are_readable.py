@@ -83,7 +83,7 @@ CLAIM = Claim(
     "(man and Mann, red and rot, guitar and Gitarre, ...), the source word of largest weight is compared with "
     "the known one. The baseline takes the source word on the diagonal.",
     rule="Holds if both models find at least 0.9 of the words, and the recurrent model finds at least 0.2 "
-    "more than the diagonal. Only when the decoder has one attention if the recurrent model alone meets its "
+    "more than the diagonal. 'Only when the decoder has one attention' if the recurrent model alone meets its "
     "bounds.",
     run=run,
     judge=judge,

@@ -68,8 +68,8 @@ CLAIM = Claim(
     experiment="A Transformer encoder and a bidirectional LSTM with the same number of parameters (within 3 %) "
     "learn to reverse 4 to 12 tokens, to sort them, and to find the parity of 4 to 12 bits.",
     rule="Holds if, on each task at 12 tokens, the Transformer reaches at least 0.98 times the accuracy of "
-    "the LSTM, and the better of the two at least 0.8, so that something was learned. Only when the task "
-    "needs no state that each token changes if all bounds are met but those of parity.",
+    "the LSTM, and the better of the two at least 0.8, so that something was learned. 'Only when the task "
+    "needs no state that each token changes' if all bounds are met but those of parity.",
     run=run,
     judge=judge,
     draw=draw,

@@ -82,7 +82,7 @@ CLAIM = Claim(
     "fused as in this package. Each time is divided by that of the dot score. The same for a whole training "
     "step of Luong's model with either score.",
     rule="Holds if each form of the additive score takes at least 2 times as long as the dot score, and a "
-    "training step at least 1.1 times. Only when the score alone is timed if all bounds are met but that of "
+    "training step at least 1.1 times. 'Only when the score alone is timed' if all bounds are met but that of "
     "the training step.",
     run=run,
     judge=judge,

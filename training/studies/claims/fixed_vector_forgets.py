@@ -57,8 +57,8 @@ CLAIM = Claim(
     "source in either order, and Luong's. Measured is the share of right tokens with teacher forcing. "
     "docs/bottleneck.md has the same for pronunciations, with trained models of one size.",
     rule="Holds if the fixed vector loses at least 0.2 of accuracy from 4 to 16 tokens with either order of "
-    "the source, and attention loses at most 0.1 and has at least 0.9 at 16 tokens. Only when the source is "
-    "not reversed if all bounds are met but that of the reversed source.",
+    "the source, and attention loses at most 0.1 and has at least 0.9 at 16 tokens. 'Only when the source is "
+    "not reversed' if all bounds are met but that of the reversed source.",
     run=run,
     judge=judge,
     draw=draw,

@@ -66,7 +66,7 @@ CLAIM = Claim(
     "lengths: floating-point operations, parameters, and the bytes kept for the gradient. Each count is "
     "divided by that of one head.",
     rule="Holds if operations, parameters and bytes kept of 16 heads are at most 1.05 times those of one "
-    "head, on the longest sequence. Only when the weights of the heads are not stored if all bounds are met "
+    "head, on the longest sequence. 'Only when the weights of the heads are not stored' if all bounds are met "
     "but that of the bytes kept.",
     run=run,
     judge=judge,

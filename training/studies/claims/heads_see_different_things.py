@@ -84,7 +84,7 @@ CLAIM = Claim(
     experiment="The Jensen-Shannon divergence between the rows of two heads of a layer, averaged over all pairs, "
     "layers and sentences, in the shipped Transformers and in untrained models of the same sizes.",
     rule="Holds if the mean divergence is at least 0.1 bits in each model, and at least 2 times that before "
-    "training. Only when training need not be the cause if the first bound alone is met.",
+    "training. 'Only when training need not be the cause' if the first bound alone is met.",
     run=run,
     judge=judge,
     draw=draw,

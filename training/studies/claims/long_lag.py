@@ -66,7 +66,7 @@ CLAIM = Claim(
     experiment=f"One layer of width {WIDTH} reads 2 to {LAGS[-1] + 1} tokens out of {SYMBOLS} symbols, and has to "
     "name the first. All models see the same batches.",
     rule=f"Holds if, at lag {LAGS[-1]}, tanh has an accuracy of at most 0.5, and GRU, LSTM with either forget "
-    "bias, and attention have at least 0.9. Only when the forget gate of the LSTM starts open if all bounds "
+    "bias, and attention have at least 0.9. 'Only when the forget gate of the LSTM starts open' if all bounds "
     "are met but that of the other LSTM.",
     run=run,
     judge=judge,

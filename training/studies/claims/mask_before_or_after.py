@@ -85,8 +85,8 @@ CLAIM = Claim(
     "Measured are the largest difference, the share of rows whose allowed weights all underflow to 0, and the "
     "difference if the same weights are dropped before the normalisation.",
     rule="Holds if the largest difference is at most 1e-4, at most 0.1 % of rows are lost, and dropout "
-    "changes less than 1 %. Only when scores are moderate and no weight is dropped if the first bound is met "
-    "up to a deviation of 10.",
+    "changes less than 1 %. 'Only when scores are moderate and no weight is dropped' if the first bound is "
+    "met up to a deviation of 10.",
     run=run,
     judge=judge,
     draw=draw,

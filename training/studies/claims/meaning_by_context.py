@@ -104,8 +104,8 @@ CLAIM = Claim(
     "of its own sense than to one of the other. Two sentences of one sense share only this word and function "
     "words.",
     rule="Holds if the mean cosine over two senses is at most 0.95, and at least 0.7 of the sentences are "
-    "nearer to one of their own sense (chance is 0.5). Only when the claim is no more than a change of the "
-    "vector if the first bound alone is met.",
+    "nearer to one of their own sense (chance is 0.5). 'Only when the claim is no more than a change of the "
+    "vector' if the first bound alone is met.",
     run=run,
     judge=judge,
     draw=draw,

@@ -73,7 +73,7 @@ CLAIM = Claim(
     experiment=f"{MODEL} on random texts of 1 to 300 tokens. Measured are the size of the embedding, its change by "
     "50 tokens of padding, and the mean cosine between the embeddings of two texts of one length.",
     rule="Holds if the size is always the same, padding changes at most 1e-4, and the mean cosine is at most "
-    "0.9 at each length. Only when the claim is about the size alone if all bounds are met but those of the "
+    "0.9 at each length. 'Only when the claim is about the size alone' if all bounds are met but those of the "
     "cosine.",
     run=run,
     judge=judge,

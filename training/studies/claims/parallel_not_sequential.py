@@ -94,8 +94,8 @@ CLAIM = Claim(
     f"attention and for a GRU. The forward times of torch's LSTM and of attention (sdpa), at width {WIDTH}, "
     f"for {ROWS} sequences.",
     rule="Holds if, from 32 to 128 tokens, the chain of attention does not grow and that of the GRU grows at "
-    "least 3 times, and attention is not slower than the LSTM at any length. Only when the sequence has at "
-    f"most {SHORT} tokens if attention is not slower up to that length.",
+    "least 3 times, and attention is not slower than the LSTM at any length. 'Only when the sequence has at "
+    f"most {SHORT} tokens' if attention is not slower up to that length.",
     run=run,
     judge=judge,
     draw=draw,

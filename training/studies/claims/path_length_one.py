@@ -71,8 +71,8 @@ CLAIM = Claim(
     "models are a causal Transformer, untrained and as shipped (small-transformer-sotu-causal), and an "
     "untrained LSTM of the same width.",
     rule=f"Holds if, at distance {DISTANCES[-1]}, at least 0.5 of the gradient at distance 1 is left in the "
-    "untrained and in the trained Transformer, and at most 0.001 in the LSTM. Only when the model is not "
-    "trained if all bounds are met but that of the trained model.",
+    "untrained and in the trained Transformer, and at most 0.001 in the LSTM. 'Only when the model is not "
+    "trained' if all bounds are met but that of the trained model.",
     run=run,
     judge=judge,
     draw=draw,

@@ -91,8 +91,8 @@ CLAIM = Claim(
     "sequence, and the bytes kept for the gradient. The slope is that of a line through the logarithms of "
     "length and time.",
     rule=f"Holds if the slope of attention is at least 1.7 both up to and from {SPLIT} tokens, and that of the "
-    "LSTM at most 1.3. Only when the sequence is long compared with the width if all bounds are met but that "
-    f"up to {SPLIT} tokens.",
+    "LSTM at most 1.3. 'Only when the sequence is long compared with the width' if all bounds are met but "
+    f"that up to {SPLIT} tokens.",
     run=run,
     judge=judge,
     draw=draw,

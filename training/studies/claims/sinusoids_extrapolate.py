@@ -24,8 +24,8 @@ CLAIM = Claim(
     experiment="The encoders of order-needs-positions, trained on 4 to 16 tokens, at 24 and 32 tokens. The learned "
     "positions from 16 on have their initial values.",
     rule="Holds if the accuracy with sinusoids is at least 0.9 at 24 and 32 tokens, and at least 0.05 above "
-    "that with learned positions at 32. Only when the claim is no more than an advantage over learned "
-    "positions if the last bound alone is met.",
+    "that with learned positions at 32. 'Only when the claim is no more than an advantage over learned "
+    "positions' if the last bound alone is met.",
     run=trained_on_order,
     judge=judge,
     draw=draw,

@@ -68,7 +68,7 @@ CLAIM = Claim(
     "token always (teacher forcing), with probability 0.5 (scheduled sampling) or never (free running). "
     "Measured is the accuracy of a decoder that reads its own words.",
     rule="Holds if the accuracy of teacher forcing at 8 tokens is at least 0.1 above that of each other "
-    "training. Only when the other training is free running if that bound alone is met.",
+    "training. 'Only when the other training is free running' if that bound alone is met.",
     run=run,
     judge=judge,
     draw=draw,

@@ -64,8 +64,8 @@ CLAIM = Claim(
     tutorials="Without the division by the square root of d_k training does not work.",
     experiment="A Transformer of one layer learns to copy 2 to 8 tokens, with keys of width 16 and 512, with and "
     "without the scale, in the same number of steps.",
-    rule="Holds if the scale adds at least 0.05 to the accuracy with keys of width 16 and of width 512. Only "
-    "when the keys are wide if the bound is met at 512 alone.",
+    rule="Holds if the scale adds at least 0.05 to the accuracy with keys of width 16 and of width 512. 'Only "
+    "when the keys are wide' if the bound is met at 512 alone.",
     run=run,
     judge=judge,
     draw=draw,

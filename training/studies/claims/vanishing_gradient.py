@@ -83,7 +83,7 @@ CLAIM = Claim(
     f"width {WIDTH} as torch initialises it, and with gates that start open (a bias of {OPEN:g}).",
     rule="Holds if, at distance 50, tanh loses at least 6 orders of magnitude, GRU and LSTM each keep at "
     "least 1 order more than tanh, both as torch initialises them and with open gates, and attention loses at "
-    "most 1. Only when the gates start open if all bounds are met but those of torch's initialisation.",
+    "most 1. 'Only when the gates start open' if all bounds are met but those of torch's initialisation.",
     run=run,
     judge=judge,
     draw=draw,

@@ -79,7 +79,8 @@ CLAIM = Claim(
     experiment=f"Scaled dot-product attention of width {WIDTH}, computed with Python loops and with matrices, in "
     "double precision, at several lengths.",
     rule="Holds if the largest difference is at most 1e-12 and loops take at least 10 times as long at every "
-    "length. Only when more than a few tokens are computed if the bound on time is met at the largest length.",
+    "length. 'Only when more than a few tokens are computed' if the bound on time is met at the largest "
+    "length.",
     run=run,
     judge=judge,
     draw=draw,

@@ -79,8 +79,8 @@ CLAIM = Claim(
     experiment=f"{MODEL} on templates of reviews. Each word is removed in turn, and the change of the prediction "
     "(total variation) is compared with the word's weight, by Kendall's tau within each sentence.",
     rule="Holds if the mean tau is at least 0.6, and the word of largest weight changes more than another "
-    "word in at least 0.7 of the sentences. Only when the claim is about the word of largest weight alone if "
-    "the last bound alone is met.",
+    "word in at least 0.7 of the sentences. 'Only when the claim is about the word of largest weight alone' "
+    "if the last bound alone is met.",
     run=run,
     judge=judge,
     draw=draw,

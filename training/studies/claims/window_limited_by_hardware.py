@@ -66,7 +66,7 @@ CLAIM = Claim(
     "are whether the outputs are finite, and the bytes kept. Then both learn to copy 2 to 20 tokens and are "
     "tested at up to 40.",
     rule="Holds if all outputs are finite (a share of 1), and the accuracy at 40 tokens is at least 0.9 for "
-    "both. Only when the model just has to run if the first bound alone is met.",
+    "both. 'Only when the model just has to run' if the first bound alone is met.",
     run=run,
     judge=judge,
     draw=draw,
