@@ -38,7 +38,7 @@ def as_attention(subject: Subject, vocab_size: int | None) -> tuple[Subject, tup
     """The step as a function (query, keys, mask), and the widths of both.
 
     Raises:
-        CannotCallError: no form of token, state and outputs worked.
+        CannotCallError: no shapes of token, state and outputs worked.
     """
     roles: dict[str, str] = {}
     for name in subject.signature:

@@ -20,7 +20,7 @@ SMALLEST_HIDING = -1e3  # larger additive numbers do not hide a key
 
 
 def padding_number(subject: Subject, pad: int | None) -> int | None:
-    """The id of padding: stated, a default of the function, an attribute, or a global name that it reads."""
+    """The id of padding: an argument, a default of the function, an attribute, or a global name that it reads."""
     if pad is not None:
         return pad
     for name, parameter in subject.signature.items():
@@ -176,7 +176,7 @@ def _by_pairs(made: Tensor, rows: int, length: int, takes: str) -> tuple[Tensor,
 
 
 def _readings(seen: Tensor, mask: str | None) -> Iterator[tuple[str, Tensor]]:
-    """What the mask allows in each convention that its numbers can have."""
+    """The pairs that the mask allows, in each convention that fits its numbers."""
     is_flag = not seen.is_floating_point() or set(seen.unique().tolist()) <= {0.0, 1.0}
     readings = {"attend": seen != 0, "ignore": seen == 0, "additive": seen == 0}
     for convention, allowed in readings.items():
@@ -282,7 +282,7 @@ def _same(first: Tensor, second: Tensor, subject: Subject) -> bool:
 
 
 def _batch(pad: int, rows: int = 3, length: int = 5) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-probabilities, which a softmax leaves as they are, labels, and where they are real."""
+    """Log-probabilities, which a softmax does not change; labels; and a mask, True on real labels."""
     generator = torch.Generator().manual_seed(0)
     vocabulary = 12 + max(0, pad)
     logits = torch.randn(rows, length, vocabulary, generator=generator, dtype=torch.float64).log_softmax(dim=-1)

@@ -160,7 +160,7 @@ class _Checker:
         return True
 
     def _cause(self, alone: Any, call: Any, state_differs: bool) -> list[str]:
-        """Which fault lets padding through: the recurrent encoder is given its results without padding."""
+        """The fault that lets padding through, found by giving the recurrent encoder its results without padding."""
         model = self.model
         row: Any = tuple(None if part is None else part[1:2] for part in call)
         record: list[Any] = []
@@ -169,7 +169,7 @@ class _Checker:
         shown = alone[0].shape[1] if alone[2] is None else TARGET
 
         def is_mended(with_tail: bool) -> tuple[bool, bool]:
-            """Whether the output is that without padding, and whether it changed at all."""
+            """Whether the output equals the one without padding, and whether it changed at all."""
             length = row[0].shape[1]
             with _recurrent(model, length=length, replay=list(record), with_tail=with_tail) as replaced:
                 mended = model.outputs(*row)
@@ -237,7 +237,7 @@ class _Checker:
 
 
 def _another(model: Model, values: Tensor) -> Tensor:
-    """Other ids or vectors, different at every place."""
+    """Ids or vectors that differ from these at every position."""
     if not model.vocabulary:
         return -values
     free = [number for number in range(min(3, model.vocabulary // 4), model.vocabulary) if number != model.pad]

@@ -1,4 +1,4 @@
-"""The properties of a decoder that works step by step: equal to teacher forcing, beams reordered, no state overwritten.
+"""The properties of a decoder that works step by step: teacher forcing, reordered beams, no state changed in place.
 
 Letters in shapes: B batch, T target length, S source length, V vocabulary.
 """
@@ -93,7 +93,7 @@ def _required(function: Subject) -> int:
 def steps_of(
     target: Any, functions: dict[str, Callable[..., Any] | None], vocab_size: int | None, make: Callable[[Any], Subject]
 ) -> Steps:
-    """The functions of a decoder: as given, or methods of ``target`` by their usual names.
+    """The functions of a decoder: those passed, or methods of ``target`` with the usual names.
 
     Raises:
         CannotCallError: there is no function for a step.
@@ -177,7 +177,7 @@ def _check_dropout(report: Report, steps: Steps, target: Tensor) -> None:
 
 
 def _check_in_place(report: Report, steps: Steps) -> bool:
-    """A step must leave the state that it was given as it was: its tensors, and what a second step makes of it.
+    """A step must not change the state that it received: neither its tensors nor the result of a second step from it.
 
     A cache of Transformers grows by design; of it only the tensors are compared.
     """
