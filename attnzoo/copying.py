@@ -2,8 +2,9 @@ r"""Copying words from the source (See et al., 2017, "Get To The Point", section
 
 .. math:: P(w) = p_{gen} P_{vocab}(w) + (1 - p_{gen}) \sum_{j:\, x_j = w} a_j
 
-At every step a gate :math:`p_{gen}` decides between a word of the vocabulary and one of the source, which the attention
-weights :math:`a` choose. Source and target share one vocabulary, so that every source token has a place in it.
+At every step a gate :math:`p_{gen}` weighs writing a word of the vocabulary against copying a word of the source. The
+attention weights :math:`a` choose the source word. Source and target share one vocabulary, so every source token is in
+it.
 
 Letters in shapes: B batch, N targets of a source, T target length, S source length, D model width.
 """
@@ -24,7 +25,7 @@ from .attention import attend, dot_score
 
 
 class Copied(NamedTuple):
-    """What a step needs in order to copy.
+    """The values that a step needs to copy.
 
     Shape:
         - gate: (B * N, T), the logit of p_gen
@@ -69,11 +70,11 @@ class CopyHead(nn.Module):
     Symbols: :math:`h_t` and :math:`\bar h_j` are the last hidden states of decoder and encoder, :math:`W` is the
     transposed weight of ``query_proj``, :math:`d` is the model width, and the second line is ``gate``.
 
-    The decoder's own heads are not used. Each of them looks at something else, so that their mean is no alignment; and
-    no fused attention kernel returns their weights. This head costs less than one head of one layer.
+    The decoder's own heads are not used. They attend to different things, so their mean is not an alignment, and fused
+    attention kernels do not return their weights. This head costs less than one head of one layer.
 
-    **Differs from See et al. (2017)**, whose model is recurrent: the gate does not read :math:`x_t` by itself, since
-    the residual connections carry it into :math:`h_t`.
+    **Differs from See et al. (2017)**, whose model is recurrent: the gate does not read :math:`x_t` separately, since
+    the residual connections add it to :math:`h_t`.
 
     Shape:
         - states: (B * N, T, D); source: (B, S, D), for N targets of every source
@@ -100,7 +101,7 @@ def pointer_generator(logits: Tensor, copied: Copied) -> Tensor:
     .. math:: \log P(w) = \log\left(p_{gen} \, \mathrm{softmax}(z)_w + (1 - p_{gen}) \sum_{j:\, x_j = w} a_j\right)
 
     Symbols: :math:`z` are the ``logits``. Since the result is a log-probability, ``log_softmax`` does not change it:
-    the loss and ``generate()`` take it in place of logits. The sum is computed as a log-sum-exp, in float32 at least.
+    the loss and ``generate()`` can use it as logits. The sum is computed as a log-sum-exp, in float32 at least.
     Where there is nothing to copy, :math:`p_{gen}` is 1.
 
     Shape:
@@ -123,7 +124,7 @@ def pointer_generator(logits: Tensor, copied: Copied) -> Tensor:
 def source_ids_of(encoder_outputs: Any) -> Tensor | None:
     """The source's tokens (B, S) among the encoder's outputs, an output object or a tuple; None if they are not there.
 
-    They are the only tensor of whole numbers.
+    They are the only integer tensor there.
     """
     parts = encoder_outputs if isinstance(encoder_outputs, tuple | list) else encoder_outputs.to_tuple()
     return next((part for part in parts if isinstance(part, Tensor) and not part.is_floating_point()), None)
@@ -157,7 +158,7 @@ class CopyingLMOutput(Seq2SeqLMOutput):
     """The output of a model that copies. Its logits are log-probabilities.
 
     Shape:
-        - copy_probabilities: (B, T), 1 - p_gen: how likely the word is copied, and not written
+        - copy_probabilities: (B, T), 1 - p_gen, the weight of copying against writing
         - copy_attentions: with ``output_attentions=True`` a 1-tuple of (B, 1, T, S), the weights that choose a source
           token
     """

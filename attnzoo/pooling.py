@@ -22,21 +22,21 @@ from .loss import penalised_loss, problem_type_of, refuse_withheld_labels
 from .model_inputs import source_mask
 from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput
 
-WITH_DECODER = ("t5", "mt5", "umt5")  # of these AutoModel makes an encoder and a decoder
+WITH_DECODER = ("t5", "mt5", "umt5")  # for these AutoModel makes an encoder and a decoder
 POOLING_CONFIG, POOLING_WEIGHTS = "config.json", "model.safetensors"  # of the sentence-transformers module
 
 
 def with_self_attentive_pooling(
     encoder: PreTrainedModel, num_hops: int = 8, **fields: Any
 ) -> "PooledEncoderForSequenceClassification":
-    """A classifier that reads a sentence through r hops of attention over the encoder's outputs (Lin et al., 2017).
+    """A classifier with the pooling of Lin et al. (2017): r attention distributions (hops) over the encoder's outputs.
 
-    The encoder is not copied: training the classifier trains it. ``save_pretrained`` saves both, and
-    ``AutoModelForSequenceClassification.from_pretrained`` loads both from that folder alone.
+    The encoder is not copied: training the classifier also trains the encoder. ``save_pretrained`` saves both, and
+    ``AutoModelForSequenceClassification.from_pretrained`` loads both from that folder.
 
     Args:
-        encoder: a model of Transformers whose first output is (B, S, D), such as ``AutoModel.from_pretrained(...)``. Of
-            a model with a head, the model without it is used
+        encoder: a model of Transformers whose first output is (B, S, D), such as ``AutoModel.from_pretrained(...)``. If
+            the model has a head, only its base model is used
         num_hops: r
         fields: the other fields of :class:`PooledEncoderConfig`, such as ``num_labels`` and ``penalty_coefficient``
 
@@ -86,7 +86,7 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
     Symbols: :math:`M = A H` is from :class:`StructuredSelfAttention`, H being the encoder's outputs; :math:`W_1, b_1`
     are ``hidden_proj``, :math:`W_2, b_2` are ``classifier``, c is the config's ``penalty_coefficient``.
 
-    **Differs from the paper**: the encoder is any model, and not a biLSTM.
+    **Differs from the paper**: the encoder may be any model; in the paper it is a biLSTM.
 
     Shape:
         - labels: as for :class:`SelfAttentiveForSequenceClassification`
@@ -94,8 +94,8 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
         - returns: :class:`SelfAttentiveClassifierOutput`; its ``attentions`` are a 1-tuple of A, (B, 1, R, S)
 
     Raises:
-        ValueError: a mask that does not fit the tokens; labels out of range; in training, a Trainer that withholds the
-            labels while there is a penalty.
+        ValueError: the mask does not fit the tokens; labels are out of range; in training with a penalty, ``Trainer``
+            withholds the labels.
     """
 
     config_class = PooledEncoderConfig
@@ -117,11 +117,11 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
-        """The encoder's."""
+        """The input embeddings of the encoder."""
         return self.encoder.get_input_embeddings()
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the encoder's."""
+        """Replace the input embeddings of the encoder."""
         self.encoder.set_input_embeddings(value)
 
     @torch.no_grad()
@@ -225,7 +225,7 @@ class SelfAttentivePooling(nn.Module):
             ValueError: ``safe_serialization=False``, which would write a pickle.
         """
         if not safe_serialization:
-            raise ValueError("safe_serialization=False would write a pickle; leave it out")
+            raise ValueError("safe_serialization=False would write a pickle; leave the argument out")
         folder = Path(output_path)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / POOLING_CONFIG).write_text(json.dumps(self.get_config_dict(), indent=2) + "\n", encoding="utf-8")

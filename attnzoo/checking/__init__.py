@@ -1,4 +1,4 @@
-"""Attention code checked by its properties: which of them fail, and what the fault is called."""
+"""Checks of attention code: which properties fail, and the name of each fault."""
 
 from .checker import KINDS
 from .report import FAULTS, Finding, Report

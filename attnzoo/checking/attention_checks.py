@@ -1,7 +1,7 @@
-"""The properties of one attention layer, from the causes to their symptoms.
+"""The properties of one attention layer, from causes to symptoms.
 
-A fault early in the order makes later properties meaningless: after a softmax over the wrong axis sums, masks and
-causality are not judged.
+An early fault makes the tests of later properties meaningless. For example, after a softmax over the wrong axis the
+sums, masks and causality are not judged.
 
 Letters in shapes: B batch, T queries, S keys.
 """
@@ -62,7 +62,7 @@ class _Checker:
             return False
         if name in self.report.names:
             for check in AFTER[name]:
-                self.report.skip(check, f"meaningless before {name} is repaired")
+                self.report.skip(check, f"cannot be judged until {name} is repaired")
         return name in self.report.names
 
     def smallest(self, test: Test) -> Finding | None:
@@ -103,7 +103,7 @@ class _Checker:
         first = self.layer(*inputs, seed=1).context
         for seed in range(2, 8):
             if self.differs(first, self.layer(*inputs, seed=seed).context):
-                where = "two calls in eval mode with the same input and other random numbers differ"
+                where = "two calls in eval mode with the same input give different outputs"
                 return self.finding("dropout_in_eval", where, (*inputs, None, False))
         return None
 
@@ -129,7 +129,7 @@ class _Checker:
         if key_axis is not None and not axes and not event.is_softmax:
             return None
         where = f"weights of shape {shape} sum to one over axis {axes[0] if axes else 'of size 1'}"
-        where += f", and their keys are axis {key_axis}" if key_axis is not None else ", and no axis holds the keys"
+        where += f", but the keys are axis {key_axis}" if key_axis is not None else ", and no axis holds the keys"
         return self.finding("softmax_wrong_axis", where, (*inputs, None, False))
 
     def _axis_of_returned(self, sizes: Sizes, inputs: tuple[Tensor, Tensor, Tensor], reason: str) -> Finding | None:
@@ -143,7 +143,7 @@ class _Checker:
         key = (keys[-1] if self.layer.is_self else keys[0]) if keys else None
         if not axes or key in axes or key is None:
             return None
-        where = f"the returned weights of shape {shape} sum to one over axis {axes[0]}, and the keys are axis {key}"
+        where = f"the returned weights of shape {shape} sum to one over axis {axes[0]}, but the keys are axis {key}"
         return self.finding("softmax_wrong_axis", where, (*inputs, None, False))
 
     def scale(self, expected: str | float | None) -> None:
@@ -151,7 +151,7 @@ class _Checker:
         if expected is None:
             return report.skip("scale", "scale=None")
         if expected == "auto" and not (layer.is_self or layer.has_value):
-            return report.skip("scale", "Luong's dot score has none; state scale='sqrt' if d_k ** -0.5 is meant")
+            return report.skip("scale", "Luong's dot score has no scale; pass scale='sqrt' to expect 1 / sqrt(d_k)")
         if isinstance(inside, str):
             return report.skip("scale", inside)
         measured = measured_scale(inside)
@@ -185,7 +185,7 @@ class _Checker:
             return None
         count = inside.weights.numel() // max(1, sizes.rows * sizes.queries * sizes.keys)
         if max(count, self.layer.heads) < 2:
-            self.report.skip("heads", "there is one head")
+            self.report.skip("heads", "there is only one head")
             return None
         self.report.done("heads")
         inputs = self.layer.inputs(sizes)
@@ -216,14 +216,14 @@ class _Checker:
         is_scaled_after = "scale_wrong" in self.report.names and "after the softmax" in str(self.report)
         for cause in ("mask_after_softmax", "scale_wrong"):
             if cause in self.report.names and (cause != "scale_wrong" or is_scaled_after):
-                return self.report.skip(name, f"meaningless before {cause} is repaired")
+                return self.report.skip(name, f"cannot be judged until {cause} is repaired")
         if self.layer.has_value:
             self.report.add(self.smallest(self.constant_values))
             return self.report.done(name)
         if not self._sees_a_set():
             if isinstance(self.inside, Inside):
                 return self.report.done(name)
-            return self.report.skip(name, "the layer depends on positions, and its weights cannot be seen")
+            return self.report.skip(name, "the layer depends on positions, and its weights cannot be recorded")
         self.report.add(self.smallest(self.equal_tokens))
         self.report.done(name)
         return None
@@ -240,7 +240,7 @@ class _Checker:
             is_off = self.differs(first, constant[:, :1].expand_as(first))
         if not is_off:
             return None
-        where = "all values are the same vector, and the output still depends on the weights"
+        where = "all values are the same vector, but the output still depends on the weights"
         call = (query, key, constant, None, False)
         return self.finding("weights_not_normalised", where, call, (others[0], others[1], constant, None, False))
 
@@ -258,7 +258,7 @@ class _Checker:
             first, second = self.layer(query, few, few).context, self.layer(query, many, many).context
         if not self.differs(first[:, -1], second[:, -1]) and not self.differs(first[:, 0], second[:, 0]):
             return None
-        where = f"{sizes.keys} equal keys give another output than {more} of the same"
+        where = f"{sizes.keys} equal keys give another output than {more} equal keys"
         queries = (few, many) if self.layer.is_self else (query, query)
         return self.finding(
             "weights_not_normalised", where, (queries[0], few, few, None, False), (queries[1], many, many, None, False)
@@ -278,7 +278,7 @@ class _Checker:
         if self.layer.is_self:
             return self.report.skip("keys", "queries and keys are the same tokens")
         if any(isinstance(part, LocationScore) for module in self.layer.subject.modules for part in module.modules()):
-            return self.report.skip("keys", "a location score does not depend on the keys by definition")
+            return self.report.skip("keys", "by definition, a location score does not depend on the keys")
         query, key, value = self.layer.inputs(self.sizes)
         other = self.layer.inputs(self.sizes, seed=1)[1]
         if self.layer.has_value:
@@ -293,7 +293,7 @@ class _Checker:
                 )[0]
                 ignored = slope is None or not bool(slope.any())
             else:
-                return self.report.skip("keys", "the weights cannot be seen")
+                return self.report.skip("keys", "the weights cannot be recorded")
         self.report.done("keys")
         if ignored:
             where = "other keys give the same weights"
@@ -336,11 +336,11 @@ class _Checker:
             if size == 1.0:
                 name = self._fault_of_mask(sizes, real, is_broken, name)
             rows = [int(row) for row in (~real).any(dim=1).nonzero().flatten()]
-            where = f"rows {rows} have padding, and their output changes when the padding does"
+            where = f"rows {rows} have padding, and their output changes with its content"
             if is_broken:
-                where = "with a mask of padding the output is not finite or above a million"
+                where = "with a mask of padding the output is not finite, or above a million"
             elif size > 1:
-                where += " (with scores in the thousands: the number that hides a key is too small)"
+                where += " (for scores in the thousands: the additive mask is too weak)"
             return self.finding(name, where, call, changed)
 
         return test
@@ -397,7 +397,7 @@ class _Checker:
             if not apart:
                 continue
             if not self.differs(masked[0][apart], masked[1][apart]) and self.differs(plain[0][apart], plain[1][apart]):
-                where = f"key {position} of row 1 is real and has no influence under the mask of padding"
+                where = f"key {position} of row 1 is not padding, but has no influence with the mask of padding"
                 return self.finding("real_positions_masked", where, (query, key, value, real, False))
         return None
 
@@ -413,7 +413,9 @@ class _Checker:
         if causal is None and not by_mask:
             causal = built_in or partly
             what = (
-                "causal" if causal else "not causal: every position sees every other; state causal=True if it should be"
+                "causal"
+                if causal
+                else "not causal: every position sees every other; pass causal=True if it should be causal"
             )
             report.assumed.append(what)
         if by_mask and causal is not False:

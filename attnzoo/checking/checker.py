@@ -1,4 +1,4 @@
-"""``attnzoo.check``: which kind of code it is, and what is checked of it."""
+"""``attnzoo.check``: choose the checks for a kind of code, and run them."""
 
 import inspect
 from collections.abc import Callable
@@ -49,33 +49,33 @@ def check(
 ) -> Report:
     """Check attention code by its properties and name its faults.
 
-    The code runs on small random inputs, on a copy, in eval mode on the CPU. What it is told is believed; what it is
-    not told is found out, and the report says what was assumed.
+    A copy of the code runs on small random inputs, in eval mode on the CPU. The check finds out what the arguments do
+    not state; the report says what it assumed.
 
     Args:
         module: a module or a function. For ``kind="decoder_step"`` it may be left out
         kind: one of ``KINDS``; None for modules of torch and models of Transformers
-        causal: whether a position may only see earlier ones. None: it is read from the behaviour, the name of the class
-            or the masks that it takes
-        mask: the convention of its masks: "attend" (True or 1: may be attended to), "ignore" (True or 1: hidden) or
-            "additive" (0 or -inf). None: the convention that hides padding
-        scale: the factor of dot products: "auto" expects ``1 / sqrt(d_k)`` of self-attention and of layers that take
-            query, key and value, "sqrt" of every layer, a number that number, None none
-        num_heads: the number of heads, if no attribute says it
+        causal: whether a position must not see later ones. None: decided by the behaviour, the name of the class or the
+            masks that it takes
+        mask: the mask convention: "attend" (True or 1: may be attended to), "ignore" (True or 1: hidden) or "additive"
+            (0 or -inf). None: the convention that hides padding
+        scale: the expected factor of dot products: "sqrt" for ``1 / sqrt(d_k)``, or a number. "auto" expects it of
+            self-attention and of layers that take query, key and value. None: not checked
+        num_heads: the number of heads, if no attribute gives it
         width: the width of the input, or of query and key
         vocab_size: the number of ids
-        pad: the id of padding; for a loss the label
+        pad: the id of padding; for a loss, the label of padding
         batch_first: whether tensors are (batch, time, width)
-        start: for ``kind="decoder_step"``: (source, source_mask) to state
-        step: (tokens, state) to (logits, state)
-        whole: (source, source_mask, target) to the logits of teacher forcing
-        reorder: (state, rows) to state
+        start: for ``kind="decoder_step"``, a function (source, source_mask) -> state
+        step: (tokens, state) -> (logits, state)
+        whole: (source, source_mask, target) -> the logits of teacher forcing
+        reorder: (state, rows) -> state
 
     Returns:
         a report, true if nothing was found; ``print`` shows it
 
     Raises:
-        ValueError: an unknown kind or convention, or code that cannot be called; the message shows an adapter
+        ValueError: an unknown kind or convention, or code that the check cannot call; the message shows an adapter
         TypeError: ``module`` cannot be called
     """
     functions = {"start": start, "step": step, "whole": whole, "reorder": reorder}
@@ -87,7 +87,7 @@ def check(
     if mask not in (None, "attend", "ignore", "additive"):
         raise ValueError(f"mask is 'attend', 'ignore' or 'additive', got {mask!r}")
     if module is None and step is None:
-        raise TypeError("check needs a module or a function; for kind='decoder_step' at least step=...")
+        raise TypeError("check needs a module or a function; for kind='decoder_step' pass at least step=...")
     options = {
         "causal": causal,
         "mask": mask,
@@ -160,7 +160,7 @@ def _check_attention(report: Report, subject: Subject, is_self: bool, options: d
     causal = options["causal"]
     if causal is None and is_self and is_called_causal(subject):
         causal = True
-        report.assumed.append("causal, as its name or an attribute says")
+        report.assumed.append("causal, by its name or an attribute")
     _check_inputs_kept(report, layer, sizes)
     check_layer(report, layer, sizes, causal, options["scale"])
 
@@ -188,7 +188,7 @@ def _check_inputs_kept(report: Report, layer: Layer, sizes: Any) -> None:
     changed = [name for name, part in given.items() if not torch.equal(part, before[name])]
     if changed:
         report.add(Finding("input_changed_in_place", f"the argument {changed[0]!r}", before))
-    report.done("inputs left as they were")
+    report.done("inputs not changed")
 
 
 def _check_model(report: Report, subject: Subject, kind: str, options: dict[str, Any]) -> None:
@@ -202,9 +202,9 @@ def _check_model(report: Report, subject: Subject, kind: str, options: dict[str,
     is_generating = hasattr(target, "generate") and hasattr(target, "config") and hasattr(target, "get_encoder")
     if kind in ("language_model", "encoder_decoder"):
         if not is_generating:
-            report.skip("steps", "state start, step, whole and reorder with kind='decoder_step'")
+            report.skip("steps", "to check them, pass start, step, whole and reorder with kind='decoder_step'")
         elif "dropout_in_eval" in report.names or "future_leaked" in report.names:
-            report.skip("steps", f"meaningless before {report.names[0]} is repaired")
+            report.skip("steps", f"cannot be judged until {report.names[0]} is repaired")
         else:
             check_steps(report, steps_of_transformers(target, model.vocabulary))
 
@@ -242,6 +242,6 @@ def _check_classic(module: Any, dtype: torch.dtype, options: dict[str, Any]) -> 
         layer, sizes = understand(attention, False, options["mask"], None, widths, True)
         layer = with_masks(layer, sizes, options["mask"])
         check_layer(report, layer, sizes, None, None)
-        report.skip("step equals teacher forcing", "state start, step and whole")
-        report.skip("beams", "state start, step and reorder")
+        report.skip("step equals teacher forcing", "to check it, pass start, step and whole")
+        report.skip("beams", "to check them, pass start, step and reorder")
     return report

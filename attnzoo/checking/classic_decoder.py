@@ -38,7 +38,7 @@ def as_attention(subject: Subject, vocab_size: int | None) -> tuple[Subject, tup
     """The step as a function (query, keys, mask), and the widths of both.
 
     Raises:
-        CannotCallError: no form of token, state and outputs worked.
+        CannotCallError: no shapes of token, state and outputs worked.
     """
     roles: dict[str, str] = {}
     for name in subject.signature:
@@ -50,7 +50,7 @@ def as_attention(subject: Subject, vocab_size: int | None) -> tuple[Subject, tup
     missing = {"token", "state", "keys"} - roles.keys()
     if missing:
         raise CannotCallError(
-            f"{subject.name} has no argument for {', '.join(sorted(missing))}; write start and step functions"
+            f"{subject.name} has no argument for {', '.join(sorted(missing))}; pass functions start and step instead"
         )
     parts = [part for module in subject.modules for part in module.modules()]
     tables = [part for part in parts if isinstance(part, nn.Embedding)]
@@ -91,7 +91,9 @@ def as_attention(subject: Subject, vocab_size: int | None) -> tuple[Subject, tup
         changed = other[0] if isinstance(other, tuple) else other
         working.append((largest_difference(logits[:1], changed[:1]) > 1e-5, len(working), function, width))
     if not working:
-        raise CannotCallError(f"no form of token, state and outputs worked ({'; '.join(dict.fromkeys(errors))[:300]})")
+        raise CannotCallError(
+            f"no shapes of token, state and outputs worked ({'; '.join(dict.fromkeys(errors))[:300]})"
+        )
     _, _, function, width = min(working, key=lambda each: each[:2])
     attention = Subject(function, subject.dtype)
     attention.modules, attention.dtype, attention.has_parameters = subject.modules, subject.dtype, True

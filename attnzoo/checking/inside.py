@@ -1,4 +1,4 @@
-"""The attention weights inside a call: over which axis they are normalised, how their scores are scaled.
+"""The attention weights inside a call: the axis over which they are normalised, and the scale of their scores.
 
 Letters in shapes: B batch, T queries, S keys, D width.
 """
@@ -15,7 +15,7 @@ from .tracing import PRODUCTS, Event, Trace
 
 @dataclass
 class Inside:
-    """One attention whose weights were seen.
+    """An attention whose weights were recorded.
 
     ``first`` is the event that made the weights, ``last`` the last event that made weights (the same unless they are
     normalised again). ``key_axis`` and ``query_axis`` are axes of the last weights, None if they are not known.
@@ -39,7 +39,7 @@ class Inside:
 
     @property
     def scores(self) -> Tensor:
-        """What the softmax took; without torch's softmax the logarithm of the weights, which differs by a constant."""
+        """The input of torch's softmax. Without one, the logarithm of the weights, which differs by a constant."""
         event = self.events[self.first]
         if event.is_softmax and isinstance(event.arguments[0], Tensor):
             return event.arguments[0]
@@ -53,7 +53,7 @@ class Inside:
 
 
 def look_inside(layer: Layer, sizes: Sizes, allowed: Tensor | None = None, causal: bool = False) -> Inside | str:
-    """The attention of one call, or why it cannot be seen."""
+    """The attention of one call, or the reason why it cannot be recorded."""
     query, key, value = (part.clone().requires_grad_() for part in layer.inputs(sizes))
     inputs = (query, query, query) if layer.is_self else (query, key, value if layer.has_value else key)
     trace = Trace(without_dropout=True)
@@ -67,11 +67,11 @@ def look_inside(layer: Layer, sizes: Sizes, allowed: Tensor | None = None, causa
     found = [(number, event) for number, event in found if _matters(context, event.result)]
     softmaxes = [number for number, event in found if event.is_softmax]
     if nn.functional.multi_head_attention_forward in trace.calls:
-        return "torch.nn.MultiheadAttention does it"
+        return "it happens inside torch.nn.MultiheadAttention"
     if len(softmaxes) > 1:
-        return f"it has {len(softmaxes)} softmaxes; check each attention by itself"
+        return f"it has {len(softmaxes)} softmaxes; check each attention layer separately"
     if not found:
-        return "no tensor inside is a set of weights that sum to one"
+        return "no tensor inside has weights that sum to one"
     inside = Inside(layer, inputs, trace.events, (softmaxes or [found[0][0]])[0], found[-1][0], context)
     inside.allowed, inside.causal = allowed, causal
     inside.key_axis = _key_axis(inside, sizes)
@@ -125,7 +125,7 @@ def noise(like: Tensor) -> Tensor:
 
 
 def foreign_positions(inside: Inside, sizes: Sizes) -> str | None:
-    """Where scores, values or the output of a position contain parts of another position, or None."""
+    """The place where a score, value or output depends on a position that it should not, or None."""
     scores, last = inside.scores, inside.weights
     key_axis = inside.key_axis if inside.key_axis is not None else last.ndim - 1
     query_axis = inside.query_axis if inside.query_axis is not None else last.ndim - 2
@@ -154,7 +154,7 @@ def foreign_positions(inside: Inside, sizes: Sizes) -> str | None:
             axes = [axis for axis in range(slope.ndim) if axis != query_axis]
             seen = slope.abs().sum(dim=axes).nonzero().flatten().tolist()
             if not {*seen} <= {position}:
-                return f"the output of position {position} is made from the weights of queries {seen}"
+                return f"the output of position {position} is computed from the weights of queries {seen}"
     return None
 
 
@@ -166,14 +166,14 @@ def _entry(values: Tensor, places: dict[int, int]) -> Tensor:
 
 @dataclass
 class Scale:
-    """What the dot products were multiplied by, and the width of one head."""
+    """The factor of the dot products, and the width of one head."""
 
     factor: float
     width: int
 
 
 def measured_scale(inside: Inside) -> Scale | str:
-    """The scale of dot-product scores; a text says why there is none or why it is not known.
+    """The scale of dot-product scores, or a text that says why there is none or why it is unknown.
 
     The product that became the scores is found by comparing the two, up to a factor and a constant for each query. Its
     operands are followed back to the earliest tensors that differ from them by a factor alone.
@@ -192,11 +192,11 @@ def measured_scale(inside: Inside) -> Scale | str:
         if factor is None:
             continue
         if any(_is_weight(part, inside) for part in (left, right)):
-            return "the scores are no dot product of a query and a key"
+            return "the scores are not a dot product of a query and a key"
         for part in (left, right):
             factor *= _factor_of_origin(part, inside, number, width)
         return Scale(factor, width)
-    return "the scores are no dot product of a query and a key"
+    return "the scores are not a dot product of a query and a key"
 
 
 def _product(event: Event, left: Tensor, right: Tensor) -> Tensor:
@@ -239,7 +239,7 @@ def _is_weight(part: Tensor, inside: Inside) -> bool:
 
 
 def _factor(product: Tensor, scores: Tensor, axis: int) -> float | None:
-    """The number by which the scores are the product, up to a constant for each query."""
+    """The number that turns the product into the scores, up to a constant for each query."""
     finite = torch.isfinite(scores) & (scores > -1e4)
     if not bool(finite.all()):
         scores, product = scores.where(finite, torch.zeros(())), product.where(finite, torch.zeros(()))
@@ -254,7 +254,7 @@ def _factor(product: Tensor, scores: Tensor, axis: int) -> float | None:
 
 
 def _factor_of_origin(part: Tensor, inside: Inside, before: int, width: int) -> float:
-    """By which number an operand was multiplied since it was made by something else than a factor."""
+    """The product of all scalar factors that were applied to an operand after it was computed."""
     values = part.detach()
     candidates = [*(each.detach() for each in inside.inputs), *(e.result.detach() for e in inside.events[:before])]
     for candidate in candidates:

@@ -1,4 +1,4 @@
-"""How to call an attention layer: which argument is what, its layout, its widths, the convention of its mask.
+"""How to call an attention layer: the roles of its arguments, its layout, its widths, its mask convention.
 
 Letters in shapes: B batch, H heads, T queries, S keys, D width of the query, E width of the key.
 """
@@ -36,7 +36,7 @@ class Sizes(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What a call returned, batch first: context (B, T, ...), attention weights as they came, or None."""
+    """The result of a call: context (B, T, ...), batch first; attention weights as returned, or None."""
 
     context: Tensor
     weights: Tensor | None
@@ -76,7 +76,7 @@ class MaskForm(NamedTuple):
 
 @dataclass(frozen=True)
 class Layer:
-    """An attention layer whose call is understood."""
+    """An attention layer, and how to call it."""
 
     subject: Subject
     roles: dict[str, str]  # of parameters by name
@@ -251,7 +251,7 @@ def _may_be_weights(part: Tensor, sizes: Sizes, is_self: bool) -> bool:
 
 
 def all_sizes(subject: Subject, widths: tuple[int, ...], heads: int, is_self: bool, is_step: bool) -> Sizes:
-    """Sizes of rows, queries and keys that no other size of the layer equals."""
+    """Numbers of rows, queries and keys that no other size of the layer equals."""
     taken = {*widths, heads, *(width // max(1, heads) for width in widths), 1, 2}
     free = [size for size in (3, 5, 7, 9, 11, 13) if size not in taken]
     rows, queries, keys = free[:3]
@@ -418,7 +418,7 @@ def _rows_are_apart(layer: Layer, sizes: Sizes) -> bool:
 
 
 def with_masks(layer: Layer, sizes: Sizes, mask: str | None) -> Layer:
-    """The layer with the forms of its masks: those that hide padding best from the output."""
+    """The layer with the mask forms that hide padding best."""
     if layer.has("mask") or layer.has("padding"):
         layer = replace(layer, padding=_best(layer, sizes, mask, PADDING_SHAPES, is_padding=True))
     if layer.is_self and layer.has("mask"):
@@ -430,7 +430,7 @@ def with_masks(layer: Layer, sizes: Sizes, mask: str | None) -> Layer:
 
 
 def hidden_keys(sizes: Sizes) -> Tensor:
-    """Which keys are real: (B, S), the first row whole, the others padded on the right."""
+    """A padding mask (B, S), True on real keys: the first row has no padding, the others have it on the right."""
     lengths = torch.tensor([sizes.keys, *(max(1, sizes.keys - 2 - row % 2) for row in range(sizes.rows - 1))])
     return torch.arange(sizes.keys) < lengths[:, None]
 
@@ -479,6 +479,6 @@ def how_to_adapt(subject: Subject, is_self: bool, errors: dict[str, str]) -> str
         f"    def adapter({arguments}):\n"
         f"        return layer({arguments})\n"
         f"    attnzoo.check(adapter, {kind!r})\n"
-        "Tensors are (batch, time, width); an adapter returns the output, or the output and the weights. State "
-        "width=... and num_heads=... if they cannot be read from the module."
+        "Tensors are (batch, time, width). The adapter returns the output, or the output and the weights. Pass "
+        "width=... and num_heads=... if the module has no such attributes."
     )

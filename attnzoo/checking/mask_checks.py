@@ -20,7 +20,7 @@ SMALLEST_HIDING = -1e3  # larger additive numbers do not hide a key
 
 
 def padding_number(subject: Subject, pad: int | None) -> int | None:
-    """The id of padding: stated, a default of the function, an attribute, or a global name that it reads."""
+    """The id of padding: an argument, a default of the function, an attribute, or a global name that it reads."""
     if pad is not None:
         return pad
     for name, parameter in subject.signature.items():
@@ -97,7 +97,7 @@ def check_mask(report: Report, subject: Subject, mask: str | None, causal: bool 
     if "future" in hides:
         report.done("future")
     else:
-        report.skip("future", "the mask is of padding alone")
+        report.skip("future", "the mask hides padding only")
     report.done("real positions")
 
 
@@ -153,7 +153,7 @@ def _call_mask(subject: Subject, pad: int) -> tuple[dict[str, Tensor], Tensor, s
             return given, made, takes
     raise CannotCallError(
         f"cannot call {subject.name} as kind='mask' ({'; '.join(errors)}). Write an adapter that takes ids (B, S) with "
-        "padding, lengths (B,), or a size, and returns one mask:\n"
+        "padding, lengths (B,), or a size, and that returns one mask:\n"
         "    attnzoo.check(lambda ids: make_mask(ids, pad)[0], 'mask', pad=0)"
     )
 
@@ -176,7 +176,7 @@ def _by_pairs(made: Tensor, rows: int, length: int, takes: str) -> tuple[Tensor,
 
 
 def _readings(seen: Tensor, mask: str | None) -> Iterator[tuple[str, Tensor]]:
-    """What the mask allows in each convention that its numbers can have."""
+    """The pairs that the mask allows, in each convention that fits its numbers."""
     is_flag = not seen.is_floating_point() or set(seen.unique().tolist()) <= {0.0, 1.0}
     readings = {"attend": seen != 0, "ignore": seen == 0, "additive": seen == 0}
     for convention, allowed in readings.items():
@@ -189,7 +189,7 @@ def _readings(seen: Tensor, mask: str | None) -> Iterator[tuple[str, Tensor]]:
 
 
 def check_loss(report: Report, subject: Subject, pad: int | None, mask: str | None) -> None:
-    """Check that padding has no part in a loss: neither in the sum nor in the number that it is divided by.
+    """Check that padding has no part in a loss, neither in the sum nor in its divisor.
 
     Raises:
         CannotCallError: no call gave a number.
@@ -213,9 +213,9 @@ def check_loss(report: Report, subject: Subject, pad: int | None, mask: str | No
             report.assumed += [f"labels of padding are {padding}", how]
             return _check_loss(report, subject, call, padding)
     raise CannotCallError(
-        f"cannot call {subject.name} as kind='loss' ({'; '.join(errors[:4])}). Write an adapter and state the id of "
+        f"cannot call {subject.name} as kind='loss' ({'; '.join(errors[:4])}). Write an adapter and pass the id of "
         "padding:\n    attnzoo.check(lambda logits, labels: my_loss(logits, labels), 'loss', pad=0)\n"
-        "logits are (B, T, V), labels (B, T); it returns one number."
+        "logits are (B, T, V), labels (B, T); the adapter returns one number."
     )
 
 
@@ -229,7 +229,7 @@ def _check_loss(report: Report, subject: Subject, call: LossCall, pad: int) -> N
         first = call(logits, labels, real)
         changed = _changed(logits, ~real)
         if not _same(first, call(changed, labels, real), subject):
-            where = "other logits at padding give another loss"
+            where = "the loss changes with the logits at padding"
             return Finding("loss_counts_padding", where, given, given | {"logits": changed})
         wider = (
             functional.pad(logits, (0, 0, 0, 2), value=0.3).log_softmax(dim=-1),
@@ -237,7 +237,7 @@ def _check_loss(report: Report, subject: Subject, call: LossCall, pad: int) -> N
             functional.pad(real, (0, 2), value=False),
         )
         if not _same(first, call(*wider), subject):
-            where = "two more columns of padding give another loss: it divides by all positions"
+            where = "the loss changes with two more columns of padding: it divides by all positions"
             return Finding("loss_counts_padding", where, given, {"logits": wider[0], "labels": wider[1]})
         return None
 
@@ -258,7 +258,7 @@ def _check_loss(report: Report, subject: Subject, call: LossCall, pad: int) -> N
         and len(silent) < int(real.sum())
         and not all(place == 0 or not real[row, place + 1 :].any() for row, place in silent)
     ):
-        where = f"the logits of row {silent[0][0]}, position {silent[0][1]} have no part in the loss"
+        where = f"the logits of row {silent[0][0]}, position {silent[0][1]} do not change the loss"
         report.add(Finding("real_positions_masked", where, {"logits": logits, "labels": labels}))
     report.done("real positions of the loss")
     _name_reduction(report, call(logits, labels, real), logits, labels, real)
@@ -282,7 +282,7 @@ def _same(first: Tensor, second: Tensor, subject: Subject) -> bool:
 
 
 def _batch(pad: int, rows: int = 3, length: int = 5) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-probabilities, which a softmax leaves as they are, labels, and where they are real."""
+    """Log-probabilities, which a softmax does not change; labels; and a mask, True on real labels."""
     generator = torch.Generator().manual_seed(0)
     vocabulary = 12 + max(0, pad)
     logits = torch.randn(rows, length, vocabulary, generator=generator, dtype=torch.float64).log_softmax(dim=-1)

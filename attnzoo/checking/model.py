@@ -31,7 +31,7 @@ ADAPTERS = {
 
 @dataclass(frozen=True)
 class Model:
-    """A model whose call is understood. ``vocabulary`` is 0 for a model on vectors of ``width``."""
+    """A model, and how to call it. ``vocabulary`` is 0 for a model on vectors of ``width``."""
 
     subject: Subject
     kind: str
@@ -55,11 +55,11 @@ class Model:
 
     @property
     def knows_padding(self) -> bool:
-        """Whether it is told where padding is, other than by its id."""
+        """Whether an argument says where padding is."""
         return self.has("mask") or self.has("memory_mask") or self.has("lengths")
 
     def draw(self, rows: int, length: int, seed: int = 0) -> Tensor:
-        """Ids (B, S) other than the padding's, or vectors (B, S, D)."""
+        """Ids (B, S) without padding, or vectors (B, S, D)."""
         generator = torch.Generator().manual_seed(seed)
         if not self.vocabulary:
             return torch.randn(rows, length, self.width, generator=generator).to(self.subject.dtype)
@@ -176,7 +176,7 @@ def understand_model(
         tried = "; ".join(f"{what}: {error}" for what, error in list(errors.items())[:3])
         raise CannotCallError(
             f"cannot call {subject.name} as kind={kind!r} ({tried}). Write an adapter and check that:\n"
-            f"    {ADAPTERS[kind]}\nState vocab_size=... or width=..., and pad=..., if the code has no such attribute."
+            f"    {ADAPTERS[kind]}\nPass vocab_size=... or width=..., and pad=..., if the code has no such attributes."
         )
     return next((model for model in working if _rows_apart(model, needs_target)), working[0])
 
@@ -256,7 +256,7 @@ def _forms(mask: str | None, shapes: tuple[str, ...]) -> Iterator[MaskForm]:
 
 
 def _that_runs(model: Model, mask: str | None, needs_target: bool, errors: dict[str, str]) -> Model | None:
-    """The model with masks that run and hide padding and the future best."""
+    """The model with the mask forms that run, and that hide padding and the future best."""
     source, target = model.draw(3, 7), model.draw(3, 5, seed=1) if needs_target else None
     real = torch.arange(7) < torch.tensor([7, 5, 4])[:, None]
     forms: list[MaskForm | None] = [None]

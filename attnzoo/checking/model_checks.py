@@ -33,7 +33,7 @@ def check_model(report: Report, model: Model, causal: bool) -> None:
         return
     checker.batch()
     if "batch_mixed" in report.names:
-        report.skip("padding", "meaningless before batch_mixed is repaired")
+        report.skip("padding", "cannot be judged until batch_mixed is repaired")
     else:
         checker.padding()
     if causal:
@@ -62,7 +62,7 @@ class _Checker:
             return True
         self.report.add(Finding("not_finite", "for random input without padding", self.given(*call)))
         for check in ("softmax axis", "batch", "padding", "future"):
-            self.report.skip(check, "meaningless before not_finite is repaired")
+            self.report.skip(check, "cannot be judged until not_finite is repaired")
         return False
 
     def dropout(self) -> None:
@@ -70,7 +70,7 @@ class _Checker:
             call = self.model.draw(rows, length), None, self.target(rows)
             first = self.model.main(*call, seed=1)
             if any(self.differs(first, self.model.main(*call, seed=seed)) for seed in range(2, 6)):
-                where = "two calls in eval mode with the same input and other random numbers differ"
+                where = "two calls in eval mode with the same input give different outputs"
                 self.report.add(Finding("dropout_in_eval", where, self.given(*call)))
                 self.model.subject.without_dropout = True
                 break
@@ -94,10 +94,10 @@ class _Checker:
             is_single = not axes and bool((event.result == 1).all())
             if is_single or (axes and all(shape[axis] in others for axis in axes)):
                 what = f"axis {axes[0]}" if axes else "an axis of size 1"
-                where = f"weights of shape {shape} sum to one over {what}, and the source has length {length}"
+                where = f"weights of shape {shape} sum to one over {what}, but the source has length {length}"
                 self.report.add(Finding("softmax_wrong_axis", where, self.given(*call)))
                 for check in ("batch", "padding", "future"):
-                    self.report.skip(check, "meaningless before softmax_wrong_axis is repaired")
+                    self.report.skip(check, "cannot be judged until softmax_wrong_axis is repaired")
                 return True
         self.report.done("softmax axis")
         return False
@@ -117,7 +117,7 @@ class _Checker:
     def padding(self) -> None:
         model = self.model
         if not model.vocabulary and not model.knows_padding:
-            return self.report.skip("padding", "it takes vectors and neither a mask nor lengths")
+            return self.report.skip("padding", "it takes vectors, but neither a mask nor lengths")
         for length, padding in ((1, 1), (2, 1), (LENGTH - 3, 3)):
             try:
                 if self._padding(length, padding):
@@ -156,11 +156,11 @@ class _Checker:
         where = f"row 1 has {length} tokens and {padding} of padding; without the padding its "
         where += "state" if state_differs and not time_differs else "output"
         for name in names:
-            self.report.add(Finding(name, f"{where} is another", self.given(*call), self.given(*alone)))
+            self.report.add(Finding(name, f"{where} differs", self.given(*call), self.given(*alone)))
         return True
 
     def _cause(self, alone: Any, call: Any, state_differs: bool) -> list[str]:
-        """Which fault lets padding through: the recurrent encoder is given its results without padding."""
+        """The fault that lets padding through, found by giving the recurrent encoder its results without padding."""
         model = self.model
         row: Any = tuple(None if part is None else part[1:2] for part in call)
         record: list[Any] = []
@@ -169,7 +169,7 @@ class _Checker:
         shown = alone[0].shape[1] if alone[2] is None else TARGET
 
         def is_mended(with_tail: bool) -> tuple[bool, bool]:
-            """Whether the output is that without padding, and whether it changed at all."""
+            """Whether the output equals the one without padding, and whether it changed at all."""
             length = row[0].shape[1]
             with _recurrent(model, length=length, replay=list(record), with_tail=with_tail) as replaced:
                 mended = model.outputs(*row)
@@ -237,7 +237,7 @@ class _Checker:
 
 
 def _another(model: Model, values: Tensor) -> Tensor:
-    """Other ids or vectors, different at every place."""
+    """Ids or vectors that differ from these at every position."""
     if not model.vocabulary:
         return -values
     free = [number for number in range(min(3, model.vocabulary // 4), model.vocabulary) if number != model.pad]

@@ -1,31 +1,32 @@
-"""What :func:`attnzoo.check` found: the names of all faults, one finding, the report."""
+"""The result of :func:`attnzoo.check`: the names of all faults, a finding, the report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
-# Every fault by its stable name: what it is called, and two lines on why it matters and what to do.
+# Every fault by its stable name: a short description, and two lines on why it matters and what to change.
 FAULTS: dict[str, tuple[str, str]] = {
     "padding_attended": (
         "padding is attended to",
         "Padding gets weight, so the output of a sentence depends on its neighbours in the batch.\n"
-        "Give the scores of padding -inf before the softmax, in every row and head, with the mask the right way round.",
+        "Set the scores of padding to -inf before the softmax, in every row and head, and check that the mask is not "
+        "inverted.",
     ),
     "future_leaked": (
         "the future leaks",
-        "A position sees tokens after it, so the training loss falls and generation is poor.\n"
-        "Query t may see keys 0 to t: torch.tril(torch.ones(T, T)), with -inf in the other scores before the softmax.",
+        "A position sees later tokens, so the training loss is low although generation is poor.\n"
+        "Query t may see keys 0 to t: torch.tril(torch.ones(T, T)). Set all other scores to -inf before the softmax.",
     ),
     "weights_not_normalised": (
         "attention weights do not sum to one",
         "The output then grows with the number of keys or with the scores themselves.\n"
-        "Normalise the scores of each query by a softmax over the keys, and do not change the weights afterwards.",
+        "Apply a softmax over the keys to the scores of each query, and do not change the weights afterwards.",
     ),
     "softmax_wrong_axis": (
         "the softmax is over the wrong axis",
         "The weights of one query must sum to one over the keys. Here another axis was normalised.\n"
-        "For scores (..., queries, keys) that is softmax(dim=-1); name the axis, and test with sizes that all differ.",
+        "For scores (..., queries, keys) use softmax(dim=-1). Test with sizes that all differ.",
     ),
     "scale_missing": (
         "the scale is missing",
@@ -34,74 +35,74 @@ FAULTS: dict[str, tuple[str, str]] = {
     ),
     "scale_wrong": (
         "the scale is wrong",
-        "The scores are multiplied by another number than 1 / sqrt(d_k), d_k being the width of one head.\n"
-        "Common causes: the width of all heads, multiplication instead of division, d_k without the root.",
+        "The scores should be multiplied by 1 / sqrt(d_k), where d_k is the width of one head.\n"
+        "Common causes: the width of all heads together, multiplication instead of division, d_k without the root.",
     ),
     "step_differs": (
         "decoding step by step differs from teacher forcing",
-        "Training and generation then compute different functions of the same prefix.\n"
-        "Check the positions of later steps, what the state holds, and the order of update and attention.",
+        "Training and generation then compute different logits for the same prefix.\n"
+        "Check the positions of later steps, the contents of the state, and the order of state update and attention.",
     ),
     "mask_after_softmax": (
         "the mask is applied after the softmax",
-        "Masked keys still take part in the sum of the softmax, so the other weights sum to less than one.\n"
+        "The softmax still counts masked keys in its sum, so the other weights sum to less than one.\n"
         "Set masked scores to -inf before the softmax, or divide by the new sum after it.",
     ),
     "loss_counts_padding": (
         "the loss counts padding",
-        "Padding takes part in the sum or in the number that it is divided by.\n"
-        "Use ignore_index, or sum the loss of real tokens and divide by their number.",
+        "Padding is counted in the sum of the loss, or in the number that divides the sum.\n"
+        "Use ignore_index, or sum the losses of the real tokens and divide by their number.",
     ),
     "final_state_from_padding": (
-        "the final state was read from padding",
-        "The recurrent encoder ran on into the padding, so the state of a short sentence is not its last token's.\n"
-        "Use pack_padded_sequence, or gather the state at the last real token (and start backwards there).",
+        "the final state depends on padding",
+        "The recurrent encoder also read the padding, so the state of a short sentence is not that of its last token.\n"
+        "Use pack_padded_sequence, or gather the state at the last real token and start the backward RNN there.",
     ),
     "beam_not_reordered": (
         "the state is not reordered with the beams",
-        "After a reorder row i must continue the prefix of row order[i], in every tensor of the state.\n"
-        "Apply index_select(batch axis, order) to all of them: keys, values, hidden and cell states, input feed.",
+        "After a reorder, row i of every tensor of the state must continue the prefix of row order[i].\n"
+        "Apply index_select(batch_axis, order) to all of them: keys, values, hidden and cell states, input feed.",
     ),
     "heads_mixed": (
-        "heads are mixed up by a wrong view",
+        "a wrong view mixes the heads",
         "A view without a transpose puts parts of several positions or rows into one head.\n"
         "Split by view(B, T, H, d_k).transpose(1, 2); merge by transpose(1, 2).reshape(B, T, H * d_k).",
     ),
     "batch_mixed": (
         "rows of the batch influence each other",
-        "The output of one row depends on another row: a view, an axis or a mean goes over the batch.\n"
-        "Look for view() in place of transpose(), batch_first, and squeeze() without an axis.",
+        "The output of one row depends on another row: a view, a softmax or a mean goes over the batch axis.\n"
+        "Common causes: view() in place of transpose(), a wrong batch_first, squeeze() without an axis.",
     ),
     "dropout_in_eval": (
         "dropout stays on in eval mode",
         "Two passes in eval mode give different results.\n"
-        "Use nn.Dropout, or F.dropout(x, p, training=self.training); the same for dropout_p of "
-        "scaled_dot_product_attention.",
+        "Use nn.Dropout, or F.dropout(x, p, training=self.training). In eval mode set dropout_p of "
+        "scaled_dot_product_attention to 0.",
     ),
     "cache_changed_in_place": (
-        "a step changes the state that it was given",
-        "The earlier state cannot be used again, as beam search and scoring of several continuations do.\n"
+        "a step changes the state that it received",
+        "Beam search and the scoring of several continuations use the earlier state again, and get wrong results.\n"
         "Make new tensors and containers (torch.cat, {**cache}) in place of +=, append() and index assignment.",
     ),
     "input_changed_in_place": (
         "a call changes its input",
-        "The caller's tensor has other numbers afterwards, so a residual connection or a second use goes wrong.\n"
+        "The caller's tensor has other values afterwards, so a residual connection or a second use is wrong.\n"
         "Write x = x + y in place of x += y, and masked_fill in place of masked_fill_.",
     ),
     "keys_ignored": (
         "the weights do not depend on the keys",
-        "The scores are computed without looking at the source, so they cannot align with it.\n"
+        "The scores are computed without the keys, so the weights cannot align with the source.\n"
         "Compare each query with every key: a dot product, or v tanh(W query + U key).",
     ),
     "real_positions_masked": (
         "real positions are masked",
-        "A token that may be seen has no influence on the output.\n"
-        "Check the direction of the mask, and that the diagonal of a causal mask is visible.",
+        "A token that should be visible has no influence on the output.\n"
+        "Check that the mask is not inverted, and that a causal mask leaves the diagonal visible.",
     ),
     "not_finite": (
         "the output is not finite",
-        "NaN or infinity comes out for ordinary inputs.\n"
-        "Look for a row whose scores are all -inf, a division by zero, and a logarithm of zero.",
+        "The output has NaN or infinity for ordinary inputs.\n"
+        "Common causes: a row whose scores are all -inf, a division by zero, a logarithm of zero.",
     ),
 }
 
@@ -166,7 +167,7 @@ class Report:
         return self.passed
 
     def add(self, finding: Finding | None) -> bool:
-        """Note a finding, once for each name; whether there was one."""
+        """Note a finding, once for each name. Return whether there was one."""
         if finding is not None and finding.name not in self.names:
             self.findings.append(finding)
         return finding is not None

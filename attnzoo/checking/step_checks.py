@@ -1,4 +1,4 @@
-"""The properties of a decoder that works step by step: equal to teacher forcing, beams reordered, no state overwritten.
+"""The properties of a decoder that works step by step: teacher forcing, reordered beams, no state changed in place.
 
 Letters in shapes: B batch, T target length, S source length, V vocabulary.
 """
@@ -93,7 +93,7 @@ def _required(function: Subject) -> int:
 def steps_of(
     target: Any, functions: dict[str, Callable[..., Any] | None], vocab_size: int | None, make: Callable[[Any], Subject]
 ) -> Steps:
-    """The functions of a decoder: as given, or methods of ``target`` by their usual names.
+    """The functions of a decoder: those passed, or methods of ``target`` with the usual names.
 
     Raises:
         CannotCallError: there is no function for a step.
@@ -139,11 +139,11 @@ def check_steps(report: Report, steps: Steps) -> None:
     _check_dropout(report, steps, target)
     in_place = _check_in_place(report, steps)
     if steps.whole is None:
-        report.skip("step equals teacher forcing", "no function whole was given")
+        report.skip("step equals teacher forcing", "pass the function whole to check it")
     elif not in_place or not isinstance(steps.begin(), dict | list):
         _check_whole(report, steps)
     if steps.reorder is None:
-        report.skip("beams", "no function reorder was given")
+        report.skip("beams", "pass the function reorder to check it")
     else:
         _check_reorder(report, steps)
 
@@ -177,7 +177,7 @@ def _check_dropout(report: Report, steps: Steps, target: Tensor) -> None:
 
 
 def _check_in_place(report: Report, steps: Steps) -> bool:
-    """A step must leave the state that it was given as it was: its tensors, and what a second step makes of it.
+    """A step must not change the state that it received: neither its tensors nor the result of a second step from it.
 
     A cache of Transformers grows by design; of it only the tensors are compared.
     """
@@ -223,7 +223,7 @@ def _check_whole(report: Report, steps: Steps) -> None:
                 where = f"by teacher forcing the logits before position {position} change with the target from there"
                 report.add(Finding("future_leaked", where, {"target": target}, {"target": other}))
                 report.done("future")
-                report.skip("step equals teacher forcing", "meaningless before future_leaked is repaired")
+                report.skip("step equals teacher forcing", "cannot be judged until future_leaked is repaired")
                 return
         single, _ = steps.run(target, steps.begin(rows))
         for position, logits in enumerate(single):

@@ -1,4 +1,4 @@
-"""Somebody's code, made safe to call: a copy in eval mode, the same random numbers in every call."""
+"""Code made safe to call: a copy in eval mode, with the same random numbers in every call."""
 
 import copy
 import functools
@@ -14,14 +14,14 @@ from .tracing import Trace
 
 
 class CannotCallError(ValueError):
-    """No way to call the subject was found; the message says which adapter to write."""
+    """The check cannot call the code; the message shows the adapter to write."""
 
 
 class Subject:
     """A module or a function that is checked.
 
-    A module is copied. A function's own modules (bound, closed over, or global names it reads) cannot be copied; they
-    are set to eval mode, and :meth:`ready` gives them back as they were.
+    A module is copied. The modules of a function (bound, closed over, or global names it reads) cannot be copied. They
+    are set to eval mode, and :meth:`ready` restores them.
     """
 
     def __init__(self, target: Any, dtype: torch.dtype = torch.float64) -> None:
@@ -56,7 +56,7 @@ class Subject:
 
     @contextmanager
     def ready(self) -> Iterator[None]:
-        """Eval mode and no weight that changes; afterwards everything is as it was."""
+        """Set eval mode, and restore modes and random numbers afterwards."""
         with ExitStack() as stack:
             stack.enter_context(torch.random.fork_rng(devices=[]))
             for child in {part for module in self.modules for part in module.modules()}:

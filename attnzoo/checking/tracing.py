@@ -1,7 +1,7 @@
-r"""What happens inside a call: every tensor that torch makes, among them the attention weights.
+r"""Record the tensors that torch makes in a call, among them the attention weights.
 
-Attention weights are recognised by what they are: a tensor that depends on the input, without negative values, whose
-sums over some axis are all 1. So it does not matter how somebody writes the softmax.
+Attention weights are recognised by their properties: a tensor that depends on the input, without negative values, whose
+sums over some axis are all 1. So the code may write the softmax in any way.
 """
 
 from collections.abc import Callable, Iterator

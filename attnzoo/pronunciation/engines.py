@@ -1,7 +1,7 @@
-"""What runs a model of pronunciation: PyTorch, or ONNX Runtime.
+"""The engines that run a pronunciation model: PyTorch or ONNX Runtime.
 
-Both engines have the same methods and attributes: ``tokenizer``; ``num_beams``, that of the model's generation config;
-``end``, the id of the end token; ``temperature``, that of the confidences of words.
+Both have the same methods and attributes: ``tokenizer``; ``num_beams`` of the model's generation config; ``end``, the
+id of the end token; ``temperature`` of the word confidences.
 
 Letters in shapes: B words, K beams.
 """
@@ -25,11 +25,11 @@ EngineName = Literal["torch", "onnx"]
 
 
 class Found(NamedTuple):
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-        sequences: B * K lists of token ids, without the start token; those of a word follow each other
-        scores: log p of each, its end included; None after a greedy search
+        sequences: B * K lists of token ids, without the start token; the K of a word are adjacent
+        scores: log p of each sequence with its end token; None after a greedy search
     """
 
     sequences: list[list[int]]
@@ -37,17 +37,17 @@ class Found(NamedTuple):
 
 
 def load_engine(folder: str | Path, name: EngineName | None, device: str) -> Any:
-    """The engine of a model: that of ``name``; None is "onnx" for an exported folder, else "torch".
+    """The engine ``name`` for a model. None chooses "onnx" for an exported folder, otherwise "torch".
 
     Raises:
-        ValueError: "torch" for an exported folder, or another name.
-        ModuleNotFoundError: onnxruntime is not installed, or what an export needs.
+        ValueError: ``name`` is "torch" for an exported folder, or is unknown.
+        ModuleNotFoundError: onnxruntime, or a package that the export needs, is not installed.
     """
     is_exported = Path(folder, EXPORT).is_file()
     if name not in ("torch", "onnx", None):
         raise ValueError(f"engine must be 'torch', 'onnx' or None, got {name!r}")
     if name == "torch" and is_exported:
-        raise ValueError(f"engine='torch' needs the model's own folder; {folder} is an export to ONNX")
+        raise ValueError(f"engine='torch' needs the folder of the PyTorch model; {folder} is an export to ONNX")
     return OnnxEngine(folder, is_exported) if name == "onnx" or is_exported else TorchEngine(folder, device)
 
 
@@ -63,12 +63,12 @@ class TorchEngine:
         self.temperature: float = getattr(self.model.config, "confidence_temperature", 1.0)
 
     def search(self, sources: list[str], beams: int, limits: list[int] | None) -> Found:
-        """The K best outputs of every source, with at most so many new tokens as its limit."""
+        """The K best outputs of every source; ``limits`` has the most new tokens of each."""
         inputs = self.tokenizer(sources, padding=True, return_tensors="pt")
         inputs = {name: inputs[name].to(self.model.device) for name in ("input_ids", "attention_mask")}
         options: dict[str, Any] = {}
         if beams > 1:
-            options["length_penalty"] = 0.0  # scores are log p; divided by the length they favour what repeats itself
+            options["length_penalty"] = 0.0  # scores are log p; divided by the length, they favour repetitions
         if limits is not None:
             options["max_new_tokens"] = max(limits)
             if min(limits) < max(limits):
@@ -90,7 +90,7 @@ class TorchEngine:
 
 
 class OnnxEngine:
-    """A model in ONNX Runtime: an exported folder, or another one, which is exported to a temporary folder first."""
+    """A model in ONNX Runtime. A folder that is not an export is first exported to a temporary folder."""
 
     def __init__(self, folder: str | Path, is_exported: bool) -> None:
         from ..export import OnnxModel, to_onnx  # needs onnxruntime and onnx
@@ -107,7 +107,7 @@ class OnnxEngine:
         self.temperature: float = self.model.config.get("confidence_temperature", 1.0)
 
     def search(self, sources: list[str], beams: int, limits: list[int] | None) -> Found:
-        """The K best outputs of every source, with at most so many new tokens as its limit."""
+        """The K best outputs of every source; ``limits`` has the most new tokens of each."""
         inputs = self.tokenizer(sources, padding=True, return_tensors="np")
         found = self.model.generate(
             inputs["input_ids"],
@@ -120,7 +120,7 @@ class OnnxEngine:
         return Found(found.tokens.tolist(), found.scores.tolist() if beams > 1 else None)
 
     def align(self, sources: list[str], targets: list[str]) -> list[AlignedPair]:
-        """The alignments of sources with their phonemes, one letter and one phoneme a word."""
+        """The alignments of sources with their phonemes; the words of a pair are letters and phonemes."""
         pairs = []
         for source, target in zip(sources, targets, strict=True):
             phones, encoded = target.split(), self.tokenizer(source, return_tensors="np")
@@ -128,7 +128,7 @@ class OnnxEngine:
             tokens = np.array([[*ids, self.end]])
             logits, attention = self.model.forced_decode(encoded["input_ids"], encoded["attention_mask"], tokens)
             if attention is None:
-                raise ValueError(f"{self.model.folder} has no attention and so no alignments")
+                raise ValueError(f"the model in {self.model.folder} has no attention, so it gives no alignments")
             words = self.tokenizer.convert_ids_to_tokens(encoded["input_ids"][0], skip_special_tokens=True)
             log_probs = torch.from_numpy(logits[0]).log_softmax(-1)
             score = log_probs.gather(1, torch.from_numpy(tokens).mT).sum().item()
@@ -138,11 +138,11 @@ class OnnxEngine:
 
 
 class _LengthLimits(StoppingCriteria):
-    """Every word's own greatest number of new tokens, whatever the words it is batched with."""
+    """A limit of new tokens for every word of a batch, so a word's output does not depend on the batch."""
 
     def __init__(self, limits: list[int], device: Any) -> None:
         self.limits = torch.tensor(limits, device=device)  # (B,)
 
     def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Any:
-        """Which rows (B * candidates, T) are full."""
+        """Which rows (B * candidates, T) have reached their limit."""
         return input_ids.shape[1] - 1 >= self.limits.repeat_interleave(len(input_ids) // len(self.limits))

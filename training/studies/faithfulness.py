@@ -1,19 +1,19 @@
-"""What the attention of a model explains: ``attnzoo faithfulness runs/self_attentive_sst2/best``.
+"""How well the attention of a model explains its predictions: ``attnzoo faithfulness runs/self_attentive_sst2/best``.
 
-The command takes Lin's classifier and the RNN. It draws examples of the test split. For the RNN it draws one target
-step of each, after the right tokens before it. It changes the attention weights, or removes source tokens, and measures
-how the prediction changes:
+The command takes Lin's classifier and the RNN. It draws examples from the test split. For the RNN it draws one target
+step of each, with teacher forcing. It changes the attention weights, or removes source tokens, and measures how the
+prediction changes:
 
 - how far the weights are from uniform
 - permuted and uniform weights (Jain and Wallace, 2019, section 4.2.1; Wiegreffe and Pinter, 2019, section 3.2)
-- the most different weights that leave the prediction as it is (Jain and Wallace, 2019, section 4.2.2)
+- the most different weights with the same prediction (Jain and Wallace, 2019, section 4.2.2)
 - whether weights, gradients and the removal of single tokens rank the tokens alike (there, section 4.1)
-- the tokens of highest weight removed, beside others (DeYoung et al., 2020, section 4: comprehensiveness)
+- removal of the tokens of highest weight, compared with others (DeYoung et al., 2020, section 4: comprehensiveness)
 - with the folders of other seeds: how much the weights differ from seed to seed (Wiegreffe and Pinter, 2019, section
   3.3)
 
-Every row of the table has a 95 % confidence interval over the examples, and a sentence by a rule that :data:`TESTS`
-holds. The folder of ``--output`` gets the table as ``faithfulness.json`` and a figure, ``faithfulness.png``.
+Every row of the table has a 95 % confidence interval over the examples, and a verdict by the rules
+in :data:`TESTS`. The folder of ``--output`` gets the table as ``faithfulness.json`` and a figure, ``faithfulness.png``.
 """
 
 import json
@@ -80,7 +80,7 @@ TESTS = (
             0.1,
             "The weights are far from uniform.",
             "The weights are not uniform.",
-            "The weights are nearly uniform: read the other rows with care.",
+            "The weights are nearly uniform: interpret the other rows with care.",
         ),
     ),
     Measure(
@@ -89,9 +89,9 @@ TESTS = (
         Rule(
             0.5,
             0.1,
-            "Most predictions depend on which tokens have the weights.",
-            "Some predictions depend on which tokens have the weights, others do not.",
-            "Few predictions depend on which tokens have the weights.",
+            "Most predictions depend on which token has which weight.",
+            "Some predictions depend on which token has which weight, others do not.",
+            "Few predictions depend on which token has which weight.",
         ),
     ),
     Measure(
@@ -111,9 +111,9 @@ TESTS = (
         Rule(
             0,
             0,
-            "Uniform weights predict better than the model's own.",
-            "No difference between uniform weights and the model's own is seen.",
-            "Uniform weights predict worse than the model's own.",
+            "Uniform weights give a higher accuracy than the model's own.",
+            "No difference in accuracy is seen between uniform weights and the model's own.",
+            "Uniform weights give a lower accuracy than the model's own.",
         ),
     ),
     Measure(
@@ -122,7 +122,7 @@ TESTS = (
         Rule(
             0.5,
             0.1,
-            "Very different weights give the same prediction: the weights are not its only explanation.",
+            "Very different weights give the same prediction: the weights are not the only explanation.",
             "Moderately different weights give the same prediction.",
             "The search found no very different weights with the same prediction.",
         ),
@@ -134,7 +134,7 @@ TESTS = (
             0.5,
             0.3,
             "Weights and gradients rank the tokens alike.",
-            "Weights and gradients rank the tokens alike in part.",
+            "Weights and gradients rank the tokens alike only in part.",
             "Weights and gradients hardly rank the tokens alike.",
         ),
     ),
@@ -144,9 +144,9 @@ TESTS = (
         Rule(
             0.5,
             0.3,
-            "The weights rank the tokens as their removal does.",
-            "The weights rank the tokens in part as their removal does.",
-            "The weights hardly rank the tokens as their removal does.",
+            "The weights and the removals rank the tokens alike.",
+            "The weights and the removals rank the tokens alike only in part.",
+            "The weights and the removals hardly rank the tokens alike.",
         ),
     ),
     Measure(
@@ -155,30 +155,30 @@ TESTS = (
         Rule(
             0.5,
             0.3,
-            "Gradients rank the tokens as their removal does.",
-            "Gradients rank the tokens in part as their removal does.",
-            "Gradients hardly rank the tokens as their removal does.",
+            "Gradients and removals rank the tokens alike.",
+            "Gradients and removals rank the tokens alike only in part.",
+            "Gradients and removals hardly rank the tokens alike.",
         ),
     ),
     Measure(
         "weight minus random",
-        "probability lost by removing the tokens of highest weight, minus that by removing tokens at random",
+        "probability lost by removing the tokens of highest weight, minus that of tokens drawn at random",
         Rule(
             0,
             0,
             "The tokens of highest weight matter more than tokens drawn at random.",
-            "No difference between the tokens of highest weight and tokens drawn at random is seen.",
+            "The tokens of highest weight and tokens drawn at random show no difference.",
             "The tokens of highest weight matter less than tokens drawn at random.",
         ),
     ),
     Measure(
         "weight minus gradient",
-        "the same, minus that by removing the tokens of largest gradient",
+        "probability lost by removing the tokens of highest weight, minus that of the tokens of largest gradient",
         Rule(
             0,
             0,
             "The weights find the tokens that matter better than gradients.",
-            "No difference between weights and gradients in finding the tokens that matter is seen.",
+            "Weights and gradients show no difference in finding the tokens that matter.",
             "Gradients find the tokens that matter better than the weights.",
         ),
     ),
@@ -199,9 +199,9 @@ TESTS = (
         Rule(
             0,
             0,
-            "The most different weights are further away than those of another seed: training does not find them.",
-            "No difference between the most different weights and those of another seed is seen.",
-            "The weights of another seed are further away than the most different weights found.",
+            "The most different weights differ more than those of another seed: training does not find them.",
+            "The most different weights and those of another seed show no difference in divergence.",
+            "The weights of another seed differ more than the most different weights found.",
         ),
     ),
 )
@@ -211,14 +211,18 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = command_parser(
         "attnzoo faithfulness",
-        "Test what the attention of a model explains: of a sentence classifier, or of an RNN with attention.",
+        "Test how well attention explains the predictions of a sentence classifier or of an RNN with attention.",
         "self-attentive-sst2 --set task.data.path=sst2",
     )
-    seeds = "checkpoint folders of one recipe; all after the first are other seeds of it"
+    seeds = "a checkpoint folder; further folders are other seeds of the same recipe"
     parser.add_argument("folders", nargs="+", metavar="FOLDER", help=seeds)
-    parser.add_argument("--examples", type=int, default=500, help="of the test split (default: %(default)s)")
-    parser.add_argument("-o", "--output", type=Path, default=Path("faithfulness"), help="default: %(default)s")
-    add_overrides(parser, "change the recipe, such as task.data.path=FOLDER: where the examples are")
+    parser.add_argument(
+        "--examples", type=int, default=500, help="number of examples from the test split (default: %(default)s)"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("faithfulness"), help="folder for the results (default: %(default)s)"
+    )
+    add_overrides(parser, "change the recipe, such as task.data.path=FOLDER for the folder of the examples")
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         folders = [Path(model_path(name) if name in SHIPPED else name) for name in options.folders]
@@ -226,11 +230,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(folders: list[Path], number: int, output: Path, overrides: list[str]) -> dict[str, Interval]:
-    """Measure, print the table, and write it and the figure. The result has the interval of every row.
+    """Measure, print the table, and write it and the figure. Return the interval of every row.
 
     Raises:
-        ValueError: the model is not one that the study is of, its tokens are not those of the other folders, or there
-            are no examples that can be measured.
+        ValueError: the study does not cover this model, the folders have different tokens, or no example is long
+            enough.
     """
     if number < 1:
         raise ValueError(f"--examples must be at least 1, got {number}")
@@ -250,7 +254,7 @@ def run(folders: list[Path], number: int, output: Path, overrides: list[str]) ->
     found = {test.name: interval(figures[test.name]) for test in TESTS if test.name in figures}
     verdicts = {test.name: test.rule.verdict(found[test.name]) for test in TESTS if test.name in found}
     count = len(figures["permuted"])
-    print(f"{task.name}, test split, {count:,} examples of {LEAST_WORDS} and more source tokens:\n")
+    print(f"{task.name}, test split, {count:,} examples with {LEAST_WORDS} or more source tokens:\n")
     rows = [
         [test.description, f"{mean:.3f}", f"{low:.3f} to {high:.3f}", verdicts[test.name]]
         for test in TESTS
@@ -267,15 +271,15 @@ def run(folders: list[Path], number: int, output: Path, overrides: list[str]) ->
     text = json.dumps({"data": task.name, "examples": count, "tests": table}, indent=2, ensure_ascii=False)
     (output / "faithfulness.json").write_text(text + "\n", encoding="utf-8")
     draw(figures, output / "faithfulness.png")
-    print(f"\nthe same as a file, and a figure: {output / 'faithfulness.json'}, {output / 'faithfulness.png'}")
+    print(f"\nwritten to {output / 'faithfulness.json'}, {output / 'faithfulness.png'}")
     return found
 
 
 def predictions(task: Any, model: Any, tokenizer: Any, number: int) -> Iterator[tuple[Predictions, Tensor]]:
     """Batches of predictions with their labels (B,), of examples drawn from the test split; the same for every seed."""
-    attention_layer(model)  # a model without it is refused before anything is computed
+    attention_layer(model)  # raises an error for a model without it, before anything is computed
     if getattr(model.config, "sentence_pair", False):
-        raise ValueError("the study is of single sentences, and this model reads pairs")
+        raise ValueError("the study is of single sentences, but this model reads pairs")
     generator = torch.Generator().manual_seed(SEED)
     rows = chosen_rows(task.splits, "test", None)
     rows = rows.select(torch.randperm(len(rows), generator=generator)[:number].tolist())
@@ -290,7 +294,7 @@ def predictions(task: Any, model: Any, tokenizer: Any, number: int) -> Iterator[
         if len([token for token in ids if token not in special]) >= LEAST_WORDS
     ]
     if not examples:
-        raise ValueError(f"no example of the test split has {LEAST_WORDS} source tokens")
+        raise ValueError(f"no example of the test split has {LEAST_WORDS} or more source tokens")
     examples.sort(key=lambda example: len(example["input_ids"]))
     collate: Any = DataCollatorForSeq2Seq(tokenizer, model=model) if has_steps else DataCollatorWithPadding(tokenizer)
     model.requires_grad_(False)
@@ -309,7 +313,7 @@ def predictions(task: Any, model: Any, tokenizer: Any, number: int) -> Iterator[
 
 
 def measure(batch: Predictions, labels: Tensor) -> Figures:
-    """The figures of a batch, but for those of other seeds."""
+    """The figures of a batch, except those of other seeds."""
     generator = torch.Generator().manual_seed(SEED)
     others = [permuted(batch.mask, generator) for _ in range(PERMUTATIONS)]
     with torch.no_grad():
@@ -346,13 +350,13 @@ def divergence_of_seeds(seeds: list[Predictions]) -> np.ndarray:
         ValueError: the tokens of the seeds differ.
     """
     if any(not torch.equal(seed.batch["input_ids"], seeds[0].batch["input_ids"]) for seed in seeds):
-        raise ValueError("the models of the folders have different tokens; give seeds of one recipe and its data")
+        raise ValueError("the models in the folders have different tokens; give seeds of one recipe with the same data")
     pairs = [jensen_shannon(one.importance, other.importance) for one, other in combinations(seeds, 2)]
     return torch.stack(pairs).mean(dim=0).cpu().numpy()
 
 
 def single_removals(batch: Predictions) -> Tensor:
-    """How far the distribution moves if one token is removed, for every token (B, S); 0 for those that stay."""
+    """How far the distribution moves if one token is removed, for every token (B, S); 0 for special tokens."""
     effects = torch.zeros_like(batch.importance)
     for place in range(batch.is_word.shape[1]):
         is_removed = torch.zeros_like(batch.is_word)

@@ -1,11 +1,11 @@
-r"""What each hop of a structured self-attentive classifier reads, and whether its prediction needs it.
+r"""What each hop of a structured self-attentive classifier attends to, and whether the prediction needs it.
 
 ``python -m attnzoo.training.studies.hops FOLDER`` measures a trained model on the test split of its recipe:
 
-- cosine: the mean of a sentence's cosines between the rows of A of two different hops. 1: they are alike
+- cosine: the mean cosine between the rows of A of two different hops of a sentence; 1 if they are alike
 - overlap: the mean of the elements of :math:`A A^\top` off its diagonal, which the penalty of Lin et al. (2017,
-  section 2.2) makes small. It is also small where hops are alike and spread over many words
-- special tokens: the share of a hop's weight on tokens that are no word
+  section 2.2) makes small. It is also small if the hops are alike but spread over many words
+- special tokens: the share of a hop's weight on special tokens
 - changed: the share of predictions that change when the row of a hop in M is set to zero
 
 Letters in shapes: B batch, R hops, S tokens, K labels.
@@ -26,7 +26,7 @@ from .study import print_table
 
 
 class Hops(NamedTuple):
-    """Figures of the hops, means over a split; see the file's first lines.
+    """Figures of the hops, means over a split; the docstring of this file describes them.
 
     Shape:
         - cosine, overlap: scalars
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = command_parser("python -m attnzoo.training.studies.hops", __doc__.split("\n")[0])
     parser.add_argument("folder", type=Path, help="a model with its recipe.yaml, for example a folder of model_cards")
     parser.add_argument("--split", choices=("test", "validation"), default="test")
-    add_overrides(parser, "change the recipe, for example where its data lies")
+    add_overrides(parser, "change the recipe, for example task.data.path=FOLDER")
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         require_model(options.folder)
@@ -66,10 +66,10 @@ def measure(model: Any, tokenizer: Any, task: Any, split: str = "test") -> Hops:
     """The figures of a classifier of single sentences.
 
     Raises:
-        ValueError: the model reads pairs, whose hops are of two matrices, or has one hop.
+        ValueError: the model reads pairs, so the hops belong to two matrices; or it has only one hop.
     """
     if len(task.columns) == 2:
-        raise ValueError("the study is of single sentences: the hops of a pair are of two matrices")
+        raise ValueError("the study is of single sentences, but this model reads pairs")
     figures: list[Hops] = []  # of every sentence
     for batch in task.splits[split].iter(256):
         inputs = tokenizer(batch[task.columns[0]], padding=True, return_tensors="pt").to(model.device)
@@ -101,7 +101,7 @@ def without(sentence_matrix: Tensor, hop: int) -> Tensor:
 
 
 def mean_of_pairs(annotation_matrix: Tensor) -> Tensor:
-    """The mean of the elements of A A^T off its diagonal: 0 if no two hops share a token, 1 if all read the same one.
+    """The mean of the elements of A A^T off its diagonal: 0 if no two hops share a token, 1 if all attend to one token.
 
     With rows of length 1 these are the cosines.
 
@@ -114,7 +114,7 @@ def mean_of_pairs(annotation_matrix: Tensor) -> Tensor:
     """
     num_hops = annotation_matrix.shape[1]
     if num_hops < 2:
-        raise ValueError("hops are compared in pairs, and this model has one")
+        raise ValueError("the study compares pairs of hops, but this model has only one hop")
     products = annotation_matrix @ annotation_matrix.mT  # (B, R, R)
     apart = products.sum(dim=(1, 2)) - products.diagonal(dim1=1, dim2=2).sum(dim=1)
     return apart / (num_hops * (num_hops - 1))

@@ -1,6 +1,6 @@
-"""The claims that papers and tutorials make of attention, each with an experiment and a verdict: ``attnzoo claims``.
+"""Claims of papers and tutorials about attention, each with an experiment and a verdict: ``attnzoo claims``.
 
-A claim is a file with a ``CLAIM``, see ``frame.py``. ``NAMES`` has their order in lists and on the pages.
+A claim is a file with a ``CLAIM``, see ``frame.py``. ``NAMES`` sets the order in lists and on the pages.
 """
 
 NAMES: tuple[str, ...] = (

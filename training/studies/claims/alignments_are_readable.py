@@ -63,7 +63,7 @@ def judge(found: Measurements) -> Verdict:
     transformer = at_least("share right, Transformer, mean of the heads of the last layer", found[TRANSFORMER], 0.9)
     gains = [right - diagonal for right, diagonal in zip(found[RECURRENT], found[BASELINE], strict=True)]
     beyond = at_least("recurrent: share more than the diagonal's", gains, 0.2)
-    condition = "the decoder has one attention, as a recurrent one; of a Transformer heads must be chosen"
+    condition = "the decoder has one attention, as in the RNN; for a Transformer, heads must be chosen"
     return decide([recurrent, beyond, transformer], condition, [recurrent, beyond])
 
 
@@ -79,11 +79,12 @@ CLAIM = Claim(
     claim="The attention weights of a translator can be read as an alignment of the words.",
     source="Bahdanau et al. (2014), section 5.2.1 and figure 3",
     tutorials="The heat map shows which source word each target word came from.",
-    experiment="Templates of captions, translated by the shipped models. For German words whose source word is known "
-    "(man and Mann, red and rot, guitar and Gitarre, ...) the source word of largest weight is compared with it; and "
-    "so is the word on the diagonal.",
-    rule="Holds if at least 0.9 of the words are found by both models, and the recurrent one finds at least 0.2 more "
-    "than the diagonal. Only when the decoder has one attention if that is so for the recurrent model.",
+    experiment="The shipped models translate templates of captions. For German words whose source word is known "
+    "(man and Mann, red and rot, guitar and Gitarre, ...), the source word of largest weight is compared with "
+    "the known one. The baseline takes the source word on the diagonal.",
+    rule="Holds if both models find at least 0.9 of the words, and the recurrent model finds at least 0.2 "
+    "more than the diagonal. 'Only when the decoder has one attention' if the recurrent model alone meets its "
+    "bounds.",
     run=run,
     judge=judge,
     draw=draw,

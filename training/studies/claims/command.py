@@ -1,8 +1,8 @@
 """``attnzoo claims``: list the claims, check one, or check all and write their pages.
 
 Every result is a JSON file with the measurements, the intervals and the verdict, and a figure. The pages are made
-from the JSON files. With ``--all`` every claim runs in a process of its own, and a claim whose JSON file is there
-already, from the same code and budget, is not run again.
+from the JSON files. ``--all`` runs every claim in a separate process, and skips claims that have a result from the
+same code and budget.
 """
 
 import difflib
@@ -32,19 +32,17 @@ MINUTES = {"seconds": "some seconds", "quick": "at most two minutes", "full": "a
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = command_parser("attnzoo claims", "Check the claims that papers and tutorials make.", "quadratic-cost")
-    parser.add_argument("name", nargs="?", help="a claim; without one, and without --all, all are listed")
-    parser.add_argument("--all", action="store_true", help="check every claim, and write a page each and an index")
+    parser = command_parser("attnzoo claims", "Test claims of papers and tutorials about attention.", "quadratic-cost")
+    parser.add_argument("name", nargs="?", help="a claim; without a name and --all, the command lists all claims")
+    parser.add_argument("--all", action="store_true", help="check every claim, and write a page for each and an index")
     budget = parser.add_mutually_exclusive_group()
     for name in ("full", "quick"):
-        said = f"{MINUTES[name]} for a claim" + ("; its verdict is preliminary (default)" if name == "quick" else "")
+        said = f"{MINUTES[name]} for a claim" + ("; the verdict is preliminary (default)" if name == "quick" else "")
         budget.add_argument(f"--{name}", dest="budget", action="store_const", const=name, help=said)
-    smoke = "some seconds for a claim: shows that it runs, and its verdict means nothing"
+    smoke = "some seconds for a claim: only shows that it runs; the verdict means nothing"
     budget.add_argument("--smoke", dest="budget", action="store_const", const="seconds", help=smoke)
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: runs/claims; with --all docs/claims")
-    parser.add_argument(
-        "--again", action="store_true", help="replace results that are there, also those of a larger budget"
-    )
+    parser.add_argument("--again", action="store_true", help="replace existing results, also those of a larger budget")
     options = parser.parse_args(arguments)
     if options.all and options.name:
         parser.error(f"give a claim or --all, not both: {options.name}")
@@ -124,7 +122,7 @@ def _row(check: Check, is_deciding: bool) -> dict[str, Any]:
 
 
 def digest(claim: Claim) -> str:
-    """Of the code of a claim: its result is of this rule and no other."""
+    """A hash of the code of a claim, which shows whether a result is from this code."""
     source = inspect.getsource(sys.modules[claim.run.__module__])
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
@@ -249,10 +247,10 @@ def index(results: dict[str, dict[str, Any]]) -> str:
     budgets = " and ".join(sorted({result["budget"] for result in results.values()}))
     return f"""# Claims and verdicts
 
-{len(results)} claims: {counts}. The rules stand in the code, in `training/studies/claims/`; `frame.py` says how they
+{len(results)} claims: {counts}. The rules are in the code, in `training/studies/claims/`; `frame.py` says how they
 compare intervals with bounds.
 {near}
-| claim | in words | verdict |
+| name | claim | verdict |
 |---|---|---|
 {rows}
 
@@ -261,7 +259,7 @@ compare intervals with bounds.
 attnzoo claims --all --full
 ```
 
-The largest of the processes took {memory:,} MiB. Each page has the sentence of common tutorials that it checks.
+The largest of the processes took {memory:,} MiB. Each page quotes the wording of common tutorials.
 """
 
 

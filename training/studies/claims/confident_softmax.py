@@ -54,7 +54,7 @@ def draw(found: Measurements, figure: Any) -> None:
 
 CLAIM = Claim(
     name="confident-softmax",
-    claim="A softmax that gives 0.99 to one key has a derivative of 0.99 x 0.01 = 0.0099 there.",
+    claim="If a softmax gives 0.99 to one key, its derivative by the score of that key is 0.99 x 0.01 = 0.0099.",
     source="Vaswani et al. (2017), section 3.2.1, of which this is the arithmetic",
     tutorials="If one weight is 0.99, its gradient is 0.99 times 0.01, and almost nothing is learned.",
     experiment="The derivative of the largest weight by its score, by autograd in double precision, for weights of "

@@ -83,10 +83,10 @@ CLAIM = Claim(
     claim="Each head of a trained model is needed.",
     source="Michel et al. (2019), sections 3.2 and 3.3, who find that it is not so",
     tutorials="Each head contributes its own piece of information.",
-    experiment="The loss of a causal language model and of a translator on templates of sentences, with the columns of "
-    "one head's output projection set to 0, for every head of their first stack.",
-    rule=f"A head matters if the loss without it is more than {MATTERS} nats per token higher. Holds if at least 0.9 "
-    "of the heads matter, and none has more than half of all that is gained.",
+    experiment="The loss of a causal language model and of a translator on templates of sentences. For every head "
+    "of their first stack, the columns of that head in the output projection are set to 0.",
+    rule=f"A head matters if the loss without it is more than {MATTERS} nats per token higher. Holds if at "
+    "least 0.9 of the heads matter, and no head has more than half of the total increase.",
     run=run,
     judge=judge,
     draw=draw,

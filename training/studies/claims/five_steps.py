@@ -83,7 +83,8 @@ CLAIM = Claim(
     claim="Self-attention is five steps: project to query, key and value, multiply, scale, softmax, weighted sum.",
     source="Vaswani et al. (2017), section 3.2.1, equation 1",
     tutorials="The query is what I am looking for, the key is what I offer, and the value is what I pass on.",
-    experiment=f"The five steps, one operation each, beside the first layer of {MODEL}, on sentences.",
+    experiment=f"The five steps, one operation each, are compared with the first layer of {MODEL}, on several "
+    "sentences.",
     rule="Holds if the largest difference from the layer's weights and outputs is at most 1e-5 (single precision).",
     run=run,
     judge=judge,

@@ -1,15 +1,15 @@
-"""What a claim is: its words, its experiment, and the rule of its verdict.
+"""A claim: its text, its experiment, and the rule of its verdict.
 
-The rule is a pure function of what the experiment measured. It stands in the code before the experiment runs. It
-compares confidence intervals of 95 % with bounds: a bound is met if the whole interval is on its right side. There are
-three verdicts:
+The rule is a pure function of the measurements. It is fixed in the code before the experiment runs. It compares 95 %
+confidence intervals with bounds: a bound is met if the whole interval is on the claimed side of it. There are three
+verdicts:
 
 - "holds": all bounds of the claim are met;
-- "only when ...": they are not, but those of a part of the cases are;
+- "only when ...": the bounds are met for a part of the cases only;
 - "does not hold here": neither. An interval that contains its bound does not meet it, and is called undecided.
 
-The *margin* of a bound says how near it is to failing: for "at least", the lower end of the interval divided by the
-bound, and for "at most", the bound divided by the upper end. From 1 on the bound is met.
+The *margin* of a bound says how close it is to failing: for "at least", the lower end of the interval divided by the
+bound, and for "at most", the bound divided by the upper end. The bound is met if the margin is at least 1.
 """
 
 import time
@@ -34,7 +34,7 @@ HOLDS, ONLY_WHEN, FAILS = "holds", "only when", "does not hold here"
 
 @dataclass(frozen=True)
 class Budget:
-    """How much an experiment may take: "seconds" only shows that it runs, "quick" is at most two minutes."""
+    """The size of an experiment: "seconds" only shows that it runs, "quick" takes at most two minutes."""
 
     name: Literal["seconds", "quick", "full"]
     seeds: tuple[int, ...]
@@ -60,7 +60,7 @@ class Interval(NamedTuple):
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Of fewer than 30 values by Student's t, of more by 2,000 bootstrap samples of their mean.
+    """By Student's t for fewer than 30 values, otherwise by 2,000 bootstrap samples of their mean.
 
     Raises:
         ValueError: there are fewer than two values.
@@ -110,7 +110,7 @@ def at_most(what: str, values: Sequence[float], bound: float) -> Check:
 
 
 class Verdict(NamedTuple):
-    """The verdict in words, the checks that it rests on, and all others."""
+    """The text of the verdict, the checks that decide it, and all others."""
 
     text: str
     deciding: tuple[Check, ...]
@@ -122,12 +122,12 @@ class Verdict(NamedTuple):
 
     @property
     def margin(self) -> float:
-        """That of the nearest check."""
+        """The smallest margin of the deciding checks."""
         return min(check.margin for check in self.deciding)
 
 
 def decide(claimed: Sequence[Check], condition: str = "", under_condition: Sequence[Check] = ()) -> Verdict:
-    """The verdict from the checks of the claim, and from those of the cases in which ``condition`` is true."""
+    """The verdict from all checks of the claim, and from those that remain if ``condition`` is true."""
     claimed, under_condition = tuple(claimed), tuple(under_condition)
     if all(check.margin >= 1 for check in claimed):
         return Verdict(HOLDS, claimed, tuple(c for c in under_condition if c not in claimed))
@@ -142,17 +142,17 @@ class Claim:
     """A claim with its experiment.
 
     Attributes:
-        name: of the command line; the file's name with "-" for "_".
-        claim: what is claimed, in one sentence.
-        source: the paper and section that says it first or best.
+        name: the name on the command line; the file's name with "-" for "_".
+        claim: the claim in one sentence.
+        source: the paper and section that states it first or best.
         tutorials: the wording of common tutorials.
         experiment: what is measured, and on what.
         rule: the rule of the verdict in words, with its bounds.
         run: the experiment.
         judge: the rule, a pure function of the measurements.
         draw: draws the measurements into an empty figure.
-        examples: for every verdict that the rule can give, measurements that get it; invented, for the tests.
-        uses_clock: whether it measures time, and so needs a machine without other work.
+        examples: invented measurements for the tests, by the verdict that the rule must give.
+        uses_clock: whether it measures time, so that it needs a machine without other work.
     """
 
     name: str
@@ -182,7 +182,7 @@ def load_claims() -> list[Claim]:
 
 
 def seconds_of(call: Callable[[], Any], repeats: int) -> float:
-    """The least time of a call, after one that is not counted: other work on the machine only adds to it."""
+    """The shortest time of a call, after one that is not counted. Other work on the machine only adds time."""
     call()
     times = []
     for _ in range(repeats):
@@ -193,7 +193,7 @@ def seconds_of(call: Callable[[], Any], repeats: int) -> float:
 
 
 def saved_bytes(call: Callable[[], Any]) -> int:
-    """The bytes that a call keeps for its gradient, every storage once: the largest part of a training's memory."""
+    """The bytes that a call keeps for its gradient, each storage counted once."""
     storages: dict[int, int] = {}
 
     def count(saved: Tensor) -> Tensor:
@@ -208,7 +208,7 @@ def saved_bytes(call: Callable[[], Any]) -> int:
 
 
 def gradient_by_distance(output: Tensor, inputs: Tensor) -> list[float]:
-    """How much the last output depends on each input: the norm of the gradient of a random projection of the output.
+    """The norm of the gradient of a random projection of the last output, by each input: how much it depends on each.
 
     Shape:
         - output: (B, T, D), computed from ``inputs`` (B, T, I)

@@ -53,8 +53,8 @@ CLAIM = Claim(
     claim="Attention with h heads is h attentions with one head, side by side, and one output projection.",
     source="Vaswani et al. (2017), section 3.2.2",
     tutorials="Multi-head attention runs several attentions in parallel and concatenates their results.",
-    experiment=f"MultiHeadAttention of width {WIDTH} with 2 to 16 heads beside a loop over its heads, each with its "
-    "rows of the projections, in double precision.",
+    experiment=f"MultiHeadAttention of width {WIDTH} with 2 to 16 heads is compared, in double precision, with a "
+    "loop over its heads, each with its own rows of the projections.",
     rule="Holds if the largest difference of the outputs is at most 1e-12 for each number of heads.",
     run=run,
     judge=judge,

@@ -63,8 +63,9 @@ CLAIM = Claim(
     source="Luong et al. (2015), section 3.2 and table 4",
     tutorials="Local attention looks at a small window only, at less cost and without loss.",
     experiment=f"Luong's model with the general score copies and reverses 4 to 18 tokens with each window (D = {D}).",
-    rule="Holds if local-m and local-p reach at least 0.95 times the accuracy of global attention at 18 tokens on both "
-    "tasks, where global has at least 0.8 in copying. Only when the source is read in order if it is so in copying.",
+    rule="Holds if local-m and local-p reach at least 0.95 times the accuracy of global attention at 18 "
+    "tokens on both tasks, and global attention reaches at least 0.8 in copying. 'Only when the source is "
+    "read in order' if the bounds of copying alone are met.",
     run=run,
     judge=judge,
     draw=draw,

@@ -59,13 +59,15 @@ def _example(tanh: float, lstm: float, opened: float) -> Measurements:
 
 CLAIM = Claim(
     name="long-lag",
-    claim="Trained on long lags a plain recurrent network fails; GRU and LSTM help to some extent, attention entirely.",
+    claim="Trained on long lags, a plain recurrent network fails; GRU and LSTM help to some extent, and "
+    "attention solves it.",
     source="Hochreiter and Schmidhuber (1997), section 5; Bahdanau et al. (2014), section 1",
     tutorials="LSTMs and GRUs remember longer than RNNs, but still forget.",
-    experiment=f"One layer of width {WIDTH} has to name the first of 2 to {LAGS[-1] + 1} tokens out of {SYMBOLS}. "
-    "All models see the same batches.",
-    rule=f"Holds if at lag {LAGS[-1]} tanh has an accuracy of at most 0.5, and GRU, LSTM with either bias, and "
-    "attention one of at least 0.9. Only when the forget gate of the LSTM starts open if it is so without the other.",
+    experiment=f"One layer of width {WIDTH} reads 2 to {LAGS[-1] + 1} tokens out of {SYMBOLS} symbols, and has to "
+    "name the first. All models see the same batches.",
+    rule=f"Holds if, at lag {LAGS[-1]}, tanh has an accuracy of at most 0.5, and GRU, LSTM with either forget "
+    "bias, and attention have at least 0.9. 'Only when the forget gate of the LSTM starts open' if all bounds "
+    "are met but that of the other LSTM.",
     run=run,
     judge=judge,
     draw=draw,

@@ -81,11 +81,12 @@ CLAIM = Claim(
     claim="Masking before the softmax and masking after it, with the rows normalised again, are the same.",
     source="Vaswani et al. (2017), section 3.2.3, who mask before",
     tutorials="You can mask before or after the softmax, as long as each row sums to 1.",
-    experiment="Causal masks on normally distributed scores of standard deviation 1 to 200, in single precision: the "
-    "largest difference, the share of rows whose allowed weights all underflow to 0, and the difference when the same "
-    "weights are dropped before the normalisation.",
-    rule="Holds if the largest difference is at most 1e-4, at most 0.1 % of rows are lost, and dropout changes less "
-    "than 1 %. Only when scores are moderate and no weight is dropped if the first is so up to a deviation of 10.",
+    experiment="Causal masks on normally distributed scores of standard deviation 1 to 200, in single precision. "
+    "Measured are the largest difference, the share of rows whose allowed weights all underflow to 0, and the "
+    "difference if the same weights are dropped before the normalisation.",
+    rule="Holds if the largest difference is at most 1e-4, at most 0.1 % of rows are lost, and dropout "
+    "changes less than 1 %. 'Only when scores are moderate and no weight is dropped' if the first bound is "
+    "met up to a deviation of 10.",
     run=run,
     judge=judge,
     draw=draw,

@@ -69,10 +69,11 @@ CLAIM = Claim(
     claim="An encoder learns to use both sides of a token, a decoder only what comes before it.",
     source="Devlin et al. (2019), sections 1 and 3.1",
     tutorials="BERT sees left and right context, GPT only the left one.",
-    experiment=f"One stack of two layers on palindromes of {LENGTH} tokens: under the bidirectional mask it fills a "
-    "gap, under the causal mask it predicts each token. The first half of a palindrome follows from the second alone.",
-    rule="Holds if the accuracy is at least 0.9 in both halves under the bidirectional mask, and under the causal mask "
-    "at most 0.2 in the first half and at least 0.9 in the second.",
+    experiment=f"One stack of two layers on palindromes of {LENGTH} tokens. Under the bidirectional mask it fills a "
+    "gap, under the causal mask it predicts each token. Only the second half of a palindrome determines the "
+    "first half.",
+    rule="Holds if, under the bidirectional mask, the accuracy is at least 0.9 in both halves, and under the "
+    "causal mask at most 0.2 in the first half and at least 0.9 in the second.",
     run=run,
     judge=judge,
     draw=draw,

@@ -85,7 +85,7 @@ def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
     changes = at_most("cosine of a word's vectors in sentences of two senses", found["two senses"], 0.95)
     nearer = at_least("share nearer to a sentence of the same sense", found["nearer"], 0.7)
-    return decide([changes, nearer], "no more is asked than that the vector changes", [changes])
+    return decide([changes, nearer], "the claim is no more than a change of the vector", [changes])
 
 
 def draw(found: Measurements, figure: Any) -> None:
@@ -99,11 +99,13 @@ CLAIM = Claim(
     claim="Self-attention gives one word different vectors in different contexts, by its meaning there.",
     source="Peters et al. (2018), section 5.3",
     tutorials="The vector of 'bank' differs between a river bank and a money bank.",
-    experiment=f"The last hidden states of {MODEL} for {len(SENSES)} words in sentences of two senses, and how often a "
-    "sentence is nearer to one of its own sense than to one of the other. Two sentences of one sense have no word in "
-    "common but this one and function words. All sentences are templates.",
-    rule="Holds if the mean cosine over two senses is at most 0.95, and at least 0.7 of the sentences are nearer to "
-    "one of their own sense. Only when no more is asked than a change if the first is so. Chance is 0.5.",
+    experiment=f"The last hidden states of {MODEL} for {len(SENSES)} words, in template sentences of two senses. "
+    "Measured are the cosine between the states of the two senses, and how often a sentence is nearer to one "
+    "of its own sense than to one of the other. Two sentences of one sense share only this word and function "
+    "words.",
+    rule="Holds if the mean cosine over two senses is at most 0.95, and at least 0.7 of the sentences are "
+    "nearer to one of their own sense (chance is 0.5). 'Only when the claim is no more than a change of the "
+    "vector' if the first bound alone is met.",
     run=run,
     judge=judge,
     draw=draw,

@@ -50,9 +50,10 @@ CLAIM = Claim(
     claim="With the causal mask a token sees nothing of the tokens after it.",
     source="Vaswani et al. (2017), section 3.2.3",
     tutorials="We set the scores of future tokens to minus infinity, so the model cannot cheat.",
-    experiment="The second half of random texts is replaced by other tokens. Measured is the largest change of the "
-    "outputs of the first half, in double precision: of untrained stacks and of small-transformer-sotu-causal.",
-    rule="Holds if the change is at most 1e-10 with the causal mask, and at least 0.01 without it, where it must show.",
+    experiment="The second half of random texts is replaced by other tokens. Measured is the largest change in the "
+    "outputs of the first half, in double precision, for untrained stacks and for "
+    "small-transformer-sotu-causal.",
+    rule="Holds if the change is at most 1e-10 with the causal mask, and at least 0.01 without it, as a control.",
     run=run,
     judge=judge,
     draw=draw,

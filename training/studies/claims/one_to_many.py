@@ -61,9 +61,9 @@ CLAIM = Claim(
     claim="Soft attention aligns one source token with several target tokens where that is right.",
     source="Bahdanau et al. (2014), section 5.2.1",
     tutorials="Attention is not one-to-one: one word may attend to several, and several words to one.",
-    experiment=f"{MODEL} on the words of its dictionary with one x that is pronounced K S, and without another letter "
-    "for K or S: whether the largest weights of both phonemes are on the x.",
-    rule="Holds if that is so for at least 0.8 of the words.",
+    experiment=f"{MODEL} on the words of its dictionary that have one x pronounced K S, and no other letter for K or "
+    "S. Measured is whether both phonemes have their largest weight on the x.",
+    rule="Holds if both have it for at least 0.8 of the words.",
     run=run,
     judge=judge,
     draw=draw,

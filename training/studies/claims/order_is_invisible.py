@@ -46,11 +46,12 @@ def draw(found: Measurements, figure: Any) -> None:
 
 CLAIM = Claim(
     name="order-is-invisible",
-    claim="Without positional encodings self-attention does not see the order: a permutation only permutes the output.",
+    claim="Without positional encodings self-attention ignores the order: a permutation of the tokens only "
+    "permutes the output.",
     source="Vaswani et al. (2017), section 3.5",
     tutorials="Attention has no notion of order, so we add positional encodings.",
-    experiment="Two layers of the Transformer's encoder, untrained, in double precision: the outputs of permuted "
-    "tokens beside the permuted outputs, with no, sinusoidal and learned positions.",
+    experiment="Two untrained layers of the Transformer encoder, in double precision. The outputs of permuted "
+    "tokens are compared with the permuted outputs, with no, sinusoidal and learned positions.",
     rule="Holds if the largest difference is at most 1e-10 without positions, and at least 0.01 with either kind.",
     run=run,
     judge=judge,

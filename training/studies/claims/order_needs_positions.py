@@ -15,7 +15,7 @@ LENGTHS = (8, 16, 24, 32)  # trained up to the second
 
 
 def which_first(rows: int, length: int, generator: torch.Generator) -> Batch:
-    """Two different symbols stand once each among others; the label says which of them comes first."""
+    """Two different symbols occur once each among others; the label says which of them comes first."""
     source = torch.randint(FIRST + 2, FIRST + SYMBOLS, (rows, length), generator=generator)
     places = torch.rand(rows, length, generator=generator).argsort(dim=1)[:, :2]
     source.scatter_(1, places, torch.tensor([FIRST, FIRST + 1]).expand(rows, 2))
@@ -50,8 +50,8 @@ CLAIM = Claim(
     tutorials="Without positional encoding 'dog bites man' and 'man bites dog' are the same.",
     experiment="An encoder of two layers learns which of two symbols comes first among 4 to 16 tokens, with no, "
     "sinusoidal and learned positions.",
-    rule="Holds if the accuracy at 16 tokens is at most 0.6 without positions (chance is 0.5), and at least 0.9 with "
-    "either kind.",
+    rule="Holds if the accuracy at 16 tokens is at most 0.6 without positions (chance is 0.5), and at least "
+    "0.9 with sinusoidal and with learned ones.",
     run=trained_on_order,
     judge=judge,
     draw=draw,

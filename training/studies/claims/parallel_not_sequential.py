@@ -91,11 +91,11 @@ CLAIM = Claim(
     source="Vaswani et al. (2017), section 4 and table 1",
     tutorials="RNNs process tokens one by one, Transformers process them all at once.",
     experiment="The longest chain of operations that wait for each other, counted in the graph of the gradient, for "
-    f"attention and for a GRU; and the forward times of torch's LSTM and of attention (sdpa), width {WIDTH}, "
-    f"{ROWS} sequences.",
-    rule="Holds if the chain of attention does not grow from 32 to 128 tokens and that of the GRU at least 3 times, "
-    f"and attention is not slower than the LSTM at any length. Only when the sequence has at most {SHORT} tokens if it "
-    "is not slower up to there.",
+    f"attention and for a GRU. The forward times of torch's LSTM and of attention (sdpa), at width {WIDTH}, "
+    f"for {ROWS} sequences.",
+    rule="Holds if, from 32 to 128 tokens, the chain of attention does not grow and that of the GRU grows at "
+    "least 3 times, and attention is not slower than the LSTM at any length. 'Only when the sequence has at "
+    f"most {SHORT} tokens' if attention is not slower up to that length.",
     run=run,
     judge=judge,
     draw=draw,

@@ -48,7 +48,7 @@ def judge(found: Measurements) -> Verdict:
     last = f"share of the gradient left at distance {DISTANCES[-1]}"
     untrained, trained = (at_least(f"{name}: {last}", found[name][-1], 0.5) for name in NAMES[:2])
     lstm = at_most(f"LSTM: {last}", found["LSTM, untrained"][-1], 0.001)
-    return decide([untrained, trained, lstm], "the model is not trained; training makes it look nearby",
+    return decide([untrained, trained, lstm], "the model is not trained; a trained one depends more on near tokens",
                   [untrained, lstm])  # fmt: skip
 
 
@@ -67,10 +67,12 @@ CLAIM = Claim(
     claim="Any two tokens are one step of self-attention apart, so a far token matters as much as a near one.",
     source="Vaswani et al. (2017), section 4 and table 1",
     tutorials="Self-attention sees the whole sequence at once, and distance does not matter.",
-    experiment="The gradient of the last output by the embedding of each token: a causal Transformer, untrained and as "
-    "shipped (small-transformer-sotu-causal), on sentences of speeches, and one untrained LSTM of the same width.",
-    rule=f"Holds if at distance {DISTANCES[-1]} at least 0.5 of the gradient at distance 1 is left, untrained and "
-    "trained, and at most 0.001 in the LSTM. Only when the model is not trained if it is so for untrained ones.",
+    experiment="The gradient of the last output by the embedding of each token, on sentences of speeches. The "
+    "models are a causal Transformer, untrained and as shipped (small-transformer-sotu-causal), and an "
+    "untrained LSTM of the same width.",
+    rule=f"Holds if, at distance {DISTANCES[-1]}, at least 0.5 of the gradient at distance 1 is left in the "
+    "untrained and in the trained Transformer, and at most 0.001 in the LSTM. 'Only when the model is not "
+    "trained' if all bounds are met but that of the trained model.",
     run=run,
     judge=judge,
     draw=draw,

@@ -48,9 +48,9 @@ CLAIM = Claim(
     claim="Self-attention and cross-attention are one function: only the source of keys and values differs.",
     source="Vaswani et al. (2017), section 3.2.3",
     tutorials="In cross-attention the queries come from the decoder, and keys and values from the encoder.",
-    experiment="One module with and without a source, in double precision, beside torch's MultiheadAttention with the "
-    "same weights.",
-    rule="Holds if a source that is the sequence itself changes at most 1e-12, torch's module differs by at most "
+    experiment="One module with and without a separate source, and torch's MultiheadAttention with the same "
+    "weights, in double precision.",
+    rule="Holds if the sequence itself as the source changes at most 1e-12, torch's module differs by at most "
     "1e-12, and another source changes at least 0.01.",
     run=run,
     judge=judge,

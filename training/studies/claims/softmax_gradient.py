@@ -61,9 +61,9 @@ CLAIM = Claim(
     tutorials="We divide by the square root of d_k, otherwise the softmax saturates and the gradients vanish.",
     experiment=f"The mean norm of the softmax's Jacobian over {KEYS} keys, of standard normal queries and keys of "
     "width 4 to 1024, with and without the scale.",
-    rule="Gradient lost is 1 minus the norm divided by that at d_k = 4. Holds if without the scale at least 20 % is "
-    "lost at every larger width, and with it at most 10 % at d_k = 1024. Only when d_k is at least 64 if that is so "
-    "from there on.",
+    rule="The gradient lost is 1 minus the norm divided by that at d_k = 4. Holds if at least 20 % is lost "
+    "without the scale at every larger width, and at most 10 % with the scale at d_k = 1024. 'Only when d_k "
+    "is at least 64' if the bounds are met from 64 on.",
     run=run,
     judge=judge,
     draw=draw,

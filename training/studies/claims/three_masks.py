@@ -59,9 +59,10 @@ CLAIM = Claim(
     claim="Encoder (BERT), decoder (GPT) and encoder-decoder are one stack that differs only in its masks.",
     source="Devlin et al. (2019), section 3 and footnote 4",
     tutorials="BERT is the encoder, GPT is the decoder: the difference is the masking.",
-    experiment="Stacks with the same weights: the bidirectional one under a causal mask beside the decoder, the causal "
-    "one under a full mask beside the encoder, and the encoder of the encoder-decoder, in double precision.",
-    rule="Holds if these differ by at most 1e-10, and encoder and decoder with their own masks by at least 0.01.",
+    experiment="Stacks with the same weights, in double precision. Three pairs are compared: the bidirectional "
+    "stack under a causal mask and the decoder; the causal stack under a full mask and the encoder; the "
+    "encoder of the encoder-decoder and the encoder.",
+    rule="Holds if each pair differs by at most 1e-10, and encoder and decoder with their own masks by at least 0.01.",
     run=run,
     judge=judge,
     draw=draw,

@@ -62,10 +62,10 @@ CLAIM = Claim(
     claim="Without the scale of the scores a Transformer trains worse.",
     source="Vaswani et al. (2017), section 3.2.1",
     tutorials="Without the division by the square root of d_k training does not work.",
-    experiment="A Transformer of one layer copies 2 to 8 tokens, with keys of width 16 and 512, with and without the "
-    "scale, for one number of steps.",
-    rule="Holds if the scale gains at least 0.05 of accuracy with keys of width 16 and of width 512. Only when the "
-    "keys are wide if that is so at 512.",
+    experiment="A Transformer of one layer learns to copy 2 to 8 tokens, with keys of width 16 and 512, with and "
+    "without the scale, in the same number of steps.",
+    rule="Holds if the scale adds at least 0.05 to the accuracy with keys of width 16 and of width 512. 'Only "
+    "when the keys are wide' if the bound is met at 512 alone.",
     run=run,
     judge=judge,
     draw=draw,

@@ -58,7 +58,7 @@ def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
     wins = at_least("share where the word of largest weight changes more than another", found["wins"], 0.7)
     tau = at_least("Kendall's tau of weights and changes", found["tau"], 0.6)
-    return decide([tau, wins], "nothing but the word of largest weight is read", [wins])
+    return decide([tau, wins], "the claim is about the word of largest weight alone", [wins])
 
 
 def draw(found: Measurements, figure: Any) -> None:
@@ -76,10 +76,11 @@ CLAIM = Claim(
     claim="The attention weights of a classifier show which words its prediction rests on.",
     source="Lin et al. (2017), section 4; Jain and Wallace (2019), section 4.1, who find that they do not",
     tutorials="The highlighted words are the reason for the prediction.",
-    experiment=f"{MODEL} on templates of reviews: each word is removed in turn, and the change of the prediction "
+    experiment=f"{MODEL} on templates of reviews. Each word is removed in turn, and the change of the prediction "
     "(total variation) is compared with the word's weight, by Kendall's tau within each sentence.",
-    rule="Holds if the mean tau is at least 0.6, and the word of largest weight changes more than another word in at "
-    "least 0.7 of the sentences. Only when nothing but the word of largest weight is read if the latter is so.",
+    rule="Holds if the mean tau is at least 0.6, and the word of largest weight changes more than another "
+    "word in at least 0.7 of the sentences. 'Only when the claim is about the word of largest weight alone' "
+    "if the last bound alone is met.",
     run=run,
     judge=judge,
     draw=draw,
