@@ -28,7 +28,13 @@ from .tasks import make_task
 from .tasks.base import Task
 
 # The names that the Hub and the evaluate library have for our metrics, where they differ.
-HUB_METRICS = {"bleu": "sacrebleu", "macro_f1": "f1", "masked_accuracy": "accuracy", "matthews": "matthews_correlation"}
+HUB_METRICS = {"per_without_stress": "per", "wer_without_stress": "wer", "rougeL": "rouge"}
+HUB_METRICS |= {
+    "bleu": "sacrebleu",
+    "macro_f1": "f1",
+    "masked_accuracy": "accuracy",
+    "matthews": "matthews_correlation",
+}
 
 # The figures that run.json must have, and their types.
 FIGURES: dict[str, Any] = {name: int for name in ("steps", "seed", "processes", "threads")}

@@ -10,7 +10,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
@@ -115,7 +114,7 @@ class OnnxEngine:
             n_best=beams,
             num_beams=beams,
             do_sample=False,
-            max_new_tokens=None if limits is None else np.array(limits),
+            max_new_tokens=None if limits is None else torch.tensor(limits).numpy(),
         )
         return Found(found.tokens.tolist(), found.scores.tolist() if beams > 1 else None)
 
@@ -125,13 +124,15 @@ class OnnxEngine:
         for source, target in zip(sources, targets, strict=True):
             phones, encoded = target.split(), self.tokenizer(source, return_tensors="np")
             ids = self.tokenizer.convert_tokens_to_ids([f"{OPEN}{phone}{CLOSE}" for phone in phones])
-            tokens = np.array([[*ids, self.end]])
-            logits, attention = self.model.forced_decode(encoded["input_ids"], encoded["attention_mask"], tokens)
+            tokens = torch.tensor([[*ids, self.end]])
+            logits, attention = self.model.forced_decode(
+                encoded["input_ids"], encoded["attention_mask"], tokens.numpy()
+            )
             if attention is None:
                 raise ValueError(f"the model in {self.model.folder} has no attention, so it gives no alignments")
             words = self.tokenizer.convert_ids_to_tokens(encoded["input_ids"][0], skip_special_tokens=True)
             log_probs = torch.from_numpy(logits[0]).log_softmax(-1)
-            score = log_probs.gather(1, torch.from_numpy(tokens).mT).sum().item()
+            score = log_probs.gather(1, tokens.mT).sum().item()
             weights = torch.from_numpy(attention[0, : len(ids), : len(words)].copy())
             pairs.append(AlignedPair(words, phones, weights, links_of(weights), score))
         return pairs

@@ -63,9 +63,10 @@ def test_every_library_that_is_imported_is_declared(folder: str, extras: list[st
 
 
 def test_ci_may_read_alone_and_runs_what_was_looked_at() -> None:
-    (path,) = (ROOT / ".github" / "workflows").iterdir()
-    workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert workflow["permissions"] == {"contents": "read"}
-    for job in workflow["jobs"].values():
-        for step in job["steps"]:
+    for path in (ROOT / ".github" / "workflows").iterdir():
+        workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert workflow["permissions"] == {"contents": "read"}
+        for job in workflow["jobs"].values():
+            assert job.get("permissions", {}).keys() <= {"id-token"}, path  # of the job that publishes
+        for step in [step for job in workflow["jobs"].values() for step in job["steps"]]:
             assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step.get("uses", "a/a@" + 40 * "0")), step

@@ -292,7 +292,9 @@ class DistanceScore(Score):
         return -(self.query_proj(query).unsqueeze(2) - projected_key.unsqueeze(1)).square().sum(dim=-1)
 
 
-def distance_by_hand(look: reference.Attention, query: Tensor, annotation: Tensor, position: int) -> Tensor:
+def distance_by_hand(
+    look: reference.Attention, query: Tensor, annotation: Tensor, position: int, coverage: Tensor
+) -> Tensor:
     projected = look.weights["score.query_proj.weight"] @ query + look.weights["score.query_proj.bias"]
     return -sum((projected[i] - annotation[i]) ** 2 for i in range(len(annotation)))
 

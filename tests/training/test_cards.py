@@ -39,6 +39,7 @@ PIPELINE_TAGS |= {"text-generation", "fill-mask", "sentence-similarity", "text-r
 METRICS = {"accuracy", "bleu", "cer", "chrf", "exact_match", "f1", "matthews_correlation", "perplexity"}
 METRICS |= {"sacrebleu", "wer"}
 OWN_METRICS = {"per": "PER:", "word_perplexity": "Perplexity per word:", "bits_per_byte": "Bits per byte:"}
+OWN_METRICS |= {"stress_errors": "Stress errors:"}
 OWN_METRICS |= {"masked_loss": "Nats per masked token:"}  # what the card has before the explanation
 HUB_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*/[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 SLUG = re.compile(r"[A-Za-z0-9_.-]+")
