@@ -28,12 +28,14 @@ from .tasks import make_task
 from .tasks.base import Task
 
 # The names that the Hub and the evaluate library have for our metrics, where they differ.
-HUB_METRICS = {"per_without_stress": "per", "wer_without_stress": "wer", "rougeL": "rouge"}
-HUB_METRICS |= {
+HUB_METRICS = {
     "bleu": "sacrebleu",
     "macro_f1": "f1",
     "masked_accuracy": "accuracy",
     "matthews": "matthews_correlation",
+    "per_without_stress": "per",
+    "wer_without_stress": "wer",
+    **dict.fromkeys(("rouge1", "rouge2", "rougeL"), "rouge"),
 }
 
 # The figures that run.json must have, and their types.
@@ -102,7 +104,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
         library_name="transformers",
         pipeline_tag=words.pipeline_tag,
         tags=["attnzoo", "attention", *words.tags],
-        metrics=list(metrics.values()),
+        metrics=list(dict.fromkeys(metrics.values())),
         model_name=title,
         eval_results=[
             EvalResult(

@@ -64,6 +64,7 @@ def every_rnn() -> Iterable[nn.Module]:
     found = 0
     for wiring, score, window, width, (encoder, bidirectional) in itertools.product(*choices, (6, 8), sizes):
         named: dict[str, Any] = {"wiring": wiring, "score": score, "window": window, "cell": "lstm"}
+        named["copy"] = score == "general" and window == "global"  # of which a copying model has one more
         named |= {"decoder_hidden_size": width, "encoder_hidden_size": encoder, "bidirectional": bidirectional}
         if wiring == "sutskever":
             named["readout_size"] = width

@@ -95,7 +95,7 @@ def faults(card: str) -> list[str]:
         return [*said, f"model-index: {error}"]
     if not results:
         said.append("model-index has no results")
-    if results and (measured := [result.metric_type for result in results]) != metrics:
+    if results and (measured := list(dict.fromkeys(result.metric_type for result in results))) != metrics:
         said.append(f"model-index has {measured}, and the metrics are {metrics}")
     for result in results:
         if (datasets and result.dataset_type not in datasets) or not (datasets or SLUG.fullmatch(result.dataset_type)):
