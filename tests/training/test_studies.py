@@ -126,7 +126,7 @@ def test_the_overlap_of_hops_by_hand() -> None:
     rows = torch.rand(1, 3, 7, dtype=torch.float64)
     pairs = [rows[0, i] @ rows[0, j] for i in range(3) for j in range(3) if i != j]
     torch.testing.assert_close(hops.mean_of_pairs(rows)[0], torch.stack(pairs).mean())
-    with pytest.raises(ValueError, match="this model has one"):
+    with pytest.raises(ValueError, match="this model has only one hop"):
         hops.mean_of_pairs(rows[:, :1])
 
 
