@@ -20,7 +20,6 @@ from attnzoo.training.tasks.summarization import Summarization, SummaryData
 from tests.factory import make_model, refused
 from tests.training.runs import overrides, train_recipe
 
-pytest.importorskip("rouge_score")
 RECIPES = ["attentional_rnn_debian", "small_transformer_debian"]
 
 
