@@ -111,14 +111,21 @@ def pointer_generator(logits: Tensor, copied: Copied) -> Tensor:
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     gate, weights = copied.gate.to(logits.dtype), copied.attention_weights.to(logits.dtype)
     targets = weights.shape[0] // copied.source_ids.shape[0]
-    ids = copied.source_ids.long().repeat_interleave(targets, dim=0).unsqueeze(1).expand(-1, weights.shape[1], -1)
-    of_word = torch.zeros_like(logits).scatter_add(-1, ids, weights)
+    ids = copied.source_ids.long().repeat_interleave(targets, dim=0).unsqueeze(1).expand_as(weights)
     has_source = weights.sum(dim=-1) > 0  # (B * N, T)
     written = logits.log_softmax(dim=-1) + logsigmoid(gate).masked_fill(~has_source, 0.0).unsqueeze(-1)
+    # Only words of the source change: from here on all is (B * N, T, S), which is far less than the vocabulary.
+    of_word = torch.zeros_like(logits).scatter_add(-1, ids, weights).gather(-1, ids)
     # The logarithm of a subnormal number has a gradient that overflows.
     is_copied = of_word >= torch.finfo(of_word.dtype).tiny
     from_source = of_word.where(is_copied, 1.0).log() + logsigmoid(-gate).unsqueeze(-1)
-    return torch.where(is_copied, torch.logaddexp(written, from_source), written)
+    written_here = written.gather(-1, ids)
+    both = torch.where(is_copied, torch.logaddexp(written_here, from_source), written_here)
+    # A word that stands in the source twice has the same value twice, and its gradient must count once.
+    is_first = (copied.source_ids.unsqueeze(-1) == copied.source_ids.unsqueeze(-2)).int().argmax(dim=-1)
+    is_first = is_first == torch.arange(ids.shape[-1], device=ids.device)  # (B, S)
+    is_first = is_first.repeat_interleave(targets, dim=0).unsqueeze(1)
+    return written.scatter(-1, ids, torch.where(is_first, both, both.detach()))
 
 
 def source_ids_of(encoder_outputs: Any) -> Tensor | None:
