@@ -3,12 +3,14 @@
 import importlib.util
 from pathlib import Path
 
-PRONUNCIATION = "attentional-rnn-g2p-cmudict"  # installed with attnzoo
+PRONUNCIATION = "attentional-rnn-g2p-cmudict"
+KOKORO = "attentional-rnn-g2p-kokoro"
 TRANSLATION = "small-transformer-multi30k-en-de"
 SENTIMENT = "self-attentive-sst2"
-# All but the first are installed with the package attnzoo-models.
+# The first two are installed with attnzoo, the others with the package attnzoo-models.
 SHIPPED = (
     PRONUNCIATION,
+    KOKORO,
     "attentional-rnn-g2p-it",
     "attentional-rnn-g2p-sv",
     "attentional-rnn-multi30k-en-de",

@@ -33,8 +33,6 @@ HUB_METRICS = {
     "macro_f1": "f1",
     "masked_accuracy": "accuracy",
     "matthews": "matthews_correlation",
-    "per_without_stress": "per",
-    "wer_without_stress": "wer",
     **dict.fromkeys(("rouge1", "rouge2", "rougeL"), "rouge"),
 }
 
@@ -93,7 +91,8 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
     leads_out = folder.is_absolute() or folder == Path() or ".." in folder.parts
     shown = folder.resolve().name if leads_out else folder.as_posix()  # a card shows no path of this machine
     columns = {key: f"{column}{task.units.get(key, '')}" for key, column in task.metric_names.items()}
-    metrics = {key: HUB_METRICS.get(key, key) for key in columns}
+    # "wer_names" and "wer_without_stress" are WER of some words, or of some of their marks.
+    metrics = {key: HUB_METRICS.get(key, re.sub("^(per|wer)_.*", r"\1", key)) for key in columns}
     dataset, license_fields = hub_id(recipe), dict[str, Any](words.license)
     # In place of an id the Hub accepts a name of these characters.
     data_name = re.sub(r"[^A-Za-z0-9_.-]+", "-", Path(recipe.task.data.path).name)

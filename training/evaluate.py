@@ -17,7 +17,7 @@ from accelerate import PartialState
 from datasets import IterableDataset
 from transformers import AutoConfig, AutoTokenizer
 
-import attnzoo  # noqa: F401  (registers the models with the Auto classes)
+from attnzoo.shipped_models import SHIPPED, model_path  # importing attnzoo also registers the Auto classes
 
 from .card import describe
 from .commands import add_overrides, command_parser
@@ -31,16 +31,17 @@ from .tasks.base import Task
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = command_parser("attnzoo evaluate", "Evaluate a checkpoint folder.", "runs/demo/best")
-    parser.add_argument("folder", type=Path, help="a checkpoint folder, such as runs/demo/best")
+    parser.add_argument("folder", help="a checkpoint folder, such as runs/demo/best, or the name of a shipped model")
     parser.add_argument("--split", default="test", help="train, validation or test (default: test)")
     parser.add_argument("--num-beams", type=int, help="default: what the folder's generation config says, or else 1")
     add_overrides(parser)
     options = parser.parse_args(arguments)
     with exit_on_user_error():
-        require_model(options.folder)
-        task = task_for(options.folder, options.set, options.split)
+        folder = Path(model_path(options.folder) if options.folder in SHIPPED else options.folder)
+        require_model(folder)
+        task = task_for(folder, options.set, options.split)
         started = time.perf_counter()
-        scores = evaluate(options.folder, task, options.split, options.num_beams)
+        scores = evaluate(folder, task, options.split, options.num_beams)
         seconds = time.perf_counter() - started
     how = f"{options.split} split, {scores['examples']} examples"
     if "num_beams" in scores:

@@ -4,10 +4,12 @@ It prints which files it sends (those of known kinds) and which it does not send
 model loads and the token may write there, pushes the folder in one commit, downloads what it pushed, compares every
 byte, and loads the model in a fresh process, whose logits must equal the local model's bit for bit. It prints the names
 of files of another model that it removed. Repeated after a failure it sends only what is missing. ``HF_ENDPOINT`` names
-another Hub.
+another Hub. ``attnzoo publish --all owner --dry-run`` shows what would be sent of every shipped model, and sends
+nothing.
 """
 
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 from huggingface_hub.utils import disable_progress_bars
@@ -15,6 +17,7 @@ from huggingface_hub.utils import disable_progress_bars
 from attnzoo.hub import push
 from attnzoo.hub.folder_contents import contents, printable
 from attnzoo.hub.model_code import code_files
+from attnzoo.shipped_models import SHIPPED, model_path
 
 from .commands import command_parser
 from .loop.stopping import exit_on_user_error
@@ -23,8 +26,10 @@ from .loop.stopping import exit_on_user_error
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = command_parser("attnzoo publish", "Publish a model on the Hub.", "my-model owner/name --private")
-    parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
-    parser.add_argument("repo_id", help="owner/name on the Hub; created if it does not exist")
+    parser.add_argument("folder", nargs="?", type=Path, help="a released model, such as model_cards/NAME")
+    parser.add_argument("repo_id", nargs="?", help="owner/name on the Hub; created if it does not exist")
+    parser.add_argument("--all", metavar="OWNER", help="every shipped model, each as OWNER/NAME, instead of one folder")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be sent; needs no network")
     visibility = parser.add_mutually_exclusive_group()
     visibility.add_argument("--private", action="store_true", default=None, help="a repository that nobody else sees")
     visibility.add_argument("--public", dest="private", action="store_false", default=None)
@@ -34,16 +39,29 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--also", action="append", default=[], metavar="FILE", help="also send the file of this name")
     parser.add_argument("--message", default="Upload model", help="message of the commit (default: %(default)s)")
     options = parser.parse_args(arguments)
+    owner, is_dry_run, one = options.all, options.dry_run, (options.folder, options.repo_id)
+    del options.all, options.dry_run  # the others are the arguments of push
+    if (None in one) if owner is None else (one != (None, None)):
+        parser.error("give a folder and a repo_id, or --all OWNER alone")
+    models = [one] if owner is None else [(Path(model_path(name)), f"{owner}/{name}") for name in SHIPPED]
     disable_progress_bars()
     with exit_on_user_error():
-        found = contents(options.folder, options.also)
-        print(f"{options.repo_id} gets {', '.join(map(printable, found.sent))}")
-        if options.code:
-            print(f"and the model's code: {', '.join(file.name for file in code_files(options.folder))}")
-        for name, reason in found.kept.items():
-            print(f"{printable(name)} is not sent: {reason}")
-        sys.stdout.flush()  # the upload may take long
-        commit = push(**vars(options))
+        for options.folder, options.repo_id in models:
+            _publish(options, is_dry_run)
+
+
+def _publish(options: Namespace, is_dry_run: bool) -> None:
+    """Send one folder, or show what would be sent of it; ``options`` are the arguments of ``push``."""
+    found = contents(options.folder, options.also)
+    print(f"{options.repo_id} gets {', '.join(map(printable, found.sent))}")
+    if options.code:
+        print(f"and the model's code: {', '.join(file.name for file in code_files(options.folder))}")
+    for name, reason in found.kept.items():
+        print(f"{printable(name)} is not sent: {reason}")
+    if is_dry_run:
+        return
+    sys.stdout.flush()  # the upload may take long
+    commit = push(**vars(options))
     if commit.commit_description:
         print(commit.commit_description)
     print(f"{commit.pr_url or commit.commit_url}: bytes and logits as in {options.folder}")

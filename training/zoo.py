@@ -13,7 +13,8 @@ from .commands import command_parser
 from .loop.stopping import exit_on_user_error
 
 START, END = "<!-- written by python -m attnzoo.training.zoo -->", "<!-- end of the zoo -->"
-COLUMNS = ["model", "paper", "task", "parameters", "MB", "test", "by"]
+COLUMNS = ["model", "what it does, on which data, after which paper", "MB", "test split"]
+SHOWN = 2  # figures of a model; its card has them all
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -65,23 +66,19 @@ def _row(folder: Path) -> list[str]:
     card = ModelCard.load(folder / "README.md")
     results = card.data.eval_results or []
     links = re.findall(r"\[[^\]]+ \(\d{4}\)\]\(https://[^)]+\)", card.text.split("## Use")[0])
-    parameters = re.findall(r"([\d.]+ million) parameters", card.text)
     commands = re.findall(r"`(attnzoo evaluate [^`]+)`", card.text)
-    parts = {"results": results, "paper": links, "number of parameters": parameters}
-    for name, found in (parts | {"command that made its figures": commands}).items():
+    parts = {"results": results, "paper": links, "command that made its figures": commands}
+    for name, found in parts.items():
         if not found:
             raise ValueError(f"the card of {folder} has no {name}; write it with attnzoo.training.release")
     weights = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    figures = ((str(result.metric_name), result.metric_value) for result in results)
+    figures = ((str(result.metric_name), result.metric_value) for result in results[:SHOWN])
     return [
         f"[`{folder.name}`]({folder.as_posix()})",
-        ", ".join(links),
-        f"{str(results[0].task_type).replace('-', ' ')}, {results[0].dataset_name}",
-        parameters[0],
+        f"{str(results[0].task_type).replace('-', ' ')}; {results[0].dataset_name}; {', '.join(links)}",
         f"{weights / 1e6:.1f}",
         # "PER %" heads a column of a card, and the index has "PER 5.42 %"
         ", ".join(f"{name.removesuffix(' %')} {value:.2f}{' %' * name.endswith(' %')}" for name, value in figures),
-        f"`{commands[0]}`",
     ]
 
 

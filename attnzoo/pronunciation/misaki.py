@@ -19,9 +19,6 @@ class MisakiFallback:
     Args:
         british: as of misaki's ``G2P``
         options: other arguments of :class:`Pronouncer`, such as ``lexicon`` and ``model``
-
-    Raises:
-        ValueError: no model with Kokoro's phones comes with this version, and none is given.
     """
 
     def __init__(self, british: bool = False, **options: Any) -> None:

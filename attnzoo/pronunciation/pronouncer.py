@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..alignment import AlignedPair
-from ..shipped_models import SHIPPED, model_path
+from ..shipped_models import KOKORO, PRONUNCIATION, SHIPPED, model_path
 from . import phone_sets
 from .engines import EngineName
 from .lexicons import Entry, Lexicon, installed_dictionary, look_up, user_lexicon
@@ -21,7 +21,9 @@ from .word_model import MAX_LETTERS, Hypothesis, WordModel
 
 # The models that come with attnzoo, by accent and phones. IPA is made of the phones of ``phone_sets.SOURCE_OF_IPA``.
 MODELS = {
-    ("en-us", "arpabet"): "attentional-rnn-g2p-cmudict",
+    ("en-us", "arpabet"): PRONUNCIATION,
+    ("en-us", "kokoro"): KOKORO,
+    ("en-gb", "kokoro"): KOKORO,
 }
 WINDOW = 1024  # items of a stream that are batched together
 

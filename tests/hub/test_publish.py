@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from attnzoo.shipped_models import SHIPPED
 from tests.hub.client import environment, run_python
 from tests.hub.server import OWNER, LoopbackHub
 
@@ -44,6 +45,8 @@ def published(
         "over another": [folder, "zoo/another"],
         "request": [folder, "zoo/public", "--pull-request", "--message", "With code", "--code"],
         "damaged": [str(truncated), "zoo/damaged"],
+        "dry": [folder, "zoo/dry", "--dry-run"],
+        "all": ["--all", "zoo", "--dry-run"],
         "nowhere": [str(truncated / "none"), "zoo/damaged"],
         "foreign": [folder, "somebody/else"],
     }
@@ -84,6 +87,14 @@ def test_what_goes_and_what_stays_is_printed(published: dict[str, str], hub: Loo
     assert code == f"and the model's code: {', '.join(sorted(files))}"
     assert others[:2] == [stays, "notes.txt is not sent: of no known kind"]
     assert not {"id_rsa\n", "notes.txt"} & hub.repository("zoo/public").resolve("main").files.keys()
+
+
+def test_a_dry_run_sends_nothing(published: dict[str, str], hub: LoopbackHub) -> None:
+    gets, id_rsa, notes = published["dry"].splitlines()
+    assert gets == "zoo/dry gets README.md, config.json, generation_config.json, model.safetensors"
+    assert (id_rsa[:10], notes) == ("'id_rsa\\n'", "notes.txt is not sent: of no known kind")
+    assert [line.split(" gets ")[0] for line in published["all"].splitlines()] == [f"zoo/{name}" for name in SHIPPED]
+    assert ("models", "zoo/dry") not in hub.hub.repositories
 
 
 def test_errors_are_words(published: dict[str, str], hub: LoopbackHub) -> None:

@@ -34,9 +34,12 @@ def test_what_it_returns(kokoro_folder: Path) -> None:
             assert fallback(SimpleNamespace(text=text)) == (None, None)
 
 
-def test_until_there_is_a_model_it_says_so() -> None:
-    with refused(ValueError, "no model of accent='en-gb', phones='kokoro'", "give the folder of another one"):
-        MisakiFallback(british=True)
+def test_the_model_that_comes_with_attnzoo_speaks_both_accents() -> None:
+    """Without misaki's dictionary, as it lists these words."""
+    us, gb = (MisakiFallback(british=british, dictionary=False) for british in (False, True))
+    for word, american, british in (("ladder", "lˈædəɹ", "lˈadə"), ("bath", "bˈæθ", "bˈɑːθ")):
+        assert us(SimpleNamespace(text=word)) == (american, 2)
+        assert gb(SimpleNamespace(text=word)) == (british, 2)
 
 
 def test_phonemize(kokoro_folder: Path) -> None:

