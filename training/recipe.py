@@ -135,7 +135,8 @@ class Training:
             ``python -m attnzoo.training.loop.average``.
         checkpoint_every: optimiser steps from one checkpoint to the next.
         keep_checkpoints: how many of the latest to keep.
-        tracker: "tensorboard" writes its files into the output folder; None writes ``log.jsonl`` alone.
+        tracker: where the curves go besides ``log.jsonl``: "tensorboard" writes into the output folder, "trackio" into
+            its own folder on this machine, and "wandb" sends them to its service.
         log_every: optimiser steps between two lines of the log.
     """
 
@@ -168,7 +169,7 @@ class Training:
     keep_evaluated: int = 0
     checkpoint_every: int = 1000
     keep_checkpoints: int = 2
-    tracker: Literal["tensorboard"] | None = None
+    tracker: Literal["tensorboard", "trackio", "wandb"] | None = None
     log_every: int = 20
 
     def validate_ranges(self) -> None:

@@ -26,7 +26,8 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedType
-from accelerate.utils import broadcast_object_list, gather_object, is_tensorboard_available, send_to_device, set_seed
+from accelerate.tracking import get_available_trackers
+from accelerate.utils import broadcast_object_list, gather_object, send_to_device, set_seed
 from datasets import IterableDataset
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -81,8 +82,9 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """
     settings = recipe.training
-    if settings.tracker == "tensorboard" and not is_tensorboard_available():
-        raise ValueError("training.tracker=tensorboard needs a package that is missing: pip install tensorboard")
+    if settings.tracker and settings.tracker not in map(str, get_available_trackers()):
+        package = settings.tracker
+        raise ValueError(f"training.tracker={package} needs a package that is missing: pip install {package}")
     precision = _mixed_precision(settings)
     accelerator = Accelerator(mixed_precision=precision, log_with=settings.tracker, project_dir=output)
     checkpoint = prepare_output(output, recipe, resume, overwrite) if accelerator.is_main_process else None
@@ -149,7 +151,10 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     )
     run = describe_run(settings.seed, _precision(accelerator), accelerator.num_processes)
     if settings.tracker:
-        accelerator.init_trackers("tensorboard")
+        project = settings.tracker if settings.tracker == "tensorboard" else "attnzoo"  # of tensorboard it is a folder
+        chosen = {key: value for key, value in vars(settings).items() if isinstance(value, bool | int | float | str)}
+        names = {tracker: {"name": output.name} for tracker in ("trackio", "wandb")}
+        accelerator.init_trackers(project, chosen, init_kwargs=names)
 
     log = output / "log.jsonl"
     if accelerator.is_main_process:

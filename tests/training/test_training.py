@@ -1,5 +1,6 @@
 """The training loop end to end, on a small language whose spelling is regular, and its parts."""
 
+import importlib
 import json
 import re
 import subprocess
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from accelerate import Accelerator
+from accelerate.utils import LoggerType
 from attnzoo.training import evaluate
 from attnzoo.training.loop import average
 from attnzoo.training.loop.average import MovingAverage
@@ -325,10 +327,34 @@ def test_tensorboard_is_written_where_the_run_is(dictionary: Path, tmp_path: Pat
 def test_a_missing_tracker_is_said_before_training(
     dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attnzoo.training.train.is_tensorboard_available", lambda: False)
-    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=10", "training.tracker=tensorboard"]
-    with pytest.raises(SystemExit, match="pip install tensorboard"):
+    monkeypatch.setattr("attnzoo.training.train.get_available_trackers", list)
+    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=10", "training.tracker=wandb"]
+    with pytest.raises(SystemExit, match="pip install wandb"):
         train_recipe("demo", tmp_path, sets)
+
+
+def test_a_tracker_gets_the_settings_and_both_curves(
+    dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package that notes what Accelerate calls in it stands in for trackio, which starts a server."""
+    monkeypatch.setattr("accelerate.tracking._available_trackers", [LoggerType.TRACKIO])  # looked for once, at the import
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "trackio.py").write_text(
+        "noted = []\nconfig = {}\n"
+        "def init(**keywords):\n    noted.append(keywords)\n    return __import__('trackio')\n"
+        "def log(values, **keywords):\n    noted.append(values)\n"
+        "def finish():\n    noted.append('finished')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "packages"))
+    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=10", "training.log_every=5"]
+    train_recipe("demo", tmp_path / "mine", [*sets, "training.tracker=trackio"])
+    trackio: Any = importlib.import_module("trackio")
+    first, *curves, last = trackio.noted
+    assert first == {"project": "attnzoo", "name": "mine"}
+    assert (trackio.config["max_steps"], trackio.config["seed"]) == (10, 1)
+    assert [key for row in curves for key in row if key in ("loss", "validation_per")].count("loss") == 2
+    assert any("validation_per" in row for row in curves)
+    assert last == "finished"
 
 
 def test_a_run_names_the_commit_of_its_own_code_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
