@@ -337,7 +337,8 @@ def test_a_tracker_gets_the_settings_and_both_curves(
     dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A package that notes what Accelerate calls in it stands in for trackio, which starts a server."""
-    monkeypatch.setattr("accelerate.tracking._available_trackers", [LoggerType.TRACKIO])  # looked for once, at the import
+    # Accelerate looks for the packages once, when it is imported.
+    monkeypatch.setattr("accelerate.tracking._available_trackers", [LoggerType.TRACKIO])
     (tmp_path / "packages").mkdir()
     (tmp_path / "packages" / "trackio.py").write_text(
         "noted = []\nconfig = {}\n"
