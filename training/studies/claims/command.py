@@ -1,8 +1,8 @@
 """``attnzoo claims``: list the claims, check one, or check all and write their pages.
 
-Every result is a JSON file with the measurements, the intervals and the verdict, and a figure. The pages are made
-from the JSON files. ``--all`` runs every claim in a separate process, and skips claims that have a result from the
-same code and budget.
+Every result is a JSON file with the measurements, the intervals and the verdict, and a figure. ``--all`` makes the
+pages and the figures from the JSON files. It runs every claim in a separate process, and skips claims that have a
+result from the same code and budget.
 """
 
 import difflib
@@ -24,7 +24,7 @@ import attnzoo
 from ...commands import command_parser
 from ...loop.stopping import exit_on_user_error
 from . import NAMES
-from .frame import BUDGETS, FAILS, HOLDS, Check, Claim, Verdict, load_claim, load_claims
+from .frame import BUDGETS, FAILS, HOLDS, Check, Claim, load_claim, load_claims
 from .style import figure
 
 MINUTES = {"seconds": "some seconds", "quick": "at most two minutes", "full": "at most an hour"}
@@ -95,7 +95,7 @@ def run_one(name: str, budget: str, folder: Path, again: bool = False) -> dict[s
         "code": digest(claim),
     }
     (folder / f"{name}.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    draw(claim, measurements, verdict, folder / f"{name}.png", budget)
+    draw(claim, result, folder / f"{name}.png")
     return result
 
 
@@ -127,12 +127,12 @@ def digest(claim: Claim) -> str:
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
-def draw(claim: Claim, measurements: dict[str, Any], verdict: Verdict, path: Path, budget: str) -> None:
+def draw(claim: Claim, result: dict[str, Any], path: Path) -> None:
     """The figure of a claim, with its verdict above."""
     drawn = figure()
-    claim.draw(measurements, drawn)
-    preliminary = "" if budget == "full" else " (preliminary)"
-    drawn.suptitle(textwrap.fill(f"{claim.name}: {verdict.text}{preliminary}", 85), fontsize=11)
+    claim.draw(result["measurements"], drawn)
+    preliminary = "" if result["budget"] == "full" else " (preliminary)"
+    drawn.suptitle(textwrap.fill(f"{claim.name}: {result['verdict']}{preliminary}", 85), fontsize=11)
     drawn.savefig(path, dpi=150)
 
 
@@ -182,6 +182,7 @@ def run_all(budget: str, folder: Path, again: bool) -> None:
         print(f"{claim.name}: {result['verdict']}, {result['seconds']:.0f} s", flush=True)
     results = {name: stored for name in NAMES if (stored := _stored(folder, name))}
     for name, result in results.items():
+        draw(load_claim(name), result, folder / f"{name}.png")
         (folder / f"{name}.md").write_text(page(load_claim(name), result), encoding="utf-8")
     (folder / "index.md").write_text(index(results), encoding="utf-8")
     print(f"{len(results)} pages and {folder / 'index.md'}")

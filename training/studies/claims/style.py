@@ -5,6 +5,7 @@ from typing import Any
 
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from attnzoo.viewer.pictures import COLOURS
 
@@ -40,6 +41,7 @@ def lines(axis: Any, places: Sequence[float], series: Mapping[str, Sequence[Sequ
         ink = INKS[index % len(INKS)]
         axis.plot(places, means, color=ink, marker=MARKERS[index % 7], linestyle=DASHES[index % 7], label=name, ms=4)
         axis.fill_between(places, lows, highs, color=ink, alpha=0.15, linewidth=0)
+    axis.xaxis.set_major_locator(MaxNLocator(integer=all(place == int(place) for place in places)))
     plain(axis, **labels)
     if len(series) > 1:
         axis.legend(frameon=False, fontsize=9)
