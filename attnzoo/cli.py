@@ -36,7 +36,7 @@ from .aligning import METHODS, align_both_ways, choose_heads
 from .aligning.files import count_pairs, read_pairs
 from .alignment import align_stream, alignment_error_rate, from_pharaoh, to_pharaoh
 from .phonemes import known_phonemes
-from .shipped_models import SENTIMENT, SHIPPED, TRANSLATION, model_path
+from .shipped_models import SENTIMENT, SHIPPED, SUMMARIES, TRANSLATION, model_path
 from .viewer import plot_alignments, sentences_html
 
 PROGRESS = "attnzoo"  # the name of our progress bars, which are shown though those of Transformers are not
@@ -214,9 +214,21 @@ def _progress(items: Iterable[Any], file: Path | None, total: int | None = None)
 def translate(arguments: list[str]) -> None:
     """``attnzoo translate``: a line for every sentence, or for each of its n best translations."""
     example = 'attnzoo translate "Two dogs are playing in the snow."'
-    options = _parser("translate", example, TRANSLATION, "sentence", "translations").parse_args(arguments)
-    sentences = _texts(options, "sentence")
-    pipe: Any = pipeline("machine-translation", model=_folder(options.model))  # type: ignore[call-overload]  # ours
+    parser = _parser("translate", example, TRANSLATION, "sentence", "translations")
+    _print_targets(parser.parse_args(arguments), "sentence", "machine-translation")
+
+
+def summarize(arguments: list[str]) -> None:
+    """``attnzoo summarize``: a line for every text, or for each of its n best summaries."""
+    example = 'attnzoo summarize "Foo is a tool that draws maps."'
+    parser = _parser("summarize", example, SUMMARIES, "text", "summaries")
+    _print_targets(parser.parse_args(arguments), "text", "text-summarization")
+
+
+def _print_targets(options: argparse.Namespace, what: str, task: str) -> None:
+    """The targets of all sources, by the pipeline of this task."""
+    sentences = _texts(options, what)
+    pipe: Any = pipeline(task, model=_folder(options.model))  # type: ignore[call-overload]  # ours
     if known_phonemes(pipe.tokenizer):
         raise ValueError(f"{options.model} is a model of pronunciation; use attnzoo pronounce")
     beams = {} if options.num_beams is None else {"num_beams": options.num_beams}
@@ -449,6 +461,7 @@ def _lines(path: Path) -> list[str]:
 COMMANDS: dict[str, tuple[str, Callable[[list[str]], None] | str]] = {
     "pronounce": ("pronounce words", pronounce),
     "translate": ("translate sentences", translate),
+    "summarize": ("summarise texts in one line", summarize),
     "classify": ("classify sentences", classify),
     "view": ("show the attention of any model on a text", view_text),
     "align": ("align the words of given pairs", align_files),

@@ -289,10 +289,18 @@ class TranslationPipeline(SourceToTargetPipeline):
     target_key = "translation_text"
 
 
+class SummarizationPipeline(SourceToTargetPipeline):
+    """The summaries of texts, each a ``summary_text``; see :class:`SourceToTargetPipeline`."""
+
+    card_tag = "summarization"
+    target_key = "summary_text"
+
+
 # Transformers refuses every task whose name begins with that of a removed pipeline, such as "translation".
 PIPELINES: dict[str, type[SourceToTargetPipeline]] = {
     "grapheme-to-phoneme": GraphemeToPhonemePipeline,
     "machine-translation": TranslationPipeline,
+    "text-summarization": SummarizationPipeline,
 }
 
 

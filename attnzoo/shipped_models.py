@@ -5,12 +5,14 @@ from pathlib import Path
 
 PRONUNCIATION = "attentional-rnn-g2p-cmudict"
 KOKORO = "attentional-rnn-g2p-kokoro"
+SUMMARIES = "attentional-rnn-debian-summaries"
 TRANSLATION = "small-transformer-multi30k-en-de"
 SENTIMENT = "self-attentive-sst2"
 # The first two are installed with attnzoo, the others with the package attnzoo-models.
 SHIPPED = (
     PRONUNCIATION,
     KOKORO,
+    SUMMARIES,
     "attentional-rnn-g2p-it",
     "attentional-rnn-g2p-sv",
     "attentional-rnn-multi30k-en-de",

@@ -32,6 +32,7 @@ HUB_METRICS = {
     "bleu": "sacrebleu",
     "macro_f1": "f1",
     "masked_accuracy": "accuracy",
+    "new_words": "recall",
     "matthews": "matthews_correlation",
     **dict.fromkeys(("rouge1", "rouge2", "rougeL"), "rouge"),
 }

@@ -22,16 +22,18 @@ from attnzoo import SelfAttentiveConfig, SmallTransformerConfig
 
 ROOT = Path(__file__).parents[2]
 DOCS = "\n".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md")))
-G2P, ITALIAN, KOKORO, SWEDISH, RNN_MULTI30K, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED = SHIPPED = [
+SUMMARIES, G2P, ITALIAN, KOKORO, SWEDISH, RNN_MULTI30K, SST2, TRANSFORMER_MULTI30K, CAUSAL, MASKED = SHIPPED = [
     ROOT / "model_cards" / name
     for name in (
-        *("attentional-rnn-g2p-cmudict", "attentional-rnn-g2p-it", "attentional-rnn-g2p-kokoro"),
+        *("attentional-rnn-debian-summaries", "attentional-rnn-g2p-cmudict", "attentional-rnn-g2p-it"),
+        "attentional-rnn-g2p-kokoro",
         *("attentional-rnn-g2p-sv", "attentional-rnn-multi30k-en-de"),
         *("self-attentive-sst2", "small-transformer-multi30k-en-de"),
         *("small-transformer-sotu-causal", "small-transformer-sotu-masked"),
     )
 ]
 FIGURES = {  # of the README's tables: what a row begins with, and the columns of the card that it has
+    SUMMARIES: (f"[`{SUMMARIES.name}`]", ["ROUGE-1", "ROUGE-2"]),
     G2P: ("[`g2p_luong_global`]", ["PER %", "WER %"]),
     ITALIAN: (f"[`{ITALIAN.name}`]", ["PER %", "WER %"]),
     KOKORO: (f"[`{KOKORO.name}`]", ["PER %", "WER %"]),
@@ -41,6 +43,7 @@ FIGURES = {  # of the README's tables: what a row begins with, and the columns o
     CAUSAL: (f"[`{CAUSAL.name}`]", ["perplexity per word", "bits per byte"]),
     MASKED: (f"[`{MASKED.name}`]", ["accuracy of masked tokens %", "nats per masked token"]),
 }
+APERTIUM = "Apertium module for reordering separable/discontiguous multiwords."  # the first short text
 SIZES = {"hidden_size": 100, "attention_hidden_size": 50, "num_hops": 4, "classifier_size": 200}
 
 
@@ -59,7 +62,9 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     captions = [{"en": "A man in an orange hat starring at something.", "de": "Ein Mann mit einem orangefarbenen Hut."}]
     reviews = [{"text": "no movement , no yuks , not much of anything .", "label": 0}, {"text": "moving .", "label": 1}]
-    for place, rows in (("bentrevett/multi30k", captions), ("SetFit/sst2", reviews)):
+    packages = [{"description": APERTIUM, "synopsis": "a module"}]
+    places = (("bentrevett/multi30k", captions), ("SetFit/sst2", reviews), ("data/debian", packages))
+    for place, rows in places:
         Path(place).mkdir(parents=True)
         for split in ("train", "validation", "test"):
             Path(place, f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -96,7 +101,9 @@ def test_a_shipped_card_is_what_is_written_of_its_run(folder: Path, stand_ins: P
     card = Path("model_cards", folder.name, "README.md")
     card.unlink()
     training_card.main([str(card.parent)])
-    assert card.read_text(encoding="utf-8") == (folder / "README.md").read_text(encoding="utf-8")
+    written, shipped = (path.read_text(encoding="utf-8") for path in (card, folder / "README.md"))
+    digests = r"\b[\d,]+ rows, SHA-256 [0-9a-f]{16}"  # of the data itself
+    assert re.sub(digests, "rows", written) == re.sub(digests, "rows", shipped)
 
 
 def test_a_folder_without_figures_gets_no_card(stand_ins: Path) -> None:
