@@ -115,7 +115,8 @@ DEBIAN = KnownData(
         "license_link": "https://www.debian.org/legal/licenses/",
     },
     language="en",
-    source="from the lists of [Debian's packages](https://packages.debian.org/) that `apt-get update` downloads (`python -m attnzoo.training.data.debian` makes the rows)",
+    source="from the lists of [Debian's packages](https://packages.debian.org/) that `apt-get update` downloads "
+    "(`python -m attnzoo.training.data.debian` makes the rows)",
     limits="Descriptions of software packages in English. A summary may say what is not true; the name of another "
     "program, for example.",
 )
