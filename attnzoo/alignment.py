@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from .attention_recording import attention_layers, record_attention
-from .phonemes import bracketed, known_phonemes, token_names
+from .phonemes import CLOSE, OPEN, bracketed, known_phonemes
 
 Links = set[tuple[int, int]]  # of (source word, target word), both from 0
 Heads = Sequence[tuple[int, int | None]]  # of (layer, head); None is the mean of the layer's heads
@@ -52,7 +52,7 @@ class AlignedPair(NamedTuple):
     """A source and a target with their alignment, word by word.
 
     Attributes:
-        source_words, target_words: the tokens of every word, joined, without special tokens.
+        source_words, target_words: the words as they are given; of a model of pronunciation letters and phonemes.
         weights: (target words, source words), the attention of each target word; NaN in a row past the last step of
             the decoder (see ``shift`` in :func:`align`).
         links: the source word of highest weight for every target word (Luong et al., 2015, section 5.4); a target word
@@ -402,13 +402,16 @@ def _tokenize(tokenizer: Any, texts: Sequence[Any], side: str, start: int) -> li
 def _encode_fast(tokenizer: Any, texts: Sequence[Any], argument: str) -> list[_Side]:
     encoded = tokenizer(**{argument: list(texts)}, is_split_into_words=not isinstance(texts[0], str))
     sides = []
-    for row, ids in enumerate(encoded["input_ids"]):
+    for row, (text, ids) in enumerate(zip(texts, encoded["input_ids"], strict=True)):
         of_word: dict[int, list[int]] = {}
         for place, word in enumerate(encoded.word_ids(row)):
             if word is not None:  # a special token
                 of_word.setdefault(word, []).append(place)
-        names = token_names(tokenizer, ids)
-        words = ["".join(names[place] for place in places) for places in of_word.values()]
+        if isinstance(text, str):
+            spans = [encoded.word_to_chars(row, word) for word in of_word]
+            words = [text[span.start : span.end].strip().removeprefix(OPEN).removesuffix(CLOSE) for span in spans]
+        else:
+            words = [text[word] for word in of_word]
         sides.append(_Side(ids, words, list(of_word.values())))
     return sides
 

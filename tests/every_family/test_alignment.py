@@ -7,7 +7,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from attnzoo.alignment import (
     align,
@@ -19,6 +19,7 @@ from attnzoo.alignment import (
     paper_shift,
     to_pharaoh,
 )
+from attnzoo.shipped_models import TRANSLATION, model_path
 from attnzoo.viewer import plot_alignments
 from tests.factory import PAD, RNN_VARIANTS, padded_batch, tiny_config, tiny_model, words
 from tests.reference import attentional_rnn as reference
@@ -134,6 +135,15 @@ def test_pairs_given_as_words_keep_their_words() -> None:
     for one, other in zip(as_text, as_words, strict=True):
         assert one.target_words == other.target_words
         assert one.links == other.links
+
+
+def test_words_are_those_of_the_text_and_not_of_the_tokenizer() -> None:
+    """With capitals, with characters that no token stands for, and without the mark of a word's start."""
+    folder = model_path(TRANSLATION)
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    (pair,) = align(model, tokenizer, ["Two dogs eat 寿司."], ["Zwei Hunde essen."])
+    assert pair.source_words == ["Two", "dogs", "eat", "寿司", "."]
+    assert pair.target_words == ["Zwei", "Hunde", "essen", "."]
 
 
 def test_the_papers_shift_is_a_word_away() -> None:
