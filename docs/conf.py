@@ -74,7 +74,8 @@ def menu(index: str) -> str:
         "\n".join(["```{toctree}", ":hidden:", f":caption: {part}", *pages, "```"]) for part, pages in parts.items()
     )
     cards = "```{toctree}\n:hidden:\n:glob:\n:caption: Model cards\n../model_cards/*/README\n```"
-    return "\n\n".join(["", *trees, cards, ""])
+    claims = "```{toctree}\n:hidden:\n:glob:\n:caption: Claims\nclaims/*\n```"
+    return "\n\n".join(["", *trees, claims, cards, ""])
 
 
 def mathml(node: Any, as_block: bool) -> str:

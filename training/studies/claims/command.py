@@ -24,7 +24,7 @@ import attnzoo
 from ...commands import command_parser
 from ...loop.stopping import exit_on_user_error
 from . import NAMES
-from .frame import BUDGETS, FAILS, HOLDS, Check, Claim, load_claim, load_claims
+from .frame import BUDGETS, FAILS, HOLDS, ONLY_WHEN, Check, Claim, load_claim, load_claims
 from .style import figure
 
 MINUTES = {"seconds": "some seconds", "quick": "at most two minutes", "full": "at most an hour"}
@@ -219,7 +219,7 @@ def page(claim: Claim, result: dict[str, Any]) -> str:
 {rows}
 
 {notes}```sh
-# Takes {result["seconds"]:.0f} seconds on {result["threads"]} threads.{clock}
+# Takes {result["seconds"]:.0f} seconds on {result["threads"]} thread{"s" * (result["threads"] > 1)}.{clock}
 attnzoo claims {claim.name} --{result["budget"]}
 ```
 
@@ -230,8 +230,10 @@ Seeds {seeds}; {result["peak_memory_mib"]:,} MiB at most; torch {result["version
 
 def index(results: dict[str, dict[str, Any]]) -> str:
     """The index page: every claim with its verdict, and which was nearest to failing."""
-    kinds = {kind: sum(r["verdict"].startswith(kind) for r in results.values()) for kind in (HOLDS, "only when", FAILS)}
-    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    kinds = {HOLDS: "hold", ONLY_WHEN: "hold only under a condition", FAILS: "do not hold here"}
+    counts = ", ".join(
+        f"{sum(r['verdict'].startswith(kind) for r in results.values())} {words}" for kind, words in kinds.items()
+    )
     stood = {n: r["margin"] for n, r in results.items() if r["verdict"] != FAILS and r["margin"] is not None}
     nearest = min(stood, key=stood.__getitem__, default=None)
     near = ""
