@@ -31,6 +31,7 @@ SERVED = {
 }
 # Which pipelines travel, by a tag of the card.
 PIPELINES = {"- grapheme-to-phoneme\n": "grapheme-to-phoneme", "- translation\n": "machine-translation"}
+PIPELINES["- summarization\n"] = "text-summarization"
 
 
 @pytest.fixture
