@@ -22,7 +22,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphin
 html_theme, html_title, html_static_path = "furo", "attnzoo", []
 html_show_sphinx = False
 root_doc = "docs/index"
-include_patterns = ["docs/*.md", "docs/**/*.md", "model_cards/*/README.md", "*.md"]
+include_patterns = ["docs/*.md", "docs/**/*.md", "model_cards/*/README.md", "space/*/README.md", "*.md"]
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 4
@@ -73,9 +73,9 @@ def menu(index: str) -> str:
     trees = (
         "\n".join(["```{toctree}", ":hidden:", f":caption: {part}", *pages, "```"]) for part, pages in parts.items()
     )
-    cards = "```{toctree}\n:hidden:\n:glob:\n:caption: Model cards\n../model_cards/*/README\n```"
-    claims = "```{toctree}\n:hidden:\n:glob:\n:caption: Claims\nclaims/*\n```"
-    return "\n\n".join(["", *trees, claims, cards, ""])
+    globs = {"Claims": "claims/*", "Model cards": "../model_cards/*/README", "Spaces": "../space/*/README"}
+    others = (f"```{{toctree}}\n:hidden:\n:glob:\n:caption: {part}\n{pages}\n```" for part, pages in globs.items())
+    return "\n\n".join(["", *trees, *others, ""])
 
 
 def mathml(node: Any, as_block: bool) -> str:
