@@ -409,9 +409,10 @@ def _encode_fast(tokenizer: Any, texts: Sequence[Any], argument: str) -> list[_S
                 of_word.setdefault(word, []).append(place)
         if isinstance(text, str):
             spans = [encoded.word_to_chars(row, word) for word in of_word]
-            words = [text[span.start : span.end].strip().removeprefix(OPEN).removesuffix(CLOSE) for span in spans]
+            words = [text[span.start : span.end].strip() for span in spans]
         else:
             words = [text[word] for word in of_word]
+        words = [word.removeprefix(OPEN).removesuffix(CLOSE) for word in words]
         sides.append(_Side(ids, words, list(of_word.values())))
     return sides
 

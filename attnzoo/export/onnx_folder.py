@@ -11,7 +11,7 @@ import onnx
 import torch
 
 from ..library_internals import FORWARD_HOOKS, hooks_of
-from . import run
+from . import array_search, run
 from .generation_graphs import generation_graphs
 from .graph import WEIGHTS, Weights
 from .reading_graphs import self_attentive, small_transformer
@@ -87,7 +87,8 @@ def to_onnx(
             model.generation_config.save_pretrained(part)
         if tokenizer is not None:
             tokenizer.save_pretrained(part)
-        shutil.copyfile(run.__file__, part / "run.py")
+        for module in (run, array_search):
+            shutil.copy(str(module.__file__), part)
         details = {"model_class": name, "task": task, "weights": weights}
         write_details(part, details, card)
         place(part, folder)

@@ -6,7 +6,8 @@
     model = OnnxModel("folder")                 # by default the folder of this file
     model(["attention", "castle"], n_best=3)    # for each text its outputs, the best first
 
-Letters in shapes: B texts, K beams of each, R = B * K rows, C candidates, S source length, T tokens, V vocabulary size.
+Letters in shapes: B texts, N outputs of each, K beams of each, R = B * K rows, S source length, T tokens,
+V vocabulary size.
 """
 
 import argparse
@@ -22,7 +23,11 @@ import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-NEVER = np.float32(-1e9)  # added to the score of a sequence that must not be chosen
+if __package__:
+    from .array_search import Generated, beam_search, log_softmax, sample
+else:  # in an exported folder, where both files lie side by side
+    from array_search import Generated, beam_search, log_softmax, sample  # type: ignore[no-redef]
+
 DETAILS = "export.json"  # what was exported, and how
 
 
@@ -42,20 +47,6 @@ class Classified(NamedTuple):
     values: dict[str, float]  # probabilities, or numbers of a regression
     tokens: tuple[str, ...]
     attention: np.ndarray | None = None  # (hops, S), of a structured self-attentive model
-
-
-class Generated(NamedTuple):
-    """What is generated from arrays; N outputs of each source, the best first.
-
-    Shape:
-        - tokens: (B * N, T), padded after the end
-        - scores: (B * N,), log p of the tokens, the end included
-        - attention: (B * N, T, S), in the step that predicts each token; None without attention
-    """
-
-    tokens: np.ndarray
-    scores: np.ndarray
-    attention: np.ndarray | None
 
 
 class OnnxModel:
@@ -159,10 +150,15 @@ class OnnxModel:
             raise ValueError(f"do_sample=True draws single sequences, got num_beams={num_beams}; leave it out")
         limits = self._limits(ids, max_new_tokens)
         if do_sample:
-            options = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-            return self._sample(_Steps(self, ids, mask, n_best), np.repeat(limits, n_best), seed, options)
+            given = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+            options = self._own("temperature", "top_k", "top_p") | _stated(given)
+            steps = _Steps(self, ids, mask, n_best)
+            return sample(steps, np.repeat(limits, n_best), self.ends, self.padding, seed, **options)
         if beams > 1:
-            return self._beam_search(_Steps(self, ids, mask, beams), beams, n_best, limits)
+            fill = self.generation.get("pad_token_id") or (self.ends[0] if self.ends else self.padding)  # as there
+            options = self._own("length_penalty", "early_stopping")
+            steps, size = _Steps(self, ids, mask, beams), self.config["vocab_size"]
+            return beam_search(steps, beams, n_best, limits, self.ends, fill, size, **options)
         found = self.outputs("greedy", input_ids=ids, attention_mask=mask, max_new_tokens=np.array(limits.max()))
         is_inside = np.arange(found["tokens"].shape[1]) < limits[:, None]
         tokens = np.where(is_inside, found["tokens"], self.padding)
@@ -186,6 +182,10 @@ class OnnxModel:
             steps.go_on(rows, column)
         return np.stack(logits, axis=1), steps.attention()
 
+    def _own(self, *names: str) -> dict[str, Any]:
+        """What the generation config states of these options."""
+        return _stated({name: self.generation.get(name) for name in names})
+
     def _limits(self, ids: np.ndarray, given: int | np.ndarray | None) -> np.ndarray:
         """The most new tokens of every text, (B,), by the rules of ``generate()``."""
         prompt = ids.shape[1] if self.task == "continuation" else 1
@@ -200,83 +200,6 @@ class OnnxModel:
         if self.config.get("position_embedding") == "learned" and prompt + limits.max() - 1 > positions:
             raise ValueError(f"max_new_tokens={limits.max()} after {prompt} tokens is more than {positions} positions")
         return limits
-
-    def _sample(self, steps: "_Steps", limits: np.ndarray, seed: int | None, given: dict[str, Any]) -> Generated:
-        """One sample for each row of the steps."""
-        options: dict[str, Any] = {"temperature": 1.0, "top_k": 50, "top_p": 1.0}
-        for own in ({name: self.generation.get(name) for name in options}, given):
-            options |= {name: value for name, value in own.items() if value is not None}
-        if options["temperature"] <= 0 or options["top_k"] < 0 or not 0 <= options["top_p"] <= 1:
-            raise ValueError(f"temperature must be above 0, top_k at least 0 and top_p between 0 and 1, got {options}")
-        random, rows = np.random.default_rng(seed), np.arange(len(limits))
-        is_open = np.ones(len(rows), dtype=bool)
-        tokens, scores = np.zeros((len(rows), 0), np.int64), np.zeros(len(rows), np.float32)
-        while is_open.any():
-            logits = steps.read()
-            totals = np.exp(_log_softmax(_warped(logits, **options))).cumsum(axis=1, dtype=np.float64)
-            draws = random.random((len(rows), 1)) * totals[:, -1:]
-            chosen = np.where(is_open, (totals <= draws).sum(axis=1).clip(max=logits.shape[1] - 1), self.padding)
-            scores = scores + np.where(is_open, _log_softmax(logits)[rows, chosen], 0)
-            tokens = np.concatenate([tokens, chosen[:, None]], axis=1)
-            is_open &= ~(np.isin(chosen, self.ends) | (tokens.shape[1] >= limits))
-            steps.go_on(rows, chosen)
-        return Generated(tokens, scores, steps.attention())
-
-    def _beam_search(self, steps: "_Steps", beams: int, wanted: int, limits: np.ndarray) -> Generated:
-        """The beam search of Transformers, rule by rule.
-
-        Every source has K running beams and K places for sequences that have ended. The score of an ended sequence is
-        divided by its length to the power of ``length_penalty``.
-        """
-        batch, longest = len(limits), int(limits.max())
-        penalty = 1.0 if (given := self.generation.get("length_penalty")) is None else given
-        early = self.generation.get("early_stopping") or False
-        count = max(2, 1 + len(self.ends)) * beams
-        if count > beams * self.config["vocab_size"]:
-            raise ValueError(f"num_beams={beams} needs a larger vocabulary than {self.config['vocab_size']} tokens")
-        running = np.zeros((batch, beams, 0, 2), np.int64)  # tokens, and the rows of the steps that predicted them
-        running_scores = np.zeros((batch, beams), np.float32)
-        running_scores[:, 1:] = NEVER  # all beams of a source start with the same tokens
-        fill = self.generation.get("pad_token_id") or (self.ends[0] if self.ends else self.padding)  # as there
-        ended = np.broadcast_to([fill, 0], (batch, beams, longest, 2))
-        ended_scores = np.full((batch, beams), NEVER)
-        ended_lengths = np.zeros((batch, beams), np.int64)
-        has_ended = np.zeros((batch, beams), bool)
-        can_improve = np.ones((batch, 1), bool)
-        first_row = np.arange(batch)[:, None] * beams
-        for length in range(1, longest + 1):
-            log_probs = _log_softmax(steps.read()).reshape(batch, beams, -1) + running_scores[:, :, None]
-            candidate_scores, place = _best(log_probs.reshape(batch, -1), count)
-            beam, token = np.divmod(place, log_probs.shape[2])
-            new = np.stack([token, beam + first_row], axis=2)[:, :, None]
-            candidates = np.concatenate([_take(running, beam), new], axis=2)  # (B, C, T, 2)
-            is_end = np.isin(token, self.ends) | (length >= limits)[:, None]
-            # A candidate that ends takes a place if it is among the best K, and good enough.
-            is_new = is_end & (np.arange(count) < beams)
-            final = candidate_scores / np.float32(length**penalty)
-            if early is True:
-                final = final + has_ended.all(axis=1, keepdims=True) * NEVER
-            final = final + ~can_improve * NEVER + ~is_new * NEVER
-            rest = np.broadcast_to([fill, 0], (batch, count, longest - length, 2))
-            ended_scores, place = _best(np.concatenate([ended_scores, final], axis=1), beams)
-            ended = _take(np.concatenate([ended, np.concatenate([candidates, rest], axis=2)], axis=1), place)
-            ended_lengths = _take(np.concatenate([ended_lengths, np.full_like(beam, length)], axis=1), place)
-            has_ended = _take(np.concatenate([has_ended, is_new], axis=1), place)
-            # The best of the others run on.
-            running_scores, place = _best(candidate_scores + is_end * NEVER, beams)
-            running = _take(candidates, place)
-            best_length = longest if early == "never" and penalty > 0 else length
-            worst = np.where(has_ended, ended_scores.min(axis=1, keepdims=True), NEVER)
-            reachable = running_scores[:, :1] / np.float32(best_length**penalty)
-            can_improve &= (reachable > worst).any(axis=1, keepdims=True)
-            if (early is True and has_ended.all()) or is_end.all() or not can_improve.any():
-                break
-            tokens, rows = running[:, :, -1].reshape(-1, 2).T
-            steps.go_on(rows, tokens)
-        lengths = ended_lengths[:, :wanted].ravel()
-        tokens, rows = ended[:, :wanted, : lengths.max()].reshape(len(lengths), -1, 2).transpose(2, 0, 1)
-        scores = ended_scores[:, :wanted].ravel() * lengths**penalty
-        return Generated(tokens, scores, steps.attention(rows))
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -370,7 +293,7 @@ class OnnxModel:
         elif problem == "multi_label_classification":
             values = 1 / (1 + np.exp(-logits))
         else:
-            values = np.exp(_log_softmax(logits[None]))[0]
+            values = np.exp(log_softmax(logits[None]))[0]
         by_name = {names[str(n)]: float(value) for n, value in enumerate(values)}
         return Classified(max(by_name, key=lambda name: by_name[name]), by_name, tokens, attention)
 
@@ -439,38 +362,8 @@ class _Steps:
         return every if rows is None else every[rows, np.arange(rows.shape[1])]
 
 
-def _log_softmax(logits: np.ndarray) -> np.ndarray:
-    shifted = logits - logits.max(axis=-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-
-
-def _warped(logits: np.ndarray, temperature: float, top_k: int, top_p: float) -> np.ndarray:
-    """The logits (R, V) over the temperature, -inf for tokens that are not among the top ones."""
-    logits = logits / np.float32(temperature)
-    if 0 < top_k < logits.shape[1]:
-        least = np.partition(logits, -top_k, axis=1)[:, -top_k, None]
-        logits = np.where(logits < least, -np.inf, logits)
-    if top_p < 1:
-        order = logits.argsort(axis=1)
-        shares = np.exp(_log_softmax(np.take_along_axis(logits, order, axis=1))).cumsum(axis=1)
-        is_left_out = shares <= 1 - top_p
-        is_left_out[:, -1] = False
-        np.put_along_axis(logits, order, np.where(is_left_out, -np.inf, np.take_along_axis(logits, order, 1)), axis=1)
-    return logits
-
-
-def _best(values: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ``count`` largest values of every row and their places, the largest first."""
-    place = np.argpartition(-values, count - 1, axis=1)[:, :count] if count < values.shape[1] else None
-    chosen = values if place is None else np.take_along_axis(values, place, axis=1)
-    order = np.argsort(-chosen, axis=1, kind="stable")
-    best = order if place is None else np.take_along_axis(place, order, axis=1)
-    return np.take_along_axis(values, best, axis=1), best
-
-
-def _take(values: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """``values`` (B, N, ...) in the order of ``index`` (B, C)."""
-    return values[np.arange(len(values))[:, None], index]
+def _stated(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def main(arguments: list[str] | None = None) -> None:

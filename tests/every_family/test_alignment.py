@@ -19,7 +19,7 @@ from attnzoo.alignment import (
     paper_shift,
     to_pharaoh,
 )
-from attnzoo.shipped_models import TRANSLATION, model_path
+from attnzoo.shipped_models import PRONUNCIATION, TRANSLATION, model_path
 from attnzoo.viewer import plot_alignments
 from tests.factory import PAD, RNN_VARIANTS, padded_batch, tiny_config, tiny_model, words
 from tests.reference import attentional_rnn as reference
@@ -144,6 +144,14 @@ def test_words_are_those_of_the_text_and_not_of_the_tokenizer() -> None:
     (pair,) = align(model, tokenizer, ["Two dogs eat 寿司."], ["Zwei Hunde essen."])
     assert pair.source_words == ["Two", "dogs", "eat", "寿司", "."]
     assert pair.target_words == ["Zwei", "Hunde", "essen", "."]
+
+
+def test_phonemes_have_no_brackets_however_they_are_given() -> None:
+    folder = model_path(PRONUNCIATION)
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    for source, target in (("cat", "K AE T"), (["c", "a", "t"], ["K", "AE", "T"])):
+        (pair,) = align(model, tokenizer, [source], [target])
+        assert (pair.source_words, pair.target_words) == (["c", "a", "t"], ["K", "AE", "T"])
 
 
 def test_the_papers_shift_is_a_word_away() -> None:
