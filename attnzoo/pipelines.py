@@ -54,10 +54,10 @@ class SourceToTargetPipeline(Pipeline):
     ``num_beams`` is that of the model's generation config, and at least ``n_best``. With
     ``do_sample=True, num_beams=1`` the targets are ``n_best`` samples.
 
-    A list, or any other sequence, of sources gives a list; a dataset or a generator gives an iterator. All of them are
-    processed in batches of ``batch_size``, an argument of the pipeline and of every call. Its default is 64, and 1 for
-    a generator, whose next source may depend on the last result. A character that the tokenizer does not know gives a
-    warning.
+    A list of sources gives a list, as does any other sequence, an array or a column of pandas; a dataset or a generator
+    gives an iterator. All of them are processed in batches of ``batch_size``, an argument of the pipeline and of every
+    call. Its default is 64, and 1 for a generator, whose next source may depend on the last result. A character
+    that the tokenizer does not know gives a warning.
 
     Where ``attnzoo`` is installed, :func:`attnzoo.search` finds the targets, unless an option is one that only
     ``generate()`` has.
@@ -66,9 +66,9 @@ class SourceToTargetPipeline(Pipeline):
     are None and whose ``error`` is the message, and the other sources are processed.
 
     Raises:
-        ValueError: a source is not text or is empty, unless ``errors="skip"``; ``n_best`` or ``num_beams`` is not a
-            whole number above 0; there are fewer beams than targets; an argument is unknown or requests another form of
-            output; the model has no alignments, or is not an encoder-decoder with a head.
+        ValueError: a source is not text or is empty, unless ``errors="skip"``; ``n_best``, ``num_beams`` or
+            ``batch_size`` is not a whole number above 0; there are fewer beams than targets; an argument is unknown
+            or requests another form of output; the model has no alignments, or is not an encoder-decoder with a head.
     """
 
     _load_tokenizer: Any = True
@@ -85,15 +85,19 @@ class SourceToTargetPipeline(Pipeline):
 
     def __init__(self, *args: Any, batch_size: int | None = None, **kwargs: Any) -> None:
         super().__init__(*args, batch_size=batch_size, **kwargs)
-        self.batch_size = batch_size or BATCH_SIZE
+        self.batch_size = BATCH_SIZE if batch_size is None else _whole("batch_size", batch_size)
 
     def __call__(self, inputs: Any, *args: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
+        if hasattr(inputs, "tolist"):  # an array, or a column of pandas
+            inputs = inputs.tolist()
         if isinstance(inputs, Sequence) and not isinstance(inputs, str | bytes):
             inputs = list(inputs)  # a tuple, or a column of a dataset
             if not inputs:
                 return []
         if isinstance(inputs, Sized):  # of other sources, nobody waits for a whole batch that did not ask for one
-            batch_size = batch_size or self.batch_size
+            batch_size = self.batch_size if batch_size is None else batch_size
+        if batch_size is not None:
+            _whole("batch_size", batch_size)
         return super().__call__(inputs, *args, batch_size=batch_size, **kwargs)
 
     def _sanitize_parameters(
@@ -116,8 +120,8 @@ class SourceToTargetPipeline(Pipeline):
             fields = {name: value for name, value in config.to_diff_dict().items() if name in SEARCH_ARGUMENTS}
             generate_kwargs = fields | generate_kwargs
         for name, number in (("n_best", n_best), ("num_beams", generate_kwargs.get("num_beams"))):
-            if number is not None and (type(number) is not int or number < 1):
-                raise ValueError(f"{name} must be a whole number from 1, got {number!r}")
+            if number is not None:
+                _whole(name, number)
         for name, value in generate_kwargs.items():
             if name in REFUSED and value not in (None, False):
                 raise ValueError(f"{self.task} does not take {name}={value!r}: {REFUSED[name]}")
@@ -302,6 +306,12 @@ PIPELINES: dict[str, type[SourceToTargetPipeline]] = {
     "machine-translation": TranslationPipeline,
     "text-summarization": SummarizationPipeline,
 }
+
+
+def _whole(name: str, number: Any) -> int:
+    if type(number) is not int or number < 1:
+        raise ValueError(f"{name} must be a whole number from 1, got {number!r}")
+    return number
 
 
 def labels_of(sequences: Tensor, ends: Any) -> Tensor:

@@ -26,7 +26,8 @@ from .loop.stopping import exit_on_user_error
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = command_parser("attnzoo publish", "Publish a model on the Hub.", "my-model owner/name --private")
-    parser.add_argument("folder", nargs="?", type=Path, help="a released model, such as model_cards/NAME")
+    released = "a released model, such as model_cards/NAME, or the name of a shipped one"
+    parser.add_argument("folder", nargs="?", help=released)
     parser.add_argument("repo_id", nargs="?", help="owner/name on the Hub; created if it does not exist")
     parser.add_argument("--all", metavar="OWNER", help="every shipped model, each as OWNER/NAME, instead of one folder")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be sent; needs no network")
@@ -43,10 +44,11 @@ def main(arguments: list[str] | None = None) -> None:
     del options.all, options.dry_run  # the others are the arguments of push
     if (None in one) if owner is None else (one != (None, None)):
         parser.error("give a folder and a repo_id, or --all OWNER alone")
-    models = [one] if owner is None else [(Path(model_path(name)), f"{owner}/{name}") for name in SHIPPED]
+    models = [one] if owner is None else [(name, f"{owner}/{name}") for name in SHIPPED]
     disable_progress_bars()
     with exit_on_user_error():
-        for options.folder, options.repo_id in models:
+        for model, options.repo_id in models:
+            options.folder = Path(model_path(model) if model in SHIPPED else model)
             _publish(options, is_dry_run)
 
 

@@ -83,6 +83,8 @@ def release(run: Path, folder: Path, num_beams: int | None = None, note: str | N
         model.save_pretrained(new)
         model.config.dtype = torch.float32  # what it is loaded as
         model.config.save_pretrained(new)
+        # safetensors lets nobody else read the weights; they get the mode of the other files.
+        (new / "model.safetensors").chmod((new / "config.json").stat().st_mode)
         for name in ("is_local", "local_files_only"):  # how it was loaded here
             tokenizer.init_kwargs.pop(name, None)
         tokenizer.save_pretrained(new)

@@ -7,8 +7,11 @@ from typing import Any, Literal, NamedTuple
 
 from .numbers import CURRENCIES, ORDINALS, number_words
 
-SYMBOLS = {"%": "percent", "&": "and", "+": "plus", "@": "at"}
+SYMBOLS = {"%": "percent", "&": "and", "+": "plus", "@": "at", "=": "equals", "\u00d7": "times", "°": "degrees"}
+SYMBOLS |= {"№": "number", "²": "squared", "³": "cubed", "½": "one half", "¼": "one quarter", "¾": "three quarters"}
+SYMBOLS |= {"$": "dollars", "£": "pounds", "€": "euros"}  # after an amount, or alone
 ABBREVIATIONS = {"Dr.": "doctor", "Mr.": "mister", "Mrs.": "missus", "Ms.": "miz", "vs": "versus", "etc": "et cetera"}
+ABBREVIATIONS |= {"St.": "saint"}  # where a name follows
 # What begins with an apostrophe, without it.
 CLITICS = frozenset(
     ("bout", "cause", "cept", "em", "fore", "n", "neath", "round", "scuse", "til", "tis", "twas", "twere")
@@ -45,10 +48,10 @@ TOKENS = re.compile(
     r"|(?P<number>\$?0+(?:[.,]0+)*)"
     r"|(?P<word>[aA]+(?:'[aA]+)*(?:-[aA]+(?:'[aA]+)*)*)"
     r"|(?P<clitic>'[aA]+)"
-    r"|(?P<symbol>%)"
+    r"|(?P<symbol>[%$])"
     r"|(?P<punctuation>[-'.,p]+?(?=['aA0$%x ]|$))"
     r"|(?P<space> +)"
-    r"|(?P<unknown>[x$]+)"
+    r"|(?P<unknown>x+)"
 )
 
 
@@ -64,7 +67,7 @@ def tokenize(text: str) -> list[Token]:
         kind, end = found.lastgroup, found.end()
         if kind == "number":
             end = _end_of_number(text, classes, end)
-        if text[place : end + 1] in ABBREVIATIONS:
+        if _is_abbreviation(text[place : end + 1], classes[end + 1 : end + 3]):
             end += 1
         written = text[place:end]
         if kind == "clitic" and written[1:].lower() not in CLITICS:
@@ -108,6 +111,11 @@ def _token(kind: str, written: str, is_mixed: bool) -> Token:
             return Token(written, parts, "acronym")
     spoken = SYMBOLS.get(written) or ABBREVIATIONS.get(written) or written.replace("-n-", "-and-")
     return Token(written, tuple(spoken.split(" ")), "word")
+
+
+def _is_abbreviation(written: str, following: str) -> bool:
+    """Whether a word and its full stop are an abbreviation before characters of these classes."""
+    return written in ABBREVIATIONS and (written != "St." or following == " A")
 
 
 def _end_of_number(text: str, classes: str, end: int) -> int:

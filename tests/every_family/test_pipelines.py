@@ -176,6 +176,7 @@ def test_options_of_generate_come_through(pronounce: Any) -> None:
         ("zoo", {"n_best": True}, "n_best must be a whole number from 1, got True"),
         ("zoo", {"num_beams": "3"}, "num_beams must be a whole number from 1, got '3'"),
         ("zoo", {"num_beams": 0}, "num_beams must be a whole number from 1, got 0"),
+        ("zoo", {"batch_size": 0}, "batch_size must be a whole number from 1, got 0"),
         ("zoo", {"num_beams": 2, "n_best": 3}, "num_beams=2 has no n_best=3 targets; leave num_beams out or raise it"),
         ("zoo", {"num_beams": 2, "n_best": 3, "do_sample": True}, "num_beams=2 has no n_best=3 targets"),
         ("zoo", {"generation_config": GenerationConfig(num_beams=1), "n_best": 2}, "num_beams=1 has no n_best=2"),
@@ -218,6 +219,7 @@ def test_words_come_in_every_way(pronounce: Any) -> None:
     dataset = Dataset.from_dict({"word": WORDS})
     assert pronounce(tuple(WORDS), batch_size=2) == expected
     assert pronounce(dataset["word"], batch_size=2) == expected
+    assert pronounce(dataset.to_pandas()["word"], batch_size=2) == expected  # type: ignore[union-attr,index]
     assert list(pronounce(KeyDataset(dataset, "word"), batch_size=2)) == expected
     assert list(pronounce((word for word in WORDS), batch_size=2)) == expected
     assert pronounce(["attention\n", " ZOO", "Caterpillar "], batch_size=2) == expected  # lines of a file

@@ -47,6 +47,7 @@ def published(
         "damaged": [str(truncated), "zoo/damaged"],
         "dry": [folder, "zoo/dry", "--dry-run"],
         "all": ["--all", "zoo", "--dry-run"],
+        "by name": [SHIPPED[0], "zoo/dry", "--dry-run"],
         "nowhere": [str(truncated / "none"), "zoo/damaged"],
         "foreign": [folder, "somebody/else"],
     }
@@ -94,6 +95,7 @@ def test_a_dry_run_sends_nothing(published: dict[str, str], hub: LoopbackHub) ->
     assert gets == "zoo/dry gets README.md, config.json, generation_config.json, model.safetensors"
     assert (id_rsa[:10], notes) == ("'id_rsa\\n'", "notes.txt is not sent: of no known kind")
     assert [line.split(" gets ")[0] for line in published["all"].splitlines()] == [f"zoo/{name}" for name in SHIPPED]
+    assert published["by name"].startswith("zoo/dry gets README.md, ")
     assert ("models", "zoo/dry") not in hub.hub.repositories
 
 

@@ -36,6 +36,8 @@ def spoken(text: str) -> list[str]:
         ("'tis rock-n-roll", ["'tis", "rock-and-roll"]),
         ("Dr. O'Neill etc.", ["doctor", "O'Neill", "et cetera", "."]),
         ("50% & more", ["five zero percent", "and", "more"]),
+        ("3 €, €3, $ ½ m²", ["three", "euros", ",", "three euros", ",", "dollars", "one half", "m", "squared"]),
+        ("St. Ives, Main St. and St.", ["saint", "Ives", ",", "Main", "St", ".", "and", "St", "."]),
         ("wait... what?!", ["wait", "...", "what", "?!"]),
         ("mp3 B-52", ["mp", "three", "B", "-", "five two"]),
         ("x\u00ady", ["x\u00ady"]),
