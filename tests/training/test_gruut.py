@@ -7,10 +7,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from attnzoo.training.data.gruut import read_gruut, read_linked_words
+from attnzoo.training.data.gruut import LinkedWord, read_gruut, read_linked_words
 from attnzoo.training.studies import alignment_error
 from attnzoo.training.train import main as train
+from transformers import AutoTokenizer
 
+import attnzoo
 from tests.regular_language import SMALL, gold_links, write_dictionary
 
 ROOT = Path(__file__).parents[2]
@@ -72,3 +74,10 @@ def test_a_trained_model_links_letters_and_phonemes(
     *_, last = capsys.readouterr().out.splitlines()
     assert last.startswith("test, ")
     assert float(last.rsplit(maxsplit=2)[1]) < 10
+
+
+def test_words_with_phonemes_of_their_own_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(attnzoo.model_path("attentional-rnn-g2p-it"))
+    no, friend = LinkedWord([*"no"], ["n", "ɔ"], set()), LinkedWord([*"friend"], ["ˌf", "r", "ɛ"], set())
+    assert alignment_error.with_known_phonemes([friend, no], tokenizer) == [no]
+    assert capsys.readouterr().out == "friend is left out: no training word has ˌf\n"

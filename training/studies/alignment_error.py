@@ -23,6 +23,7 @@ from transformers import AutoModelForSeq2SeqLM
 
 from attnzoo.aligning import METHODS, HeadChoice, choose_heads, symmetrise
 from attnzoo.alignment import Links, align, alignment_error_rate, from_pharaoh
+from attnzoo.phonemes import known_phonemes
 
 from ..commands import add_overrides, command_parser
 from ..data.gruut import GRUUT, LinkedWord, read_linked_words
@@ -57,6 +58,8 @@ def main(arguments: list[str] | None = None) -> None:
             raise ValueError("--beside is for the verses")
         development, test = linked_words(recipe) if is_of_words else linked_verses(recipe)
         models = [load_model(AutoModelForSeq2SeqLM, folder) for folder in folders]
+        if is_of_words:
+            development, test = (with_known_phonemes(words, models[0][1]) for words in (development, test))
         links = measure(models, development, test)
         if options.beside is not None:
             compare(links, links_beside(options.beside, read_verses(Path(recipe.task.data.path))), gold_of(test))
@@ -77,6 +80,16 @@ def linked_words(recipe: Recipe) -> tuple[list[LinkedWord], list[LinkedWord]]:
     validation, test = ({*task.splits[split]["word"]} for split in ("validation", "test"))
     development = [word for word in words if "".join(word.source_words) in validation]
     return development, [word for word in words if "".join(word.source_words) in test]
+
+
+def with_known_phonemes(words: Sequence[Linked], tokenizer: Any) -> list[Linked]:
+    """The words all of whose phonemes the training words have; the others cannot be aligned, and are printed."""
+    known = known_phonemes(tokenizer)
+    others = {"".join(word.source_words): sorted({*word.target_words} - known) for word in words}
+    for word, phonemes in others.items():
+        if phonemes:
+            print(f"{word} is left out: no training word has {' '.join(phonemes)}")
+    return [word for word in words if not others["".join(word.source_words)]]
 
 
 def gold_of(pairs: Sequence[Linked]) -> list[Links]:
