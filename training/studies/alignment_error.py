@@ -56,10 +56,8 @@ def main(arguments: list[str] | None = None) -> None:
         is_of_words = recipe.task.name == "grapheme_to_phoneme"
         if options.beside is not None and is_of_words:
             raise ValueError("--beside is for the verses")
-        development, test = linked_words(recipe) if is_of_words else linked_verses(recipe)
         models = [load_model(AutoModelForSeq2SeqLM, folder) for folder in folders]
-        if is_of_words:
-            development, test = (with_known_phonemes(words, models[0][1]) for words in (development, test))
+        development, test = linked_words(recipe, models[0][1]) if is_of_words else linked_verses(recipe)
         links = measure(models, development, test)
         if options.beside is not None:
             compare(links, links_beside(options.beside, read_verses(Path(recipe.task.data.path))), gold_of(test))
@@ -71,18 +69,18 @@ def linked_verses(recipe: Recipe) -> tuple[list[Verse], list[Verse]]:
     return [verse for verse in verses if verse.is_for_development], [v for v in verses if not v.is_for_development]
 
 
-def linked_words(recipe: Recipe) -> tuple[list[LinkedWord], list[LinkedWord]]:
-    """The words of the validation split, and those of the test split."""
+def linked_words(recipe: Recipe, tokenizer: Any) -> tuple[list[LinkedWord], list[LinkedWord]]:
+    """The words of the validation split, and those of the test split, as far as the tokenizer has their phonemes."""
     path = recipe.task.data.path
     if find_known(path, GRUUT) is None:
         raise ValueError(f"task.data.path is {path!r}, whose letters and phonemes have no links; gruut's have")
-    task, words = make_task(recipe), list(read_linked_words(Path(path)))
+    task, words = make_task(recipe), with_known_phonemes(list(read_linked_words(Path(path))), tokenizer)
     validation, test = ({*task.splits[split]["word"]} for split in ("validation", "test"))
     development = [word for word in words if "".join(word.source_words) in validation]
     return development, [word for word in words if "".join(word.source_words) in test]
 
 
-def with_known_phonemes(words: Sequence[Linked], tokenizer: Any) -> list[Linked]:
+def with_known_phonemes(words: Sequence[LinkedWord], tokenizer: Any) -> list[LinkedWord]:
     """The words all of whose phonemes the training words have; the others cannot be aligned, and are printed."""
     known = known_phonemes(tokenizer)
     others = {"".join(word.source_words): sorted({*word.target_words} - known) for word in words}
