@@ -27,9 +27,10 @@ from attnzoo.pronunciation import confidences
 from attnzoo.pronunciation.word_model import Hypothesis, WordModel
 
 from ..commands import add_overrides, command_parser
-from ..evaluate import task_for
 from ..loop.checkpoint import require_model
 from ..loop.stopping import exit_on_user_error
+from ..recipe import checkpoint_recipe
+from ..tasks import make_task
 from ..tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
 BINS = 15
@@ -46,7 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     with exit_on_user_error():
         require_model(options.folder)
-        task = task_for(options.folder, options.set, "test")
+        task = make_task(checkpoint_recipe(options.folder, options.set))
         if not isinstance(task, GraphemeToPhoneme):
             raise ValueError(f"{options.folder} is not a model of pronunciation")
         validation = hypotheses(options.folder, task, "validation", options.num_beams)
