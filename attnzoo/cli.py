@@ -467,6 +467,7 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], None] | str]] = {
     "align": ("align the words of given pairs", align_files),
     "export": ("export a model, so that it runs without torch", export),
     "train": ("train a recipe", "attnzoo.training.train"),
+    "tune": ("search for a better recipe", "attnzoo.training.tune"),
     "evaluate": ("measure a checkpoint on its test split", "attnzoo.training.evaluate"),
     "faithfulness": ("test what the attention of a model explains", "attnzoo.training.studies.faithfulness"),
     "release": ("turn a finished run into a folder to publish: model, scores and card", "attnzoo.training.release"),

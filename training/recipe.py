@@ -227,7 +227,7 @@ def load_recipe(path: str | Path, overrides: list[str] | None = None) -> Recipe:
     if file.stat().st_size > MAX_BYTES:
         raise ValueError(f"{path} has {file.stat().st_size:,} bytes, a recipe has at most {MAX_BYTES:,}")
     try:
-        tree = _read_yaml(file.read_text(encoding="utf-8"))
+        tree = parsed_value(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} {error}") from error
     if not isinstance(tree, dict):
@@ -358,7 +358,12 @@ def _shipped(path: Path) -> Path:
     raise FileNotFoundError(f"no recipe at {path}{nearest}; attnzoo has {', '.join(known)}{beside}")
 
 
-def _read_yaml(text: str) -> Any:
+def parsed_value(text: str) -> Any:
+    """A value as recipes and ``--set`` have it.
+
+    Raises:
+        ValueError: it is not YAML.
+    """
     try:
         return yaml.load(text, _Loader)
     except yaml.YAMLError as error:
@@ -395,7 +400,7 @@ def _override(tree: dict[str, Any], override: str) -> tuple[str, Any]:
         if not isinstance(tree, dict):
             raise ValueError(f"--set {override}: {section!r} is a value, not a section")
     try:
-        tree[key] = _read_yaml(text)
+        tree[key] = parsed_value(text)
     except ValueError as error:
         raise ValueError(f"--set {dotted}: the value {error}") from error
     return dotted, tree[key]

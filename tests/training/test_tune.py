@@ -1,0 +1,109 @@
+"""The search over recipes: what it searches, what it keeps, and how it goes on after an interruption."""
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attnzoo.training import tune
+from attnzoo.training.loop.stopping import StoppedError
+from attnzoo.training.recipe import load_recipe
+
+from tests.factory import refused
+from tests.regular_language import SMALL, write_dictionary
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def arguments(tmp_path: Path) -> list[str]:
+    """A recipe of few steps on the regular language."""
+    words = tmp_path / "cmudict.dict"
+    write_dictionary(words)
+    sets = [*SMALL, f"task.data.path={words}", "training.max_steps=8", "training.evaluations=1"]
+    search = "--search=training.learning_rate=1e-5..1e-1"
+    recipe = str(ROOT / "configs" / "demo.yaml")
+    return [recipe, f"--output={tmp_path / 'tuned'}", search, *(f"--set={item}" for item in sets)]
+
+
+def weights(output: Path) -> list[str]:
+    return sorted(path.parent.parent.name for path in output.glob("*/best/model.safetensors"))
+
+
+def test_the_best_trial_is_kept(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tune.main([*arguments, "--trials=3"])
+    output = tmp_path / "tuned"
+    runs = {path.parent.name: json.loads(path.read_text()) for path in output.glob("*/run.json")}
+    assert len(runs) == 3
+    best = min(runs, key=lambda name: runs[name]["validation"]["per"])
+    assert weights(output) == [best]
+    recipe = load_recipe(output / "best.yaml")
+    assert best == f"learning_rate={recipe.training.learning_rate}"
+    header, _, *rows = (output / "trials.md").read_text().splitlines()
+    assert header == "| trial | training.learning_rate | validation PER | steps | minutes |"
+    scores = [float(row.split("|")[3]) for row in rows]
+    assert scores == sorted(scores)
+    assert len(scores) == 3
+    assert "\n".join(rows) in capsys.readouterr().out
+
+    tune.main([*arguments, "--trials=4"])  # goes on with the trials of before
+    assert len([*output.glob("*/run.json")]) == 4
+    with refused(SystemExit, "have another search; choose another --output"):
+        tune.main([*arguments, "--trials=5", "--search=training.label_smoothing=0..0.2"])
+
+
+def test_a_trial_that_was_interrupted_goes_on(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def stopped(recipe: Any, task: Any, output: Path) -> dict[str, Any]:
+        asked.append(output.name)
+        raise StoppedError(signal.SIGTERM, 3)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tune, "train_once", stopped)
+        with pytest.raises(SystemExit):
+            tune.main([*arguments, "--trials=1"])
+    tune.main([*arguments, "--trials=1"])
+    assert weights(tmp_path / "tuned") == asked
+
+
+def test_a_trial_that_diverges_is_left_out(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, tried = tune.train_once, 0
+
+    def diverging(*given: Any) -> dict[str, Any]:
+        nonlocal tried
+        tried += 1
+        if tried == 1:
+            raise FloatingPointError("the loss is nan at step 3; lower training.learning_rate")
+        return train(*given)
+
+    monkeypatch.setattr(tune, "train_once", diverging)
+    tune.main([*arguments, "--trials=1"])
+    assert tried == 2
+    assert len((tmp_path / "tuned" / "trials.md").read_text().splitlines()) == 3
+
+
+def test_the_learning_rate_and_dropout_by_default() -> None:
+    searched = tune.default_search(load_recipe("demo", ["training.learning_rate=1e-3"]))
+    assert searched == ["training.learning_rate=0.00025..0.004", "model.dropout=0..0.5"]
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        ("training.learning_rate", "takes section.key=low..high"),
+        ("training.learning_rate=", "takes section.key=low..high"),
+        ("training.learning_rate=2..1", "a range is two numbers, the lower one first"),
+        ("training.learning_rate=a..b", "a range is two numbers"),
+        ("training.learning_rate=1e-3", "give at least two values"),
+        ("training.learning_rat=1..2", "did you mean 'learning_rate'?"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(search: str, message: str, arguments: list[str]) -> None:
+    with refused(SystemExit, message):
+        tune.main([*[item for item in arguments if "--search" not in item], f"--search={search}"])
