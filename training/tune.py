@@ -53,8 +53,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     output = options.output or Path("runs") / f"tune_{Path(options.recipe).stem}"
     with exit_on_user_error():
-        if options.minutes <= 0 or (options.trials is not None and options.trials < 1):
-            raise ValueError(f"--minutes={options.minutes:g} and --trials={options.trials} must be above 0")
+        for name in ("minutes", "trials"):
+            if (number := getattr(options, name)) is not None and number <= 0:
+                raise ValueError(f"--{name} must be above 0, got {number:g}")
         recipe = load_recipe(options.recipe, options.set)
         space = search_space(options.search or default_search(recipe))
         tune(options.recipe, options.set, space, output, options.minutes, options.trials)
