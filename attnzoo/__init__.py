@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .shipped_models import model_path
     from .viewer.attention_view import view
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 __all__ = [
     "AttentionalRNNConfig",
     "AttentionalRNNForConditionalGeneration",

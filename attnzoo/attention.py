@@ -111,6 +111,7 @@ class Score(nn.Module):
     """
 
     def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
+        """The part of the formula that depends on the source alone."""
         return key
 
     def share_key(self, projected_key: Tensor, rows: Any) -> Any:
@@ -118,6 +119,7 @@ class Score(nn.Module):
         return projected_key
 
     def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
+        """The scores of every query and key: the formula."""
         raise NotImplementedError
 
 
