@@ -1,4 +1,4 @@
-"""The picture on the first page: a translation as it is written, and where the model looks for each word of it.
+"""The animation in the README: a translation, word by word, with the attention weights of each word.
 
 python docs/moving_picture.py
 """
@@ -16,12 +16,12 @@ import attnzoo
 
 SENTENCE = "A girl is watching a dog while a man is cleaning a window."
 BACKGROUND, INK, QUIET = "#0d1117", "#f0f6fc", "#8b949e"
-STEPS_A_WORD = 3  # pictures in which the row of a word begins to glow
-LAST = 18  # pictures at the end, in which nothing changes
+STEPS_A_WORD = 3  # frames in which the row of a word fades in
+LAST = 18  # frames at the end without a change
 
 
 def main() -> None:
-    """Draw it."""
+    """Draw the animation and save it as docs/translation.gif."""
     folder = attnzoo.model_path("attentional-rnn-multi30k-en-de")
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     translation = tokenizer.decode(

@@ -2,16 +2,17 @@
 
 Each trial trains the recipe with other values of the keys that are searched, and is judged by its best evaluation on
 the validation split; the test split is not read. The sampler is Optuna's TPE (Bergstra et al., 2011): it prefers values
-near those of good trials. Without ``--search`` it looks for ``training.learning_rate``, from a quarter to four times
-the recipe's, and for ``model.dropout`` from 0 to 0.5.
+near those of good trials, after ten trials at random. Without ``--search`` it searches ``training.learning_rate``, from
+a quarter to four times the recipe's value, and ``model.dropout``, from 0 to 0.5, if the model has it.
 
-All trials have the budget of the recipe, so a search wants few steps: ``--set training.max_steps=500``. No trial starts
-after ``--minutes`` of the command; the last one goes on to its end. After Ctrl-C, SIGTERM or a power cut the same
-command goes on: a trial that was interrupted resumes its training. The output folder has:
+Every trial trains for the steps or minutes of the recipe. To search faster, lower them:
+``--set training.max_steps=500``. No trial starts later than ``--minutes`` after the start of the command; the last one
+is trained to its end. After Ctrl-C, SIGTERM or a power cut, run the same command again: an interrupted trial resumes
+from its last checkpoint, or begins again if it has none. The output folder has:
 
 - ``trials.md``: the table of all trials, the best one first
 - ``best.yaml``: the recipe of the best trial, for ``attnzoo train``
-- a folder for each trial, as ``attnzoo train`` writes it; only the best one keeps its weights
+- a folder for each trial, as ``attnzoo train`` writes it; of the finished trials only the best one keeps its weights
 - ``study.log``: Optuna's journal
 """
 
@@ -33,7 +34,7 @@ from .recipe import Recipe, load_recipe, parsed_value, save_recipe, shipped_reci
 from .tasks import make_task
 from .train import train_once
 
-WEIGHTS = ("best", "last", "checkpoints", "evaluated")  # of a trial
+WEIGHTS = ("best", "last", "checkpoints", "evaluated")  # the folders of a trial that hold weights
 RATIO = 10  # a range of positive numbers with at least this ratio is searched on a logarithmic scale
 
 Suggest = Callable[[Any], Any]  # from a trial of Optuna to a value
@@ -45,8 +46,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser = command_parser("attnzoo tune", "Search for a better recipe, judged on the validation split.", example)
     parser.add_argument("recipe", help=f"a YAML file, or the name of a shipped recipe: {', '.join(shipped_recipes())}")
     parser.add_argument("--output", type=Path, help="folder for the trials (default: runs/tune_<name of the recipe>)")
-    parser.add_argument("--minutes", type=float, default=60, help="no trial starts later (default: %(default)s)")
-    parser.add_argument("--trials", type=int, help="stop when this number of trials is there, with those of before")
+    parser.add_argument("--minutes", type=float, default=60, help="start no trial after so many minutes (default: 60)")
+    parser.add_argument("--trials", type=int, help="stop after so many finished trials, earlier ones included")
     searched = "what to search: a range (1e-4..1e-2, 1..8) or choices (0.1,0.2); may be repeated"
     parser.add_argument("--search", action="append", default=[], metavar="SECTION.KEY=VALUES", help=searched)
     add_overrides(parser, "change the recipe of all trials")
@@ -99,7 +100,9 @@ def _range(search: str, key: str, values: str) -> Suggest:
 def _choices(search: str, key: str, values: str) -> Suggest:
     choices = [parsed_value(text) for text in values.split(",")]
     if len(choices) < 2:
-        raise ValueError(f"--search {search}: give at least two values, or a range; --set changes a value for all")
+        raise ValueError(
+            f"--search {search}: give a range or at least two values; use --set to give all trials one value"
+        )
     return lambda trial: trial.suggest_categorical(key, choices)
 
 
@@ -109,8 +112,8 @@ def tune(
     """Run trials until the minutes or the number of trials are used up.
 
     Raises:
-        ModuleNotFoundError: Optuna is not installed.
-        ValueError: the trials in ``output`` are of another recipe or search.
+        ValueError: Optuna is not installed; the trials in ``output`` are of another recipe, or of a search over other
+            keys.
     """
     optuna = _optuna()
     study = _study(optuna, load_recipe(recipe, overrides), space, output)
@@ -165,7 +168,7 @@ def _study(optuna: Any, recipe: Recipe, space: dict[str, Suggest], output: Path)
         load_if_exists=True,
         direction="maximize" if task.greater_is_better else "minimize",
     )
-    # A seed of its own for every start, since the sampler's state is not stored.
+    # Each start has another seed: the sampler's state is not stored, so one seed would repeat its choices.
     study.sampler = optuna.samplers.TPESampler(seed=recipe.training.seed + len(study.trials))
     about = {"recipe": json.loads(json.dumps(dataclasses.asdict(recipe))), "search": sorted(space)}
     for name, value in about.items():

@@ -12,14 +12,14 @@ SYMBOLS |= {"№": "number", "²": "squared", "³": "cubed", "½": "one half", "
 SYMBOLS |= {"$": "dollars", "£": "pounds", "€": "euros"}  # after an amount, or alone
 ABBREVIATIONS = {"Dr.": "doctor", "Mr.": "mister", "Mrs.": "missus", "Ms.": "miz", "vs": "versus", "etc": "et cetera"}
 ABBREVIATIONS |= {"St.": "saint"}  # where a name follows
-# What begins with an apostrophe, without it.
+# Words that begin with an apostrophe ('em, 'tis), without it.
 CLITICS = frozenset(
     ("bout", "cause", "cept", "em", "fore", "n", "neath", "round", "scuse", "til", "tis", "twas", "twere")
 )
-# Initialisms that a dictionary lists as words, by their capitals.
+# Initialisms that dictionaries also list as words (it, us). In capitals they are spelled out.
 INITIALISMS = frozenset(["AI", "EU", "ID", "IT", "PM", "UK", "UN", "US"])
-LONGEST_ACRONYM = 3  # longer capitals are more often a word
-# Letters without a decomposition into one of English and an accent.
+LONGEST_ACRONYM = 3  # letters; a longer word in capitals is more often a word
+# Letters that Unicode does not decompose into an English letter and an accent.
 LETTERS = str.maketrans(dict(zip("æœøłđðþß\u0131", ["ae", "oe", "o", "l", "d", "th", "th", "ss", "i"], strict=True)))
 APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\uff07", "'"))
 HYPHENS = "-\u2010\u2011"
@@ -31,8 +31,8 @@ class Token(NamedTuple):
     Attributes:
         text: as it is written, in Unicode's NFC
         parts: the words that are spoken for it; the letters of an initialism, the last one with "'s" in a plural
-        kind: what it is. A number is a "word". An "acronym" is spelled out unless a dictionary lists it; an
-            "initialism" is spelled out in any case
+        kind: what it is. A number is a "word". An "acronym" is spelled out unless a lexicon or dictionary lists it; an
+            "initialism" unless the user's lexicon lists it
         space: the white space after it
     """
 
@@ -94,7 +94,7 @@ def plain(word: str) -> str:
 
 
 def _token(kind: str, written: str, is_mixed: bool) -> Token:
-    """``is_mixed``: whether the text has lower-case letters, so that capitals say something."""
+    """``is_mixed``: whether the text has lower-case letters, so that capitals can mark an acronym."""
     if kind in ("punctuation", "unknown"):
         return Token(written, (), kind)  # type: ignore[arg-type]  # one of the two
     if kind == "dotted":
@@ -119,14 +119,16 @@ def _is_abbreviation(written: str, following: str) -> bool:
 
 
 def _end_of_number(text: str, classes: str, end: int) -> int:
-    """With the ending of an ordinal or of a decade."""
+    """The end of a number, with the ending of an ordinal (3rd) or of a decade (1990s)."""
     letters = re.compile("[aA]*").match(classes, end).end()  # type: ignore[union-attr]  # it always matches
     return letters if text[end:letters].lower() in (*ORDINALS, "s") else end
 
 
 @cache
 def _class_of(character: str) -> str:
-    """a, A: a letter or a mark; 0: a digit; a space; $: a currency; %: spoken; p: punctuation; x: anything else."""
+    """a: a letter, a mark or a format character; A: a capital; 0: a digit; a space; $: a sign of a currency; %: a
+    symbol that is spoken; ' - . and , are themselves; p: other punctuation; x: anything else.
+    """
     if straight(character) == "'":
         return "'"
     if character in HYPHENS:

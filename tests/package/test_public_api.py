@@ -1,4 +1,6 @@
-"""The public names are those of docs/reference/api.md: all are there, all are documented, and none is forgotten."""
+"""The public names are those of docs/reference/api.md: every name on the page has a docstring, and every exported name
+is on the page. The package, its models, the citation and the changelog have one version.
+"""
 
 import importlib
 import inspect

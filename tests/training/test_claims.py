@@ -1,5 +1,6 @@
 """The claims: their rules on data of every kind, their experiments in seconds, and the command."""
 
+import inspect
 import json
 import re
 from pathlib import Path
@@ -115,3 +116,19 @@ def test_models_of_equal_size_are() -> None:
     models = load_claim("attention-replaces-recurrence").run.__globals__["MODELS"]
     sizes = [sum(parameter.numel() for parameter in build().parameters()) for build in models.values()]
     assert max(sizes) < 1.03 * min(sizes)
+
+
+def test_a_result_is_of_the_code_that_made_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of the models and tasks that several claims share, but not of what draws it."""
+    source, claim = inspect.getsource, load_claim("long-lag")
+    before = command.digest(claim)
+    for module, is_needed in (("small_models", True), ("long_lag", True), ("style", False), ("five_steps", False)):
+        monkeypatch.setattr(inspect, "getsource", lambda m, name=module: source(m) + m.__name__.endswith(name) * " ")
+        assert (command.digest(claim) != before) == is_needed, module
+    monkeypatch.setattr(inspect, "getsource", lambda m: source(m) + m.__name__.endswith("studies.synthetic") * " ")
+    assert command.digest(claim) != before
+
+
+def test_the_pages_of_the_docs_are_of_this_code() -> None:
+    for path in (Path(__file__).parents[2] / "docs" / "claims").glob("*.json"):
+        assert json.loads(path.read_text())["code"] == command.digest(load_claim(path.stem)), f"run {path.stem} again"

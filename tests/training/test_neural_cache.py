@@ -19,7 +19,7 @@ VOCABULARY = 5
 
 @pytest.fixture
 def text(monkeypatch: pytest.MonkeyPatch) -> Read:
-    """40 tokens, in blocks of 16."""
+    """40 random tokens; the scores are computed 16 rows at a time."""
     monkeypatch.setattr(neural_cache, "ROWS_AT_A_TIME", 16)
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(VOCABULARY, (40,), generator=generator)
@@ -59,7 +59,7 @@ def test_the_tokens_of_a_step_have_probability_one(text: Read) -> None:
 
 
 def test_names_that_return_cost_less(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each text speaks of a name of its own, again and again."""
+    """Each text repeats an invented name that no other text has."""
     random = np.random.default_rng(0)
     for split, count in (("train", 2), ("validation", 3), ("test", 3)):
         names = ["".join(random.choice(list("bdgklmnprstvz"), 6)).title() for _ in range(count)]

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def arguments(tmp_path: Path) -> list[str]:
-    """A recipe of few steps on the regular language."""
+    """The command line: the demo recipe with 8 steps on the regular language."""
     words = tmp_path / "cmudict.dict"
     write_dictionary(words)
     sets = [*SMALL, f"task.data.path={words}", "training.max_steps=8", "training.evaluations=1"]
@@ -100,7 +100,7 @@ def test_the_learning_rate_and_dropout_by_default() -> None:
         ("training.learning_rate=", "takes section.key=low..high"),
         ("training.learning_rate=2..1", "a range is two numbers, the lower one first"),
         ("training.learning_rate=a..b", "a range is two numbers"),
-        ("training.learning_rate=1e-3", "give at least two values"),
+        ("training.learning_rate=1e-3", "give a range or at least two values"),
         ("training.learning_rat=1..2", "did you mean 'learning_rate'?"),
     ],
 )

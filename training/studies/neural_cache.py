@@ -1,4 +1,4 @@
-r"""A language model with a cache of what it has just read: no training, and a lower perplexity of long texts.
+r"""Evaluate a language model with a neural cache of the text so far, which needs no training.
 
 ``python -m attnzoo.training.studies.neural_cache runs/small_transformer_sotu_causal/best``
 
@@ -13,13 +13,14 @@ came next. At every step the tokens that came after similar states get more prob
 
 Symbols: :math:`h_t` is the last hidden state after token :math:`x_t`; :math:`N` is the size of the cache. The cache is
 attention to the past: its query is :math:`\theta h_t`, its keys are the earlier :math:`h_i`, and its values are the
-tokens that followed. ``flatness`` is :math:`\theta`, ``share`` is :math:`\lambda`.
+tokens that followed. ``flatness`` is :math:`\theta`, the paper's word: with 0 all places have equal weight, and larger
+values favour similar states. ``share`` is :math:`\lambda`.
 
-The three numbers are chosen on the validation split. The cache is empty at the beginning of every text, so each text
-still has a probability, and the probabilities of all texts sum to one.
+N, :math:`\theta` and :math:`\lambda` are chosen on the validation split. The cache is empty at the beginning of every
+text. The model with the cache is still a distribution over sequences of tokens: their probabilities sum to one.
 
-Differs from the paper: tokens are parts of words, not words. The first token of a text has an empty cache and the
-probability of the model alone.
+Differs from the paper: the model is a Transformer, not an LSTM; tokens are parts of words; the cache is emptied before
+every text, and the first token of a text has the probability of the model alone.
 """
 
 import itertools
@@ -45,11 +46,11 @@ from ..tasks.log_probability import sliding_windows, text_ids
 SIZES = (500, 2000, 8000)
 FLATNESSES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3)
 SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
-ROWS_AT_A_TIME = 256  # of the scores of a text; a text of 10,000 tokens has 10,000 x 10,000
+ROWS_AT_A_TIME = 256  # of the scores, computed at once; a text of 10,000 tokens has 10,000 x 10,000
 
 
 class Read(NamedTuple):
-    """What a model says of a text of n tokens after its start.
+    """The outputs of a model for a text of n tokens, ``<s>`` not counted.
 
     Attributes:
         states: (n, hidden size), the hidden state from which each token is predicted

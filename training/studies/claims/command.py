@@ -27,6 +27,8 @@ from . import NAMES
 from .frame import BUDGETS, FAILS, HOLDS, ONLY_WHEN, Check, Claim, load_claim, load_claims
 from .style import figure
 
+STUDIES = "attnzoo.training.studies."
+NOT_MEASURED = {f"{STUDIES}claims.{name}" for name in ("frame", "style")}
 MINUTES = {"seconds": "some seconds", "quick": "at most two minutes", "full": "at most an hour"}
 
 
@@ -122,9 +124,18 @@ def _row(check: Check, is_deciding: bool) -> dict[str, Any]:
 
 
 def digest(claim: Claim) -> str:
-    """A hash of the code of a claim, which shows whether a result is from this code."""
-    source = inspect.getsource(sys.modules[claim.run.__module__])
-    return hashlib.sha256(source.encode()).hexdigest()[:16]
+    """A hash of the code of a claim, which shows whether a result is from this code: its module and those of the
+    studies that it needs, but not what only draws and judges.
+    """
+    needed, waiting = {}, [claim.run.__module__]
+    while waiting:
+        name = waiting.pop()
+        needed[name] = inspect.getsource(sys.modules[name])
+        for value in vars(sys.modules[name]).values():
+            other = getattr(value, "__module__", None) or ""
+            if other.startswith(STUDIES) and other not in {*needed, *NOT_MEASURED}:
+                waiting.append(other)
+    return hashlib.sha256("".join(needed[name] for name in sorted(needed)).encode()).hexdigest()[:16]
 
 
 def draw(claim: Claim, result: dict[str, Any], path: Path) -> None:
