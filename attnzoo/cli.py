@@ -428,8 +428,10 @@ def export(arguments: list[str]) -> None:
     data = "change the recipe, such as task.data.path=FOLDER: where the texts are that the export is compared on"
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help=data)
     parser.add_argument("--check", action="store_true", help="compare an export with its model again; write nothing")
-    parser.add_argument("--examples", type=int, default=1000, help="of the model's test split (default: %(default)s)")
+    parser.add_argument("--examples", type=int, help="texts of the model's test split to score (default: all)")
     options = parser.parse_args(arguments)
+    if options.examples is not None and options.examples < 1:
+        raise ValueError(f"--examples must be at least 1, got {options.examples}")
     source = _folder(options.model)
     try:
         from .export.command import export_folder
@@ -441,14 +443,15 @@ def export(arguments: list[str]) -> None:
         print(name, f"{value:.1e}" if isinstance(value, float) else value, sep="\t")
 
 
-def _test_examples(source: str, number: int, overrides: list[str]) -> Any:
-    """The task of a model's recipe with this many rows of its test split; None if its data is not here."""
+def _test_examples(source: str, number: int | None, overrides: list[str]) -> Any:
+    """The task of a model's recipe with its test split, or so many rows of it; None if its data is not here."""
     try:
         task = importlib.import_module("attnzoo.training.evaluate").task_for(Path(source), overrides, "test")
     except (ModuleNotFoundError, OSError, ValueError) as error:
         print(f"the export is compared on random tokens only: {error}", file=sys.stderr)
         return None
-    task.splits["test"] = task.splits["test"].select(range(min(number, len(task.splits["test"]))))
+    if number is not None:
+        task.splits["test"] = task.splits["test"].select(range(min(number, len(task.splits["test"]))))
     return task
 
 

@@ -227,7 +227,8 @@ def write_card(folder: Path, certificate: dict[str, Any], name: str, header: str
     }
     rows += [(said, f"{certificate[key]} of {examples}") for key, said in counts.items() if key in certificate]
     for key, (before, after) in certificate.get("scores", {}).items():
-        said = f"{key} of {certificate['scored']} texts, by PyTorch and by this folder"
+        how = ", greedy search" if "greedy" in certificate else ""
+        said = f"{key} of {certificate['scored']:,} texts{how}, by PyTorch and by this folder"
         rows.append((said, f"{before:.2f} and {after:.2f}"))
     files = sorted([*folder.glob("*.onnx"), *folder.glob("model.bin")])
     rows += [(f"`{file.name}`", f"{file.stat().st_size:,} bytes") for file in files]

@@ -80,7 +80,10 @@ def measure_translations(model: Any, tokenizer: Any, folder: Path, task: Any) ->
 
 
 def measure(model: Any, tokenizer: Any, folder: Path, task: Any) -> dict[str, Any]:
-    """The certificate, with the task's scores of PyTorch and of the export if its test split can be scored."""
+    """The certificate, with the task's scores of PyTorch and of the export if its test split can be scored.
+
+    Outputs that are generated are scored as greedy search finds them.
+    """
     exported = OnnxModel(folder)
     if task is None:
         return certify(model, exported)
@@ -91,7 +94,7 @@ def measure(model: Any, tokenizer: Any, folder: Path, task: Any) -> dict[str, An
         return certify(model, exported, tokenizer, [text for text in beginnings if text][:CERTIFIED])
     certificate = certify(model, exported, tokenizer, *(side[:CERTIFIED] for side in sides))
     if exported.generates:
-        options: Any = {"num_beams": model.generation_config.num_beams or 1}
+        options: Any = {"num_beams": 1}  # greedy, since all texts of a test split are scored, which may be thousands
         found = [outputs[0].text for outputs in exported(sides[0], **options)]
     else:
         options = {}
