@@ -23,6 +23,15 @@ SHIPPED = (
 )
 
 
+def named_folder(model: str) -> str:
+    """The folder of this path; if there is none, that of the model of this name that comes with attnzoo.
+
+    Raises:
+        FileNotFoundError: the model comes with attnzoo-models, which is not installed.
+    """
+    return model_path(model) if model in SHIPPED and not Path(model).exists() else model
+
+
 def model_path(name: str) -> str:
     """The folder of a model that comes with attnzoo or attnzoo-models, for ``from_pretrained`` and ``pipeline``.
 

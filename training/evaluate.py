@@ -17,7 +17,7 @@ from accelerate import PartialState
 from datasets import IterableDataset
 from transformers import AutoConfig, AutoTokenizer
 
-from attnzoo.shipped_models import SHIPPED, model_path  # importing attnzoo also registers the Auto classes
+from attnzoo.shipped_models import named_folder  # importing attnzoo also registers the Auto classes
 
 from .card import describe
 from .commands import add_overrides, command_parser
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> None:
     add_overrides(parser)
     options = parser.parse_args(arguments)
     with exit_on_user_error():
-        folder = Path(model_path(options.folder) if options.folder in SHIPPED else options.folder)
+        folder = Path(named_folder(options.folder))
         require_model(folder)
         task = task_for(folder, options.set, options.split)
         started = time.perf_counter()

@@ -12,13 +12,15 @@ from its last checkpoint, or begins again if it has none. The output folder has:
 
 - ``trials.md``: the table of all trials, the best one first
 - ``best.yaml``: the recipe of the best trial, for ``attnzoo train``
-- a folder for each trial, as ``attnzoo train`` writes it; of the finished trials only the best one keeps its weights
+- a folder for each trial, as ``attnzoo train`` writes it; only the best one keeps its weights
 - ``study.log``: Optuna's journal
 """
 
 import dataclasses
 import importlib
+import itertools
 import json
+import math
 import re
 import shutil
 import time
@@ -26,16 +28,19 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from .commands import add_overrides, command_parser
 from .loop.checkpoint import write_atomically
-from .loop.run_folder import read_run
-from .loop.stopping import exit_on_user_error
-from .recipe import Recipe, load_recipe, parsed_value, save_recipe, shipped_recipes
+from .loop.stopping import StoppedError, exit_on_user_error
+from .recipe import Recipe, load_recipe, parsed_value, shipped_recipes
 from .tasks import make_task
 from .train import train_once
 
+JOURNAL = "study.log"
 WEIGHTS = ("best", "last", "checkpoints", "evaluated")  # the folders of a trial that hold weights
 RATIO = 10  # a range of positive numbers with at least this ratio is searched on a logarithmic scale
+FUTILE = 20  # trials in a row that fail or repeat others, after which the search ends
 
 Suggest = Callable[[Any], Any]  # from a trial of Optuna to a value
 
@@ -55,11 +60,25 @@ def main(arguments: list[str] | None = None) -> None:
     output = options.output or Path("runs") / f"tune_{Path(options.recipe).stem}"
     with exit_on_user_error():
         for name in ("minutes", "trials"):
-            if (number := getattr(options, name)) is not None and number <= 0:
+            if (number := getattr(options, name)) is not None and not number > 0:
                 raise ValueError(f"--{name} must be above 0, got {number:g}")
         recipe = load_recipe(options.recipe, options.set)
-        space = search_space(options.search or default_search(recipe))
-        tune(options.recipe, options.set, space, output, options.minutes, options.trials)
+        searches = options.search or default_search(recipe)
+        space = search_space(searches)
+        for key, (_, examples) in space.items():
+            for value in examples:  # a wrong key or value is an error before anything is written
+                load_recipe(options.recipe, [*options.set, f"{key}={json.dumps(value)}"])
+        about = {"recipe": json.loads(json.dumps(dataclasses.asdict(recipe))), "search": sorted(searches)}
+        if output.is_dir() and any(output.iterdir()) and not (output / JOURNAL).is_file():
+            raise ValueError(f"{output} holds something other than a search; choose another --output")
+        output.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(output / "lock", timeout=0):
+                search = Search(recipe, about, output)
+                suggestions = {key: suggest for key, (suggest, _) in space.items()}
+                search.run(options.recipe, options.set, suggestions, options.minutes, options.trials)
+        except Timeout as error:
+            raise ValueError(f"another attnzoo tune is running in {output}") from error
 
 
 def default_search(recipe: Recipe) -> list[str]:
@@ -69,138 +88,172 @@ def default_search(recipe: Recipe) -> list[str]:
     return [*found, "model.dropout=0..0.5"] if hasattr(recipe.model_config(), "dropout") else found
 
 
-def search_space(searches: Iterable[str]) -> dict[str, Suggest]:
-    """For every key that is searched, a function that lets a trial choose its value.
+def search_space(searches: Iterable[str]) -> dict[str, tuple[Suggest, list[Any]]]:
+    """For every key that is searched, a function that lets a trial choose its value; and the ends of its range, or its
+    choices.
 
     Raises:
         ValueError: it is neither a range nor a list of choices; a key is given twice.
     """
-    space: dict[str, Suggest] = {}
+    space: dict[str, tuple[Suggest, list[Any]]] = {}
     for search in searches:
         key, _, values = search.partition("=")
         if key in space:
             raise ValueError(f"--search {key} is given twice")
         if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)+", key) or not values:
             raise ValueError(f"--search takes section.key=low..high or section.key=one,another, got {search!r}")
-        space[key] = _range(search, key, values) if ".." in values else _choices(search, key, values)
+        try:
+            is_range = re.fullmatch(r"[^/,]+\.\.[^/,]+", values)
+            space[key] = _range(key, values) if is_range else _choices(key, values)
+        except ValueError as error:
+            raise ValueError(f"--search {search}: {error}") from error
     return space
 
 
-def _range(search: str, key: str, values: str) -> Suggest:
+def _range(key: str, values: str) -> tuple[Suggest, list[Any]]:
     ends = [parsed_value(text) for text in values.split("..")]
-    if len(ends) != 2 or any(type(end) not in (int, float) for end in ends) or not ends[0] < ends[1]:
-        raise ValueError(f"--search {search}: a range is two numbers, the lower one first, such as 1e-4..1e-2")
+    are_numbers = all(type(end) in (int, float) and math.isfinite(end) for end in ends)
+    if len(ends) != 2 or not are_numbers or ends[0] >= ends[1]:
+        raise ValueError("a range is two numbers, the lower one first, such as 1e-4..1e-2")
     low, high = ends
     is_log = low > 0 and high / low >= RATIO
     if type(low) is type(high) is int:
-        return lambda trial: trial.suggest_int(key, low, high, log=is_log)
-    return lambda trial: float(f"{trial.suggest_float(key, low, high, log=is_log):.3g}")
+        return lambda trial: trial.suggest_int(key, low, high, log=is_log), ends
+    return lambda trial: trial.suggest_float(key, low, high, log=is_log), ends
 
 
-def _choices(search: str, key: str, values: str) -> Suggest:
+def _choices(key: str, values: str) -> tuple[Suggest, list[Any]]:
     choices = [parsed_value(text) for text in values.split(",")]
     if len(choices) < 2:
-        raise ValueError(
-            f"--search {search}: give a range or at least two values; use --set to give all trials one value"
-        )
-    return lambda trial: trial.suggest_categorical(key, choices)
+        raise ValueError("give a range or at least two values; --set gives all trials one value")
+    if any(isinstance(choice, list | dict) for choice in choices):
+        raise ValueError("a choice is one value, not a list")
+    return lambda trial: trial.suggest_categorical(key, choices), choices
 
 
-def tune(
-    recipe: str, overrides: list[str], space: dict[str, Suggest], output: Path, minutes: float, trials: int | None
-) -> None:
-    """Run trials until the minutes or the number of trials are used up.
+class Search:
+    """The trials in a folder.
+
+    Args:
+        recipe: the recipe of all trials
+        about: what the trials have in common; trials of another recipe or search are refused
+        output: the folder
 
     Raises:
-        ValueError: Optuna is not installed; the trials in ``output`` are of another recipe, or of a search over other
-            keys.
+        ValueError: Optuna is not installed; the trials in ``output`` are of another recipe or search; its journal is
+            damaged.
     """
-    optuna = _optuna()
-    study = _study(optuna, load_recipe(recipe, overrides), space, output)
-    for trial in study.get_trials(states=[optuna.trial.TrialState.RUNNING]):  # the command was interrupted
-        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
-        if trial.params.keys() == space.keys():
-            study.enqueue_trial(trial.params)
-    started = time.monotonic()
-    while trials is None or _finished(optuna, study) < trials:
-        if time.monotonic() - started > 60 * minutes:
-            break
-        trial = study.ask()
-        values = {key: suggest(trial) for key, suggest in space.items()}
-        folder = output / ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in values.items())
-        chosen = load_recipe(recipe, [*overrides, *(f"{key}={json.dumps(value)}" for key, value in values.items())])
-        task = make_task(chosen)
-        trial.set_user_attr("folder", folder.name)
+
+    def __init__(self, recipe: Recipe, about: dict[str, Any], output: Path) -> None:
         try:
-            score = train_once(chosen, task, folder)["validation"][task.metric]
-        except FloatingPointError as error:
-            print(f"{folder.name}: {error}")
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
-            continue
-        study.tell(trial, score)
-        if study.best_trial.number == trial.number:
-            save_recipe(chosen, output / "best.yaml")
-        _keep_best_weights(study, output)
-        table = trial_table(study, list(space), output, f"validation {task.metric_names.get(task.metric, task.metric)}")
-        write_atomically(output / "trials.md", table)
-    if _finished(optuna, study):
-        print(f"\n{(output / 'trials.md').read_text(encoding='utf-8')}\nbest recipe: {output / 'best.yaml'}")
+            optuna = importlib.import_module("optuna")
+        except ModuleNotFoundError as error:
+            raise ValueError("attnzoo tune needs Optuna: pip install 'attnzoo[tune]'") from error
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.output, self.states = output, optuna.trial.TrialState
+        task = make_task(recipe)
+        self.metric = f"validation {task.metric_names.get(task.metric, task.metric)}"
+        journal = optuna.storages.journal.JournalFileBackend(str(output / JOURNAL))
+        try:
+            self.study = optuna.create_study(
+                storage=optuna.storages.JournalStorage(journal),
+                study_name="attnzoo",
+                load_if_exists=True,
+                direction="maximize" if task.greater_is_better else "minimize",
+            )
+        except (ValueError, KeyError) as error:
+            raise ValueError(f"{output / JOURNAL} is damaged ({error}); remove it to begin a new search") from error
+        for name, value in about.items():
+            if self.finished() and self.study.user_attrs[name] != value:
+                raise ValueError(f"the trials in {output} have another {name}; choose another --output")
+            self.study.set_user_attr(name, value)
+        # Each start has another seed: the sampler's state is not stored, so one seed would repeat its choices.
+        self.study.sampler = optuna.samplers.TPESampler(seed=recipe.training.seed + len(self.study.trials))
 
+    def finished(self) -> list[Any]:
+        """The trials that have a score, the best one first."""
+        sign = 1 if self.study.direction.name == "MINIMIZE" else -1
+        return sorted(self.study.get_trials(states=[self.states.COMPLETE]), key=lambda trial: sign * trial.value)
 
-def _optuna() -> Any:
-    try:
-        optuna = importlib.import_module("optuna")
-    except ModuleNotFoundError as error:
-        raise ValueError("attnzoo tune needs Optuna: pip install 'attnzoo[tune]'") from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna
+    def run(
+        self, recipe: str, overrides: list[str], space: dict[str, Suggest], minutes: float, trials: int | None
+    ) -> None:
+        """Run trials until the minutes or the number of trials are used up, or until there is nothing new to try.
 
+        Raises:
+            ValueError: no trial finished.
+            StoppedError: a signal came; the last trial goes on at the next start.
+        """
+        for trial in self.study.get_trials(states=[self.states.RUNNING]):  # the command was interrupted
+            self.study.tell(trial.number, state=self.states.FAIL)
+            if trial.params.keys() == space.keys() and "folder" in trial.user_attrs:
+                self.study.enqueue_trial(trial.params, user_attrs={"folder": trial.user_attrs["folder"]})
+        started, futile = time.monotonic(), 0
+        self.write_results()  # a command may have ended before it wrote them
+        while time.monotonic() - started <= 60 * minutes and (trials is None or len(self.finished()) < trials):
+            is_new = self.run_trial(recipe, overrides, space)
+            futile = 0 if is_new else futile + 1
+            if futile == FUTILE:
+                print(f"{FUTILE} trials in a row failed or repeated others, so the search ends")
+                break
+        if not self.finished():
+            raise ValueError("no trial finished; the lines above say why")
+        print(f"\n{self.table()}\nbest recipe: {self.output / 'best.yaml'}")
 
-def _study(optuna: Any, recipe: Recipe, space: dict[str, Suggest], output: Path) -> Any:
-    """A new study, or the one in ``output``."""
-    output.mkdir(parents=True, exist_ok=True)
-    journal = optuna.storages.journal
-    storage = optuna.storages.JournalStorage(journal.JournalFileBackend(str(output / "study.log")))
-    task = make_task(recipe)
-    study = optuna.create_study(
-        storage=storage,
-        study_name="attnzoo",
-        load_if_exists=True,
-        direction="maximize" if task.greater_is_better else "minimize",
-    )
-    # Each start has another seed: the sampler's state is not stored, so one seed would repeat its choices.
-    study.sampler = optuna.samplers.TPESampler(seed=recipe.training.seed + len(study.trials))
-    about = {"recipe": json.loads(json.dumps(dataclasses.asdict(recipe))), "search": sorted(space)}
-    for name, value in about.items():
-        if study.user_attrs.setdefault(name, value) != value:
-            raise ValueError(f"the trials in {output} have another {name}; choose another --output")
-        study.set_user_attr(name, value)
-    return study
+    def run_trial(self, recipe: str, overrides: list[str], space: dict[str, Suggest]) -> bool:
+        """Run one trial; whether it finished and is not the repetition of another."""
+        trial = self.study.ask()
+        values = {key: suggest(trial) for key, suggest in space.items()}
+        if any(other.params == trial.params for other in self.finished()):
+            self.study.tell(trial, state=self.states.PRUNED)
+            return False
+        name = trial.user_attrs.get("folder", f"trial-{trial.number:03}")
+        trial.set_user_attr("folder", name)
+        print(f"{name}: {', '.join(f'{key}={value}' for key, value in values.items())}")
+        try:
+            chosen = load_recipe(recipe, [*overrides, *(f"{key}={json.dumps(value)}" for key, value in values.items())])
+            task = make_task(chosen)
+            run = train_once(chosen, task, self.output / name)
+        except StoppedError:
+            raise
+        except (ValueError, FloatingPointError) as error:  # these values cannot be trained with
+            print(f"{name}: {error}")
+            self.study.tell(trial, state=self.states.FAIL)
+            self.remove_weights(name)
+            return False
+        except Exception:  # not to be tried again at the next start
+            self.study.tell(trial, state=self.states.FAIL)
+            raise
+        for key in ("total_steps", "total_minutes"):
+            trial.set_user_attr(key, run[key])
+        self.study.tell(trial, run["validation"][task.metric])
+        self.write_results()
+        return True
 
+    def write_results(self) -> None:
+        """Write the best recipe and the table, and remove the weights of all finished trials but the best."""
+        for trial in self.finished()[1:]:
+            self.remove_weights(trial.user_attrs["folder"])
+        for best in self.finished()[:1]:
+            recipe = self.output / best.user_attrs["folder"] / "recipe.yaml"
+            write_atomically(self.output / "best.yaml", recipe.read_text(encoding="utf-8"))
+            write_atomically(self.output / "trials.md", self.table())
 
-def _finished(optuna: Any, study: Any) -> int:
-    return len(study.get_trials(states=[optuna.trial.TrialState.COMPLETE]))
+    def remove_weights(self, folder: str) -> None:
+        """Remove what holds weights in the folder of a trial."""
+        for name in WEIGHTS:
+            shutil.rmtree(self.output / folder / name, ignore_errors=True)
 
-
-def _keep_best_weights(study: Any, output: Path) -> None:
-    """Remove the weights of all finished trials but the best."""
-    for trial in study.trials:
-        if trial.value is not None and trial.user_attrs["folder"] != study.best_trial.user_attrs["folder"]:
-            for name in WEIGHTS:
-                shutil.rmtree(output / trial.user_attrs["folder"] / name, ignore_errors=True)
-
-
-def trial_table(study: Any, keys: list[str], output: Path, metric: str) -> str:
-    """The finished trials in Markdown, the best one first."""
-    rows = [["trial", *keys, metric, "steps", "minutes"], ["---"] * (len(keys) + 4)]
-    sign = 1 if study.direction.name == "MINIMIZE" else -1
-    for trial in sorted((t for t in study.trials if t.value is not None), key=lambda t: sign * t.value):
-        run = read_run(output / trial.user_attrs["folder"])
-        values = [
-            f"{trial.params[key]:.3g}" if isinstance(trial.params[key], float) else trial.params[key] for key in keys
-        ]
-        rows.append([trial.number, *values, f"{trial.value:.2f}", run["total_steps"], f"{run['total_minutes']:.1f}"])
-    return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
+    def table(self) -> str:
+        """The finished trials in Markdown, the best one first."""
+        keys = sorted({*itertools.chain.from_iterable(trial.params for trial in self.finished())})
+        rows = [["trial", *keys, self.metric, "steps", "minutes"], ["---"] * (len(keys) + 4)]
+        for trial in self.finished():
+            about = trial.user_attrs
+            values = [f"{value:.3g}" if isinstance(value, float) else value for value in map(trial.params.get, keys)]
+            minutes = f"{about['total_minutes']:.1f}"
+            rows.append([about["folder"], *values, f"{trial.value:.2f}", about["total_steps"], minutes])
+        return "".join(f"| {' | '.join(map(str, row))} |\n" for row in rows)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,10 @@ DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 MAX_DIGITS = 15  # of a number that is read as one; a longer one is read digit by digit
 YEARS = range(1100, 2100)
 CURRENCIES = {"$": ("dollar", "cent"), "£": ("pound", "pence"), "€": ("euro", "cent")}
+SCALES = {"k": "thousand", "m": "million", "bn": "billion"}
+SCALES |= {name: name for name in ("hundred", "thousand", "million", "billion", "trillion")}
+# An amount of money with a scale: $5M, $1.5 billion.
+AMOUNT = re.compile(rf"[$£€]([\d.,]*\d) ?({'|'.join(sorted(SCALES, key=len, reverse=True))})\b", re.IGNORECASE)
 ORDINALS = ("st", "nd", "rd", "th")
 
 
@@ -25,7 +29,9 @@ def _num2words() -> Any:
 
 
 def number_words(number: str) -> list[str]:
-    """The words of a number such as ``42``, ``1,000.5``, ``1999``, ``3rd``, ``1990s`` or ``$5.20``."""
+    """The words of a number such as ``42``, ``1,000.5``, ``1999``, ``3rd``, ``1990s``, ``$5.20`` or ``$5 million``."""
+    if scaled := AMOUNT.fullmatch(number):
+        return [*number_words(scaled[1]), SCALES[scaled[2].lower()], CURRENCIES[number[0]][0] + "s"]
     currency = CURRENCIES.get(number[0])
     digits = "".join(str(unicodedata.digit(character, character)) for character in number.lstrip("$£€"))
     amount, suffix = re.fullmatch(r"([\d.,]+)(\w*)", digits).groups()  # type: ignore[union-attr]  # by the caller

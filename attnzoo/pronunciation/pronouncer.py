@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..alignment import AlignedPair
-from ..shipped_models import KOKORO, PRONUNCIATION, SHIPPED, model_path
+from ..shipped_models import KOKORO, PRONUNCIATION, named_folder
 from . import phone_sets
 from .engines import EngineName
 from .lexicons import Entry, Lexicon, installed_dictionary, look_up, user_lexicon
@@ -187,12 +187,13 @@ class Pronouncer:
             )
         self.accent, self.phones, self.lexicon = accent, phones, user_lexicon(lexicon, phones)
         folder = MODELS[accent, base] if model is None else str(model)
-        folder = model_path(folder) if folder in SHIPPED else folder
+        folder = named_folder(folder)
         self.word_model = WordModel(folder, phone_sets.ACCENT_TOKENS[accent], model is None, engine, device)
         known = self.word_model.phones
         if phones == "ipa" and model is not None:
             base = "arpabet" if phone_sets.are_arpabet(known) else "ipa"
         self._base = base  # the phones of the model and the dictionary
+        self._is_english = model is None or phone_sets.are_arpabet(known) or bool(self.word_model.accent_token)
         self._has_stress = any(phone_sets.STRESS_MARKS.intersection(phone) for phone in known)
         names = phone_sets.letter_names(accent, base)
         used = {
@@ -218,8 +219,8 @@ class Pronouncer:
         """
         chosen = Options(**options)
         if isinstance(text, str):
-            return self._pronounce([tokenize(text)], chosen)[0]
-        return self._pronounce([tokenize(one) for one in text], chosen)
+            return self._pronounce([self._tokenize(text)], chosen)[0]
+        return self._pronounce([self._tokenize(one) for one in text], chosen)
 
     def words(self, words: Iterable[str], **options: Any) -> list[Word]:
         """A :class:`Word` for every item: a word, or several, or a number. Punctuation around words is left out.
@@ -272,7 +273,15 @@ class Pronouncer:
         """The tokens of an item of a list; one for a word that is listed, or in a model's own language."""
         item = item.strip()
         is_whole = self._listed(item) or (not self._letter_names and self.word_model.readable(item))
-        return [Token(item, (item,), "word")] if is_whole else tokenize(item)
+        return [Token(item, (item,), "word")] if is_whole else self._tokenize(item)
+
+    def _tokenize(self, text: str) -> list[Token]:
+        """The tokens of a text. Only a model of English says numbers and symbols, whose words are English."""
+        tokens = tokenize(text)
+        if self._is_english:
+            return tokens
+        is_spoken = [token.kind == "word" and token.parts != (token.text,) for token in tokens]
+        return [t._replace(parts=(), kind="unknown") if s else t for t, s in zip(tokens, is_spoken, strict=True)]
 
     def _pronounce(self, texts: list[list[Token]], options: Options, items: Sequence[str] = ()) -> list[list[Word]]:
         """The words of every text; with ``items``, one word for each of them, whose tokens are ``texts``."""
@@ -297,10 +306,10 @@ class Pronouncer:
 
     def _plan(self, text: str, parts: tuple[str, ...], kind: str) -> list[Any]:
         """What is spoken for a token: a word that is listed or spelled out, or the text of one for the model."""
+        listed = self._listed(text)
+        if listed and (kind == "acronym" or listed.source == "lexicon"):
+            return [listed]
         if kind in ("initialism", "acronym"):
-            listed = self._listed(text)
-            if listed and (kind == "acronym" or listed.source == "lexicon"):
-                return [listed]
             if set(letter[0].upper() for letter in parts) <= self._letter_names.keys():
                 return [self._spelled(text, parts)]
             parts = (text.replace(".", ""),)

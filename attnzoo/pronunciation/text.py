@@ -5,13 +5,13 @@ import unicodedata
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from .numbers import CURRENCIES, ORDINALS, number_words
+from .numbers import AMOUNT, CURRENCIES, ORDINALS, number_words
 
 SYMBOLS = {"%": "percent", "&": "and", "+": "plus", "@": "at", "=": "equals", "\u00d7": "times", "°": "degrees"}
 SYMBOLS |= {"№": "number", "²": "squared", "³": "cubed", "½": "one half", "¼": "one quarter", "¾": "three quarters"}
 SYMBOLS |= {"$": "dollars", "£": "pounds", "€": "euros"}  # after an amount, or alone
 ABBREVIATIONS = {"Dr.": "doctor", "Mr.": "mister", "Mrs.": "missus", "Ms.": "miz", "vs": "versus", "etc": "et cetera"}
-ABBREVIATIONS |= {"St.": "saint"}  # where a name follows
+FRACTIONS = {"½": "and a half", "¼": "and a quarter", "¾": "and three quarters"}  # after a whole number
 # Words that begin with an apostrophe ('em, 'tis), without it.
 CLITICS = frozenset(
     ("bout", "cause", "cept", "em", "fore", "n", "neath", "round", "scuse", "til", "tis", "twas", "twere")
@@ -66,15 +66,22 @@ def tokenize(text: str) -> list[Token]:
         found: Any = TOKENS.match(classes, place)  # every class begins some token
         kind, end = found.lastgroup, found.end()
         if kind == "number":
-            end = _end_of_number(text, classes, end)
-        if _is_abbreviation(text[place : end + 1], classes[end + 1 : end + 3]):
+            end = _end_of_number(text, classes, place, end)
+        if text[place : end + 1] in ABBREVIATIONS:
             end += 1
-        written = text[place:end]
+        written, spoken = text[place:end], None
+        if written == "St":
+            is_saint = re.match(r"\.? +A", classes[end:]) is not None  # where a name follows
+            end += is_saint and classes[end] == "."
+            written, spoken = text[place:end], "saint" if is_saint else "street"
+        elif written in FRACTIONS and classes[place - 1 : place] == "0":  # 1½
+            spoken = FRACTIONS[written]
         if kind == "clitic" and written[1:].lower() not in CLITICS:
             kind, written = "punctuation", written[0]
         place += len(written)
         if kind != "space":
-            tokens.append(_token(kind, written, is_mixed))
+            token = _token(kind, written, is_mixed)
+            tokens.append(token._replace(parts=tuple(spoken.split())) if spoken else token)
         elif tokens:
             tokens[-1] = tokens[-1]._replace(space=written)
     return tokens
@@ -88,9 +95,7 @@ def straight(word: str) -> str:
 def plain(word: str) -> str:
     """A word in the letters of English: without accents, with straight apostrophes."""
     decomposed = unicodedata.normalize("NFKD", straight(word.lower()).translate(LETTERS))
-    return "".join(
-        character for character in decomposed if unicodedata.category(character)[0] == "L" or character in "'-"
-    )
+    return "".join(character for character in decomposed if unicodedata.category(character) not in ("Mn", "Me", "Cf"))
 
 
 def _token(kind: str, written: str, is_mixed: bool) -> Token:
@@ -113,13 +118,11 @@ def _token(kind: str, written: str, is_mixed: bool) -> Token:
     return Token(written, tuple(spoken.split(" ")), "word")
 
 
-def _is_abbreviation(written: str, following: str) -> bool:
-    """Whether a word and its full stop are an abbreviation before characters of these classes."""
-    return written in ABBREVIATIONS and (written != "St." or following == " A")
-
-
-def _end_of_number(text: str, classes: str, end: int) -> int:
-    """The end of a number, with the ending of an ordinal (3rd) or of a decade (1990s)."""
+def _end_of_number(text: str, classes: str, start: int, end: int) -> int:
+    """The end of a number, with the ending of an ordinal (3rd) or of a decade (1990s), or the scale of an amount."""
+    scale = AMOUNT.match(text, start)
+    if scale:
+        return scale.end()
     letters = re.compile("[aA]*").match(classes, end).end()  # type: ignore[union-attr]  # it always matches
     return letters if text[end:letters].lower() in (*ORDINALS, "s") else end
 

@@ -62,7 +62,7 @@ class WordModel:
         self.phones = frozenset(phones)
         self.letters = frozenset(token for token in vocabulary if len(token) == 1)
         self.is_english = is_english
-        self._prefix = accent_token if accent_token in vocabulary else ""
+        self.accent_token = accent_token if accent_token in vocabulary else ""
         self._phone_of = {vocabulary[f"{OPEN}{phone}{CLOSE}"]: phone for phone in phones}
         self._normalizer = tokenizer.backend_tokenizer.normalizer
 
@@ -90,11 +90,11 @@ class WordModel:
     def align(self, pairs: Sequence[tuple[str, tuple[str, ...]]]) -> list[AlignedPair | None]:
         """The alignment of every readable word and its phones; None where the model does not know all of them."""
         known = [number for number, (_, phones) in enumerate(pairs) if phones and self.phones.issuperset(phones)]
-        sources = [self._prefix + pairs[number][0] for number in known]
+        sources = [self.accent_token + pairs[number][0] for number in known]
         targets = [" ".join(pairs[number][1]) for number in known]
         found: list[AlignedPair | None] = [None] * len(pairs)
         for number, pair in zip(known, self.engine.align(sources, targets), strict=True):
-            if self._prefix:
+            if self.accent_token:
                 words, weights = pair.source_words[1:], pair.weights[:, 1:]
                 pair = pair._replace(
                     source_words=words, weights=weights, links={(s - 1, t) for s, t in pair.links if s > 0}
@@ -104,7 +104,7 @@ class WordModel:
 
     def _search(self, words: list[str], beams: int) -> list[list[Hypothesis]]:
         limits = [int(PHONES_PER_LETTER * len(word)) + MORE_PHONES for word in words] if self.is_english else None
-        sequences, scores = self.engine.search([self._prefix + word for word in words], beams, limits)
+        sequences, scores = self.engine.search([self.accent_token + word for word in words], beams, limits)
         return [
             self._hypotheses(sequences[row : row + beams], scores and scores[row : row + beams])
             for row in range(0, len(sequences), beams)

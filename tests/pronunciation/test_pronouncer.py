@@ -113,6 +113,16 @@ def test_numbers_and_initialisms_are_several_words_or_one(pronounce: Pronouncer)
     assert words[4].phonemes == pronounce.phonemize("new york").replace(" |", "")
 
 
+def test_no_digit_or_symbol_is_lost(pronounce: Pronouncer) -> None:
+    texts = {"5°C": "five degrees C", "x²": "x squared", "3D": "three D", "C++": "C plus plus", "a=b": "a equals b"}
+    for text, spoken in texts.items():
+        assert pronounce.words([text])[0].phonemes == pronounce.phonemize(spoken).replace(" |", ""), text
+    pronounce_own = Pronouncer(lexicon={"&": "AH N"}, dictionary=False)
+    assert pronounce_own("cats & dogs")[1].phonemes == "AH N"
+    italian = Pronouncer(model="attentional-rnn-g2p-it")("5 gatti & 3 €")
+    assert [word.source for word in italian] == ["unknown", "model", "unknown", "unknown", "unknown"]
+
+
 def test_the_model_says_what_its_search_finds(pronounce: Pronouncer, capfd: pytest.CaptureFixture[str]) -> None:
     """The n best are the beams in order of log p; confidences are the softmax of it over the beams."""
     model, tokenizer = pronounce.word_model.engine.model, pronounce.word_model.engine.tokenizer

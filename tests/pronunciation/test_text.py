@@ -37,7 +37,12 @@ def spoken(text: str) -> list[str]:
         ("Dr. O'Neill etc.", ["doctor", "O'Neill", "et cetera", "."]),
         ("50% & more", ["five zero percent", "and", "more"]),
         ("3 €, €3, $ ½ m²", ["three", "euros", ",", "three euros", ",", "dollars", "one half", "m", "squared"]),
-        ("St. Ives, Main St. and St.", ["saint", "Ives", ",", "Main", "St", ".", "and", "St", "."]),
+        ("St. Ives, St  John, Main St. is", ["saint", "Ives", ",", "saint", "John", ",", "Main", "street", ".", "is"]),
+        ("1½ cups, ½ cup", ["one", "and a half", "cups", ",", "one half", "cup"]),
+        (
+            "$5 million, £1.5bn, €2k",
+            ["five million dollars", ",", "one point five billion pounds", ",", "two thousand euros"],
+        ),
         ("wait... what?!", ["wait", "...", "what", "?!"]),
         ("mp3 B-52", ["mp", "three", "B", "-", "five two"]),
         ("x\u00ady", ["x\u00ady"]),

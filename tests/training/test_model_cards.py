@@ -112,14 +112,6 @@ def test_a_folder_without_figures_gets_no_card(stand_ins: Path) -> None:
         training_card.main(["g2p"])
 
 
-def test_a_prolonged_run_is_said_to_be() -> None:
-    text = (CAUSAL / "README.md").read_text(encoding="utf-8")
-    assert "planned for 35 minutes" in text
-    assert "when its figures on the test split were known, it was prolonged to 58" in text
-    recipe = (ROOT / "configs" / "small_transformer_sotu_causal.yaml").read_text(encoding="utf-8")
-    assert "max_minutes was 35 at first (validation 672.55 after 2,734 steps), then 58" in recipe
-
-
 def test_no_model_is_freer_than_its_data() -> None:
     """The treebank has no licence, and Multi30k is for research and education; of all others the terms allow more."""
     licenses = {folder.name: ModelCard.load(folder / "README.md").data.license for folder in SHIPPED}

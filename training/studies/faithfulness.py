@@ -31,7 +31,7 @@ from torch import Tensor
 from transformers import DataCollatorForSeq2Seq, DataCollatorWithPadding
 
 from attnzoo.alignment import evaluation_mode
-from attnzoo.shipped_models import SHIPPED, model_path
+from attnzoo.shipped_models import named_folder
 
 from ..commands import add_overrides, command_parser
 from ..data.splits import chosen_rows
@@ -225,7 +225,7 @@ def main(arguments: list[str] | None = None) -> None:
     add_overrides(parser, "change the recipe, such as task.data.path=FOLDER for the folder of the examples")
     options = parser.parse_args(arguments)
     with exit_on_user_error():
-        folders = [Path(model_path(name) if name in SHIPPED else name) for name in options.folders]
+        folders = [Path(named_folder(name)) for name in options.folders]
         run(folders, options.examples, options.output, options.set)
 
 
