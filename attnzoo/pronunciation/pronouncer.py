@@ -201,7 +201,7 @@ class Pronouncer:
             for name in names.values()
             for phone in (name if self._has_stress else phone_sets.without_stress(name))
         }
-        is_known = used <= (known if base == "arpabet" else set("".join(known)))
+        is_known = used <= known if base == "arpabet" else set("".join(used)) <= set("".join(known))
         self._letter_names = names if is_known else {}  # none for a model of other phones
         self._uses_dictionary = model is None if dictionary is None else dictionary
         self._tagger = tagger
