@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, Literal, NamedTuple
 
 from ..alignment import AlignedPair
@@ -196,13 +197,11 @@ class Pronouncer:
         self._is_english = model is None or phone_sets.are_arpabet(known) or bool(self.word_model.accent_token)
         self._has_stress = any(phone_sets.STRESS_MARKS.intersection(phone) for phone in known)
         names = phone_sets.letter_names(accent, base)
-        used = {
-            phone
-            for name in names.values()
-            for phone in (name if self._has_stress else phone_sets.without_stress(name))
-        }
-        is_known = used <= known if base == "arpabet" else set("".join(used)) <= set("".join(known))
-        self._letter_names = names if is_known else {}  # none for a model of other phones
+        if not self._has_stress:
+            names = {letter: phone_sets.without_stress(name) for letter, name in names.items()}
+        # None for a model of other phones. The article "a" may have a phone that no training word has.
+        is_known = all(self._has_phones(names[letter]) for letter in ascii_uppercase if names)
+        self._letter_names = names if is_known else {}
         self._uses_dictionary = model is None if dictionary is None else dictionary
         self._tagger = tagger
 
@@ -268,6 +267,11 @@ class Pronouncer:
             for word, is_mark, is_before in zip(known, are_marks, before_marks, strict=True)
         ]
         return "".join(f"{word.phonemes}{space}" for word, space in zip(known, spaces, strict=True)).strip()
+
+    def _has_phones(self, phones: Phones) -> bool:
+        """Whether the model has these phones, of Kokoro's set without their marks of stress."""
+        known = self.word_model.phones
+        return known.issuperset(phones) if self._base == "arpabet" else set("".join(phones)) <= set("".join(known))
 
     def _tokens(self, item: str) -> list[Token]:
         """The tokens of an item of a list; one for a word that is listed, or in a model's own language."""
