@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .ctranslate2_folder import to_ctranslate2
     from .onnx_folder import to_onnx
+    from .pipeline_model import OnnxForPipelines
     from .run import OnnxModel
 
-__all__ = ["OnnxModel", "to_ctranslate2", "to_onnx"]
+__all__ = ["OnnxForPipelines", "OnnxModel", "to_ctranslate2", "to_onnx"]
 
 # Each needs other libraries, so it is imported when it is used.
-MODULES = {"OnnxModel": "run", "to_ctranslate2": "ctranslate2_folder", "to_onnx": "onnx_folder"}
+MODULES = {
+    "OnnxForPipelines": "pipeline_model",
+    "OnnxModel": "run",
+    "to_ctranslate2": "ctranslate2_folder",
+    "to_onnx": "onnx_folder",
+}
 
 if not TYPE_CHECKING:
 
