@@ -34,6 +34,7 @@ def number_words(number: str) -> list[str]:
         return [*number_words(scaled[1]), SCALES[scaled[2].lower()], CURRENCIES[number[0]][0] + "s"]
     currency = CURRENCIES.get(number[0])
     digits = "".join(str(unicodedata.digit(character, character)) for character in number.lstrip("$£€"))
+    digits = "0" + digits if digits.startswith(".") else digits  # $.50
     amount, suffix = re.fullmatch(r"([\d.,]+)(\w*)", digits).groups()  # type: ignore[union-attr]  # by the caller
     whole, *fractions = amount.replace(",", "").split(".")
     if len(fractions) > 1 or _num2words() is None or len(whole) > MAX_DIGITS:  # 192.168.0.1

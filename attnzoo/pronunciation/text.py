@@ -11,6 +11,8 @@ SYMBOLS = {"%": "percent", "&": "and", "+": "plus", "@": "at", "=": "equals", "\
 SYMBOLS |= {"№": "number", "²": "squared", "³": "cubed", "½": "one half", "¼": "one quarter", "¾": "three quarters"}
 SYMBOLS |= {"$": "dollars", "£": "pounds", "€": "euros"}  # after an amount, or alone
 ABBREVIATIONS = {"Dr.": "doctor", "Mr.": "mister", "Mrs.": "missus", "Ms.": "miz", "vs": "versus", "etc": "et cetera"}
+MINUS = "\u2212"  # and a hyphen before a number that stands alone
+SYMBOLS[MINUS] = "minus"
 FRACTIONS = {"½": "and a half", "¼": "and a quarter", "¾": "and three quarters"}  # after a whole number
 # Words that begin with an apostrophe ('em, 'tis), without it.
 CLITICS = frozenset(
@@ -45,11 +47,12 @@ class Token(NamedTuple):
 # The pattern of every kind of token, over the classes of the characters (``_class_of``).
 TOKENS = re.compile(
     r"(?P<dotted>(?:[aA]\.){2,}(?:[aA](?![aA]))?)"  # U.S.A., e.g.
-    r"|(?P<number>\$?0+(?:[.,]0+)*)"
+    r"|(?P<number>\$?0+(?:[.,]0+)*|\$\.0+)"
+    r"|(?P<minus>(?<![^ p])-(?=\$?\.?0))"
     r"|(?P<word>[aA]+(?:'[aA]+)*(?:-[aA]+(?:'[aA]+)*)*)"
     r"|(?P<clitic>'[aA]+)"
     r"|(?P<symbol>[%$])"
-    r"|(?P<punctuation>[-'.,p]+?(?=['aA0$%x ]|$))"
+    r"|(?P<punctuation>[-'.,p]+?(?=['aA0$%x ]|(?<=p)-\$?\.?0|$))"
     r"|(?P<space> +)"
     r"|(?P<unknown>x+)"
 )
@@ -76,6 +79,10 @@ def tokenize(text: str) -> list[Token]:
             written, spoken = text[place:end], "saint" if is_saint else "street"
         elif written in FRACTIONS and classes[place - 1 : place] == "0":  # 1½
             spoken = FRACTIONS[written]
+        elif written in CURRENCIES and tokens and tokens[-1].text == "1":  # 1 €
+            spoken = CURRENCIES[written][0]
+        elif kind == "minus":
+            spoken = SYMBOLS[MINUS]
         if kind == "clitic" and written[1:].lower() not in CLITICS:
             kind, written = "punctuation", written[0]
         place += len(written)

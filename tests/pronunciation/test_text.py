@@ -38,6 +38,9 @@ def spoken(text: str) -> list[str]:
         ("50% & more", ["five zero percent", "and", "more"]),
         ("3 €, €3, $ ½ m²", ["three", "euros", ",", "three euros", ",", "dollars", "one half", "m", "squared"]),
         ("St. Ives, St  John, Main St. is", ["saint", "Ives", ",", "saint", "John", ",", "Main", "street", ".", "is"]),
+        ("1 €, 1 cup, $.50", ["one", "euro", ",", "one", "cup", ",", "zero point five zero dollars"]),
+        ("-5 or \u22123 (-2.5)", ["minus", "five", "or", "minus", "three", "(", "minus", "two point five", ")"]),
+        ("3-5 - 6 a-1 -a", ["three", "-", "five", "-", "six", "a", "-", "one", "-", "a"]),
         ("1½ cups, ½ cup", ["one", "and a half", "cups", ",", "one half", "cup"]),
         (
             "$5 million, £1.5bn, €2k",
@@ -106,6 +109,7 @@ def with_num2words(monkeypatch: pytest.MonkeyPatch) -> None:
         ("1990s", "nineteen nineties"),
         ("21st", "twenty first"),
         ("$5", "five dollars"),
+        ("$.50", "fifty cents"),
         ("$1.01", "one dollar and one cent"),
         ("£0.50", "fifty pence"),
         ("$0", "zero dollars"),
