@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from attnzoo.training import evaluate, release
-from attnzoo.training.studies import coreference_picture
+from attnzoo.training.studies.claims.it_finds_its_noun import word_attention
 from attnzoo.training.tasks.language_modeling import (
     CausalLanguageModeling,
     LanguageModeling,
@@ -151,13 +151,11 @@ def test_a_release_is_complete(kind: str, trained: Path, corpus: Path, tmp_path:
         assert str(corpus.parent).encode() not in path.read_bytes()
 
 
-def test_what_it_looks_at_is_drawn_word_by_word(
-    corpus: Path, tokenizer: PreTrainedTokenizerFast, tmp_path: Path
-) -> None:
+def test_what_a_word_looks_at_is_measured_word_by_word(tokenizer: PreTrainedTokenizerFast) -> None:
     torch.manual_seed(0)
     model = SmallTransformerForMaskedLM(tiny(tokenizer, "bidirectional")).double().eval()
     sentence = "The cat did not cross it."  # most words are several tokens
-    words, weights = coreference_picture.word_attention(model, tokenizer, sentence, "it")
+    words, weights = word_attention(model, tokenizer, sentence, "it")
     assert words == ["<s>", "The", "cat", "did", "not", "cross", "it", ".", "</s>"]
     assert weights.shape == (2, 2, len(words))
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(2, 2, dtype=torch.float64))
@@ -172,12 +170,6 @@ def test_what_it_looks_at_is_drawn_word_by_word(
     for number, (start, end) in enumerate(spans):
         by_hand = attentions[1][0, 1, slice(*spans[words.index("it")]), start:end].mean(dim=0).sum()
         torch.testing.assert_close(weights[1, 1, number], by_hand)
-    model.float().save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    coreference_picture.main([str(tmp_path), str(tmp_path / "it.png")])
-    assert (tmp_path / "it.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(SystemExit, match="error: "):
-        coreference_picture.main([str(tmp_path / "nothing"), str(tmp_path / "it.png")])
 
 
 @settings(deadline=None, max_examples=50)

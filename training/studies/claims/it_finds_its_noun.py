@@ -5,9 +5,10 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from transformers import AutoModelForMaskedLM
+import torch
+from torch import Tensor
+from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
-from ..coreference_picture import word_attention
 from .frame import Budget, Claim, Measurements, Verdict, at_least, decide, shipped
 from .style import COLOUR_MAP, lines
 
@@ -33,6 +34,29 @@ def pairs() -> list[tuple[str, str, str, str]]:
             start = f"The {first} {verb} the {second} because it was too"
             found.append((first, second, f"{start} {one}.", f"{start} {other}."))
     return found
+
+
+@torch.no_grad()
+def word_attention(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentence: str, word: str
+) -> tuple[list[str], Tensor]:
+    """The words of a sentence, with its punctuation and its end tokens, and the weights that ``word`` gives them.
+
+    If a word has several tokens, the weights that these get are added, and the weights that they give are averaged.
+    ``word`` must occur once in the sentence.
+
+    Shape:
+        - returns: weights (layers, heads, words)
+    """
+    encoded = tokenizer(sentence, return_tensors="pt")
+    ids, of_token = encoded["input_ids"][0].tolist(), encoded.word_ids(0)
+    groups = [[place] for place, number in enumerate(of_token) if number is None]  # an end token counts as a word
+    groups += [[p for p, n in enumerate(of_token) if n == number] for number in sorted({*of_token} - {None})]
+    groups.sort()
+    words = [word.strip() for word in tokenizer.batch_decode([[ids[place] for place in group] for group in groups])]
+    attentions = torch.stack(model(**encoded.to(model.device), output_attentions=True).attentions)[:, 0]
+    given = attentions[:, :, groups[words.index(word)]].mean(dim=2)  # (layers, heads, tokens)
+    return words, torch.stack([given[..., group].sum(dim=-1) for group in groups], dim=-1)
 
 
 def run(budget: Budget) -> Measurements:
