@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import AutoModelForMaskedLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from .frame import Budget, Claim, Measurements, Verdict, at_least, decide, shipped
-from .style import COLOUR_MAP, lines
+from .style import COLOUR_MAP, bars
 
 MODEL = "small-transformer-sotu-masked"
 # A noun that can be the first adjective, a verb, a noun that can be the second adjective; the adjectives.
@@ -106,9 +106,15 @@ def draw(found: Measurements, figure: Any) -> None:
     left.set_xticks(range(shares.shape[1]))
     left.set_yticks(range(shares.shape[0]))
     figure.colorbar(image, ax=left, shrink=0.5)
-    series = {"chosen head": [found["sentences"], found["pairs"]], "chance": [[0.5, 0.5], [0.25, 0.25]]}
-    lines(right, [0, 1], {**series, "nearest noun": [[0.5, 0.5], [0.0, 0.0]]}, ylabel="share right", ylim=(-0.05, 1))
-    right.set_xticks([0, 1], ["sentences", "pairs"])
+    shares_right = {
+        "sentences: chosen head": found["sentences"],
+        "sentences: chance": [0.5, 0.5],
+        "sentences: nearest noun": [0.5, 0.5],
+        "pairs: chosen head": found["pairs"],
+        "pairs: chance": [0.25, 0.25],
+        "pairs: nearest noun": [0.0, 0.0],
+    }
+    bars(right, shares_right, xlabel="share right", xlim=(0, 1))
 
 
 CLAIM = Claim(

@@ -65,6 +65,7 @@ def draw(found: Measurements, figure: Any) -> None:
     left, right = figure.subplots(1, 2)
     label = "standard deviation of the scores"
     lines(left, found["spreads"], {"lost": found["lost rows"]}, xlabel=label, ylabel="share of rows that are 0 / 0")
+    left.set_xscale("symlog", base=10)
     names = [f"spread {spread}" for spread in found["spreads"] if spread <= MODERATE]
     values = dict(zip(names, found["difference"], strict=False)) | {"spread 1, dropout": found["dropout"]}
     bars(right, {name: [max(v, 1e-9) for v in of_name] for name, of_name in values.items()}, xlabel="difference")
