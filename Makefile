@@ -136,7 +136,7 @@ bench-quick: $(VENV)/installed
 
 zoo: $(VENV)/installed
 	$(call say,Training every model of model_cards from its recipe and writing it anew with its card; hours)
-	$(BIN)/python -m attnzoo.training.retrain --runs $(ZOO)
+	$(BIN)/python -m attnzoo.training.retrain --runs $(ZOO) $(if $(ONLY),--models $(ONLY))
 
 lint: $(VENV)/installed
 	$(call say,Checking format and style and types)

@@ -6,6 +6,7 @@ index. After an interruption the same command continues: it skips finished train
 interrupted training.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from accelerate.state import AcceleratorState
@@ -26,22 +27,28 @@ def main(arguments: list[str] | None = None) -> None:
     parser = command_parser("python -m attnzoo.training.retrain", __doc__.split("\n")[0])
     parser.add_argument("--cards", type=Path, default=Path("model_cards"), help="(default: %(default)s)")
     parser.add_argument("--runs", type=Path, default=Path("runs/zoo"), help="for the trainings (default: %(default)s)")
+    parser.add_argument("--models", nargs="+", metavar="NAME", help="only these folders of --cards (default: all)")
     parser.add_argument("--readme", type=Path, default=Path("README.md"), help="(default: %(default)s)")
     options = parser.parse_args(arguments)
     with exit_on_user_error():
-        retrain(options.cards, options.runs)
+        retrain(options.cards, options.runs, options.models)
         write_index(options.cards, options.readme)
 
 
-def retrain(cards: Path, runs: Path) -> None:
-    """Train the models that are not trained yet, then release those that are not released yet.
+def retrain(cards: Path, runs: Path, names: Sequence[str] | None = None) -> None:
+    """Train the models that are not trained yet, then release those that are not released yet; None: all of them.
 
     Raises:
-        FileNotFoundError: data is missing; the message lists all of it. Nothing has been trained.
+        FileNotFoundError: data is missing; the message lists all of it. Or a model is. Nothing has been trained.
         ValueError: what is in ``runs`` is of another recipe.
         StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """
     folders = sorted(path for path in cards.iterdir() if path.is_dir())
+    if names:
+        if unknown := sorted({*names} - {folder.name for folder in folders}):
+            listed = ", ".join(folder.name for folder in folders)
+            raise FileNotFoundError(f"{cards} has no model {', '.join(unknown)}; it has {listed}")
+        folders = [folder for folder in folders if folder.name in names]
     recipes = {folder: load_recipe(folder / "recipe.yaml") for folder in folders}
     tasks = {repr(recipe.task): recipe for recipe in recipes.values()}  # several models may learn one
     if missing := sorted({f"- {what}" for recipe in tasks.values() for what in missing_data(recipe)}):

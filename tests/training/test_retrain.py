@@ -110,6 +110,16 @@ def test_all_data_that_is_missing_is_named_before_anything_is_trained(
     assert not (tmp_path / "runs").exists()
 
 
+def test_only_the_named_models_are_trained(zoo: Path) -> None:
+    shipped = files(zoo / "model_cards" / G2P)
+    with pytest.raises(SystemExit, match=f"no model nothing; it has {G2P}, {CAUSAL}"):
+        retrain.main(["--models", CAUSAL, "nothing"])
+    assert not (zoo / "runs").exists()
+    retrain.main(["--models", CAUSAL])
+    assert [path.name for path in (zoo / "runs" / "zoo").iterdir()] == [CAUSAL]
+    assert files(zoo / "model_cards" / G2P) == shipped
+
+
 def test_a_dataset_of_the_hub_that_is_not_reached_has_the_command_that_fetches_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
