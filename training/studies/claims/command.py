@@ -1,10 +1,11 @@
 """``attnzoo claims``: list the claims, check one, or check all and write their pages.
 
 Every result is a JSON file with the measurements, the intervals and the verdict, and a figure. ``--all`` makes the
-pages and the figures from the JSON files. It runs every claim in a separate process, and skips claims that have a
-result from the same code and budget.
+pages and the figures from the JSON files. It runs every claim in a separate process. It does not measure again what
+has been measured by the same code with the same budget, but judges it by the rule as it is now.
 """
 
+import ast
 import difflib
 import hashlib
 import inspect
@@ -24,11 +25,12 @@ import attnzoo
 from ...commands import command_parser
 from ...loop.stopping import exit_on_user_error
 from . import NAMES
-from .frame import BUDGETS, FAILS, HOLDS, ONLY_WHEN, Check, Claim, load_claim, load_claims
+from .frame import BUDGETS, FAILS, HOLDS, UNDECIDED, Check, Claim, Verdict, load_claim, load_claims
 from .style import figure
 
 STUDIES = "attnzoo.training.studies."
 NOT_MEASURED = {f"{STUDIES}claims.{name}" for name in ("frame", "style")}
+JUDGES_AND_DRAWS = ("judge", "draw", "_example", "CLAIM")  # in the file of a claim
 MINUTES = {"seconds": "some seconds", "quick": "at most two minutes", "full": "at most an hour"}
 
 
@@ -81,14 +83,11 @@ def run_one(name: str, budget: str, folder: Path, again: bool = False) -> dict[s
     start = time.perf_counter()
     measurements = claim.run(BUDGETS[budget])
     seconds = time.perf_counter() - start
-    verdict = claim.judge(measurements)
     result = {
         "claim": name,
-        "verdict": verdict.text,
-        "margin": _finite(verdict.margin),
+        **judged(claim.judge(measurements)),
         "budget": budget,
         "seeds": list(BUDGETS[budget].seeds),
-        "checks": [_row(check, check in verdict.deciding) for check in (*verdict.deciding, *verdict.others)],
         "measurements": measurements,
         "seconds": round(seconds, 1),
         "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (2**20 if _is_mac() else 2**10),
@@ -96,9 +95,20 @@ def run_one(name: str, budget: str, folder: Path, again: bool = False) -> dict[s
         "versions": {"attnzoo": attnzoo.__version__, "torch": torch.__version__},
         "code": digest(claim),
     }
-    (folder / f"{name}.json").write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    _write(folder, result)
     draw(claim, result, folder / f"{name}.png")
     return result
+
+
+def judged(verdict: Verdict) -> dict[str, Any]:
+    """A verdict with its checks, as it stands in a JSON file."""
+    checks = [_row(check, check in verdict.deciding) for check in (*verdict.deciding, *verdict.others)]
+    return {"verdict": verdict.text, "margin": _finite(verdict.margin), "checks": checks}
+
+
+def _write(folder: Path, result: dict[str, Any]) -> None:
+    text = json.dumps(result, indent=1, allow_nan=False)
+    (folder / f"{result['claim']}.json").write_text(text + "\n", encoding="utf-8")
 
 
 def _stored(folder: Path, name: str) -> dict[str, Any] | None:
@@ -124,18 +134,31 @@ def _row(check: Check, is_deciding: bool) -> dict[str, Any]:
 
 
 def digest(claim: Claim) -> str:
-    """A hash of the code of a claim, which shows whether a result is from this code: its module and those of the
-    studies that it needs, but not what only draws and judges.
+    """A hash of the code that measures, which shows whether a result is from this code.
+
+    It covers the file of a claim and the modules of the studies that it needs, but not comments, nor what only judges
+    and draws.
     """
     needed, waiting = {}, [claim.run.__module__]
     while waiting:
         name = waiting.pop()
-        needed[name] = inspect.getsource(sys.modules[name])
+        tree = ast.parse(inspect.getsource(sys.modules[name]))
+        if name == claim.run.__module__:
+            tree.body = [part for part in tree.body if not {*_names(part)} & {*JUDGES_AND_DRAWS}]
+            tree.body = [part for part in tree.body if not isinstance(part, ast.Import | ast.ImportFrom)]
+        needed[name] = ast.unparse(tree)
         for value in vars(sys.modules[name]).values():
             other = getattr(value, "__module__", None) or ""
             if other.startswith(STUDIES) and other not in {*needed, *NOT_MEASURED}:
                 waiting.append(other)
     return hashlib.sha256("".join(needed[name] for name in sorted(needed)).encode()).hexdigest()[:16]
+
+
+def _names(part: ast.stmt) -> list[str]:
+    """What a statement of a module defines."""
+    if isinstance(part, ast.FunctionDef):
+        return [part.name]
+    return [target.id for target in getattr(part, "targets", ()) if isinstance(target, ast.Name)]
 
 
 def draw(claim: Claim, result: dict[str, Any], path: Path) -> None:
@@ -150,7 +173,7 @@ def draw(claim: Claim, result: dict[str, Any], path: Path) -> None:
 def print_result(name: str, result: dict[str, Any]) -> None:
     """The claim, the verdict and its checks."""
     claim = load_claim(name)
-    print(f"claim       {claim.claim}\nsaid by     {claim.source}\nexperiment  {claim.experiment}")
+    print(f"claim       {claim.claim}\nsource      {claim.source}\nexperiment  {claim.experiment}")
     print(f"rule        {claim.rule}\n")
     print(*result["measurements"].get("notes", ()), sep="\n")
     for row in result["checks"]:
@@ -174,7 +197,8 @@ def run_all(budget: str, folder: Path, again: bool) -> None:
     for claim in load_claims():
         stored = _stored(folder, claim.name)
         if stored and not again and stored["code"] == digest(claim) and _size(stored["budget"]) >= _size(budget):
-            print(f"{claim.name}: {stored['verdict']} (from {folder})", flush=True)
+            _write(folder, stored | judged(claim.judge(stored["measurements"])))
+            print(f"{claim.name}: measured before, in {folder}", flush=True)
             continue
         option = "smoke" if budget == "seconds" else budget
         arguments = [
@@ -218,7 +242,7 @@ def page(claim: Claim, result: dict[str, Any]) -> str:
 **{result["verdict"]}**{preliminary}
 
 - **Claim**: {claim.claim}
-- **Said by**: {claim.source}
+- **Source**: {claim.source}
 - **In tutorials**: {claim.tutorials}
 - **Experiment**: {claim.experiment}
 - **Rule of the verdict**: {claim.rule}
@@ -234,18 +258,23 @@ def page(claim: Claim, result: dict[str, Any]) -> str:
 attnzoo claims {claim.name} --{result["budget"]}
 ```
 
-Seeds {seeds}; {result["peak_memory_mib"]:,} MiB at most; torch {result["versions"]["torch"]}. All figures: \
+Seeds {seeds}, of weights and data, or of sentences for a model that comes with attnzoo; \
+{result["peak_memory_mib"]:,} MiB at most; torch {result["versions"]["torch"]}. All measurements: \
 [{claim.name}.json]({claim.name}.json).
 """
 
 
 def index(results: dict[str, dict[str, Any]]) -> str:
     """The index page: every claim with its verdict, and which was nearest to failing."""
-    kinds = {HOLDS: "hold", ONLY_WHEN: "hold only under a condition", FAILS: "do not hold here"}
-    counts = ", ".join(
-        f"{sum(r['verdict'].startswith(kind) for r in results.values())} {words}" for kind, words in kinds.items()
-    )
-    stood = {n: r["margin"] for n, r in results.items() if r["verdict"] != FAILS and r["margin"] is not None}
+    kinds = {HOLDS: "hold", FAILS: "do not hold here", UNDECIDED: "are undecided"}
+    numbers = {words: sum(r["verdict"] == kind for r in results.values()) for kind, words in kinds.items()}
+    numbers["hold under a condition"] = len(results) - sum(numbers.values())
+    counts = ", ".join(f"{number} {words}" for words, number in numbers.items() if number)
+    stood = {
+        name: result["margin"]
+        for name, result in results.items()
+        if result["verdict"] not in (FAILS, UNDECIDED) and not load_claim(name).is_identity and result["margin"]
+    }
     nearest = min(stood, key=stood.__getitem__, default=None)
     near = ""
     if nearest is not None:
@@ -253,7 +282,7 @@ def index(results: dict[str, dict[str, Any]]) -> str:
         near = f"\nNearest to failing: [{nearest}]({nearest}.md). {_in_words(row)}.\n"
     rows = "\n".join(
         f"| [{name}]({name}.md) | {load_claim(name).claim} | {result['verdict']}"
-        f"{'' if result['budget'] == 'full' else ' (preliminary)'} |"
+        f"{' (identity)' * load_claim(name).is_identity}{'' if result['budget'] == 'full' else ' (preliminary)'} |"
         for name, result in results.items()
     )
     minutes = sum(result["seconds"] for result in results.values()) / 60
@@ -262,7 +291,7 @@ def index(results: dict[str, dict[str, Any]]) -> str:
     return f"""# Claims and verdicts
 
 {len(results)} claims: {counts}. The rules are in the code, in `training/studies/claims/`; `frame.py` says how they
-compare intervals with bounds.
+compare intervals with bounds. An identity is true by algebra; its experiment checks the numbers and the code.
 {near}
 | name | claim | verdict |
 |---|---|---|

@@ -47,24 +47,26 @@ def draw(found: Measurements, figure: Any) -> None:
     """The derivative against the certainty."""
     axis = figure.subplots()
     series = {f"{keys} keys": found["derivatives"][str(keys)] for keys in KEYS}
-    lines(axis, CERTAINTIES, series, xlabel="largest weight s", ylabel="derivative of s by its score")
+    lines(axis, CERTAINTIES, series, xlabel="largest weight s", ylabel="derivative of s with respect to its score")
     derivative = found["derivatives"]["2"][CERTAINTIES.index(0.99)][0]
     axis.annotate(f"{derivative:.4f}", (0.99, derivative), xytext=(0.93, 0.06), arrowprops={"arrowstyle": "->"})
 
 
 CLAIM = Claim(
     name="confident-softmax",
-    claim="If a softmax gives 0.99 to one key, its derivative by the score of that key is 0.99 x 0.01 = 0.0099.",
+    claim="If a softmax gives 0.99 to one key, its derivative with respect to the score of that key is 0.99 x 0.01 = "
+    "0.0099.",
     source="Vaswani et al. (2017), section 3.2.1, of which this is the arithmetic",
     tutorials="If one weight is 0.99, its gradient is 0.99 times 0.01, and almost nothing is learned.",
-    experiment="The derivative of the largest weight by its score, by autograd in double precision, for weights of "
-    "0.5 to 0.999 and 2 to 32 keys.",
+    experiment="The derivative of the largest weight with respect to its score, by autograd in double precision, for "
+    "weights of 0.5 to 0.999 and 2 to 32 keys.",
     rule="Holds if the derivative is within 1e-12 of s (1 - s) in each case.",
     run=run,
     judge=judge,
     draw=draw,
+    is_identity=True,
     examples={
         "holds": {"errors": {str(keys): [[1e-17, 2e-17]] * 5 for keys in KEYS}},
-        "does not hold here": {"errors": {str(keys): [[0.01, 0.02]] * 5 for keys in KEYS}},
+        "does not hold here": {"errors": {str(keys): [[0.01, 0.01]] * 5 for keys in KEYS}},
     },
 )

@@ -50,7 +50,7 @@ def draw(found: Measurements, figure: Any) -> None:
 
 CLAIM = Claim(
     name="dot-products-spread",
-    claim="The dot product of two vectors with independent entries of variance 1 has variance d_k.",
+    claim="The dot product of two vectors with independent entries of mean 0 and variance 1 has variance d_k.",
     source="Vaswani et al. (2017), section 3.2.1, footnote 4",
     tutorials="Dividing by the square root of d_k brings the variance of the scores back to 1.",
     experiment="The variance of the dot products of standard normal vectors of width 4 to 1024, divided by the width.",
@@ -58,6 +58,7 @@ CLAIM = Claim(
     run=run,
     judge=judge,
     draw=draw,
+    is_identity=True,
     examples={
         "holds": {"scaled": [[1.01, 0.99, 1.0]] * 5},
         "does not hold here": {"scaled": [[1.01, 0.99, 1.0]] * 4 + [[2.0, 2.1, 1.9]]},

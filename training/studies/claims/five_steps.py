@@ -75,7 +75,7 @@ def judge(found: Measurements) -> Verdict:
 def draw(found: Measurements, figure: Any) -> None:
     """The weights of the first head for the first sentence."""
     figure.set_size_inches(6.5, 5.5)
-    heat_map(figure.subplots(), found["matrix"], found["tokens"], found["tokens"])
+    heat_map(figure.subplots(), found["matrix"], found["tokens"], found["tokens"], xlabel="key", ylabel="query")
 
 
 CLAIM = Claim(
@@ -83,14 +83,15 @@ CLAIM = Claim(
     claim="Self-attention is five steps: project to query, key and value, multiply, scale, softmax, weighted sum.",
     source="Vaswani et al. (2017), section 3.2.1, equation 1",
     tutorials="The query is what I am looking for, the key is what I offer, and the value is what I pass on.",
-    experiment=f"The five steps, one operation each, are compared with the first layer of {MODEL}, on several "
-    "sentences.",
+    experiment=f"The five steps, one operation each, are compared with the self-attention of the first layer of "
+    f"{MODEL}, on several sentences.",
     rule="Holds if the largest difference from the layer's weights and outputs is at most 1e-5 (single precision).",
     run=run,
     judge=judge,
     draw=draw,
+    is_identity=True,
     examples={
         "holds": {"weights": [1e-7, 2e-7], "outputs": [1e-6, 1e-6]},
-        "does not hold here": {"weights": [1e-7, 2e-7], "outputs": [0.1, 0.2]},
+        "does not hold here": {"weights": [1e-7, 2e-7], "outputs": [0.1, 0.1]},
     },
 )

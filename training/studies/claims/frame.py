@@ -29,7 +29,9 @@ from attnzoo.shipped_models import model_path
 from . import NAMES
 
 Measurements = dict[str, Any]  # lists, numbers and texts, as JSON has them; "notes" are lines for the page
-HOLDS, ONLY_WHEN, FAILS = "holds", "only when", "does not hold here"
+HOLDS, ONLY_WHEN, HOLDS_WHEN, FAILS, UNDECIDED = (
+    "holds", "only when", "holds when", "does not hold here", "undecided here",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class Verdict(NamedTuple):
 
     @property
     def kind(self) -> str:
-        return ONLY_WHEN if self.text.startswith(ONLY_WHEN) else self.text
+        return ONLY_WHEN if self.text.startswith((ONLY_WHEN, HOLDS_WHEN)) else self.text
 
     @property
     def margin(self) -> float:
@@ -127,14 +129,21 @@ class Verdict(NamedTuple):
 
 
 def decide(claimed: Sequence[Check], condition: str = "", under_condition: Sequence[Check] = ()) -> Verdict:
-    """The verdict from all checks of the claim, and from those that remain if ``condition`` is true."""
+    """The verdict from all checks of the claim, and from those that remain if ``condition`` is true.
+
+    A check whose interval contains its bound is undecided: it neither supports a claim nor refutes it.
+    """
     claimed, under_condition = tuple(claimed), tuple(under_condition)
     if all(check.margin >= 1 for check in claimed):
         return Verdict(HOLDS, claimed, tuple(c for c in under_condition if c not in claimed))
     others = tuple(check for check in claimed if check not in under_condition)
     if under_condition and all(check.margin >= 1 for check in under_condition):
-        return Verdict(f"{ONLY_WHEN} {condition}", under_condition, others)
-    return Verdict(FAILS, under_condition or claimed, others if under_condition else ())
+        is_refuted = any(check.state == "not met" for check in others)
+        text = f"{ONLY_WHEN} {condition}" if is_refuted else f"{HOLDS_WHEN} {condition}, undecided otherwise"
+        return Verdict(text, under_condition, others)
+    deciding = under_condition or claimed
+    text = FAILS if any(check.state == "not met" for check in (*claimed, *deciding)) else UNDECIDED
+    return Verdict(text, deciding, others if under_condition else ())
 
 
 @dataclass(frozen=True)
@@ -153,6 +162,7 @@ class Claim:
         draw: draws the measurements into an empty figure.
         examples: invented measurements for the tests, by the verdict that the rule must give.
         uses_clock: whether it measures time, so that it needs a machine without other work.
+        is_identity: whether it is true by algebra, so that the experiment checks the code and the numbers.
     """
 
     name: str
@@ -166,6 +176,7 @@ class Claim:
     draw: Callable[[Measurements, Any], None]
     examples: Mapping[str, Measurements]
     uses_clock: bool = False
+    is_identity: bool = False
 
 
 def load_claim(name: str) -> Claim:

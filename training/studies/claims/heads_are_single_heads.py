@@ -59,8 +59,9 @@ CLAIM = Claim(
     run=run,
     judge=judge,
     draw=draw,
+    is_identity=True,
     examples={
         "holds": {str(heads): [1e-15, 2e-15] for heads in HEADS},
-        "does not hold here": {str(heads): [1e-15, 0.1] for heads in HEADS},
+        "does not hold here": {str(heads): [0.1, 0.1] for heads in HEADS},
     },
 )

@@ -40,7 +40,7 @@ def judge(found: Measurements) -> Verdict:
         for task in TASKS
     }
     learned = at_least("copy, global: accuracy at 18 tokens", found["copy"]["global"][-1], 0.8)
-    return decide([learned, *checks["copy"], *checks["reverse"]], "the source is read in order",
+    return decide([learned, *checks["copy"], *checks["reverse"]], "the target follows the order of the source",
                   [learned, *checks["copy"]])  # fmt: skip
 
 
@@ -62,10 +62,11 @@ CLAIM = Claim(
     claim="Local attention, which looks at a window of the source, is as good as global attention.",
     source="Luong et al. (2015), section 3.2 and table 4",
     tutorials="Local attention looks at a small window only, at less cost and without loss.",
-    experiment=f"Luong's model with the general score copies and reverses 4 to 18 tokens with each window (D = {D}).",
+    experiment=f"Luong's model with the general score copies and reverses 4 to 18 tokens with global attention and "
+    f"with local-m and local-p, whose windows have {2 * D + 1} tokens.",
     rule="Holds if local-m and local-p reach at least 0.95 times the accuracy of global attention at 18 "
-    "tokens on both tasks, and global attention reaches at least 0.8 in copying. 'Only when the source is "
-    "read in order' if the bounds of copying alone are met.",
+    "tokens on both tasks, and global attention reaches at least 0.8 in copying. 'Only when the target "
+    "follows the order of the source' if the bounds of copying alone are met.",
     run=run,
     judge=judge,
     draw=draw,

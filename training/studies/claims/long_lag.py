@@ -1,5 +1,6 @@
 """Remembering the first token, by the recurrent cell and the lag."""
 
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -7,10 +8,11 @@ import torch
 from ..synthetic import FIRST, START, SYMBOLS, Batch
 from .frame import Budget, Claim, Measurements, Verdict, at_least, at_most, decide
 from .small_models import RecurrentTagger, compare, transformer
-from .style import lines
+from .style import lines, reference
 
 WIDTH = 48
 LAGS = (5, 10, 20, 40)
+RATES_OF_TANH = (4e-3, 1e-3, 3e-4)  # the others learn with the first
 MODELS = {
     "tanh": lambda: RecurrentTagger("tanh", WIDTH),
     "GRU": lambda: RecurrentTagger("GRU", WIDTH),
@@ -27,8 +29,12 @@ def first_token(rows: int, length: int, generator: torch.Generator) -> Batch:
 
 
 def run(budget: Budget) -> Measurements:
-    """The accuracy of each model at each lag."""
-    return compare(budget, MODELS, first_token, (1, LAGS[-1]), LAGS, budget.choose(2, 300, 1500), 4e-3)
+    """The accuracy of each model at each lag; of tanh with the learning rate that is best at the shortest one."""
+    steps, lags = budget.choose(2, 300, 1500), (1, LAGS[-1])
+    found = compare(budget, MODELS, first_token, lags, LAGS, steps, RATES_OF_TANH[0])
+    tanh = {"tanh": MODELS["tanh"]}
+    others = [compare(budget, tanh, first_token, lags, LAGS, steps, rate)["tanh"] for rate in RATES_OF_TANH[1:]]
+    return found | {"tanh": max([found["tanh"], *others], key=lambda of_lags: fmean(of_lags[0]))}
 
 
 def judge(found: Measurements) -> Verdict:
@@ -49,7 +55,7 @@ def draw(found: Measurements, figure: Any) -> None:
     """The accuracy against the lag."""
     axis = figure.subplots()
     lines(axis, LAGS, found, xlabel="lag in tokens", ylabel="accuracy", ylim=(0, 1.02))
-    axis.axhline(1 / SYMBOLS, color="gray", linestyle=":")
+    reference(axis, 1 / SYMBOLS, "chance", horizontal=True)
 
 
 def _example(tanh: float, lstm: float, opened: float) -> Measurements:
@@ -59,12 +65,11 @@ def _example(tanh: float, lstm: float, opened: float) -> Measurements:
 
 CLAIM = Claim(
     name="long-lag",
-    claim="Trained on long lags, a plain recurrent network fails; GRU and LSTM help to some extent, and "
-    "attention solves it.",
-    source="Hochreiter and Schmidhuber (1997), section 5; Bahdanau et al. (2014), section 1",
+    claim="Trained on lags of 1 to 40 tokens, a plain recurrent network fails; GRU, LSTM and attention remember.",
+    source="Hochreiter and Schmidhuber (1997), section 5; Bahdanau et al. (2014), appendix A.1.1",
     tutorials="LSTMs and GRUs remember longer than RNNs, but still forget.",
     experiment=f"One layer of width {WIDTH} reads 2 to {LAGS[-1] + 1} tokens out of {SYMBOLS} symbols, and has to "
-    "name the first. All models see the same batches.",
+    "name the first. All models see the same batches; tanh has the best of three learning rates.",
     rule=f"Holds if, at lag {LAGS[-1]}, tanh has an accuracy of at most 0.5, and GRU, LSTM with either forget "
     "bias, and attention have at least 0.9. 'Only when the forget gate of the LSTM starts open' if all bounds "
     "are met but that of the other LSTM.",

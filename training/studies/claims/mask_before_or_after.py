@@ -50,13 +50,18 @@ def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
     by_spread = dict(zip(found["spreads"], zip(found["difference"], found["lost rows"], strict=True), strict=True))
     moderate = [
-        at_most(f"largest difference, scores of spread {spread}", by_spread[spread][0], 1e-4)
+        at_most(f"largest difference, standard deviation {spread}", by_spread[spread][0], 1e-4)
         for spread in by_spread
         if spread <= MODERATE
     ]
-    lost = [at_most(f"share of rows lost, spread {s}", by_spread[s][1], 1e-3) for s in by_spread if s > MODERATE]
-    dropout = at_most("mean difference with dropout of 0.1, relative", found["dropout"], 0.01)
-    condition = f"scores are moderate (a standard deviation of up to {MODERATE}) and no weight is dropped"
+    lost = [
+        at_most(f"share of rows whose weights all underflow, standard deviation {s}", by_spread[s][1], 1e-3)
+        for s in by_spread
+        if s > MODERATE
+    ]
+    dropout = at_most("mean relative difference, dropout of 0.1 before the normalisation", found["dropout"], 0.01)
+    moderate_scores = f"scores are moderate (a standard deviation of up to {MODERATE})"
+    condition = f"{moderate_scores} and no weight is dropped between mask and normalisation"
     return decide([*moderate, *lost, dropout], condition, moderate)
 
 
@@ -66,8 +71,10 @@ def draw(found: Measurements, figure: Any) -> None:
     label = "standard deviation of the scores"
     lines(left, found["spreads"], {"lost": found["lost rows"]}, xlabel=label, ylabel="share of rows that are 0 / 0")
     left.set_xscale("symlog", base=10)
-    names = [f"spread {spread}" for spread in found["spreads"] if spread <= MODERATE]
-    values = dict(zip(names, found["difference"], strict=False)) | {"spread 1, dropout": found["dropout"]}
+    names = [f"deviation {spread}:\nlargest" for spread in found["spreads"] if spread <= MODERATE]
+    values = dict(zip(names, found["difference"], strict=False)) | {
+        "deviation 1, dropout:\nmean, relative": found["dropout"]
+    }
     bars(right, {name: [max(v, 1e-9) for v in of_name] for name, of_name in values.items()}, xlabel="difference")
     right.set_xscale("log")
 
@@ -84,10 +91,10 @@ CLAIM = Claim(
     tutorials="You can mask before or after the softmax, as long as each row sums to 1.",
     experiment="Causal masks on normally distributed scores of standard deviation 1 to 200, in single precision. "
     "Measured are the largest difference, the share of rows whose allowed weights all underflow to 0, and the "
-    "difference if the same weights are dropped before the normalisation.",
-    rule="Holds if the largest difference is at most 1e-4, at most 0.1 % of rows are lost, and dropout "
-    "changes less than 1 %. 'Only when scores are moderate and no weight is dropped' if the first bound is "
-    "met up to a deviation of 10.",
+    "difference if dropout comes between the mask and the normalisation.",
+    rule="Holds if the largest difference is at most 1e-4, at most 0.1 % of rows underflow, and dropout changes less "
+    "than 1 %. 'Only when scores are moderate and no weight is dropped between' if the first bound is met up to a "
+    "deviation of 10.",
     run=run,
     judge=judge,
     draw=draw,

@@ -2,6 +2,7 @@
 
 import random
 from itertools import permutations
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ SENSES: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = {
     ],
     "bill": [
         (("The Senate passed the", "I ask you to vote for this", "The House rejected the"), ("last week.", "today.")),
-        (("We paid the", "They must pay a", "The family cannot pay the"), ("for the food.", "of the hospital.")),
+        (("We paid the", "They must pay a", "The family could not afford the"), ("for the food.", "of the hospital.")),
     ],
     "present": [
         (("The", "Our", "This"), ("condition of the country is good.", "year has been one of peace.")),
@@ -45,7 +46,7 @@ SENSES: dict[str, list[tuple[tuple[str, ...], tuple[str, ...]]]] = {
 def run(budget: Budget) -> Measurements:
     """The cosine of two vectors of a word, for pairs of sentences with one sense and with two."""
     model, tokenizer = shipped(MODEL, AutoModelForMaskedLM)
-    found: Measurements = {"embedding": [], "one sense": [], "two senses": [], "nearer": []}
+    found: Measurements = {"embedding": [], "one sense": [], "two senses": [], "nearer": []}  # a value for each word
     for word, senses in SENSES.items():
         vectors = []  # of each sense
         for starts, ends in senses:
@@ -55,14 +56,15 @@ def run(budget: Budget) -> Measurements:
         apart = [(a, b) for a, b in permutations(vectors[0], 2) if a[0] != b[0] and a[1] != b[1]]  # no shared words
         same = [_cosine(sense[a], sense[b]) for sense in vectors for a, b in apart]
         other = [_cosine(a, b) for a in vectors[0].values() for b in vectors[1].values()]
-        found["one sense"] += same
-        found["two senses"] += other
-        draw_ = random.Random(0)
+        found["one sense"].append(fmean(same))
+        found["two senses"].append(fmean(other))
+        draw_, nearer = random.Random(0), []
         for _ in range(budget.choose(30, 100, 400)):  # a sentence, one of its sense, and one of the other
             sense = draw_.randrange(2)
             a, b = (vectors[sense][place] for place in draw_.choice(apart))
             other_sense = draw_.choice([*vectors[1 - sense].values()])
-            found["nearer"].append(float(_cosine(a, b) > _cosine(a, other_sense)))
+            nearer.append(float(_cosine(a, b) > _cosine(a, other_sense)))
+        found["nearer"].append(fmean(nearer))
     return found
 
 
@@ -84,8 +86,8 @@ def _cosine(one: Tensor, other: Tensor) -> float:
 def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
     changes = at_most("cosine of a word's vectors in sentences of two senses", found["two senses"], 0.95)
-    nearer = at_least("share nearer to a sentence of the same sense", found["nearer"], 0.7)
-    return decide([changes, nearer], "the claim is no more than a change of the vector", [changes])
+    nearer = at_least("share of sentences nearer to one of the same sense", found["nearer"], 0.7)
+    return decide([changes, nearer], "one asks for any change of the vector, not for one by meaning", [changes])
 
 
 def draw(found: Measurements, figure: Any) -> None:
@@ -101,17 +103,17 @@ CLAIM = Claim(
     tutorials="The vector of 'bank' differs between a river bank and a money bank.",
     experiment=f"The last hidden states of {MODEL} for {len(SENSES)} words, in template sentences of two senses. "
     "Measured are the cosine between the states of the two senses, and how often a sentence is nearer to one "
-    "of its own sense than to one of the other. Two sentences of one sense share only this word and function "
-    "words.",
+    "of its own sense than to one of the other. Two sentences of one sense "
+    "share no other content word. The intervals are over the words. Most senses are also different parts of speech.",
     rule="Holds if the mean cosine over two senses is at most 0.95, and at least 0.7 of the sentences are "
-    "nearer to one of their own sense (chance is 0.5). 'Only when the claim is no more than a change of the "
-    "vector' if the first bound alone is met.",
+    "nearer to one of their own sense (chance is 0.5). 'Only when one asks for any change of the vector' "
+    "if the first bound alone is met.",
     run=run,
     judge=judge,
     draw=draw,
     examples={
-        "holds": {"two senses": [0.5, 0.6, 0.55], "nearer": [1.0] * 90 + [0.0] * 10},
-        "only when": {"two senses": [0.5, 0.6, 0.55], "nearer": [1.0] * 50 + [0.0] * 50},
-        "does not hold here": {"two senses": [0.99, 0.99, 0.99], "nearer": [1.0] * 50 + [0.0] * 50},
+        "holds": {"two senses": [0.5, 0.6, 0.55], "nearer": [0.9, 0.95, 0.9]},
+        "only when": {"two senses": [0.5, 0.6, 0.55], "nearer": [0.5, 0.45, 0.5]},
+        "does not hold here": {"two senses": [0.99, 0.99, 0.99], "nearer": [0.5, 0.45, 0.5]},
     },
 )

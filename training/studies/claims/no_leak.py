@@ -57,8 +57,9 @@ CLAIM = Claim(
     run=run,
     judge=judge,
     draw=draw,
+    is_identity=True,
     examples={
         "holds": {"causal": [0.0, 0.0], "causal, trained": [1e-14, 0.0], "bidirectional": [0.5, 0.6, 0.5]},
-        "does not hold here": {"causal": [0.0, 0.0], "causal, trained": [0.2, 0.1], "bidirectional": [0.5, 0.6, 0.5]},
+        "does not hold here": {"causal": [0.0, 0.0], "causal, trained": [0.2, 0.2], "bidirectional": [0.5, 0.6, 0.5]},
     },
 )

@@ -6,7 +6,7 @@ import torch
 from transformers import AutoModel
 
 from .frame import Budget, Claim, Measurements, Verdict, at_least, at_most, decide, largest_difference, shipped
-from .style import lines
+from .style import lines, reference
 
 MODEL = "self-attentive-sst2"
 LENGTHS = (1, 3, 10, 30, 100, 300)
@@ -38,7 +38,10 @@ def run(budget: Budget) -> Measurements:
 
 def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
-    sizes = [at_least(f"share with the size, {n} tokens", v, 1.0) for n, v in zip(LENGTHS, found["size"], strict=True)]
+    sizes = [
+        at_least(f"share of embeddings of the expected size, {n} token{'s' * (n > 1)}", v, 1.0)
+        for n, v in zip(LENGTHS, found["size"], strict=True)
+    ]
     same = [
         at_most(f"change by padding, {length} tokens", values, 1e-4)
         for length, values in zip(LENGTHS, found["padding"], strict=True)
@@ -58,7 +61,7 @@ def draw(found: Measurements, figure: Any) -> None:
     lines(axis, LENGTHS, {"": found["neighbours"]}, xlabel="tokens", ylabel=label)
     axis.set_xscale("log")
     axis.set_ylim(0, 1)
-    axis.axhline(0.9, color="gray", linestyle=":")
+    reference(axis, 0.9, "the bound", horizontal=True)
 
 
 def _example(near: float, padding: float = 0.0) -> Measurements:
@@ -78,5 +81,6 @@ CLAIM = Claim(
     run=run,
     judge=judge,
     draw=draw,
+    is_identity=True,
     examples={"holds": _example(0.4), "only when": _example(0.97), "does not hold here": _example(0.4, 0.5)},
 )

@@ -52,7 +52,7 @@ def judge(found: Measurements) -> Verdict:
 def draw(found: Measurements, figure: Any) -> None:
     """A word, and the shares."""
     left, right = figure.subplots(1, 2)
-    heat_map(left, found["shown"], found["letters"], found["phonemes"])
+    heat_map(left, found["shown"], found["letters"], found["phonemes"], xlabel="letter", ylabel="phoneme")
     bars(right, {name: found[name] for name in ("K", "S", "both")}, 0.8, xlabel="share that looks at x", xlim=(0, 1))
 
 

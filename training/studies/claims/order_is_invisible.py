@@ -10,25 +10,34 @@ from .frame import Budget, Claim, Measurements, Verdict, at_least, at_most, deci
 from .style import difference_bars
 
 KINDS: Any = ("none", "sinusoidal", "learned")
+CAUSAL = "none, causal mask"
 
 
 @torch.no_grad()
 def run(budget: Budget) -> Measurements:
-    """The largest difference between the permuted outputs and the outputs of the permuted tokens."""
+    """The largest difference between the permuted outputs and the outputs of the permuted tokens.
+
+    Under the causal mask the last token stays where it is, and its output alone is compared.
+    """
     found: Measurements = {}
     length = budget.choose(16, 32, 128)
-    for kind in KINDS:
+    for kind in (*KINDS, CAUSAL):
         differences = []
+        pattern: Any = "causal" if kind == CAUSAL else "bidirectional"
         for seed in budget.seeds:
             torch.manual_seed(seed)
             config = SmallTransformerConfig(
-                attention_pattern="bidirectional", vocab_size=50, hidden_size=64, num_hidden_layers=2,
-                num_attention_heads=4, intermediate_size=128, position_embedding=kind,
+                attention_pattern=pattern, vocab_size=50, hidden_size=64, num_hidden_layers=2,
+                num_attention_heads=4, intermediate_size=128, position_embedding=kind.split(",")[0],
             )  # fmt: skip
             model = SmallTransformerModel(config).double().eval()
             tokens, order = torch.randint(3, 50, (2, length)), torch.randperm(length)
+            if kind == CAUSAL:
+                order = torch.cat([torch.randperm(length - 1), torch.tensor([length - 1])])
             straight = model(tokens).last_hidden_state[:, order]
-            differences.append(largest_difference(straight, model(tokens[:, order]).last_hidden_state))
+            permuted = model(tokens[:, order]).last_hidden_state
+            chosen = slice(-1, None) if kind == CAUSAL else slice(None)
+            differences.append(largest_difference(straight[:, chosen], permuted[:, chosen]))
         found[kind] = differences
     return found
 
@@ -36,28 +45,37 @@ def run(budget: Budget) -> Measurements:
 def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
     without = at_most("difference without positions", found["none"], 1e-10)
-    return decide([without, *(at_least(f"difference, {kind}", found[kind], 0.01) for kind in KINDS[1:])])
+    causal = at_most("difference without positions, causal mask", found[CAUSAL], 1e-10)
+    controls = [at_least(f"difference, {kind}", found[kind], 0.01) for kind in KINDS[1:]]
+    return decide([without, causal, *controls], "there is no causal mask", [without, *controls])
 
 
 def draw(found: Measurements, figure: Any) -> None:
     """The differences."""
-    difference_bars(figure, {f"positions: {kind}": found[kind] for kind in KINDS}, 1e-10)
+    difference_bars(figure, {f"positions: {kind}": found[kind] for kind in (*KINDS, CAUSAL)}, 1e-10)
 
 
 CLAIM = Claim(
     name="order-is-invisible",
-    claim="Without positional encodings self-attention ignores the order: a permutation of the tokens only "
-    "permutes the output.",
+    claim="Without positional encodings self-attention ignores the order: a permutation of the tokens only permutes "
+    "the output.",
     source="Vaswani et al. (2017), section 3.5",
     tutorials="Attention has no notion of order, so we add positional encodings.",
-    experiment="Two untrained layers of the Transformer encoder, in double precision. The outputs of permuted "
-    "tokens are compared with the permuted outputs, with no, sinusoidal and learned positions.",
-    rule="Holds if the largest difference is at most 1e-10 without positions, and at least 0.01 with either kind.",
+    experiment="Two untrained layers of a Transformer, in double precision. The outputs of permuted tokens are "
+    "compared with the permuted outputs, with no, sinusoidal and learned positions. Under a causal mask the last "
+    "token keeps its place, and its output is compared.",
+    rule="Holds if the largest difference is at most 1e-10 without positions, with and without a causal mask, and at "
+    "least 0.01 with either kind of positions. 'Only when there is no causal mask' if all bounds but that of the "
+    "causal mask are met.",
     run=run,
     judge=judge,
     draw=draw,
     examples={
-        "holds": {"none": [1e-15, 1e-15], "sinusoidal": [1.0, 1.1, 1.0], "learned": [0.5, 0.6, 0.5]},
-        "does not hold here": {"none": [0.5, 0.6, 0.5], "sinusoidal": [1.0, 1.1, 1.0], "learned": [0.5, 0.6, 0.5]},
+        name: {"none": [none] * 2, CAUSAL: [causal] * 2, "sinusoidal": [1.0, 1.1, 1.0], "learned": [0.5, 0.6, 0.5]}
+        for name, none, causal in (
+            ("holds", 1e-15, 1e-15),
+            ("only when", 1e-15, 0.5),
+            ("does not hold here", 0.5, 0.5),
+        )
     },
 )

@@ -8,7 +8,7 @@ import torch
 from ..synthetic import FIRST, START, SYMBOLS, Batch
 from .frame import Budget, Claim, Measurements, Verdict, at_least, at_most, decide
 from .small_models import compare, transformer
-from .style import lines
+from .style import lines, reference
 
 KINDS = ("none", "sinusoidal", "learned")
 LENGTHS = (8, 16, 24, 32)  # trained up to the second
@@ -32,9 +32,10 @@ def trained_on_order(budget: Budget) -> Measurements:
 def draw(found: Measurements, figure: Any) -> None:
     """The accuracy against the length."""
     axis = figure.subplots()
-    lines(axis, LENGTHS, {kind: found[kind] for kind in KINDS}, xlabel="tokens", ylabel="accuracy", ylim=(0.4, 1.02))
-    axis.axvline(LENGTHS[1], color="gray", linestyle=":")
-    axis.set_title("dotted: the longest in training", fontsize=9)
+    series = {f"{kind.replace('none', 'no')} positions": found[kind] for kind in KINDS}
+    lines(axis, LENGTHS, series, xlabel="tokens", ylabel="accuracy", ylim=(0.4, 1.02))
+    reference(axis, LENGTHS[1], "the longest in training")
+    reference(axis, 0.5, "chance", horizontal=True)
 
 
 def judge(found: Measurements) -> Verdict:
@@ -45,7 +46,7 @@ def judge(found: Measurements) -> Verdict:
 
 CLAIM = Claim(
     name="order-needs-positions",
-    claim="A task that needs the order of the tokens cannot be learned without positional encodings.",
+    claim="An encoder cannot learn a task that needs the order of the tokens without positional encodings.",
     source="Vaswani et al. (2017), section 3.5",
     tutorials="Without positional encoding 'dog bites man' and 'man bites dog' are the same.",
     experiment="An encoder of two layers learns which of two symbols comes first among 4 to 16 tokens, with no, "

@@ -11,7 +11,7 @@ from attnzoo.recurrent_cells import ChoGRU
 from attnzoo.transformer_layers import MultiHeadAttention
 
 from .frame import Budget, Claim, Measurements, Verdict, at_least, at_most, decide, seconds_of
-from .style import lines
+from .style import lines, reference
 
 WIDTH, ROWS, SHORT = 256, 8, 256
 
@@ -73,7 +73,7 @@ def draw(found: Measurements, figure: Any) -> None:
     """The ratio of the times against length, and the chains in the title."""
     axis = figure.subplots()
     lines(axis, found["lengths"], {"": found["speed"]}, xlabel="tokens", ylabel="time of the LSTM / of attention")
-    axis.axhline(1, color="gray", linestyle=":")
+    reference(axis, 1, "equal times", horizontal=True)
     axis.set_xscale("log", base=2)
     axis.set_yscale("log", base=2)
     chains = ", ".join(f"{name} {a} and {b}" for name, (a, b) in found["chain"].items())

@@ -13,6 +13,7 @@ from .style import lines
 from .texts import speeches
 
 DISTANCES = (1, 2, 4, 8, 16, 32, 64)
+LENGTH = DISTANCES[-1] + 16  # so that the farthest token is not the first one, which the model knows as the start
 NAMES = ("attention, untrained", "attention, trained", "LSTM, untrained")
 
 
@@ -26,13 +27,13 @@ def run(budget: Budget) -> Measurements:
         config = SmallTransformerConfig.from_dict({**trained.config.to_dict(), "dtype": None})
         models = {"attention, untrained": SmallTransformerModel(config), "attention, trained": trained}
         texts = [" ".join(speeches(100 * seed + row, 12)) for row in range(rows)]
-        ids = tokenizer(texts, return_tensors="pt", padding=True, truncation=True, max_length=DISTANCES[-1] + 1)
+        ids = tokenizer(texts, return_tensors="pt", padding=True, truncation=True, max_length=LENGTH)
         tokens = ids["input_ids"]
         for name, model in models.items():
             embedded = model.get_input_embeddings()(tokens).detach().requires_grad_()
             output = model.eval()(inputs_embeds=embedded).last_hidden_state
             _add(found[name], gradient_by_distance(output, embedded))
-        inputs = torch.randn(rows, DISTANCES[-1] + 1, config.hidden_size, dtype=torch.float64, requires_grad=True)
+        inputs = torch.randn(rows, LENGTH, config.hidden_size, dtype=torch.float64, requires_grad=True)
         lstm = nn.LSTM(config.hidden_size, config.hidden_size, batch_first=True).double()
         _add(found["LSTM, untrained"], gradient_by_distance(lstm(inputs)[0], inputs))
     return found
@@ -59,7 +60,7 @@ def draw(found: Measurements, figure: Any) -> None:
     lines(axis, DISTANCES, {name: found[name] for name in NAMES}, xlabel="distance in tokens", ylabel=label)
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
-    axis.set_ylim(1e-6, 10)
+    axis.set_ylim(1e-16, 10)
 
 
 CLAIM = Claim(
@@ -67,12 +68,12 @@ CLAIM = Claim(
     claim="Any two tokens are one step of self-attention apart, so a far token matters as much as a near one.",
     source="Vaswani et al. (2017), section 4 and table 1",
     tutorials="Self-attention sees the whole sequence at once, and distance does not matter.",
-    experiment="The gradient of the last output by the embedding of each token, on sentences of speeches. The "
-    "models are a causal Transformer, untrained and as shipped (small-transformer-sotu-causal), and an "
+    experiment="The gradient of the last output with respect to the embedding of each token, on sentences of "
+    "speeches. The models are a causal Transformer, untrained and as shipped (small-transformer-sotu-causal), and an "
     "untrained LSTM of the same width.",
-    rule=f"Holds if, at distance {DISTANCES[-1]}, at least 0.5 of the gradient at distance 1 is left in the "
-    "untrained and in the trained Transformer, and at most 0.001 in the LSTM. 'Only when the model is not "
-    "trained' if all bounds are met but that of the trained model.",
+    rule=f"Holds if, at distance {DISTANCES[-1]}, at least 0.5 of the gradient at distance 1 is left in the untrained "
+    "and in the trained Transformer, and at most 0.001 in the LSTM. 'Only when the model is not trained' if all "
+    "bounds are met but that of the trained model.",
     run=run,
     judge=judge,
     draw=draw,

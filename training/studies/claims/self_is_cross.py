@@ -14,7 +14,11 @@ from .style import difference_bars
 @torch.no_grad()
 def run(budget: Budget) -> Measurements:
     """Differences of self-attention from cross-attention to the same states, and to others."""
-    found: Measurements = {"to itself as source": [], "beside torch's attention": [], "to another source": []}
+    found: Measurements = {
+        "self-attention, cross-attention to the same tokens": [],
+        "cross-attention, torch.nn.MultiheadAttention": [],
+        "self-attention, cross-attention to other tokens": [],
+    }
     length = budget.choose(8, 32, 128)
     for seed in budget.seeds:
         torch.manual_seed(seed)
@@ -25,17 +29,27 @@ def run(budget: Budget) -> Measurements:
         theirs.in_proj_weight.copy_(torch.cat([projection.weight for projection in projections]))
         theirs.out_proj.weight.copy_(attention.output_proj.weight)
         itself, across = attention(states)[0], attention(states, source=others)[0]
-        found["to itself as source"].append(largest_difference(itself, attention(states, source=states)[0]))
+        found["self-attention, cross-attention to the same tokens"].append(
+            largest_difference(itself, attention(states, source=states)[0])
+        )
         torchs = theirs(states, others, others, need_weights=False)[0]
-        found["beside torch's attention"].append(largest_difference(across, torchs))
-        found["to another source"].append(largest_difference(itself, across))
+        found["cross-attention, torch.nn.MultiheadAttention"].append(largest_difference(across, torchs))
+        found["self-attention, cross-attention to other tokens"].append(largest_difference(itself, across))
     return found
 
 
 def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
-    same = [at_most(f"difference, {n}", found[n], 1e-12) for n in ("to itself as source", "beside torch's attention")]
-    return decide([*same, at_least("difference, to another source", found["to another source"], 0.01)])
+    same = [
+        at_most(f"difference, {n}", found[n], 1e-12)
+        for n in ("self-attention, cross-attention to the same tokens", "cross-attention, torch.nn.MultiheadAttention")
+    ]
+    return decide(
+        [
+            *same,
+            at_least("difference, to another source", found["self-attention, cross-attention to other tokens"], 0.01),
+        ]
+    )
 
 
 def draw(found: Measurements, figure: Any) -> None:
@@ -55,10 +69,17 @@ CLAIM = Claim(
     run=run,
     judge=judge,
     draw=draw,
+    is_identity=True,
     examples={
-        "holds": {"to itself as source": [0.0, 0.0], "beside torch's attention": [1e-16, 0.0]}
-        | {"to another source": [1.0, 0.9]},
-        "does not hold here": {"to itself as source": [0.1, 0.2], "beside torch's attention": [1e-16, 0.0]}
-        | {"to another source": [1.0, 0.9]},
+        "holds": {
+            "self-attention, cross-attention to the same tokens": [0.0, 0.0],
+            "cross-attention, torch.nn.MultiheadAttention": [1e-16, 0.0],
+        }
+        | {"self-attention, cross-attention to other tokens": [1.0, 0.9]},
+        "does not hold here": {
+            "self-attention, cross-attention to the same tokens": [0.1, 0.1],
+            "cross-attention, torch.nn.MultiheadAttention": [1e-16, 0.0],
+        }
+        | {"self-attention, cross-attention to other tokens": [1.0, 0.9]},
     },
 )

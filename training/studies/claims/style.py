@@ -5,7 +5,6 @@ from typing import Any
 
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from attnzoo.viewer.pictures import COLOURS
 
@@ -13,7 +12,9 @@ from .frame import interval
 
 _SCALE = COLOURS.split()
 COLOUR_MAP = LinearSegmentedColormap.from_list("attention", _SCALE)
-INKS = [_SCALE[place] for place in (16, 8, 12, 5, 10, 14, 3)]
+# Two of the map, and then the colours of Okabe and Ito, which colour-blind readers can tell apart.
+INKS = [_SCALE[16], _SCALE[8], "#0072b2", "#e69f00", "#009e73", "#56b4e9", "#7f7f7f"]
+MOST_TICKS = 7
 MARKERS, DASHES = "osD^vPX", ("-", "--", "-.", ":", "-", "--", "-.")
 
 
@@ -41,7 +42,8 @@ def lines(axis: Any, places: Sequence[float], series: Mapping[str, Sequence[Sequ
         ink = INKS[index % len(INKS)]
         axis.plot(places, means, color=ink, marker=MARKERS[index % 7], linestyle=DASHES[index % 7], label=name, ms=4)
         axis.fill_between(places, lows, highs, color=ink, alpha=0.15, linewidth=0)
-    axis.xaxis.set_major_locator(MaxNLocator(integer=all(place == int(place) for place in places)))
+    if len(places) <= MOST_TICKS:
+        axis.set_xticks(places, [f"{place:g}" for place in places])
     plain(axis, **labels)
     if len(series) > 1:
         axis.legend(frameon=False, fontsize=9)
@@ -58,22 +60,32 @@ def bars(axis: Any, series: Mapping[str, Sequence[float]], bound: float | None =
     plain(axis, **labels)
     axis.grid(visible=False, axis="y")
     if bound is not None:
-        axis.axvline(bound, color=INKS[0], linestyle="--", linewidth=1)
+        reference(axis, bound, "the bound")
+
+
+def reference(axis: Any, value: float, name: str, horizontal: bool = False) -> None:
+    """A gray line at a value that the others are compared with, and its name in the legend."""
+    line = axis.axhline if horizontal else axis.axvline
+    line(value, color="gray", linestyle="--" if horizontal else ":", label=name)
+    axis.legend(frameon=False, fontsize=9)
 
 
 def difference_bars(figure: Figure, series: Mapping[str, Sequence[float]], bound: float) -> None:
-    """Largest differences of two results that should be equal, on a logarithmic axis that starts at 1e-17."""
+    """Largest differences of two results that should be equal, on a logarithmic axis; 0 is drawn at 1e-17."""
     axis = figure.subplots()
     bars(axis, {name: [max(value, 2e-17) for value in values] for name, values in series.items()}, bound)
-    plain(axis, xlabel="largest difference (dashed: the bound)", xscale="log", xlim=(1e-17, None))
+    plain(axis, xlabel="largest difference (1e-17: none)", xscale="log", xlim=(1e-17, None))
     axis.grid(visible=False, axis="y")
 
 
-def heat_map(axis: Any, rows: Sequence[Sequence[float]], columns: Sequence[str], names: Sequence[str]) -> None:
-    """A matrix from white (0) to dark (its largest), with a name for every column and row."""
+def heat_map(
+    axis: Any, rows: Sequence[Sequence[float]], columns: Sequence[str], names: Sequence[str], **labels: Any
+) -> None:
+    """Attention weights from white (0) to dark (the largest), with a name for every column and row."""
     image = axis.imshow(rows, cmap=COLOUR_MAP, vmin=0, aspect="auto")
     axis.set_xticks(range(len(columns)), columns, rotation=90 if max(map(len, columns)) > 2 else 0, parse_math=False)
     axis.set_yticks(range(len(names)), names, parse_math=False)
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
-    axis.figure.colorbar(image, ax=axis, shrink=0.8)
+    axis.set(**labels)
+    axis.figure.colorbar(image, ax=axis, shrink=0.8, label="attention weight")

@@ -40,7 +40,9 @@ def run(budget: Budget) -> Measurements:
 def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
     same = [at_most(f"difference, {n}", found[n], 1e-10) for n in ("encoder", "decoder", "encoder of both")]
-    return decide([*same, at_least("difference of the two without a mask", found["without a mask"], 0.01)])
+    return decide(
+        [*same, at_least("difference, encoder and decoder, each with its own mask", found["without a mask"], 0.01)]
+    )
 
 
 def draw(found: Measurements, figure: Any) -> None:
@@ -56,20 +58,22 @@ def draw(found: Measurements, figure: Any) -> None:
 
 CLAIM = Claim(
     name="three-masks",
-    claim="Encoder (BERT), decoder (GPT) and encoder-decoder are one stack that differs only in its masks.",
+    claim="Encoder (BERT) and decoder (GPT) are one stack that differs only in its mask. An encoder-decoder has such "
+    "an encoder; its decoder also has cross-attention.",
     source="Devlin et al. (2019), section 3 and footnote 4",
     tutorials="BERT is the encoder, GPT is the decoder: the difference is the masking.",
-    experiment="Stacks with the same weights, in double precision. Three pairs are compared: the bidirectional "
-    "stack under a causal mask and the decoder; the causal stack under a full mask and the encoder; the "
-    "encoder of the encoder-decoder and the encoder.",
+    experiment="Stacks with the same weights, in double precision. Three pairs are compared: the bidirectional stack "
+    "under a causal mask and the decoder; the causal stack under a full mask and the encoder; the encoder of the "
+    "encoder-decoder and the encoder.",
     rule="Holds if each pair differs by at most 1e-10, and encoder and decoder with their own masks by at least 0.01.",
     run=run,
     judge=judge,
     draw=draw,
+    is_identity=True,
     examples={
         "holds": {"encoder": [0.0, 0.0], "decoder": [0.0, 0.0], "encoder of both": [0.0, 0.0]}
         | {"without a mask": [1.0, 1.0]},
-        "does not hold here": {"encoder": [0.0, 0.0], "decoder": [0.5, 0.4], "encoder of both": [0.0, 0.0]}
+        "does not hold here": {"encoder": [0.0, 0.0], "decoder": [0.5, 0.5], "encoder of both": [0.0, 0.0]}
         | {"without a mask": [1.0, 1.0]},
     },
 )

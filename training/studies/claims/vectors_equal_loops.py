@@ -10,7 +10,7 @@ from torch import Tensor
 from attnzoo.attention import attend, dot_score
 
 from .frame import Budget, Claim, Measurements, Verdict, at_least, at_most, decide, largest_difference, seconds_of
-from .style import lines
+from .style import lines, reference
 
 WIDTH = 16
 
@@ -61,7 +61,7 @@ def draw(found: Measurements, figure: Any) -> None:
     """The ratio of the times."""
     axis = figure.subplots()
     lines(axis, found["lengths"], {"": found["speed"]}, xlabel="tokens", ylabel="time of loops / of matrices")
-    axis.axhline(10, color="gray", linestyle=":")
+    reference(axis, 10, "the bound", horizontal=True)
     axis.set_xscale("log", base=2)
     axis.set_yscale("log")
 

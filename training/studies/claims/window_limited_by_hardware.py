@@ -8,7 +8,7 @@ import torch
 from ..synthetic import Batch, copy, logits_of
 from .frame import Budget, Claim, Measurements, Verdict, at_least, decide, saved_bytes
 from .small_models import compare, recurrent, transformer
-from .style import lines
+from .style import lines, reference
 
 MODELS: dict[str, Any] = {"Luong's RNN": partial(recurrent, score="general"), "Transformer": transformer}
 TRAINED, LENGTHS = (2, 20), (10, 20, 30, 40)
@@ -49,12 +49,11 @@ def draw(found: Measurements, figure: Any) -> None:
     left.set_xscale("log", base=2)
     left.set_yscale("log")
     lines(right, LENGTHS, found["accuracy"], xlabel="tokens", ylabel="accuracy in copying", ylim=(0, 1.02))
-    right.axvline(TRAINED[1], color="gray", linestyle=":")
-    right.set_title("dotted: the longest in training", fontsize=9)
+    reference(right, TRAINED[1], "the longest in training")
 
 
 def _example(accuracy: float, finite: float = 1.0) -> Measurements:
-    return {"finite": {"a": [1.0, finite]}, "accuracy": {"a": [[accuracy, accuracy]]}}
+    return {"finite": {"a": [finite, finite]}, "accuracy": {"a": [[accuracy, accuracy]]}}
 
 
 CLAIM = Claim(
