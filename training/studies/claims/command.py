@@ -290,8 +290,10 @@ def index(results: dict[str, dict[str, Any]]) -> str:
     budgets = " and ".join(sorted({result["budget"] for result in results.values()}))
     return f"""# Claims and verdicts
 
-{len(results)} claims: {counts}. The rules are in the code, in `training/studies/claims/`; `frame.py` says how they
-compare intervals with bounds. An identity is true by algebra; its experiment checks the numbers and the code.
+{len(results)} claims: {counts}.
+
+The rules are in the code, in `training/studies/claims/`; `frame.py` says how they compare intervals with bounds. An
+identity is true by algebra; its experiment checks the numbers and the code.
 {near}
 | name | claim | verdict |
 |---|---|---|

@@ -70,7 +70,7 @@ def draw(found: Measurements, figure: Any) -> None:
     left, right = figure.subplots(1, 2)
     label = "standard deviation of the scores"
     lines(left, found["spreads"], {"lost": found["lost rows"]}, xlabel=label, ylabel="share of rows that are 0 / 0")
-    left.set_xscale("symlog", base=10)
+    left.set_xscale("log")
     names = [f"deviation {spread}:\nlargest" for spread in found["spreads"] if spread <= MODERATE]
     values = dict(zip(names, found["difference"], strict=False)) | {
         "deviation 1, dropout:\nmean, relative": found["dropout"]

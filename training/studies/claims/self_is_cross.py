@@ -54,7 +54,7 @@ def judge(found: Measurements) -> Verdict:
 
 def draw(found: Measurements, figure: Any) -> None:
     """The differences."""
-    difference_bars(figure, found, 1e-12)
+    difference_bars(figure, {name.replace(", ", ",\n"): values for name, values in found.items()}, 1e-12)
 
 
 CLAIM = Claim(

@@ -1,6 +1,7 @@
 """The one style of the claims' figures: the colours of ``attnzoo.viewer``, which are equally far apart to the eye."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from matplotlib.colors import LinearSegmentedColormap
@@ -14,7 +15,7 @@ _SCALE = COLOURS.split()
 COLOUR_MAP = LinearSegmentedColormap.from_list("attention", _SCALE)
 # Two of the map, and then the colours of Okabe and Ito, which colour-blind readers can tell apart.
 INKS = [_SCALE[16], _SCALE[8], "#0072b2", "#e69f00", "#009e73", "#56b4e9", "#7f7f7f"]
-MOST_TICKS = 7
+MOST_TICKS, NARROWEST_GAP = 7, 0.06
 MARKERS, DASHES = "osD^vPX", ("-", "--", "-.", ":", "-", "--", "-.")
 
 
@@ -42,7 +43,8 @@ def lines(axis: Any, places: Sequence[float], series: Mapping[str, Sequence[Sequ
         ink = INKS[index % len(INKS)]
         axis.plot(places, means, color=ink, marker=MARKERS[index % 7], linestyle=DASHES[index % 7], label=name, ms=4)
         axis.fill_between(places, lows, highs, color=ink, alpha=0.15, linewidth=0)
-    if len(places) <= MOST_TICKS:
+    gaps = [(later - place) / (places[-1] - places[0]) for place, later in pairwise(places)]
+    if len(places) <= MOST_TICKS and min(gaps) > NARROWEST_GAP:
         axis.set_xticks(places, [f"{place:g}" for place in places])
     plain(axis, **labels)
     if len(series) > 1:
@@ -51,10 +53,10 @@ def lines(axis: Any, places: Sequence[float], series: Mapping[str, Sequence[Sequ
 
 def bars(axis: Any, series: Mapping[str, Sequence[float]], bound: float | None = None, **labels: Any) -> None:
     """A horizontal bar for every name: the mean of its values, with the interval; a dashed line at ``bound``."""
-    for place, (name, values) in enumerate(series.items()):
+    for place, values in enumerate(series.values()):
         found = interval(values)
         error = [[found.mean - found.low], [found.high - found.mean]]
-        axis.barh(place, found.mean, xerr=error, color=INKS[1], ecolor=INKS[0], capsize=3, height=0.6, label=name)
+        axis.barh(place, found.mean, xerr=error, color=INKS[1], ecolor=INKS[0], capsize=3, height=0.6)
     axis.set_yticks(range(len(series)), list(series))
     axis.invert_yaxis()
     plain(axis, **labels)
@@ -64,10 +66,13 @@ def bars(axis: Any, series: Mapping[str, Sequence[float]], bound: float | None =
 
 
 def reference(axis: Any, value: float, name: str, horizontal: bool = False) -> None:
-    """A gray line at a value that the others are compared with, and its name in the legend."""
-    line = axis.axhline if horizontal else axis.axvline
-    line(value, color="gray", linestyle="--" if horizontal else ":", label=name)
-    axis.legend(frameon=False, fontsize=9)
+    """A gray dotted line at a value that the others are compared with, and its name at its end."""
+    if horizontal:
+        axis.axhline(value, color="gray", linestyle=":")
+        axis.text(1, value, name, transform=axis.get_yaxis_transform(), ha="right", va="bottom", color="gray", size=8)
+    else:
+        axis.axvline(value, color="gray", linestyle=":")
+        axis.text(value, 1, name, transform=axis.get_xaxis_transform(), ha="center", va="bottom", color="gray", size=8)
 
 
 def difference_bars(figure: Figure, series: Mapping[str, Sequence[float]], bound: float) -> None:
