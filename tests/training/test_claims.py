@@ -21,7 +21,7 @@ from attnzoo.training.studies.claims.frame import (
 )
 
 FOLDER = Path(__file__).parents[2] / "training" / "studies" / "claims"
-CHEAP = ("confident-softmax", "self-is-cross")
+CHEAP = ("confident-softmax", "order-is-invisible")  # an identity, and a claim that can be near to failing
 SHARED = {"__init__", "command", "frame", "small_models", "style", "texts"}
 
 
