@@ -10,7 +10,7 @@ from attnzoo import AttentionalRNNConfig, AttentionalRNNForConditionalGeneration
 from attnzoo.attention import AdditiveScore, dot_score
 
 from .frame import Budget, Claim, Measurements, Verdict, at_least, decide, seconds_of
-from .style import bars
+from .style import bars, reference
 
 ROWS, SOURCE, WIDTH = 32, 50, 256
 FORMS = ("naive", "projected once", "fused", "training step")
@@ -68,7 +68,8 @@ def judge(found: Measurements) -> Verdict:
 def draw(found: Measurements, figure: Any) -> None:
     """The ratios."""
     axis = figure.subplots()
-    bars(axis, {form: found[form] for form in FORMS}, 1.0, xlabel="time of the additive score / of the dot score")
+    bars(axis, {form: found[form] for form in FORMS}, xlabel="time of the additive score / of the dot score")
+    reference(axis, 1, "equal times")
     axis.set_xscale("log")
 
 
