@@ -270,15 +270,16 @@ def index(results: dict[str, dict[str, Any]]) -> str:
     numbers = {words: sum(r["verdict"] == kind for r in results.values()) for kind, words in kinds.items()}
     numbers["hold under a condition"] = len(results) - sum(numbers.values())
     counts = ", ".join(f"{number} {words}" for words, number in numbers.items() if number)
-    stood = {
-        name: result["margin"]
+    stood = [
+        (row["margin"], name, row)
         for name, result in results.items()
-        if result["verdict"] not in (FAILS, UNDECIDED) and not load_claim(name).is_identity and result["margin"]
-    }
-    nearest = min(stood, key=stood.__getitem__, default=None)
+        if result["verdict"] not in (FAILS, UNDECIDED) and not load_claim(name).is_identity
+        for row in result["checks"]
+        if row["decides"] and row["margin"] and row["low"] < row["high"]  # not those without any spread
+    ]
     near = ""
-    if nearest is not None:
-        (row,) = [r for r in results[nearest]["checks"] if r["decides"] and r["margin"] == stood[nearest]][:1]
+    if stood:
+        _, nearest, row = min(stood, key=lambda found: found[0])
         near = f"\nNearest to failing: [{nearest}]({nearest}.md). {_in_words(row)}.\n"
     rows = "\n".join(
         f"| [{name}]({name}.md) | {load_claim(name).claim} | {result['verdict']}"

@@ -34,17 +34,20 @@ def plain(axis: Any, **labels: Any) -> Any:
 
 
 def lines(axis: Any, places: Sequence[float], series: Mapping[str, Sequence[Sequence[float]]], **labels: Any) -> None:
-    """A line for every name: through the means of its values at each place, with their intervals as a band.
+    """A line for every name: through the means of its values at each place, with their intervals as a band if there are
+    not too many lines.
 
     ``series`` has for every name, and for every place, the values of the seeds.
     """
     for index, (name, values) in enumerate(series.items()):
         means, lows, highs = zip(*(interval(of_place) for of_place in values), strict=True)
-        ink = INKS[index % len(INKS)]
-        axis.plot(places, means, color=ink, marker=MARKERS[index % 7], linestyle=DASHES[index % 7], label=name, ms=4)
-        axis.fill_between(places, lows, highs, color=ink, alpha=0.15, linewidth=0)
+        turn, ink = divmod(index, len(INKS))  # in the second turn the colours come again, with other marks
+        marker, dash = MARKERS[(ink + 3 * turn) % 7], DASHES[(ink + turn) % 7]
+        axis.plot(places, means, color=INKS[ink], marker=marker, linestyle=dash, label=name, ms=4)
+        if len(series) <= len(INKS):
+            axis.fill_between(places, lows, highs, color=INKS[ink], alpha=0.15, linewidth=0)
     gaps = [(later - place) / (places[-1] - places[0]) for place, later in pairwise(places)]
-    if len(places) <= MOST_TICKS and min(gaps) > NARROWEST_GAP:
+    if len(places) <= MOST_TICKS and min(gaps, default=1) > NARROWEST_GAP:
         axis.set_xticks(places, [f"{place:g}" for place in places])
     plain(axis, **labels)
     if len(series) > 1:
