@@ -19,6 +19,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from attnzoo import AttentionalRNNForConditionalGeneration, model_path
 from attnzoo.export.graph import SMALL, numbers, quantise
+from attnzoo.export.onnx_folder import refuse_copying
 from attnzoo.phonemes import CLOSE, OPEN, known_phonemes
 from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, are_arpabet
 from attnzoo.shipped_models import SHIPPED
@@ -52,13 +53,14 @@ def page(folders: list[Path]) -> str:
     """The HTML of a page with these models.
 
     Raises:
-        ValueError: a model that is none of pronunciation, or whose tokenizer does what the page cannot.
+        ValueError: a model that is none of pronunciation or that copies, or whose tokenizer does what the page cannot.
     """
     texts, blocks, count = [], [], 0
     for number, folder in enumerate(folders):
         model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
         if not isinstance(model, AttentionalRNNForConditionalGeneration) or not known_phonemes(tokenizer):
             raise ValueError(f"{folder} is no attentional RNN that pronounces words")
+        refuse_copying(model, "a web page")
         tensors = stored(model)
         packed = gzip.compress(b"".join(part for *_, parts in tensors for part in parts), compresslevel=9, mtime=0)
         weights = base64.b64encode(packed).decode()
