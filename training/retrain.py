@@ -36,10 +36,16 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def retrain(cards: Path, runs: Path, names: Sequence[str] | None = None) -> None:
-    """Train the models that are not trained yet, then release those that are not released yet; None: all of them.
+    """Train the models that are not trained yet, then release those that are not released yet.
+
+    Args:
+        cards: the folders of the models, each with a recipe
+        runs: for the trainings
+        names: only these folders of ``cards``; None takes all
 
     Raises:
-        FileNotFoundError: data is missing; the message lists all of it. Or a model is. Nothing has been trained.
+        FileNotFoundError: data is missing, and the message lists all of it; or ``cards`` has no folder of a name.
+            Nothing has been trained.
         ValueError: what is in ``runs`` is of another recipe.
         StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """

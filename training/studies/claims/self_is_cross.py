@@ -10,14 +10,18 @@ from attnzoo.transformer_layers import MultiHeadAttention
 from .frame import Budget, Claim, Measurements, Verdict, at_least, at_most, decide, largest_difference
 from .style import difference_bars
 
+SAME = "self-attention, cross-attention to the same tokens"
+TORCH = "cross-attention, torch.nn.MultiheadAttention"
+OTHER = "self-attention, cross-attention to other tokens"
+
 
 @torch.no_grad()
 def run(budget: Budget) -> Measurements:
     """Differences of self-attention from cross-attention to the same states, and to others."""
     found: Measurements = {
-        "self-attention, cross-attention to the same tokens": [],
-        "cross-attention, torch.nn.MultiheadAttention": [],
-        "self-attention, cross-attention to other tokens": [],
+        SAME: [],
+        TORCH: [],
+        OTHER: [],
     }
     length = budget.choose(8, 32, 128)
     for seed in budget.seeds:
@@ -29,25 +33,20 @@ def run(budget: Budget) -> Measurements:
         theirs.in_proj_weight.copy_(torch.cat([projection.weight for projection in projections]))
         theirs.out_proj.weight.copy_(attention.output_proj.weight)
         itself, across = attention(states)[0], attention(states, source=others)[0]
-        found["self-attention, cross-attention to the same tokens"].append(
-            largest_difference(itself, attention(states, source=states)[0])
-        )
+        found[SAME].append(largest_difference(itself, attention(states, source=states)[0]))
         torchs = theirs(states, others, others, need_weights=False)[0]
-        found["cross-attention, torch.nn.MultiheadAttention"].append(largest_difference(across, torchs))
-        found["self-attention, cross-attention to other tokens"].append(largest_difference(itself, across))
+        found[TORCH].append(largest_difference(across, torchs))
+        found[OTHER].append(largest_difference(itself, across))
     return found
 
 
 def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
-    same = [
-        at_most(f"difference, {n}", found[n], 1e-12)
-        for n in ("self-attention, cross-attention to the same tokens", "cross-attention, torch.nn.MultiheadAttention")
-    ]
+    same = [at_most(f"difference, {n}", found[n], 1e-12) for n in (SAME, TORCH)]
     return decide(
         [
             *same,
-            at_least("difference, to another source", found["self-attention, cross-attention to other tokens"], 0.01),
+            at_least(f"difference, {OTHER}", found[OTHER], 0.01),
         ]
     )
 
@@ -72,14 +71,14 @@ CLAIM = Claim(
     is_identity=True,
     examples={
         "holds": {
-            "self-attention, cross-attention to the same tokens": [0.0, 0.0],
-            "cross-attention, torch.nn.MultiheadAttention": [1e-16, 0.0],
+            SAME: [0.0, 0.0],
+            TORCH: [1e-16, 0.0],
         }
-        | {"self-attention, cross-attention to other tokens": [1.0, 0.9]},
+        | {OTHER: [1.0, 0.9]},
         "does not hold here": {
-            "self-attention, cross-attention to the same tokens": [0.1, 0.1],
-            "cross-attention, torch.nn.MultiheadAttention": [1e-16, 0.0],
+            SAME: [0.1, 0.1],
+            TORCH: [1e-16, 0.0],
         }
-        | {"self-attention, cross-attention to other tokens": [1.0, 0.9]},
+        | {OTHER: [1.0, 0.9]},
     },
 )
