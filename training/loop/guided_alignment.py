@@ -66,13 +66,15 @@ class GuidedAlignment:
         """The training examples with a column of links between tokens: pairs (source token, target token).
 
         Raises:
-            ValueError: the task has no sources and targets, its rows are streamed, the file has another number of
-                lines, or a link is not between two words of its example; the message has the line, from 1.
+            ValueError: the task has no sources and targets, its rows are streamed, a row is several examples
+                (``bpe_dropout``), the file has another number of lines, or a link is not between two words of its example; the message has the line, from 1.
         """
         if not isinstance(task, SequenceToSequence):
             raise ValueError("training.alignment_links is for encoder-decoders, which have a source and a target")
         if isinstance(examples, datasets.IterableDataset):
             raise ValueError("training.alignment_links needs all rows in memory; set task.data.streaming=false")
+        if getattr(task.data, "bpe_dropout", 0):
+            raise ValueError("training.alignment_links needs one example for a row; set task.data.bpe_dropout=0")
         lines = Path(self.path).read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
         if len(lines) != len(examples):
             raise ValueError(f"{self.path} has {len(lines):,} lines, and there are {len(examples):,} training examples")

@@ -1,5 +1,6 @@
 """What the tasks on pairs of texts share: byte pairs of one vocabulary for both sides, and pictures of attention."""
 
+import functools
 import re
 import sys
 from bisect import bisect_right
@@ -16,9 +17,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 
 from attnzoo.viewer import plot_alignments, plot_heads
 
-from ..data.sources import Source, short
+from ..data.sources import Rows, Source, short
 from ..data.vocabulary import END, PAD, START, UNKNOWN, normalizer, refuse_overfull
 from .base import Batch
+from .bpe_dropout import BPEDropout
 from .sequence_to_sequence import ALIGNMENT, SequenceToSequence, max_positions
 
 SPECIAL_TOKENS = [PAD, START, END, UNKNOWN]
@@ -39,12 +41,20 @@ class TextPairs(Source):
             training texts have to be among them.
         normalization: Unicode's form of the text: "nfc", or "nfd", which takes accented letters and the syllables of
             Hangul apart. A tokenizer decodes to the same form.
+        bpe_dropout: the probability with which a merge of two subwords is left out of a training text, see
+            :class:`attnzoo.training.tasks.bpe_dropout.BPEDropout`; 0.1 in the paper.
     """
 
     source_column: str = "source"
     target_column: str = "target"
     vocabulary_size: int = 8000
     normalization: Literal["nfc", "nfd"] = "nfc"
+    bpe_dropout: float | int = 0.0
+
+    def validate_dropout(self) -> None:
+        """Raise a ValueError if this is not a probability, or no subword would be learned."""
+        if not 0 <= self.bpe_dropout < 1:
+            raise ValueError(f"bpe_dropout must be at least 0 and below 1, got {self.bpe_dropout}")
 
     def validate_vocabulary(self) -> None:
         """Raise a ValueError if the vocabulary holds no subword."""
@@ -108,6 +118,13 @@ class SubwordTask(SequenceToSequence):
             return {"input_ids": source, "labels": tokenizer(text_target=rows["target"])["input_ids"]}
 
         return encode
+
+    def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
+        """The encoded training split; with ``bpe_dropout`` several examples for every row."""
+        if not self.data.bpe_dropout:
+            return super().training_examples(tokenizer)
+        encode = functools.partial(BPEDropout(tokenizer, self.data.bpe_dropout), is_cut=self.is_cut)
+        return self.splits["train"].map(encode, batched=True, remove_columns=self.columns)
 
     def words_of_tokens(
         self, examples: datasets.Dataset, tokenizer: PreTrainedTokenizerBase

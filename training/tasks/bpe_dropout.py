@@ -1,0 +1,83 @@
+"""BPE-dropout: a training text is read in several segmentations (Provilkov et al., 2020)."""
+
+import itertools
+import json
+import random
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from .base import Batch
+
+SEGMENTATIONS = 32  # of a word, drawn once; a text draws one of them for every word
+COPIES = 10  # of a text in the training examples
+
+
+class BPEDropout:
+    """Encodes a text with byte-pair merges left out at random.
+
+    Provilkov et al. (2020), "BPE-Dropout: Simple and Effective Subword Regularization", arXiv:1910.13267, section 3,
+    algorithm 1: at every step each possible merge is left out with probability p, and the earliest learned of the
+    others is done; a word is ready when none is left. With p = 0 this is byte-pair encoding, with p = 1 a word is its
+    characters.
+
+    **Differs from the paper**: a word has ``SEGMENTATIONS`` draws and a text ``COPIES`` of them, where the paper draws
+    anew in every epoch. All draws depend on the text alone, so they are the same in every run and on every process.
+
+    Args:
+        tokenizer: with byte pairs
+        dropout: p
+
+    Attributes:
+        ranks: the place of a pair of subwords in the order in which merges were learned
+        vocabulary: the number of a subword
+    """
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, dropout: float) -> None:
+        self.backend: Any = tokenizer.backend_tokenizer
+        model = json.loads(self.backend.to_str())["model"]
+        self.ranks = {tuple(pair): rank for rank, pair in enumerate(model["merges"])}
+        self.vocabulary: dict[str, int] = model["vocab"]
+        self.unknown, self.end = tokenizer.unk_token_id, tokenizer.eos_token_id
+        self.longest = tokenizer.model_max_length
+        self.dropout = dropout
+        self.drawn: dict[str, list[list[int]]] = {}
+
+    def __call__(self, rows: Batch, is_cut: bool) -> Batch:
+        """``COPIES`` examples for every row; a source is cut to the tokenizer's greatest length if ``is_cut``."""
+        examples: Batch = {"input_ids": [], "labels": []}
+        for source, target in zip(rows["source"], rows["target"], strict=True):
+            choose = random.Random(f"{source}\n{target}")
+            for _ in range(COPIES):
+                ids = self.encode(source, choose)
+                examples["input_ids"].append([*ids[: self.longest - 1], self.end] if is_cut else [*ids, self.end])
+                examples["labels"].append([*self.encode(target, choose), self.end])
+        return examples
+
+    def encode(self, text: str, choose: random.Random) -> list[int]:
+        """The numbers of a text's subwords, without the end token."""
+        words = self.backend.pre_tokenizer.pre_tokenize_str(self.backend.normalizer.normalize_str(text))
+        return [number for word, _ in words for number in choose.choice(self.segmentations(word))]
+
+    def segmentations(self, word: str) -> list[list[int]]:
+        """The draws of a word, as numbers of subwords."""
+        if word not in self.drawn:
+            draw = random.Random(word)
+            pieces = [segment(word, self.ranks, self.dropout, draw) for _ in range(SEGMENTATIONS)]
+            self.drawn[word] = [[self.vocabulary.get(piece, self.unknown) for piece in draw] for draw in pieces]
+        return self.drawn[word]
+
+
+def segment(word: str, ranks: dict[tuple[str, ...], int], dropout: float, draw: random.Random) -> list[str]:
+    """A word in subwords, by algorithm 1 of the paper."""
+    pieces = list(word)
+    while True:
+        merges = [
+            (rank, place)
+            for place, pair in enumerate(itertools.pairwise(pieces))
+            if (rank := ranks.get(pair)) is not None and draw.random() >= dropout
+        ]
+        if not merges:
+            return pieces
+        place = min(merges)[1]
+        pieces[place : place + 2] = ["".join(pieces[place : place + 2])]
