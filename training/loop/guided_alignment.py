@@ -67,7 +67,8 @@ class GuidedAlignment:
 
         Raises:
             ValueError: the task has no sources and targets, its rows are streamed, a row is several examples
-                (``bpe_dropout``), the file has another number of lines, or a link is not between two words of its example; the message has the line, from 1.
+                (``bpe_dropout``), the file has another number of lines, or a link is not between two words of its
+                example; the message has the line, from 1.
         """
         if not isinstance(task, SequenceToSequence):
             raise ValueError("training.alignment_links is for encoder-decoders, which have a source and a target")

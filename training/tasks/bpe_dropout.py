@@ -46,26 +46,34 @@ class BPEDropout:
     def __call__(self, rows: Batch, is_cut: bool) -> Batch:
         """``COPIES`` examples for every row; a source is cut to the tokenizer's greatest length if ``is_cut``."""
         examples: Batch = {"input_ids": [], "labels": []}
-        for source, target in zip(rows["source"], rows["target"], strict=True):
-            choose = random.Random(f"{source}\n{target}")
+        for texts in zip(rows["source"], rows["target"], strict=True):
+            source, target = map(self.words, texts)
+            choose = random.Random("\n".join(texts))
             for _ in range(COPIES):
-                ids = self.encode(source, choose)
+                ids = _choose(source, choose)
                 examples["input_ids"].append([*ids[: self.longest - 1], self.end] if is_cut else [*ids, self.end])
-                examples["labels"].append([*self.encode(target, choose), self.end])
+                examples["labels"].append([*_choose(target, choose), self.end])
         return examples
 
-    def encode(self, text: str, choose: random.Random) -> list[int]:
-        """The numbers of a text's subwords, without the end token."""
+    def words(self, text: str) -> list[list[list[int]]]:
+        """For every word of a text its segmentations, as numbers of subwords."""
         words = self.backend.pre_tokenizer.pre_tokenize_str(self.backend.normalizer.normalize_str(text))
-        return [number for word, _ in words for number in choose.choice(self.segmentations(word))]
+        return [self.segmentations(word) for word, _ in words]
 
     def segmentations(self, word: str) -> list[list[int]]:
         """The draws of a word, as numbers of subwords."""
         if word not in self.drawn:
             draw = random.Random(word)
-            pieces = [segment(word, self.ranks, self.dropout, draw) for _ in range(SEGMENTATIONS)]
-            self.drawn[word] = [[self.vocabulary.get(piece, self.unknown) for piece in draw] for draw in pieces]
+            segmentations = [segment(word, self.ranks, self.dropout, draw) for _ in range(SEGMENTATIONS)]
+            self.drawn[word] = [
+                [self.vocabulary.get(subword, self.unknown) for subword in subwords] for subwords in segmentations
+            ]
         return self.drawn[word]
+
+
+def _choose(words: list[list[list[int]]], choose: random.Random) -> list[int]:
+    """The subwords of a text, with one of the segmentations of every word."""
+    return [number for segmentations in words for number in choose.choice(segmentations)]
 
 
 def segment(word: str, ranks: dict[tuple[str, ...], int], dropout: float, draw: random.Random) -> list[str]:
