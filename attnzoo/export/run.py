@@ -206,8 +206,24 @@ class OnnxModel:
         tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
         tokenizer.no_padding()
         tokenizer.no_truncation()
-        tokenizer.encode_special_tokens = self._json("tokenizer_config.json").get("split_special_tokens", False)
+        tokenizer.encode_special_tokens = self.tokenizer_config.get("split_special_tokens", False)
         return tokenizer
+
+    @cached_property
+    def tokenizer_config(self) -> dict[str, Any]:
+        return self._json("tokenizer_config.json")
+
+    @cached_property
+    def special(self) -> set[int]:
+        """The ids of the special tokens."""
+        added = self.tokenizer.get_added_tokens_decoder()
+        return {number for number, token in added.items() if token.special}
+
+    @cached_property
+    def unknown(self) -> int | None:
+        """The id of the unknown token, if the tokenizer has one."""
+        token = self.tokenizer_config.get("unk_token")
+        return None if token is None else self.tokenizer.token_to_id(token)
 
     def token_names(self, ids: Sequence[int]) -> tuple[str, ...]:
         """The tokens of these ids; phonemes are without their brackets."""
@@ -228,11 +244,11 @@ class OnnxModel:
             normalized = text if normalizer is None else normalizer.normalize_str(text)
             unknown = sorted({letter for letter in normalized if self.tokenizer.token_to_id(letter) is None})
             raise ValueError(f"{text!r} has characters that this model does not know: {unknown}") from error
-        if not encoded.ids:
+        ids = encoded.ids
+        if not ids:
             raise ValueError(f"{text!r} has no tokens")
-        unknown_token = self._json("tokenizer_config.json").get("unk_token")
-        places = [place for place, token in enumerate(encoded.tokens) if token == unknown_token]
-        if unknown := [text[slice(*encoded.offsets[place])] for place in places]:
+        if self.unknown in ids:
+            unknown = [text[slice(*encoded.offsets[place])] for place, token in enumerate(ids) if token == self.unknown]
             warnings.warn(f"{text!r} has what this model does not know: {unknown}", stacklevel=4)
         return encoded
 
@@ -251,19 +267,20 @@ class OnnxModel:
         arrays = self.arrays(encoded)
         found = self.generate(arrays["input_ids"], arrays["attention_mask"], **options)
         n_best = len(found.tokens) // len(encoded)
-        added = self.tokenizer.get_added_tokens_decoder()
-        special = {number for number, token in added.items() if token.special}
+        sequences, scores = found.tokens.tolist(), found.scores.tolist()
         for row, source in enumerate(encoded):
             outputs = []
             for at in range(row * n_best, (row + 1) * n_best):
-                ids = [int(token) for token in found.tokens[at]]
+                ids = sequences[at]
                 end = next((n + 1 for n, token in enumerate(ids) if token in self.ends), len(ids))
-                places = [n for n, token in enumerate(ids[:end]) if token not in special]
-                weights = found.attention[at][places][:, : len(source.ids)] if found.attention is not None else None
+                places = [n for n, token in enumerate(ids[:end]) if token not in self.special]
+                weights = None
+                if alignments and found.attention is not None:
+                    weights = found.attention[at][places][:, : len(source.ids)]
                 prompt = source.ids if self.task == "continuation" else []
                 text = self.tokenizer.decode(prompt + ids[:end], skip_special_tokens=True)
                 names = self.token_names([ids[n] for n in places])
-                outputs.append(Output(text, float(found.scores[at]), names, weights if alignments else None))
+                outputs.append(Output(text, scores[at], names, weights))
             yield outputs
 
     def _classify_texts(self, encoded: list[Any]) -> Iterator[Any]:
@@ -281,7 +298,7 @@ class OnnxModel:
             elif self.task == "token-classification":
                 yield tuple(self._classified(logits[n], (token,), None) for n, token in enumerate(tokens))
             else:
-                mask = self.tokenizer.token_to_id(self._json("tokenizer_config.json").get("mask_token") or "")
+                mask = self.tokenizer.token_to_id(self.tokenizer_config.get("mask_token") or "")
                 best = [int(logits[n].argmax()) for n, token in enumerate(one.ids) if token == mask]
                 yield [self.tokenizer.decode([token]).strip() for token in best]
 

@@ -18,6 +18,8 @@ SCALES = {"k": "thousand", "m": "million", "bn": "billion"}
 SCALES |= {name: name for name in ("hundred", "thousand", "million", "billion", "trillion")}
 # An amount of money with a scale: $5M, $1.5 billion.
 AMOUNT = re.compile(rf"[$£€]([\d.,]*\d) ?({'|'.join(sorted(SCALES, key=len, reverse=True))})\b", re.IGNORECASE)
+TRAILING = re.compile(r"(\d[\d.,]*)(?<=\d) ?([$£€])(?!\.?\d)")  # 5 €, but not in 5 €10 notes
+DECIMAL_COMMA = re.compile(r"[\d.]+,(?!\d{3}$)\d+")  # 5,20 and 1.234,5, but not 1,234
 ORDINALS = ("st", "nd", "rd", "th")
 
 
@@ -29,17 +31,21 @@ def _num2words() -> Any:
 
 
 def number_words(number: str) -> list[str]:
-    """The words of a number such as ``42``, ``1,000.5``, ``1999``, ``3rd``, ``1990s``, ``$5.20`` or ``$5 million``."""
+    """The words of a number such as 42, 1,000.5, 1999, 3rd, 1990s, $5.20, 5,20 € or $5 million."""
+    if trailing := TRAILING.fullmatch(number):
+        return number_words(trailing[2] + trailing[1])
     if scaled := AMOUNT.fullmatch(number):
         return [*number_words(scaled[1]), SCALES[scaled[2].lower()], CURRENCIES[number[0]][0] + "s"]
     currency = CURRENCIES.get(number[0])
     digits = "".join(str(unicodedata.digit(character, character)) for character in number.lstrip("$£€"))
     digits = "0" + digits if digits.startswith(".") else digits  # $.50
     amount, suffix = re.fullmatch(r"([\d.,]+)(\w*)", digits).groups()  # type: ignore[union-attr]  # by the caller
+    if DECIMAL_COMMA.fullmatch(amount):
+        amount = amount.replace(".", "").replace(",", ".")
     whole, *fractions = amount.replace(",", "").split(".")
     if len(fractions) > 1 or _num2words() is None or len(whole) > MAX_DIGITS:  # 192.168.0.1
         words = _digit_by_digit(amount)
-        return [*words, currency[0] + "s"] if currency else words
+        return [*words, currency[0] + "s" * (amount != "1")] if currency else words
     if suffix in ORDINALS:
         return _cardinal(whole, to="ordinal")
     if currency and (not fractions or len(fractions[0]) == 2):

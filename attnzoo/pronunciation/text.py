@@ -5,7 +5,7 @@ import unicodedata
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from .numbers import AMOUNT, CURRENCIES, ORDINALS, number_words
+from .numbers import AMOUNT, CURRENCIES, ORDINALS, TRAILING, number_words
 
 SYMBOLS = {"%": "percent", "&": "and", "+": "plus", "@": "at", "=": "equals", "\u00d7": "times", "°": "degrees"}
 SYMBOLS |= {"№": "number", "²": "squared", "³": "cubed", "½": "one half", "¼": "one quarter", "¾": "three quarters"}
@@ -79,8 +79,6 @@ def tokenize(text: str) -> list[Token]:
             written, spoken = text[place:end], "saint" if is_saint else "street"
         elif written in FRACTIONS and classes[place - 1 : place] == "0":  # 1½
             spoken = FRACTIONS[written]
-        elif written in CURRENCIES and tokens and tokens[-1].text == "1":  # 1 €
-            spoken = CURRENCIES[written][0]
         elif kind == "minus":
             spoken = SYMBOLS[MINUS]
         if kind == "clitic" and written[1:].lower() not in CLITICS:
@@ -126,10 +124,12 @@ def _token(kind: str, written: str, is_mixed: bool) -> Token:
 
 
 def _end_of_number(text: str, classes: str, start: int, end: int) -> int:
-    """The end of a number, with the ending of an ordinal (3rd) or of a decade (1990s), or the scale of an amount."""
-    scale = AMOUNT.match(text, start)
-    if scale:
-        return scale.end()
+    """The end of a number, with the ending of an ordinal (3rd) or decade (1990s), the scale or currency of an amount."""
+    amount = AMOUNT.match(text, start) or TRAILING.match(text, start)
+    if amount:
+        return amount.end()
+    if text[start] in CURRENCIES:
+        return end
     letters = re.compile("[aA]*").match(classes, end).end()  # type: ignore[union-attr]  # it always matches
     return letters if text[end:letters].lower() in (*ORDINALS, "s") else end
 
