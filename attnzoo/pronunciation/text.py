@@ -124,7 +124,7 @@ def _token(kind: str, written: str, is_mixed: bool) -> Token:
 
 
 def _end_of_number(text: str, classes: str, start: int, end: int) -> int:
-    """The end of a number, with the ending of an ordinal (3rd) or decade (1990s), the scale or currency of an amount."""
+    """The end of a number with the ending of an ordinal (3rd) or decade (1990s), the scale or currency of an amount."""
     amount = AMOUNT.match(text, start) or TRAILING.match(text, start)
     if amount:
         return amount.end()

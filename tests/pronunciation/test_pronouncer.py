@@ -121,7 +121,7 @@ def test_no_digit_or_symbol_is_lost(pronounce: Pronouncer) -> None:
     assert pronounce_own("cats & dogs")[1].phonemes == "AH N"
     fbi = Pronouncer(phones="kokoro", dictionary=False)("The FBI")[1]
     assert fbi.source == "rules"  # spelled out, not read as a word
-    italian = Pronouncer(model="attentional-rnn-g2p-it")("5 gatti & 3 €")
+    italian = Pronouncer(model="attentional-rnn-g2p-it")("5 gatti & € 3")
     assert [word.source for word in italian] == ["unknown", "model", "unknown", "unknown", "unknown"]
 
 
