@@ -18,6 +18,8 @@ from attnzoo.training.studies.claims.frame import (
     at_most,
     decide,
     load_claim,
+    never_above,
+    never_below,
 )
 
 FOLDER = Path(__file__).parents[2] / "training" / "studies" / "claims"
@@ -31,7 +33,7 @@ def test_every_file_is_a_claim_and_says_what_it_must() -> None:
         claim = load_claim(name)
         assert claim.name == name
         assert re.search(r"\(\d{4}\w?\).*(section|table|figure|appendix)|\(\d{4}\w?\)$", claim.source), claim.source
-        for text in (claim.claim, claim.tutorials, claim.experiment, claim.rule):
+        for text in (claim.claim, claim.tutorials, claim.of_wording, claim.experiment, claim.rule):
             assert text.endswith("."), (name, text)
         assert re.search(r"\d", claim.rule), (name, "a rule has bounds")
 
@@ -52,7 +54,7 @@ def test_a_claim_runs_and_is_drawn(name: str, tmp_path: Path, capsys: pytest.Cap
     main([name, "--smoke", "--output", str(tmp_path)])
     printed = capsys.readouterr().out
     result = json.loads((tmp_path / f"{name}.json").read_text())
-    assert f"verdict     {result['verdict']}  (preliminary" in printed
+    assert f"verdict     {result['verdict']}  (means nothing" in printed
     assert result["seeds"] == [1, 2, 3]
     assert all(row["low"] <= row["mean"] <= row["high"] for row in result["checks"])
     assert (tmp_path / f"{name}.png").stat().st_size > 10_000
@@ -73,6 +75,24 @@ def test_an_interval_must_be_on_its_side_of_the_bound() -> None:
     assert decide([met, missed], "it is late", [wide]).text == FAILS
     with pytest.raises(ValueError, match="two values or more, got 1"):
         at_least("one", [1.0], 1.0)
+    for check in (at_least, at_most, never_above, never_below):
+        with pytest.raises(ValueError, match="not finite: nan"):
+            check("a", [1.0, float("nan")], 1.0)
+
+
+def test_one_case_refutes_what_must_always_be_true() -> None:
+    leak = never_above("change", [0.0, 0.0, 0.0, 0.0, 0.5], 1e-10)
+    assert (leak.interval, leak.state) == ((0.1, 0.0, 0.5), "not met")
+    assert never_below("finite", [1.0, 0.0], 1.0).state == "not met"
+    assert never_below("finite", [1.0, 1.0], 1.0).state == never_above("same", [0.0], 1e-10).state == "met"
+    for name, changed in (
+        ("no-leak", {"causal": [0.0, 0.0, 0.5]}),
+        ("one-size-for-any-length", {"size": [[1.0, 0.0]] * 6}),
+        ("window-limited-by-hardware", {"finite": {"a": [1.0, 0.0]}}),
+        ("mask-before-or-after", {"difference": [[0.0, 0.0]] * 3 + [[0.0, 0.9]] * 4}),
+    ):
+        claim = load_claim(name)
+        assert claim.judge({**claim.examples[HOLDS], **changed}).text != HOLDS, name
 
 
 def test_the_command_lists_claims_and_refuses_what_is_none(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +129,8 @@ def test_all_claims_write_pages_and_an_index(tmp_path: Path, capsys: pytest.Capt
     index = (tmp_path / "index.md").read_text()
     for name in CHEAP:
         page, result = (tmp_path / f"{name}.md").read_text(), json.loads((tmp_path / f"{name}.json").read_text())
-        assert f"**{result['verdict']}** (preliminary)" in page
+        assert f"**{result['verdict']}**" in page
+        assert f"attnzoo claims {name} --smoke" in page
         assert load_claim(name).rule in page
         assert f"[{name}]({name}.md)" in index
         for target in re.findall(r"\]\((\S+)\)", page):
@@ -123,6 +144,20 @@ def test_all_claims_write_pages_and_an_index(tmp_path: Path, capsys: pytest.Capt
     main(["--all", "--smoke", "--output", str(tmp_path)])  # nothing is run again, and all is judged again
     again = json.loads((tmp_path / f"{CHEAP[1]}.json").read_text())
     assert again == result
+
+
+@pytest.mark.usefixtures("two_claims")
+@pytest.mark.parametrize("damaged", ["", '{"claim": ', '{"verdict": "holds"}', "[]"])
+def test_a_damaged_result_is_named_and_can_be_replaced(damaged: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{CHEAP[0]}.json"
+    path.write_text(damaged)
+    for arguments in ([CHEAP[0]], ["--all"]):
+        with pytest.raises(SystemExit, match=rf"{path} cannot be used: .*; give --again to replace it"):
+            main([*arguments, "--smoke", "--output", str(tmp_path)])
+    main([CHEAP[0], "--smoke", "--again", "--output", str(tmp_path)])
+    assert json.loads(path.read_text())["claim"] == CHEAP[0]
+    with pytest.raises(SystemExit, match="File exists"):
+        main(["--all", "--smoke", "--output", str(path)])
 
 
 def test_models_of_equal_size_are() -> None:
@@ -142,6 +177,8 @@ def test_a_result_is_of_the_code_that_made_it(monkeypatch: pytest.MonkeyPatch) -
         ("long_lag", "# ", "# really "): False,
         ("long_lag", '"accuracy"', '"share right"'): False,  # in draw
         ("style", "7.0", "8.0"): False,
+        ("frame", '"full", (1, 2', '"full", (3, 2'): True,
+        ("frame", "self.interval.low / self.bound", "self.interval.low"): False,
         ("five_steps", "import", "import "): False,
     }
     for (module, old, new), is_needed in changes.items():

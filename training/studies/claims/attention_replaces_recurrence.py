@@ -39,7 +39,9 @@ def judge(found: Measurements) -> Verdict:
     for task, of_task in found["accuracy"].items():
         both = [*zip(of_task["Transformer"][-1], of_task["LSTM"][-1], strict=True)]
         checks[task] = [
-            at_least(f"{task}: accuracy / that of the LSTM, 12 tokens", [new / old for new, old in both], 0.98),
+            at_least(
+                f"{task}: accuracy / that of the LSTM, 12 tokens", [new / max(old, 1e-9) for new, old in both], 0.98
+            ),
             at_least(f"{task}: accuracy of the better one, 12 tokens", [max(pair) for pair in both], 0.8),
         ]
     condition = "the task is to reverse or to sort tokens"
@@ -65,8 +67,11 @@ CLAIM = Claim(
     claim="Self-attention can replace recurrence: at equal size it is at least as good.",
     source="Vaswani et al. (2017), sections 1 and 4",
     tutorials="Attention is all you need: we can throw the RNN away.",
+    of_wording="weaker here: two of three small tasks, 1,500 steps, one learning rate. On parity, some seeds of "
+    "either model learn nothing, and the mean says little.",
     experiment="A Transformer encoder and a bidirectional LSTM with the same number of parameters (within 3 %) "
-    "learn to reverse 4 to 12 tokens, to sort them, and to find the parity of 4 to 12 bits.",
+    "learn to reverse 4 to 12 tokens, to sort them, and to find the parity of 4 to 12 bits, in 1,500 steps with one "
+    "learning rate.",
     rule="Holds if, on each task at 12 tokens, the Transformer reaches at least 0.98 times the accuracy of "
     "the LSTM, and the better of the two at least 0.8, so that something was learned. 'Only when the task "
     "is to reverse or to sort tokens' if all bounds are met but those of parity.",

@@ -23,14 +23,16 @@ import torch
 import attnzoo
 
 from ...commands import command_parser
+from ...loop.checkpoint import write_atomically
 from ...loop.stopping import exit_on_user_error
 from . import NAMES
-from .frame import BUDGETS, FAILS, HOLDS, UNDECIDED, Check, Claim, Verdict, load_claim, load_claims
+from .frame import BUDGETS, FAILS, HOLDS, MEASURES, UNDECIDED, Check, Claim, Verdict, load_claim, load_claims
 from .style import figure
 
 STUDIES = "attnzoo.training.studies."
-NOT_MEASURED = {f"{STUDIES}claims.{name}" for name in ("frame", "style")}
+NOT_MEASURED, FRAME = f"{STUDIES}claims.style", f"{STUDIES}claims.frame"
 JUDGES_AND_DRAWS = ("judge", "draw", "_example", "CLAIM")  # in the file of a claim
+OPTIONS = {"seconds": "smoke", "quick": "quick", "full": "full"}
 MINUTES = {"seconds": "some seconds", "quick": "at most two minutes", "full": "at most an hour"}
 
 
@@ -75,11 +77,11 @@ def run_one(name: str, budget: str, folder: Path, again: bool = False) -> dict[s
         ValueError: the folder has a result of a larger budget, and ``again`` is False.
     """
     claim = load_claim(name)
-    stored = _stored(folder, name)
-    if stored and not again and _size(stored["budget"]) > _size(budget):
+    folder.mkdir(parents=True, exist_ok=True)
+    stored = None if again else _stored(folder, name)
+    if stored and _size(stored["budget"]) > _size(budget):
         has = f"{folder} has a result of {name} with --{stored['budget']}"
         raise ValueError(f"{has}; give --again to replace it, or another --output")
-    folder.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     measurements = claim.run(BUDGETS[budget])
     seconds = time.perf_counter() - start
@@ -107,13 +109,23 @@ def judged(verdict: Verdict) -> dict[str, Any]:
 
 
 def _write(folder: Path, result: dict[str, Any]) -> None:
-    text = json.dumps(result, indent=1, allow_nan=False)
-    (folder / f"{result['claim']}.json").write_text(text + "\n", encoding="utf-8")
+    write_atomically(folder / f"{result['claim']}.json", json.dumps(result, indent=1, allow_nan=False) + "\n")
 
 
 def _stored(folder: Path, name: str) -> dict[str, Any] | None:
+    """A result of before, if there is one.
+
+    Raises:
+        ValueError: the file is damaged, or of an older form.
+    """
     path = folder / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        if stored is not None and not {"budget", "code", "measurements", "checks"} <= {*stored}:
+            raise ValueError("it is of an older form")
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be used: {error}; give --again to replace it") from error
+    return stored
 
 
 def _size(budget: str) -> int:
@@ -130,6 +142,7 @@ def _finite(margin: float) -> float | None:
 
 def _row(check: Check, is_deciding: bool) -> dict[str, Any]:
     bound = {"side": check.side, "bound": check.bound, "state": check.state, "decides": is_deciding}
+    bound["is_range"] = check.is_range  # from the smallest value to the largest, not a confidence interval
     return {"what": check.what, **check.interval._asdict(), **bound, "margin": _finite(check.margin)}
 
 
@@ -137,26 +150,28 @@ def digest(claim: Claim) -> str:
     """A hash of the code that measures, which shows whether a result is from this code.
 
     It covers the file of a claim and the modules of the studies that it needs, but not comments, nor what only judges
-    and draws.
+    and draws. The library is not covered; a result has its version.
     """
     needed, waiting = {}, [claim.run.__module__]
     while waiting:
         name = waiting.pop()
         tree = ast.parse(inspect.getsource(sys.modules[name]))
+        if name == FRAME:
+            tree.body = [part for part in tree.body if {*_names(part)} & {*MEASURES}]
         if name == claim.run.__module__:
             tree.body = [part for part in tree.body if not {*_names(part)} & {*JUDGES_AND_DRAWS}]
             tree.body = [part for part in tree.body if not isinstance(part, ast.Import | ast.ImportFrom)]
         needed[name] = ast.unparse(tree)
         for value in vars(sys.modules[name]).values():
             other = getattr(value, "__module__", None) or ""
-            if other.startswith(STUDIES) and other not in {*needed, *NOT_MEASURED}:
+            if other.startswith(STUDIES) and other not in {*needed, NOT_MEASURED}:
                 waiting.append(other)
     return hashlib.sha256("".join(needed[name] for name in sorted(needed)).encode()).hexdigest()[:16]
 
 
 def _names(part: ast.stmt) -> list[str]:
     """What a statement of a module defines."""
-    if isinstance(part, ast.FunctionDef):
+    if isinstance(part, ast.FunctionDef | ast.ClassDef):
         return [part.name]
     return [target.id for target in getattr(part, "targets", ()) if isinstance(target, ast.Name)]
 
@@ -178,8 +193,15 @@ def print_result(name: str, result: dict[str, Any]) -> None:
     print(*result["measurements"].get("notes", ()), sep="\n")
     for row in result["checks"]:
         print(f"  {row['state']:<10} {_in_words(row)}")
-    preliminary = "" if result["budget"] == "full" else "  (preliminary: run it with --full)"
-    print(f"\nverdict     {result['verdict']}{preliminary}\n            {result['seconds']:.0f} seconds")
+    said = {"seconds": "  (means nothing: run it with --quick)", "quick": "  (preliminary: run it with --full)"}
+    print(f"\nverdict     {result['verdict']}{said.get(result['budget'], '')}")
+    print(f"            {result['seconds']:.0f} seconds")
+
+
+def _distance(row: dict[str, Any]) -> float:
+    """How far an interval is from its bound, in widths of the interval."""
+    gap = row["low"] - row["bound"] if row["side"] == "at least" else row["bound"] - row["high"]
+    return gap / (row["high"] - row["low"])
 
 
 def _in_words(row: dict[str, Any]) -> str:
@@ -194,20 +216,19 @@ def run_all(budget: str, folder: Path, again: bool) -> None:
         ValueError: a claim failed with an error. The others have run, and their pages are written.
     """
     failed = []
+    folder.mkdir(parents=True, exist_ok=True)
     for claim in load_claims():
-        stored = _stored(folder, claim.name)
-        if stored and not again and stored["code"] == digest(claim) and _size(stored["budget"]) >= _size(budget):
+        stored = None if again else _stored(folder, claim.name)
+        if stored and stored["code"] == digest(claim) and _size(stored["budget"]) >= _size(budget):
             _write(folder, stored | judged(claim.judge(stored["measurements"])))
             print(f"{claim.name}: measured before, in {folder}", flush=True)
             continue
-        option = "smoke" if budget == "seconds" else budget
         arguments = [
             "-m",
             __spec__.name,
             claim.name,
-            f"--{option}",
-            "--output",
-            str(folder),
+            f"--{OPTIONS[budget]}",
+            f"--output={folder}",
             *(["--again"] if again else []),
         ]
         if subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL).returncode:
@@ -215,7 +236,9 @@ def run_all(budget: str, folder: Path, again: bool) -> None:
             continue
         result = _stored(folder, claim.name) or {}
         print(f"{claim.name}: {result['verdict']}, {result['seconds']:.0f} s", flush=True)
-    results = {name: stored for name in NAMES if (stored := _stored(folder, name))}
+    results = {name: stored for name in NAMES if name not in failed and (stored := _stored(folder, name))}
+    if not results:
+        raise ValueError("every claim ended with an error")
     for name, result in results.items():
         draw(load_claim(name), result, folder / f"{name}.png")
         (folder / f"{name}.md").write_text(page(load_claim(name), result), encoding="utf-8")
@@ -228,7 +251,7 @@ def run_all(budget: str, folder: Path, again: bool) -> None:
 def page(claim: Claim, result: dict[str, Any]) -> str:
     """The page of a claim, in Markdown."""
     rows = "\n".join(
-        f"| {row['what']} | {row['mean']:.4g} | {row['low']:.4g} to {row['high']:.4g} "
+        f"| {row['what']} | {row['mean']:.4g} | {row['low']:.4g} to {row['high']:.4g}{' (all)' * row['is_range']} "
         f"| {row['side']} {row['bound']:g} | {row['state']} |"
         for row in result["checks"]
     )
@@ -239,11 +262,12 @@ def page(claim: Claim, result: dict[str, Any]) -> str:
     seeds = ", ".join(map(str, result["seeds"]))
     return f"""# {claim.name}
 
-**{result["verdict"]}**{preliminary}
+**{result["verdict"]}**{" (an identity)" * claim.is_identity}{preliminary}
 
 - **Claim**: {claim.claim}
 - **Source**: {claim.source}
 - **In tutorials**: {claim.tutorials}
+- **Verdict on that sentence**: {claim.of_wording}
 - **Experiment**: {claim.experiment}
 - **Rule of the verdict**: {claim.rule}
 
@@ -255,11 +279,11 @@ def page(claim: Claim, result: dict[str, Any]) -> str:
 
 {notes}```sh
 # Takes {result["seconds"]:.0f} seconds on {result["threads"]} thread{"s" * (result["threads"] > 1)}.{clock}
-attnzoo claims {claim.name} --{result["budget"]}
+attnzoo claims {claim.name} --{OPTIONS[result["budget"]]}
 ```
 
-Seeds {seeds}, of weights and data, or of sentences for a model that comes with attnzoo; \
-{result["peak_memory_mib"]:,} MiB at most; torch {result["versions"]["torch"]}. All measurements: \
+Intervals are over {claim.intervals_over.format(seeds)}. {result["peak_memory_mib"]:,} MiB at most; \
+attnzoo {result["versions"]["attnzoo"]}, torch {result["versions"]["torch"]}. All measurements: \
 [{claim.name}.json]({claim.name}.json).
 """
 
@@ -271,19 +295,20 @@ def index(results: dict[str, dict[str, Any]]) -> str:
     numbers["hold under a condition"] = len(results) - sum(numbers.values())
     counts = ", ".join(f"{number} {words}" for words, number in numbers.items() if number)
     stood = [
-        (row["margin"], name, row)
+        (_distance(row), name, row)
         for name, result in results.items()
         if result["verdict"] not in (FAILS, UNDECIDED) and not load_claim(name).is_identity
         for row in result["checks"]
-        if row["decides"] and row["margin"] and row["low"] < row["high"]  # not those without any spread
+        if row["decides"] and row["low"] < row["high"] and not row["is_range"]
     ]
     near = ""
     if stood:
         _, nearest, row = min(stood, key=lambda found: found[0])
-        near = f"\nNearest to failing: [{nearest}]({nearest}.md). {_in_words(row)}.\n"
+        near = f"\nNearest to failing, in widths of the interval: [{nearest}]({nearest}.md). {_in_words(row)}.\n"
     rows = "\n".join(
         f"| [{name}]({name}.md) | {load_claim(name).claim} | {result['verdict']}"
-        f"{' (identity)' * load_claim(name).is_identity}{'' if result['budget'] == 'full' else ' (preliminary)'} |"
+        f"{' (identity)' * load_claim(name).is_identity}{'' if result['budget'] == 'full' else ' (preliminary)'} "
+        f"| {result['seconds']:,.0f} s |"
         for name, result in results.items()
     )
     minutes = sum(result["seconds"] for result in results.values()) / 60
@@ -296,8 +321,8 @@ def index(results: dict[str, dict[str, Any]]) -> str:
 The rules are in the code, in `training/studies/claims/`; `frame.py` says how they compare intervals with bounds. An
 identity is true by algebra; its experiment checks the numbers and the code.
 {near}
-| name | claim | verdict |
-|---|---|---|
+| name | claim | verdict | takes |
+|---|---|---|---|
 {rows}
 
 ```sh

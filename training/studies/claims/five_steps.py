@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
-from .frame import Budget, Claim, Measurements, Verdict, at_most, decide, largest_difference, shipped
+from .frame import Budget, Claim, Measurements, Verdict, decide, largest_difference, never_above, shipped
 from .style import heat_map
 from .texts import speeches
 
@@ -69,7 +69,9 @@ def _notes(steps: dict[str, Tensor], words: list[str], place: int) -> list[str]:
 
 def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
-    return decide([at_most(f"largest difference of the {name}", found[name], 1e-5) for name in ("weights", "outputs")])
+    return decide(
+        [never_above(f"largest difference of the {name}", found[name], 1e-5) for name in ("weights", "outputs")]
+    )
 
 
 def draw(found: Measurements, figure: Any) -> None:
@@ -83,9 +85,11 @@ CLAIM = Claim(
     claim="Self-attention is five steps: project to query, key and value, multiply, scale, softmax, weighted sum.",
     source="Vaswani et al. (2017), section 3.2.1, equation 1",
     tutorials="The query is what I am looking for, the key is what I offer, and the value is what I pass on.",
+    of_wording="a picture of the same equation. What a query looks for is not tested.",
     experiment=f"The five steps, one operation each, are compared with the self-attention of the first layer of "
     f"{MODEL}, on several sentences.",
     rule="Holds if the largest difference from the layer's weights and outputs is at most 1e-5 (single precision).",
+    intervals_over="sentences",
     run=run,
     judge=judge,
     draw=draw,

@@ -1,12 +1,13 @@
 """A claim: its text, its experiment, and the rule of its verdict.
 
-The rule is a pure function of the measurements. It is fixed in the code before the experiment runs. It compares 95 %
-confidence intervals with bounds: a bound is met if the whole interval is on the claimed side of it. There are three
-verdicts:
+The rule is a pure function of the measurements. It compares 95 % confidence intervals with bounds: a bound is met if the
+whole interval is on the claimed side of it. There are three verdicts:
 
 - "holds": all bounds of the claim are met;
 - "only when ...": the bounds are met for a part of the cases only;
 - "does not hold here": neither. An interval that contains its bound does not meet it, and is called undecided.
+
+What must be true in every case, such as an identity or a finite output, is judged by its worst value, not by a mean.
 
 The *margin* of a bound says how close it is to failing: for "at least", the lower end of the interval divided by the
 bound, and for "at most", the bound divided by the upper end. The bound is met if the margin is at least 1.
@@ -65,11 +66,11 @@ def interval(values: Sequence[float]) -> Interval:
     """By Student's t for fewer than 30 values, otherwise by 2,000 bootstrap samples of their mean.
 
     Raises:
-        ValueError: there are fewer than two values.
+        ValueError: there are fewer than two values, or one is not finite.
     """
     if len(values) < 2:
         raise ValueError(f"an interval needs two values or more, got {len(values)}")
-    sample = np.asarray(values, float)
+    sample = _finite(values)
     mean = float(sample.mean())
     if len(sample) < 30:
         half = float(stats.t.ppf(0.975, len(sample) - 1) * sample.std(ddof=1) / len(sample) ** 0.5)
@@ -79,13 +80,21 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(mean, float(low), float(high))
 
 
+def _finite(values: Sequence[float]) -> np.ndarray:
+    sample = np.asarray(values, float)
+    if not np.isfinite(sample).all():
+        raise ValueError(f"a measured value is not finite: {sample[~np.isfinite(sample)][0]}")
+    return sample
+
+
 class Check(NamedTuple):
-    """A measured quantity and the bound that it must meet."""
+    """A measured quantity and the bound that it must meet; if ``is_range``, with every value."""
 
     what: str
     interval: Interval
     side: Literal["at least", "at most"]
     bound: float
+    is_range: bool = False
 
     @property
     def margin(self) -> float:
@@ -97,6 +106,8 @@ class Check(NamedTuple):
     def state(self) -> str:
         if self.margin >= 1:
             return "met"
+        if self.is_range:
+            return "not met"
         other = self.interval.high < self.bound if self.side == "at least" else self.interval.low > self.bound
         return "not met" if other else "undecided"
 
@@ -109,6 +120,21 @@ def at_least(what: str, values: Sequence[float], bound: float) -> Check:
 def at_most(what: str, values: Sequence[float], bound: float) -> Check:
     """The check that the mean of ``values`` is at most ``bound``, which is positive."""
     return Check(what, interval(values), "at most", bound)
+
+
+def never_below(what: str, values: Sequence[float], bound: float) -> Check:
+    """The check that no value is below ``bound``, which is positive."""
+    return Check(what, _range(values), "at least", bound, is_range=True)
+
+
+def never_above(what: str, values: Sequence[float], bound: float) -> Check:
+    """The check that no value is above ``bound``, which is positive."""
+    return Check(what, _range(values), "at most", bound, is_range=True)
+
+
+def _range(values: Sequence[float]) -> Interval:
+    sample = _finite(values)
+    return Interval(float(sample.mean()), float(sample.min()), float(sample.max()))
 
 
 class Verdict(NamedTuple):
@@ -155,12 +181,14 @@ class Claim:
         claim: the claim in one sentence.
         source: the paper and section that states it first or best.
         tutorials: the wording of common tutorials.
+        of_wording: what the measurements say of that wording, which may claim more.
         experiment: what is measured, and on what.
         rule: the rule of the verdict in words, with its bounds.
         run: the experiment.
         judge: the rule, a pure function of the measurements.
         draw: draws the measurements into an empty figure.
         examples: invented measurements for the tests, by the verdict that the rule must give.
+        intervals_over: what an interval is taken over; "{}" stands for the seeds.
         uses_clock: whether it measures time, so that it needs a machine without other work.
         is_identity: whether it is true by algebra, so that the experiment checks the code and the numbers.
     """
@@ -169,12 +197,14 @@ class Claim:
     claim: str
     source: str
     tutorials: str
+    of_wording: str
     experiment: str
     rule: str
     run: Callable[[Budget], Measurements]
     judge: Callable[[Measurements], Verdict]
     draw: Callable[[Measurements, Any], None]
     examples: Mapping[str, Measurements]
+    intervals_over: str = "seeds {}, of weights and data"
     uses_clock: bool = False
     is_identity: bool = False
 
@@ -190,6 +220,12 @@ def load_claims() -> list[Claim]:
 
 
 # What several experiments measure ------------------------------------------------------------------------------------
+
+
+# Their names stand in MEASURES, so that a result is known to be of this code.
+MEASURES = (
+    "Budget", "BUDGETS", "seconds_of", "saved_bytes", "gradient_by_distance", "shipped", "largest_difference",
+)  # fmt: skip
 
 
 def seconds_of(call: Callable[[], Any], repeats: int) -> float:

@@ -7,7 +7,7 @@ import torch
 from attnzoo import SmallTransformerConfig
 from attnzoo.transformer_layers import MultiHeadAttention
 
-from .frame import Budget, Claim, Measurements, Verdict, at_most, decide, largest_difference
+from .frame import Budget, Claim, Measurements, Verdict, decide, largest_difference, never_above
 from .style import difference_bars
 
 WIDTH = 64
@@ -40,7 +40,7 @@ def run(budget: Budget) -> Measurements:
 
 def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
-    return decide([at_most(f"largest difference with {heads} heads", found[str(heads)], 1e-12) for heads in HEADS])
+    return decide([never_above(f"largest difference with {heads} heads", found[str(heads)], 1e-12) for heads in HEADS])
 
 
 def draw(found: Measurements, figure: Any) -> None:
@@ -53,6 +53,7 @@ CLAIM = Claim(
     claim="Attention with h heads is h attentions with one head, side by side, and one output projection.",
     source="Vaswani et al. (2017), section 3.2.2",
     tutorials="Multi-head attention runs several attentions in parallel and concatenates their results.",
+    of_wording="supported.",
     experiment=f"MultiHeadAttention of width {WIDTH} with 2 to 16 heads is compared, in double precision, with a "
     "loop over its heads, each with its own rows of the projections.",
     rule="Holds if the largest difference of the outputs is at most 1e-12 for each number of heads.",

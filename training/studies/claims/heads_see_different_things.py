@@ -63,7 +63,7 @@ def judge(found: Measurements) -> Verdict:
         )
         for kind in MODELS.values()
     ]
-    return decide([*apart, *more], "training need not be the cause: heads differ before training, too", apart)
+    return decide([*apart, *more], "differences from before training count as well", apart)
 
 
 def draw(found: Measurements, figure: Any) -> None:
@@ -81,10 +81,13 @@ CLAIM = Claim(
     claim="The heads of a layer attend to different things.",
     source="Vaswani et al. (2017), section 3.2.2 and figure 5",
     tutorials="Each head learns a different relationship between the words.",
+    of_wording="too strong: heads differ, but before training they differ at least a third as much. "
+    "Relationships are not tested.",
     experiment="The Jensen-Shannon divergence between the rows of two heads of a layer, averaged over all pairs, "
     "layers and sentences, in the shipped Transformers and in untrained models of the same sizes.",
     rule="Holds if the mean divergence is at least 0.1 bits in each model, and at least 2 times that before "
-    "training. 'Only when training need not be the cause' if the first bound alone is met.",
+    "training. 'Only when differences from before training count as well' if the first bound alone is met.",
+    intervals_over="seeds {}, of sentences and untrained models",
     run=run,
     judge=judge,
     draw=draw,

@@ -122,12 +122,15 @@ CLAIM = Claim(
     claim='In a trained model the attention of "it" goes to the noun that it means.',
     source="Uszkoreit (2017), the blog post on the Transformer; Vaswani et al. (2017), figure 4",
     tutorials='"It" looks at "animal" if the animal is too tired, and at "street" if the street is too wide.',
+    of_wording="not supported for this small model. The chosen head mostly prefers one noun in both sentences "
+    "of a pair, so it is right in fewer pairs than chance.",
     experiment=f"{MODEL} on {len(pairs())} minimal pairs. A head is right if 'it' gives its noun more weight than "
     "the other noun. The head is chosen on one half of the pairs and measured on the other half. The rule "
     "'the nearest noun' is right in half of the sentences and in no pair; chance is right in half of the "
     "sentences and in a quarter of the pairs.",
     rule="Holds if the chosen head is right in at least 0.6 of the sentences, and in both sentences of at least 0.5 of "
     "the pairs.",
+    intervals_over="sentences, or pairs",
     run=run,
     judge=judge,
     draw=draw,

@@ -69,8 +69,9 @@ CLAIM = Claim(
     claim="An encoder learns to use both sides of a token, a decoder only what comes before it.",
     source="Devlin et al. (2019), sections 1 and 3.1",
     tutorials="BERT sees left and right context, GPT only the left one.",
-    experiment=f"One stack of two layers on palindromes of {LENGTH} tokens. Under the bidirectional mask it fills a "
-    "gap, under the causal mask it predicts each token. Read from the left, the first half of a "
+    of_wording="supported.",
+    experiment=f"One stack of two layers learns palindromes of {LENGTH} tokens in 3,000 steps. Under the bidirectional "
+    "mask it fills a gap, under the causal mask it predicts each token. Read from the left, the first half of a "
     "palindrome is random, and the second half follows from the first.",
     rule="Holds if, under the bidirectional mask, the accuracy is at least 0.9 in both halves, and under the "
     "causal mask at most 0.2 in the first half and at least 0.9 in the second.",

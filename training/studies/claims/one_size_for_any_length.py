@@ -5,7 +5,18 @@ from typing import Any
 import torch
 from transformers import AutoModel
 
-from .frame import Budget, Claim, Measurements, Verdict, at_least, at_most, decide, largest_difference, shipped
+from .frame import (
+    Budget,
+    Claim,
+    Measurements,
+    Verdict,
+    at_most,
+    decide,
+    largest_difference,
+    never_above,
+    never_below,
+    shipped,
+)
 from .style import lines, reference
 
 MODEL = "self-attentive-sst2"
@@ -39,11 +50,11 @@ def run(budget: Budget) -> Measurements:
 def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
     sizes = [
-        at_least(f"share of embeddings of the expected size, {n} token{'s' * (n > 1)}", v, 1.0)
+        never_below(f"share of embeddings of the expected size, {n} token{'s' * (n > 1)}", v, 1.0)
         for n, v in zip(LENGTHS, found["size"], strict=True)
     ]
     same = [
-        at_most(f"change by padding, {length} tokens", values, 1e-4)
+        never_above(f"change by padding, {length} tokens", values, 1e-4)
         for length, values in zip(LENGTHS, found["padding"], strict=True)
     ]
     apart = [
@@ -73,14 +84,15 @@ CLAIM = Claim(
     claim="Structured self-attention turns a sentence of any length into a matrix of one size.",
     source="Lin et al. (2017), section 2.1",
     tutorials="The annotation matrix gives a fixed-size embedding for variable-length sentences.",
+    of_wording="supported. The longer the sentences, the more alike their matrices.",
     experiment=f"{MODEL} on random texts of 1 to 300 tokens. Measured are the size of the embedding, its change by "
     "50 tokens of padding, and the mean cosine between the embeddings of two texts of one length.",
     rule="Holds if the size is always the same, padding changes at most 1e-4, and the mean cosine is at most "
     "0.9 at each length. 'Only when the claim is about the size alone' if all bounds are met but those of the "
     "cosine.",
+    intervals_over="seeds {} of the texts",
     run=run,
     judge=judge,
     draw=draw,
-    is_identity=True,
     examples={"holds": _example(0.4), "only when": _example(0.97), "does not hold here": _example(0.4, 0.5)},
 )

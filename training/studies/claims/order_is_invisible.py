@@ -6,7 +6,7 @@ import torch
 
 from attnzoo import SmallTransformerConfig, SmallTransformerModel
 
-from .frame import Budget, Claim, Measurements, Verdict, at_least, at_most, decide, largest_difference
+from .frame import Budget, Claim, Measurements, Verdict, at_least, decide, largest_difference, never_above
 from .style import difference_bars
 
 KINDS: Any = ("none", "sinusoidal", "learned")
@@ -44,8 +44,8 @@ def run(budget: Budget) -> Measurements:
 
 def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
-    without = at_most("difference without positions", found["none"], 1e-10)
-    causal = at_most("difference without positions, causal mask", found[CAUSAL], 1e-10)
+    without = never_above("difference without positions", found["none"], 1e-10)
+    causal = never_above("difference without positions, causal mask", found[CAUSAL], 1e-10)
     controls = [at_least(f"difference, {kind}", found[kind], 0.01) for kind in KINDS[1:]]
     return decide([without, causal, *controls], "there is no causal mask", [without, *controls])
 
@@ -61,9 +61,10 @@ CLAIM = Claim(
     "the output.",
     source="Vaswani et al. (2017), section 3.5",
     tutorials="Attention has no notion of order, so we add positional encodings.",
+    of_wording="supported for encoders. A causal mask shows the order.",
     experiment="Two untrained layers of a Transformer, in double precision. The outputs of permuted tokens are "
-    "compared with the permuted outputs, with no, sinusoidal and learned positions. Under a causal mask the last "
-    "token keeps its place, and its output is compared.",
+    "compared with the permuted outputs, with no, sinusoidal and learned positions. Under a causal mask only "
+    "the earlier tokens move, and the last output is compared.",
     rule="Holds if the largest difference is at most 1e-10 without positions, with and without a causal mask, and at "
     "least 0.01 with either kind of positions. 'Only when there is no causal mask' if all bounds but that of the "
     "causal mask are met.",

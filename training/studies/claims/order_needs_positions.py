@@ -49,8 +49,9 @@ CLAIM = Claim(
     claim="An encoder cannot learn a task that needs the order of the tokens without positional encodings.",
     source="Vaswani et al. (2017), section 3.5",
     tutorials="Without positional encoding 'dog bites man' and 'man bites dog' are the same.",
+    of_wording="supported for encoders.",
     experiment="An encoder of two layers learns which of two symbols comes first among 4 to 16 tokens, with no, "
-    "sinusoidal and learned positions.",
+    "sinusoidal and learned positions, in 1,500 steps.",
     rule="Holds if the accuracy at 16 tokens is at most 0.6 without positions (chance is 0.5), and at least "
     "0.9 with sinusoidal and with learned ones.",
     run=trained_on_order,

@@ -68,12 +68,14 @@ CLAIM = Claim(
     claim="Any two tokens are one step of self-attention apart, so a far token matters as much as a near one.",
     source="Vaswani et al. (2017), section 4 and table 1",
     tutorials="Self-attention sees the whole sequence at once, and distance does not matter.",
+    of_wording="not supported after training: near tokens matter more.",
     experiment="The gradient of the last output with respect to the embedding of each token, on sentences of "
     "speeches. The models are a causal Transformer, untrained and as shipped (small-transformer-sotu-causal), and an "
     "untrained LSTM of the same width.",
     rule=f"Holds if, at distance {DISTANCES[-1]}, at least 0.5 of the gradient at distance 1 is left in the untrained "
     "and in the trained Transformer, and at most 0.001 in the LSTM. 'Only when the model is not trained' if all "
     "bounds are met but that of the trained model.",
+    intervals_over="seeds {}, of sentences and untrained models",
     run=run,
     judge=judge,
     draw=draw,

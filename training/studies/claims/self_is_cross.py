@@ -7,7 +7,7 @@ import torch
 from attnzoo import SmallTransformerConfig
 from attnzoo.transformer_layers import MultiHeadAttention
 
-from .frame import Budget, Claim, Measurements, Verdict, at_least, at_most, decide, largest_difference
+from .frame import Budget, Claim, Measurements, Verdict, at_least, decide, largest_difference, never_above
 from .style import difference_bars
 
 SAME = "self-attention, cross-attention to the same tokens"
@@ -42,7 +42,7 @@ def run(budget: Budget) -> Measurements:
 
 def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
-    same = [at_most(f"difference, {n}", found[n], 1e-12) for n in (SAME, TORCH)]
+    same = [never_above(f"difference, {n}", found[n], 1e-12) for n in (SAME, TORCH)]
     return decide(
         [
             *same,
@@ -61,6 +61,7 @@ CLAIM = Claim(
     claim="Self-attention and cross-attention are one function: only the source of keys and values differs.",
     source="Vaswani et al. (2017), section 3.2.3",
     tutorials="In cross-attention the queries come from the decoder, and keys and values from the encoder.",
+    of_wording="supported.",
     experiment="One module with and without a separate source, and torch's MultiheadAttention with the same "
     "weights, in double precision.",
     rule="Holds if the sequence itself as the source changes at most 1e-12, torch's module differs by at most "

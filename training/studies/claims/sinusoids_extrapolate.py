@@ -21,8 +21,9 @@ CLAIM = Claim(
     claim="Sinusoidal positions let a model extrapolate to sequences longer than those of its training.",
     source="Vaswani et al. (2017), section 3.5",
     tutorials="Sine and cosine encodings generalise to longer sequences.",
-    experiment="The encoders of order-needs-positions, trained on 4 to 16 tokens, at 24 and 32 tokens. The learned "
-    "positions from 17 on, counted from 0, have their initial values.",
+    of_wording="not supported here.",
+    experiment="The encoders of order-needs-positions, trained on 4 to 16 tokens, at 24 and 32 tokens. Learned "
+    "positions from 17 on, counted from 0, are untrained.",
     rule="Holds if the accuracy with sinusoids is at least 0.9 at 24 and 32 tokens, and at least 0.05 above "
     "that with learned positions at 32. 'Only when compared with learned positions' if the last "
     "bound alone is met.",
