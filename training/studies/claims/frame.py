@@ -1,7 +1,7 @@
 """A claim: its text, its experiment, and the rule of its verdict.
 
-The rule is a pure function of the measurements. It compares 95 % confidence intervals with bounds: a bound is met if the
-whole interval is on the claimed side of it. There are three verdicts:
+The rule is a pure function of the measurements. It compares 95 % confidence intervals with bounds: a bound is met if
+the whole interval is on the claimed side of it. There are three verdicts:
 
 - "holds": all bounds of the claim are met;
 - "only when ...": the bounds are met for a part of the cases only;
