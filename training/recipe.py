@@ -115,8 +115,9 @@ class Training:
         weight_decay: weight decay of the optimiser.
         max_grad_norm: gradients are clipped to this norm.
         label_smoothing: the part of the target probability that the training loss spreads evenly over all tokens.
-        teachers: checkpoint folders of trained models with the same tokens or classes. The training then also learns
-            the mean of their distributions, see :class:`attnzoo.training.loop.distillation.Teachers`.
+        teachers: checkpoint folders of trained models, or names of shipped ones, with the same tokens or classes. The
+            training then also learns the mean of their distributions, see
+            :class:`attnzoo.training.loop.distillation.Teachers`.
         teachers_share: the part of the loss that compares with the teachers; the rest compares with the labels.
         alignment_links: a file of word links in Pharaoh format, a line for each training example. One head of an
             encoder-decoder then also learns these links, see

@@ -92,5 +92,7 @@ def test_teachers_that_do_not_fit_are_refused(dictionary: Path, runs: list[Path]
     other.write_text(dictionary.read_text().replace(" AA", " AAA", 1))
     with pytest.raises(SystemExit, match="has other tokens or classes than this recipe's data"):
         main(arguments(other, tmp_path / "b", *overrides("training", teachers=[str(runs[0])])))
+    with pytest.raises(SystemExit, match=r"the model in '.*attentional-rnn-g2p-cmudict' has other tokens"):
+        main(arguments(dictionary, tmp_path / "b", *overrides("training", teachers=["attentional-rnn-g2p-cmudict"])))
     with pytest.raises(SystemExit, match="teachers_share must be above 0 and at most 1, got 0"):
         main(arguments(dictionary, tmp_path / "c", *overrides("training", teachers_share=0)))

@@ -9,6 +9,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from attnzoo.loss import IGNORED
+from attnzoo.shipped_models import named_folder
 
 
 class Teachers:
@@ -22,7 +23,7 @@ class Teachers:
     "Token-Level Ensemble Distillation for Grapheme-to-Phoneme Conversion", arXiv:1904.03446.
 
     Args:
-        folders: checkpoint folders
+        folders: checkpoint folders, or names of shipped models
         share: of the teachers in the loss, between 0 and 1
         auto_class: the Auto class of the task's models
         tokenizer: of the student
@@ -44,7 +45,7 @@ class Teachers:
         device: torch.device,
     ) -> None:
         self.share, self.models = share, []
-        for folder in folders:
+        for folder in map(named_folder, folders):
             if not (Path(folder) / "config.json").is_file():
                 raise FileNotFoundError(f"training.teachers: there is no model in {folder!r}")
             teacher = auto_class.from_pretrained(folder)
