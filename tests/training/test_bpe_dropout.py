@@ -49,7 +49,7 @@ def test_without_dropout_it_is_the_tokenizer_and_with_it_the_text_is_the_same(da
 
 
 def test_probabilities_of_segmentations() -> None:
-    """Two merges for "abc": (a, b) first, then (ab, c); and (b, c), learned last."""
+    """Merges for "abc": (a, b) first, then (ab, c); and (b, c), learned last."""
     ranks = {("a", "b"): 0, ("ab", "c"): 1, ("b", "c"): 2}
     draw, count, dropped = random.Random(0), 40_000, 0.3
     found = [tuple(segment("abc", ranks, dropped, draw)) for _ in range(count)]

@@ -7,8 +7,8 @@ A file is one of
 - an array in numpy's format (.npy), a row for each word, and beside it an index: a file that has "index" in its name,
   .txt with a word on every line or .parquet with one column of text, the words in the order of the rows
 - a zip or a wheel with one of these
-- an npm package (.tgz) of vectors for winkNLP: JSON with "vectors" by word, the most frequent first, in which
-  more numbers may follow the "dimensions" of a vector
+- an npm package (.tgz) of vectors for winkNLP: JSON with "vectors" by word, the most frequent first; a vector
+  may have more numbers than "dimensions"
 
 Letters: N words of the file, D their width, V words of the vocabulary.
 """

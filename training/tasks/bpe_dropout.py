@@ -21,7 +21,7 @@ class BPEDropout:
     others is done; a word is ready when none is left. With p = 0 this is byte-pair encoding, with p = 1 a word is its
     characters.
 
-    **Differs from the paper**: a word has ``SEGMENTATIONS`` draws and a text ``COPIES`` of them, where the paper draws
+    **Differs from the paper**: a word is drawn ``SEGMENTATIONS`` times and a text ``COPIES`` times; the paper draws
     anew in every epoch. All draws depend on the text alone, so they are the same in every run and on every process.
 
     Args:
@@ -30,7 +30,7 @@ class BPEDropout:
 
     Attributes:
         ranks: the place of a pair of subwords in the order in which merges were learned
-        vocabulary: the number of a subword
+        vocabulary: the id of a subword
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, dropout: float) -> None:
@@ -56,12 +56,12 @@ class BPEDropout:
         return examples
 
     def words(self, text: str) -> list[list[list[int]]]:
-        """For every word of a text its segmentations, as numbers of subwords."""
+        """For every word of a text its segmentations, as ids of subwords."""
         words = self.backend.pre_tokenizer.pre_tokenize_str(self.backend.normalizer.normalize_str(text))
         return [self.segmentations(word) for word, _ in words]
 
     def segmentations(self, word: str) -> list[list[int]]:
-        """The draws of a word, as numbers of subwords."""
+        """The draws of a word, as ids of subwords."""
         if word not in self.drawn:
             draw = random.Random(word)
             segmentations = [segment(word, self.ranks, self.dropout, draw) for _ in range(SEGMENTATIONS)]

@@ -52,7 +52,7 @@ class TextPairs(Source):
     bpe_dropout: float | int = 0.0
 
     def validate_dropout(self) -> None:
-        """Raise a ValueError if this is not a probability, or no subword would be learned."""
+        """Raise a ValueError if ``bpe_dropout`` is below 0, or 1 or more."""
         if not 0 <= self.bpe_dropout < 1:
             raise ValueError(f"bpe_dropout must be at least 0 and below 1, got {self.bpe_dropout}")
 

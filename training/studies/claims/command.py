@@ -113,7 +113,7 @@ def _write(folder: Path, result: dict[str, Any]) -> None:
 
 
 def _stored(folder: Path, name: str) -> dict[str, Any] | None:
-    """A result of before, if there is one.
+    """A stored result, if there is one.
 
     Raises:
         ValueError: the file is damaged, or of an older form.
@@ -251,7 +251,7 @@ def run_all(budget: str, folder: Path, again: bool) -> None:
 def page(claim: Claim, result: dict[str, Any]) -> str:
     """The page of a claim, in Markdown."""
     rows = "\n".join(
-        f"| {row['what']} | {row['mean']:.4g} | {row['low']:.4g} to {row['high']:.4g}{' (all)' * row['is_range']} "
+        f"| {row['what']} | {row['mean']:.4g} | {row['low']:.4g} to {row['high']:.4g}{' (range)' * row['is_range']} "
         f"| {row['side']} {row['bound']:g} | {row['state']} |"
         for row in result["checks"]
     )
@@ -278,11 +278,11 @@ def page(claim: Claim, result: dict[str, Any]) -> str:
 {rows}
 
 {notes}```sh
-# Takes {result["seconds"]:.0f} seconds on {result["threads"]} thread{"s" * (result["threads"] > 1)}.{clock}
+# Takes {result["seconds"]:.0f} s on {result["threads"]} thread{"s" * (result["threads"] > 1)}.{clock}
 attnzoo claims {claim.name} --{OPTIONS[result["budget"]]}
 ```
 
-Intervals are over {claim.intervals_over.format(seeds)}. {result["peak_memory_mib"]:,} MiB at most; \
+Intervals are over {claim.intervals_over.format(seeds)}. At most {result["peak_memory_mib"]:,} MiB of memory; \
 attnzoo {result["versions"]["attnzoo"]}, torch {result["versions"]["torch"]}. All measurements: \
 [{claim.name}.json]({claim.name}.json).
 """
@@ -304,7 +304,7 @@ def index(results: dict[str, dict[str, Any]]) -> str:
     near = ""
     if stood:
         _, nearest, row = min(stood, key=lambda found: found[0])
-        near = f"\nNearest to failing, in widths of the interval: [{nearest}]({nearest}.md). {_in_words(row)}.\n"
+        near = f"\nNearest to failing, in widths of the interval: [{nearest}]({nearest}.md), {_in_words(row)}.\n"
     rows = "\n".join(
         f"| [{name}]({name}.md) | {load_claim(name).claim} | {result['verdict']}"
         f"{' (identity)' * load_claim(name).is_identity}{'' if result['budget'] == 'full' else ' (preliminary)'} "

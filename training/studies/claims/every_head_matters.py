@@ -83,11 +83,11 @@ CLAIM = Claim(
     claim="Each head of a trained model is needed.",
     source="Michel et al. (2019), sections 3.2 and 3.3, who find that it is not so",
     tutorials="Each head contributes its own piece of information.",
-    of_wording="not supported: most heads can be removed, one at a time, without harm.",
+    of_wording="not supported: for most heads, the removal of one adds at most 0.01 nats.",
     experiment="The loss of a causal language model on sentences of speeches, and of a translator, which "
     "reads templates of captions and predicts its own greedy translations. For every head "
-    "of their first stack, the columns of that head in the output projection are set to 0. A loss that falls is "
-    "no increase.",
+    "of their first stack, the columns of that head in the output projection are set to 0. A fall "
+    "counts as 0.",
     rule=f"A head matters if the loss without it is more than {MATTERS} nats per token higher. Holds if at "
     "least 0.9 of the heads matter, and no head has more than half of the total increase.",
     intervals_over="seeds {} of the sentences",

@@ -1,13 +1,13 @@
 """A claim: its text, its experiment, and the rule of its verdict.
 
 The rule is a pure function of the measurements. It compares 95 % confidence intervals with bounds: a bound is met if
-the whole interval is on the claimed side of it. There are three verdicts:
+the whole interval is on the claimed side of it. The main verdicts:
 
 - "holds": all bounds of the claim are met;
 - "only when ...": the bounds are met for a part of the cases only;
 - "does not hold here": neither. An interval that contains its bound does not meet it, and is called undecided.
 
-What must be true in every case, such as an identity or a finite output, is judged by its worst value, not by a mean.
+What must be true in every case, such as equality or a finite output, is judged by its worst value, not by a mean.
 
 The *margin* of a bound says how close it is to failing: for "at least", the lower end of the interval divided by the
 bound, and for "at most", the bound divided by the upper end. The bound is met if the margin is at least 1.
@@ -88,7 +88,7 @@ def _finite(values: Sequence[float]) -> np.ndarray:
 
 
 class Check(NamedTuple):
-    """A measured quantity and the bound that it must meet; if ``is_range``, with every value."""
+    """A measured quantity and the bound that it must meet; if ``is_range``, by every value."""
 
     what: str
     interval: Interval
@@ -222,7 +222,7 @@ def load_claims() -> list[Claim]:
 # What several experiments measure ------------------------------------------------------------------------------------
 
 
-# Their names stand in MEASURES, so that a result is known to be of this code.
+# MEASURES are the names of this file that the hash of a result covers.
 MEASURES = (
     "Budget", "BUDGETS", "seconds_of", "saved_bytes", "gradient_by_distance", "shipped", "largest_difference",
 )  # fmt: skip

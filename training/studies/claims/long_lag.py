@@ -68,8 +68,8 @@ CLAIM = Claim(
     claim="Trained on lags of 1 to 40 tokens, a plain recurrent network fails; GRU, LSTM and attention remember.",
     source="Hochreiter and Schmidhuber (1997), section 5; Bahdanau et al. (2014), appendix A.1.1",
     tutorials="LSTMs and GRUs remember longer than RNNs, but still forget.",
-    of_wording="not supported at these lags: GRU and LSTM forget nothing. The tanh network fails at short lags "
-    "too, so it did not learn the task at all; its memory is not measured.",
+    of_wording="not supported at these lags: GRU and LSTM are always right. The tanh network fails at short "
+    "lags too, so it hardly learned the task, and its memory is not measured.",
     experiment=f"One layer of width {WIDTH} reads 2 to {LAGS[-1] + 1} tokens out of {SYMBOLS} symbols, and has to "
     "name the first. All models see the same batches for 1,500 steps; tanh has the best of three learning "
     "rates. Chance is about 0.06.",

@@ -58,7 +58,7 @@ def judge(found: Measurements) -> Verdict:
         for length, values in zip(LENGTHS, found["padding"], strict=True)
     ]
     apart = [
-        at_most(f"mean cosine of two sentences, {length} tokens", values, 0.9)
+        at_most(f"mean cosine of two texts, {length} tokens", values, 0.9)
         for length, values in zip(LENGTHS, found["neighbours"], strict=True)
     ]
     fixed = [*sizes, *same]
@@ -84,7 +84,7 @@ CLAIM = Claim(
     claim="Structured self-attention turns a sentence of any length into a matrix of one size.",
     source="Lin et al. (2017), section 2.1",
     tutorials="The annotation matrix gives a fixed-size embedding for variable-length sentences.",
-    of_wording="supported. The longer the sentences, the more alike their matrices.",
+    of_wording="supported. The longer the texts, the more alike their matrices.",
     experiment=f"{MODEL} on random texts of 1 to 300 tokens. Measured are the size of the embedding, its change by "
     "50 tokens of padding, and the mean cosine between the embeddings of two texts of one length.",
     rule="Holds if the size is always the same, padding changes at most 1e-4, and the mean cosine is at most "

@@ -61,7 +61,7 @@ CLAIM = Claim(
     "the output.",
     source="Vaswani et al. (2017), section 3.5",
     tutorials="Attention has no notion of order, so we add positional encodings.",
-    of_wording="supported for encoders. A causal mask shows the order.",
+    of_wording="supported for encoders. With a causal mask the order counts.",
     experiment="Two untrained layers of a Transformer, in double precision. The outputs of permuted tokens are "
     "compared with the permuted outputs, with no, sinusoidal and learned positions. Under a causal mask only "
     "the earlier tokens move, and the last output is compared.",

@@ -54,7 +54,7 @@ def judge(found: Measurements) -> Verdict:
     long = at_least(f"slope of attention from {SPLIT} tokens on", slopes(found, "attention", True), 1.7)
     short = at_least(f"slope of attention up to {SPLIT} tokens", slopes(found, "attention", False), 1.7)
     linear = at_most(f"slope of the LSTM from {SPLIT} tokens on", slopes(found, "LSTM", True), 1.3)
-    condition = f"the sequence is long compared with the width ({SPLIT} tokens and more at width {WIDTH})"
+    condition = f"the sequence is long ({SPLIT} tokens and more at width {WIDTH})"
     return decide([short, long, linear], condition, [long, linear])
 
 
@@ -87,12 +87,12 @@ CLAIM = Claim(
     claim="The cost of self-attention grows with the square of the length, that of recurrence linearly.",
     source="Vaswani et al. (2017), section 4 and table 1",
     tutorials="Self-attention is quadratic in the sequence length.",
-    of_wording="supported for long sequences. Below 512 tokens the linear parts cost more.",
+    of_wording="supported for long sequences. Up to 512 tokens the time grows more slowly.",
     experiment=f"The forward time of one layer of attention (eager, width {WIDTH}, 4 heads) and of one LSTM on one "
     "sequence, and the bytes kept for the gradient. The slope is that of a line through the logarithms of "
     "length and time.",
     rule=f"Holds if the slope of attention is at least 1.7 both up to and from {SPLIT} tokens, and that of the "
-    "LSTM at most 1.3. 'Only when the sequence is long compared with the width' if all bounds are met but "
+    "LSTM at most 1.3. 'Only when the sequence is long' if all bounds are met but "
     f"that up to {SPLIT} tokens.",
     intervals_over="repeated timings",
     run=run,

@@ -7,7 +7,7 @@ from .order_needs_positions import LENGTHS, draw, trained_on_order
 def judge(found: Measurements) -> Verdict:
     """See ``CLAIM.rule``."""
     gain = [sine - learned for sine, learned in zip(found["sinusoidal"][-1], found["learned"][-1], strict=True)]
-    better = at_least(f"accuracy over learned positions, {LENGTHS[-1]} tokens", gain, 0.05)
+    better = at_least(f"accuracy minus that of learned positions, {LENGTHS[-1]} tokens", gain, 0.05)
     good = [at_least(f"accuracy at {n} tokens", found["sinusoidal"][LENGTHS.index(n)], 0.9) for n in (24, 32)]
     return decide([better, *good], "compared with learned positions", [better])
 

@@ -62,7 +62,7 @@ def judge(found: Measurements) -> Verdict:
         curves = [zip(*found[task][name], strict=True) for name in ("teacher forcing", "free running")]
         return [fmean(forced) - fmean(free) for forced, free in zip(*curves, strict=True)]
 
-    copied, counted = (at_least(f"{task}: mean accuracy over free running's", gain(task), 0.1) for task in TASKS)
+    copied, counted = (at_least(f"{task}: mean accuracy minus free running's", gain(task), 0.1) for task in TASKS)
     return decide([copied, counted], "the next word depends on the word before it", [counted])
 
 
@@ -88,7 +88,7 @@ CLAIM = Claim(
     claim="A decoder that reads its own words in training learns slower, since at first they are gibberish.",
     source="Williams and Zipser (1989), section 2; Bengio et al. (2015), section 2.4",
     tutorials="We feed the ground truth, because the generated word can be gibberish.",
-    of_wording="supported where a word depends on the word before it. In copying, wrong words do no harm.",
+    of_wording="supported where a word depends on the word before it. In copying the gain is at most 0.02.",
     experiment=f"Luong's model learns to copy 2 to {LENGTH} tokens, and to count on from the first of 2 to {LENGTH} "
     f"numbers, modulo {SYMBOLS}. It reads the true previous token always (teacher forcing), with probability 0.5 "
     f"(scheduled sampling) or never (free running), in trainings of {STEPS[0]} to {STEPS[-1]} steps. Measured is the "

@@ -53,11 +53,9 @@ def judge(found: Measurements) -> Verdict:
         return [a - b for a, b in zip(found[one][-1], found[other][-1], strict=True)]
 
     vanishes = at_least("tanh: orders of magnitude lost at 50", [-value for value in found["tanh"][-1]], 6.0)
-    gates = [
-        at_least(f"{n}: orders of magnitude kept more than by tanh", gained(n, "tanh"), 1.0) for n in ("GRU", "LSTM")
-    ]
+    gates = [at_least(f"{n}: orders of magnitude kept beyond tanh's", gained(n, "tanh"), 1.0) for n in ("GRU", "LSTM")]
     opened = [
-        at_least(f"{n}: orders of magnitude kept more than by tanh", gained(n, "tanh"), 1.0)
+        at_least(f"{n}: orders of magnitude kept beyond tanh's", gained(n, "tanh"), 1.0)
         for n in ("GRU, open", "LSTM, open")
     ]
     flat = at_most("attention: orders lost at 50", [-value for value in found["attention"][-1]], 1.0)

@@ -38,7 +38,7 @@ def judge(found: Measurements) -> Verdict:
         never_below(f"{name}: share of long sources with finite outputs", f, 1.0) for name, f in found["finite"].items()
     ]
     right = [at_least(f"{name}: accuracy at 40 tokens", of[-1], 0.9) for name, of in found["accuracy"].items()]
-    return decide([*runs, *right], "running is enough: accuracy falls beyond the lengths of training", runs)
+    return decide([*runs, *right], "finite outputs suffice: accuracy falls beyond the lengths of training", runs)
 
 
 def draw(found: Measurements, figure: Any) -> None:
@@ -61,12 +61,12 @@ CLAIM = Claim(
     claim="The reference window of attention is limited only by the hardware.",
     source="Bahdanau et al. (2014), section 5.2.2, whose model does not deteriorate with length",
     tutorials="Attention has, in theory, an infinite window to reference from, given enough compute.",
-    of_wording="supported for running. What is read beyond the lengths of training is of less use.",
+    of_wording="supported as far as outputs are finite. In copying, accuracy falls from 20 to 40 tokens.",
     experiment="Luong's RNN and the Transformer (sinusoidal positions) read sources of up to 4,096 tokens. Measured "
     "are whether the outputs are finite, and the bytes kept. Then both learn to copy 2 to 20 tokens in 1,500 "
     "steps and are tested at up to 40.",
     rule="Holds if all outputs are finite (a share of 1), and the accuracy at 40 tokens is at least 0.9 for "
-    "both. 'Only when running is enough' if the first bound alone is met.",
+    "both. 'Only when finite outputs suffice' if the first bound alone is met.",
     intervals_over="lengths, and for the accuracy over seeds {}",
     run=run,
     judge=judge,
