@@ -225,9 +225,14 @@ class OnnxModel:
         token = self.tokenizer_config.get("unk_token")
         return None if token is None else self.tokenizer.token_to_id(token)
 
+    @cached_property
+    def names(self) -> list[str]:
+        """The token of every id; phonemes are without their brackets."""
+        return [(self.tokenizer.id_to_token(number) or "").strip("⟦⟧") for number in range(self.config["vocab_size"])]
+
     def token_names(self, ids: Sequence[int]) -> tuple[str, ...]:
         """The tokens of these ids; phonemes are without their brackets."""
-        return tuple((self.tokenizer.id_to_token(int(token)) or "").strip("⟦⟧") for token in ids)
+        return tuple(self.names[token] for token in ids)
 
     def _encode(self, text: Any, pair: str | None) -> Any:
         """The tokens of a text, or of a text and its pair."""
@@ -254,14 +259,15 @@ class OnnxModel:
 
     def arrays(self, encoded: Sequence[Any]) -> dict[str, np.ndarray]:
         """input_ids, attention_mask, token_type_ids (B, S), prompts padded on the left and other texts on the right."""
-        width = max(len(one.ids) for one in encoded)
-        batch = np.full((3, len(encoded), width), self.padding)
-        batch[1:] = 0
-        for row, one in enumerate(encoded):
-            size = len(one.ids)
-            places = slice(width - size, None) if self.task == "continuation" else slice(size)
-            batch[:, row, places] = one.ids, [1] * size, one.type_ids
-        return dict(zip(("input_ids", "attention_mask", "token_type_ids"), batch, strict=True))
+        sides = [one.ids for one in encoded], [one.attention_mask for one in encoded], [one.type_ids for one in encoded]
+        width, is_left = max(map(len, sides[0])), self.task == "continuation"
+
+        def padded(rows: list[list[int]], fill: int) -> np.ndarray:
+            gaps = [[fill] * (width - len(row)) for row in rows]
+            return np.array([gap + row if is_left else row + gap for row, gap in zip(rows, gaps, strict=True)])
+
+        names = "input_ids", "attention_mask", "token_type_ids"
+        return {name: padded(rows, fill) for name, rows, fill in zip(names, sides, (self.padding, 0, 0), strict=True)}
 
     def _generate_texts(self, encoded: list[Any], alignments: bool = False, **options: Any) -> Iterator[list[Output]]:
         arrays = self.arrays(encoded)
@@ -324,7 +330,7 @@ class OnnxModel:
         size, positions = self.config["vocab_size"], self.config.get("max_position_embeddings")
         if len(wrong := ids[(ids < 0) | (ids >= size)]):
             raise ValueError(f"input_ids has the id {wrong[0]}; ids of this model are 0 to {size - 1}")
-        if not np.isin(mask, (0, 1)).all():
+        if not ((mask == 0) | (mask == 1)).all():
             raise ValueError("attention_mask must be 1 on real tokens and 0 on padding")
         if self.config.get("position_embedding") == "learned" and mask.sum(axis=1).max() > positions:
             raise ValueError(f"a text of {mask.sum(axis=1).max()} tokens is longer than the {positions} positions")
