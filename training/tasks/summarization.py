@@ -30,7 +30,6 @@ class SummaryData(TextPairs):
         subset, streaming, columns, separator, quoting, encoding, skip_bad_rows: as for every ``Source``.
         source_column: what the rows call the text.
         target_column: what they call its summary.
-        vocabulary_size, normalization: as for ``TextPairs``.
         max_source_tokens: the first tokens of a text, its end token included, that are read.
     """
 

@@ -32,7 +32,6 @@ class TranslationData(TextPairs):
         source_column: what the rows call the sentence; or, in rows with a column "translation" that holds a dict of
             languages, its language.
         target_column: what they call its translation.
-        vocabulary_size, normalization: as for ``TextPairs``.
     """
 
 
