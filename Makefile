@@ -6,6 +6,9 @@ OUTPUT ?= runs/demo
 ZOO ?= runs/zoo
 PYTHONS ?= 3.11 3.12 3.13
 
+# A test that takes longer fails, and where it waited is printed.
+LIMIT := -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true
+
 # Every step says what it is doing.
 say = @printf '\n== %s\n' "$(1)"
 
@@ -34,7 +37,7 @@ demo: $(VENV)/installed
 
 test: $(VENV)/installed
 	$(call say,Running the tests on every processor)
-	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal
+	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal $(LIMIT)
 
 # Every equation, the outputs and gradients of every model, and what may import what. No files, Trainer or Hub; of the
 # grids of wirings and encoders every seventh case, and not the matrix of encoders and paddings.
@@ -51,12 +54,12 @@ test-slow: $(VENV)/installed
 
 test-hub: $(VENV)/installed
 	$(call say,Pushing to a Hub on loopback and pulling from it with faults on the way)
-	$(BIN)/python -m pytest --numprocesses=logical -m hub
+	$(BIN)/python -m pytest --numprocesses=logical $(LIMIT) -m hub
 
 # Needs Chromium, for example by apt-get install chromium.
 test-wheel: $(VENV)/installed
 	$(call say,Installing the wheels in an empty environment and using them as a user does)
-	$(BIN)/python -m pytest -m wheel
+	$(BIN)/python -m pytest $(LIMIT) -m wheel
 
 # MODELS may name others: folders, or models that come with attnzoo.
 MODELS ?= attentional-rnn-g2p-cmudict

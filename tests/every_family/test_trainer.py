@@ -1,12 +1,13 @@
 """What users of the Trainer and of PEFT do, done with every family and head; what one family adds is in its room."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from accelerate import debug_launcher
+import torch.multiprocessing
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -305,7 +306,11 @@ def step_of_six_rows(kind: str, folder: Path, share: int) -> dict[str, Tensor]:
     return weights(model)
 
 
-def steps_of_half_the_rows(folder: str) -> None:
+def steps_of_half_the_rows(rank: int, folder: str) -> None:
+    """Be one of two processes, which meet in a file."""
+    os.environ |= {"ACCELERATE_USE_CPU": "1", "WORLD_SIZE": "2", "RANK": str(rank), "LOCAL_RANK": str(rank)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}  # Accelerate asks for them; nobody connects there
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
     for kind in TRAINED:
         after = step_of_six_rows(kind, Path(folder) / kind, share=3)
         if torch.distributed.get_rank() == 0:
@@ -315,7 +320,8 @@ def steps_of_half_the_rows(folder: str) -> None:
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
-    debug_launcher(steps_of_half_the_rows, args=(str(folder),), num_processes=2)
+    # Not forks of this process: a lock that another of its threads holds would stay locked in them.
+    torch.multiprocessing.start_processes(steps_of_half_the_rows, (str(folder),), nprocs=2, start_method="forkserver")
     return folder
 
 

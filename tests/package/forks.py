@@ -28,6 +28,8 @@ for name, code in json.load(sys.stdin).items():
 def run_in_forks(codes: dict[str, str], *preloaded: str) -> dict[str, str]:
     """What each program prints, in a fork of a process that has imported these modules and not attnzoo."""
     command, root = [sys.executable, "-c", PROGRAM, *preloaded], Path(__file__).parents[2]
-    ended = subprocess.run(command, input=json.dumps(codes), cwd=root, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        command, input=json.dumps(codes), cwd=root, capture_output=True, text=True, check=False, timeout=300
+    )
     assert ended.returncode == 0, ended.stderr[-3000:]
     return {part.partition("\n")[0]: part.partition("\n")[2] for part in ended.stdout.split("#")[1:]}

@@ -74,6 +74,8 @@ def run_alone(code: str, folder: Path) -> str:
     process = context.Process(target=_run, args=(code, str(folder), its))
     process.start()
     its.close()
+    if not ours.poll(timeout=300):
+        process.kill()
     try:
         printed, error = ours.recv()
     except EOFError:

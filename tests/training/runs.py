@@ -45,8 +45,10 @@ class Running:
     errors: Connection
 
     def finish(self) -> tuple[int | None, str]:
-        """Its exit code, and what it said on the error stream."""
+        """Its exit code, and what it said on the error stream; after five minutes it is killed."""
         self.process.join(timeout=300)
+        self.process.kill()
+        self.process.join()
         with open(self.errors.fileno(), closefd=False) as file:
             return self.process.exitcode, file.read()
 
