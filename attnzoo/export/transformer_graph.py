@@ -46,10 +46,9 @@ class StackGraph:
         waves = g.op("Concat", g.unsqueeze(g.op("Sin", angle), 3), g.unsqueeze(g.op("Cos", angle), 3), axis=3)
         return g.op("Add", x, g.reshape(waves, 0, 0, -1))
 
-    def to_heads(self, g: Graph, x: str, rows: str | None = None) -> str:
-        """(R, T, D) as (R, H, T, K); with ``rows``, the number of sources B, as (B, H, R / B T, K)."""
-        by_head = g.reshape(x, 0 if rows is None else rows, 0 if rows is None else -1, self.heads, self.size)
-        return g.op("Transpose", by_head, perm=[0, 2, 1, 3])
+    def to_heads(self, g: Graph, x: str) -> str:
+        """(R, T, D) as (R, H, T, K)."""
+        return g.op("Transpose", g.reshape(x, 0, 0, self.heads, self.size), perm=[0, 2, 1, 3])
 
     def heads_of(self, g: Graph, x: str, attention: MultiHeadAttention) -> list[str]:
         """Queries, keys and values of a sequence's attention to itself, each (R, H, T, K)."""
@@ -59,12 +58,14 @@ class StackGraph:
     def attend(
         self, g: Graph, attention: MultiHeadAttention, query: str, key: str, value: str, mask: str | None
     ) -> Attended:
-        """Section 3.2.1 in every head, and the projection of the heads side by side: (B, N, D)."""
+        """Section 3.2.1 in every head: (B, H, N, K)."""
         query = g.op("Mul", query, g.number(attention.scaling)) if attention.scaling != 1 else query
         scores = g.op("MatMul", query, g.op("Transpose", key, perm=[0, 1, 3, 2]))
-        context, weights = attend(g, scores, value, mask)
-        side_by_side = g.reshape(g.op("Transpose", context, perm=[0, 2, 1, 3]), 0, 0, -1)
-        return g.linear(side_by_side, attention.output_proj), weights
+        return attend(g, scores, value, mask)
+
+    def join(self, g: Graph, heads: str, attention: MultiHeadAttention) -> str:
+        """The projection of the heads (B, H, N, K) side by side: (B, N, D)."""
+        return g.linear(g.reshape(g.op("Transpose", heads, perm=[0, 2, 1, 3]), 0, 0, -1), attention.output_proj)
 
     def norm(self, g: Graph, x: str, norm: Any) -> str:
         weight, bias = g.parameter(norm.weight), g.parameter(norm.bias)
@@ -108,7 +109,7 @@ class StackGraph:
             attention = self.layers[number].self_attention
             query, key, value = self.heads_of(g, x, attention)
             kept.extend((key, value))
-            return self.attend(g, attention, query, key, value, mask)[0]
+            return self.join(g, self.attend(g, attention, query, key, value, mask)[0], attention)
 
         ranks = Positions.of(g, attention_mask).ranks
         return self.run(g, self.embed(g, ids, ranks), attend_to_itself), kept
@@ -134,20 +135,27 @@ class _CachedDecoder:
         mask: str | None,
         attend_to_memory: Callable[[int, str], str] | None = None,
     ) -> tuple[str, dict[str, str]]:
-        """Logits (R, vocabulary) after the tokens' embeddings (R, 1, D), and the caches with them."""
+        """Logits (R, vocabulary) after the tokens' embeddings (R, 1, D), and the caches with them.
+
+        The layers read (R, D): a product of two dimensions and its bias are one operator for ONNX Runtime, and heads
+        (R, H, 1, K) need no transposition.
+        """
         after: dict[str, str] = {}
 
         def attend_to_itself(number: int, y: str) -> str:
             attention = self.stack.layers[number].self_attention
-            query, *new = self.stack.heads_of(g, y, attention)
+            projected = g.linear(y, attention.query_proj, attention.key_proj, attention.value_proj)
+            heads = g.reshape(projected, 0, -1, 1, self.stack.size)  # (R, 3 H, 1, K)
+            query, *new = g.op("Split", heads, outputs=3, axis=1, num_outputs=3)
             names = f"key_{number}", f"value_{number}"
             after.update(
                 {name: g.op("Concat", state[name], part, axis=2) for name, part in zip(names, new, strict=True)}
             )
-            return self.stack.attend(g, attention, query, after[names[0]], after[names[1]], mask)[0]
+            context, _ = self.stack.attend(g, attention, query, after[names[0]], after[names[1]], mask)
+            return g.linear(g.reshape(context, 0, -1), attention.output_proj)
 
-        x = self.stack.run(g, x, attend_to_itself, attend_to_memory)
-        return g.logits(g.squeeze(x, 1), self.lm_head), after
+        x = self.stack.run(g, g.squeeze(x, 1), attend_to_itself, attend_to_memory)
+        return g.logits(x, self.lm_head), after
 
 
 class Seq2SeqGraphs(_CachedDecoder):
@@ -184,18 +192,21 @@ class Seq2SeqGraphs(_CachedDecoder):
     def step(
         self, g: Graph, tokens: str, source: dict[str, str], state: dict[str, str]
     ) -> tuple[str, dict[str, str], str]:
-        rows = g.size(source["memory_key_0"], 0)
+        by_source = g.op(
+            "Concat", g.size(source["memory_key_0"], 0), g.whole_numbers(-1, self.stack.heads, self.stack.size), axis=0
+        )
         mask = g.unsqueeze(as_bool(g, source["attention_mask"]), 1, 2)  # (B, 1, 1, S)
-        every_row = g.size(tokens, 0)
         weights = ""
 
         def attend_to_memory(number: int, y: str) -> str:
             nonlocal weights
             attention = self.stack.layers[number].cross_attention
-            query = self.stack.to_heads(g, g.linear(y, attention.query_proj), rows)  # (B, H, R / B, K)
+            query = g.op("Reshape", g.linear(y, attention.query_proj), by_source)  # (B, R / B, H, K)
+            query = g.op("Transpose", query, perm=[0, 2, 1, 3])
             key, value = source[f"memory_key_{number}"], source[f"memory_value_{number}"]
-            y, weights = self.stack.attend(g, attention, query, key, value, mask)
-            return g.reshape(y, every_row, 1, self.config.hidden_size)
+            context, weights = self.stack.attend(g, attention, query, key, value, mask)
+            by_row = g.reshape(g.op("Transpose", context, perm=[0, 2, 1, 3]), -1, self.config.hidden_size)
+            return g.linear(by_row, attention.output_proj)
 
         position = g.unsqueeze(g.size(state["key_0"], 2), 0)  # (1, 1), the number of tokens before
         x = self.stack.embed(g, g.unsqueeze(tokens, 1), position)

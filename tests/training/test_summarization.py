@@ -16,7 +16,9 @@ from attnzoo.training.data.sources import SourceError
 from attnzoo.training.studies import summary_baselines
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from attnzoo.training.tasks.summarization import Summarization, SummaryData
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
+from attnzoo import search
 from tests.factory import make_model, refused
 from tests.training.runs import overrides, train_recipe
 
@@ -174,6 +176,21 @@ def test_it_learns_to_copy_names_that_it_never_saw(run: Path, tmp_path: Path) ->
     assert "Get To The Point" in card
     assert "copies.png" in card
     evaluate.main([str(run / "best"), "--num-beams", "2"])
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_no_three_tokens_are_twice_in_a_summary(run: Path, beams: int) -> None:
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(run / "best"), AutoTokenizer.from_pretrained(run / "best")
+    batch = tokenizer(["The package frob is a game that is free."], return_tensors="pt")
+
+    def is_repeated(**options: Any) -> bool:
+        [ids] = model.generate(**batch, num_beams=beams, min_new_tokens=40, **options).tolist()
+        triples = [*zip(ids, ids[1:], ids[2:], strict=False)]
+        return len(triples) > len({*triples})
+
+    assert is_repeated(no_repeat_ngram_size=0)  # forced to go on after its end
+    assert not is_repeated()
+    assert not is_repeated(custom_generate=search)
 
 
 def test_long_texts_are_cut(tmp_path: Path) -> None:

@@ -97,6 +97,14 @@ class Summarization(SubwordTask):
         tokenizer.model_max_length = self.data.max_source_tokens
         return tokenizer
 
+    def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Let a new model repeat no three tokens in a summary, unless generate() is told otherwise.
+
+        Paulus et al. (2018), "A Deep Reinforced Model for Abstractive Summarization", arXiv:1705.04304, section 2.5.
+        """
+        super().prepare(model, tokenizer)
+        model.generation_config.update(no_repeat_ngram_size=3)
+
     def predict_rows(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
     ) -> list[str]:
