@@ -220,7 +220,7 @@ def translate(arguments: list[str]) -> None:
 
 def summarize(arguments: list[str]) -> None:
     """``attnzoo summarize``: a line for every text, or for each of its n best summaries."""
-    example = 'attnzoo summarize "Foo is a tool that draws maps."'
+    example = 'attnzoo summarize "Quux is a library for PNG images."'
     parser = _parser("summarize", example, SUMMARIES, "text", "summaries")
     _print_targets(parser.parse_args(arguments), "text", "text-summarization")
 
