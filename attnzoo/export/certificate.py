@@ -18,6 +18,8 @@ from .run import DETAILS, OnnxModel
 BEAMS = 5
 BATCHES = (1, 64)
 MAX_DIFFERENCE = 1e-4  # of logits in float32
+# Tokens after random ones. In a longer search beams come so near to each other that rounding decides between them.
+RANDOM_STEPS = 64
 MIN_SCORED = 1000  # texts, of fewer a score changes by too much with one of them
 MAX_CHANGE = {"per": 0.3, "wer": 0.3, "accuracy": 0.3, "bleu": 0.5}  # of int8, in points of the score
 
@@ -40,10 +42,19 @@ def certify(
     """
     model.eval()
     found: dict[str, Any] = {"texts": len(texts), "examples": 0, "logits": 0.0}
-    for batch in _batches(model, exported, tokenizer, texts, pairs):
-        compare = _compare_generation if exported.generates else _compare_reading
+    batches = list(_batches(tokenizer, exported, texts, pairs))
+    longest = max([8, *(batch["input_ids"].shape[1] for batch in batches)])
+    most = getattr(getattr(model, "generation_config", None), "max_new_tokens", None)
+    fewer = RANDOM_STEPS if most is not None and most > RANDOM_STEPS else None
+    limited: list[tuple[int | None, dict[str, Tensor]]] = [(None, batch) for batch in batches]
+    limited += [(fewer, batch) for batch in _random_batches(model, exported, longest)]
+    for steps, batch in limited:
         found["examples"] += len(batch["input_ids"])
-        for name, value in compare(model, exported, batch).items():
+        if exported.generates:
+            compared = _compare_generation(model, exported, batch, steps)
+        else:
+            compared = _compare_reading(model, exported, batch)
+        for name, value in compared.items():
             is_count = name in ("greedy", "beams", "predictions")
             found[name] = found.get(name, 0) + value if is_count else max(found.get(name, 0.0), value)
     return found
@@ -67,18 +78,21 @@ def faults(certificate: dict[str, Any], weights: str) -> list[str]:
 
 
 def _batches(
-    model: Any, exported: OnnxModel, tokenizer: Any, texts: Sequence[str], pairs: Sequence[str] | None
+    tokenizer: Any, exported: OnnxModel, texts: Sequence[str], pairs: Sequence[str] | None
 ) -> Iterator[dict[str, Tensor]]:
-    longest = 8
+    """The texts, alone and in batches."""
     side = "left" if exported.task == "continuation" else "right"
     for size in BATCHES:
         for first in range(0, len(texts), size):
             chosen = [list(part[first : first + size]) for part in (texts, pairs) if part is not None]
             batch = tokenizer(*chosen, padding=True, padding_side=side, return_tensors="pt")
-            longest = max(longest, batch["input_ids"].shape[1])
             yield {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch}
             if size == 1 and first == BATCHES[1] - 1:
                 break  # as many alone as in a batch
+
+
+def _random_batches(model: Any, exported: OnnxModel, longest: int) -> Iterator[dict[str, Tensor]]:
+    """Random tokens in rows longer and shorter than ``longest``, padded on the left and on the right."""
     generator = torch.Generator().manual_seed(0)
     limit = (
         model.config.max_position_embeddings if getattr(model.config, "position_embedding", "") == "learned" else 512
@@ -100,15 +114,17 @@ def _arrays(batch: dict[str, Tensor]) -> dict[str, np.ndarray]:
     return {name: part.numpy() for name, part in batch.items()}
 
 
-def _compare_generation(model: Any, exported: OnnxModel, batch: dict[str, Tensor]) -> dict[str, Any]:
+def _compare_generation(model: Any, exported: OnnxModel, batch: dict[str, Tensor], steps: int | None) -> dict[str, Any]:
+    """``steps``: at most so many new tokens; None for as many as the model's generation config says."""
     ids, mask = batch["input_ids"], batch["attention_mask"]
     prompt = ids.shape[1] if exported.task == "continuation" else 1
     same = {}
     tokens = ids
     for name, beams in (("beams", BEAMS), ("greedy", 1)):
         options = {"num_beams": beams, "do_sample": False, "custom_generate": search}
+        options |= {} if steps is None else {"max_new_tokens": steps}
         tokens = model.generate(input_ids=ids, attention_mask=mask, **options)[:, prompt:]
-        found = exported.generate(ids.numpy(), mask.numpy(), num_beams=beams).tokens
+        found = exported.generate(ids.numpy(), mask.numpy(), num_beams=beams, max_new_tokens=steps).tokens
         same[name] = sum(
             _until_end(a, exported.ends) == _until_end(b, exported.ends)
             for a, b in zip(tokens.tolist(), found.tolist(), strict=True)
