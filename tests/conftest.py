@@ -5,10 +5,14 @@ import os
 # The models are tiny: a second thread would only wait for the first. Set before torch is imported, and inherited by
 # the processes that tests start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Tests have no network. What looks for a host all the same, in a process that a test starts, waits a second at most.
+os.environ["RES_OPTIONS"] = "timeout:1 attempts:1"
 
 import gc
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +21,19 @@ from attnzoo.training.train import main
 from tests.regular_language import SMALL, write_dictionary
 
 ROOT = Path(__file__).parent.parent
+
+
+find_address = socket.getaddrinfo
+
+
+def find_loopback(host: Any, *arguments: Any, **options: Any) -> Any:
+    """The address of this machine; any other host is unknown at once."""
+    if host in (None, "", "localhost", "127.0.0.1", "::1"):
+        return find_address(host, *arguments, **options)
+    raise socket.gaierror(socket.EAI_NONAME, f"tests have no network, not even {host!r}")
+
+
+socket.getaddrinfo = find_loopback
 
 
 def pytest_collection_finish() -> None:

@@ -369,6 +369,18 @@ def test_what_is_not_there_is_said(dictionary: Path, pairs: Pairs, tmp_path: Pat
     assert "names one column twice: sounds, sounds" in refusal(tmp_path / "a.csv", word_column="sounds")
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_a_local_file_is_read_without_a_request(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The datasets library would count every use of its readers on its server."""
+    asked: list[Any] = []
+    monkeypatch.setattr("socket.getaddrinfo", lambda *arguments, **_: asked.append(arguments))
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("datasets.config.HF_UPDATE_DOWNLOAD_COUNTS", True)
+    assert read(files(tmp_path / "rows", name), streaming=False)
+    assert not asked
+    assert datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
+
+
 def test_a_hub_that_is_not_reached_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)

@@ -222,9 +222,10 @@ def _open(source: Source, columns: dict[str, str]) -> dict[str, Rows]:
             "(owner/name)"
         )
     try:
-        builder = datasets.load_dataset_builder(**options)
-        options |= _text_options(builder, source, columns)
-        return datasets.load_dataset(**options, streaming=source.streaming)
+        with _counted(not is_local):
+            builder = datasets.load_dataset_builder(**options)
+            options |= _text_options(builder, source, columns)
+            return datasets.load_dataset(**options, streaming=source.streaming)
     except (FileNotFoundError, ConnectionError) as error:
         if is_local:
             raise
@@ -237,6 +238,20 @@ def _open(source: Source, columns: dict[str, str]) -> dict[str, Rows]:
         if str(error).startswith(("BuilderConfig", "Config name is missing")):  # the library has no class for it
             raise SourceError(f"task.data.subset is {source.subset!r}, {source.path}: {short(error)}") from error
         raise
+
+
+@contextlib.contextmanager
+def _counted(is_counted: bool) -> Iterator[None]:
+    """Whether the datasets library may tell its server that its reader was used.
+
+    It would for every local file, too: nobody asked for it, and without a network it waits for seconds.
+    """
+    before = datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = before and is_counted
+    try:
+        yield
+    finally:
+        datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = before
 
 
 def _files(path: Path, separator: str) -> dict[str, Any]:
