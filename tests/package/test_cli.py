@@ -217,6 +217,14 @@ def test_align_chooses_heads_and_symmetrises(tmp_path: Path, capsys: pytest.Capt
         assert from_pharaoh(found)[0] <= from_pharaoh(forward)[0]
     with pytest.raises(SystemExit, match="--reverse aligns words of two models: give --words"):
         main(["align", paths["en"], paths["de"], "--reverse", model])
+    for second, message in (
+        ("0-7", "line 2 of .*wrong has the link 0-7, but its source has 7"),
+        ("0:0", "line 2 of .*wrong: '0:0' is not"),
+    ):
+        (tmp_path / "wrong").write_text(f"0-0\n{second}\n")
+        for option in (["--gold"], ["--choose", paths["en"], paths["de"]]):
+            with pytest.raises(SystemExit, match=message):
+                main([*command, *option, str(tmp_path / "wrong")])
 
 
 def test_view_writes_a_page_and_a_picture(tmp_path: Path) -> None:

@@ -78,14 +78,21 @@ class GuidedAlignment:
             raise ValueError("training.alignment_links needs one example for a row; set task.data.bpe_dropout=0")
         lines = Path(self.path).read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
         if len(lines) != len(examples):
-            raise ValueError(f"{self.path} has {len(lines):,} lines, and there are {len(examples):,} training examples")
+            raise ValueError(
+                f"{self.path} has {len(lines):,} lines, and there are {len(examples):,} training examples; give data "
+                "that have a validation and a test split, since they are taken from the rows otherwise"
+            )
         columns = []
         for number, (line, sides) in enumerate(
             zip(lines, task.words_of_tokens(examples, tokenizer), strict=True), start=1
         ):
             places = [_places(side) for side in sides]
             found = []
-            for link in sorted(from_pharaoh(line)[0]):
+            try:
+                links = from_pharaoh(line)[0]
+            except ValueError as error:
+                raise ValueError(f"line {number} of {self.path}: {error}") from error
+            for link in sorted(links):
                 if any(word not in of_side for word, of_side in zip(link, places, strict=True)):
                     sizes = " and ".join(str(len(of_side)) for of_side in places)
                     raise ValueError(
