@@ -33,8 +33,8 @@ from transformers.utils import logging
 import attnzoo
 
 from .aligning import METHODS, align_both_ways, choose_heads
-from .aligning.files import count_pairs, read_pairs
-from .alignment import Links, align_stream, alignment_error_rate, from_pharaoh, to_pharaoh
+from .aligning.files import count_pairs, read_links, read_pairs, require_words
+from .alignment import align_stream, alignment_error_rate, to_pharaoh
 from .phonemes import known_phonemes
 from .shipped_models import SENTIMENT, SHIPPED, SUMMARIES, TRANSLATION, model_path
 from .viewer import plot_alignments, sentences_html
@@ -361,22 +361,21 @@ def align_files(arguments: list[str]) -> None:
     if options.reverse and (options.scores or not options.words):
         raise ValueError("--reverse aligns words of two models: give --words, and leave --scores out")
     count = count_pairs(options.sources, options.targets)
-    gold = _links(options.gold) if options.gold else None
+    gold = read_links(options.gold) if options.gold else None
     if gold is not None and len(gold) != count:
         raise ValueError(f"{options.gold} has {len(gold)} lines, {options.sources} has {count}")
     if gold is not None and options.words:
         sides = ((source.split(), target.split()) for source, target in read_pairs(options.sources, options.targets))
-        _require_words(options.gold, gold, sides)
+        require_words(options.gold, gold, sides)
     model, tokenizer = _aligner(options.model)
     shift: Any = options.shift if options.shift == "paper" else int(options.shift)
     read: dict[str, Any] = {"shift": shift, "layer": options.layer, "head": options.head}
     development: list[Any] = []
     if options.choose:
-        development = [_lines(path) for path in options.choose]
-        development = [*([line.split() for line in side] for side in development[:2]), development[2]]
-        given = _links(options.choose[2])
-        _require_words(options.choose[2], given, zip(*development[:2], strict=False))
-        development[2] = [sure for sure, _ in given]
+        *texts, links_file = options.choose
+        development, given = [[line.split() for line in _lines(path)] for path in texts], read_links(links_file)
+        require_words(links_file, given, zip(*development, strict=False))  # choose_heads compares the lengths
+        development.append([sure for sure, _ in given])
         read = _chosen(options.model, choose_heads(model, tokenizer, *development))
     pairs = (
         (source.split(), target.split()) if options.words else (source, target)
@@ -458,28 +457,6 @@ def _test_examples(source: str, number: int | None, overrides: list[str]) -> Any
     if number is not None:
         task.splits["test"] = task.splits["test"].select(range(min(number, len(task.splits["test"]))))
     return task
-
-
-def _links(path: Path) -> list[tuple[Links, Links]]:
-    """The sure and the possible links of every line."""
-    found = []
-    for number, line in enumerate(_lines(path), start=1):
-        try:
-            found.append(from_pharaoh(line))
-        except ValueError as error:
-            raise ValueError(f"line {number} of {path}: {error}") from error
-    return found
-
-
-def _require_words(path: Path, gold: list[tuple[Links, Links]], pairs: Iterable[tuple[list[str], list[str]]]) -> None:
-    """Raise a ValueError if a link is not between two words of its pair."""
-    for number, (links, (source, target)) in enumerate(zip(gold, pairs, strict=False), start=1):
-        for s, t in sorted(links[0] | links[1]):
-            if s >= len(source) or t >= len(target):
-                raise ValueError(
-                    f"line {number} of {path} has the link {s}-{t}, but its source has {len(source)} words and its "
-                    f"target {len(target)}; words are counted from 0"
-                )
 
 
 def _lines(path: Path) -> list[str]:

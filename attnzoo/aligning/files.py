@@ -1,8 +1,10 @@
-"""Parallel text files of any size, read line by line."""
+"""Parallel text files of any size, read line by line, and files of the links between their words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
+
+from ..alignment import Links, from_pharaoh
 
 
 def read_pairs(sources: Path, targets: Path) -> Iterator[tuple[str, str]]:
@@ -29,6 +31,39 @@ def count_pairs(sources: Path, targets: Path) -> int:
     if counts[0] != counts[1]:
         raise ValueError(f"{sources} has {counts[0]} lines, {targets} has {counts[1]}; a pair is a line of each")
     return counts[0]
+
+
+def read_links(path: Path) -> list[tuple[Links, Links]]:
+    """The sure and the possible links of every line of a file in Pharaoh format.
+
+    Raises:
+        ValueError: what stands in a line is not a link; the message has its number, from 1.
+    """
+    found = []
+    with _opened(path) as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                found.append(from_pharaoh(line))
+            except ValueError as error:
+                raise ValueError(f"line {number} of {path}: {error}") from error
+    return found
+
+
+def require_words(
+    path: Path, links: Sequence[tuple[Links, Links]], pairs: Iterable[tuple[Sequence[str], Sequence[str]]]
+) -> None:
+    """Check the links of a file against the words (source, target) that they are between.
+
+    Raises:
+        ValueError: a link is not between two words of its pair; the message has the number of its line, from 1.
+    """
+    for number, ((sure, possible), (source, target)) in enumerate(zip(links, pairs, strict=False), start=1):
+        for s, t in sorted(sure | possible):
+            if s >= len(source) or t >= len(target):
+                raise ValueError(
+                    f"line {number} of {path} has the link {s}-{t}, but its source has {len(source)} words and its "
+                    f"target {len(target)}; words are counted from 0"
+                )
 
 
 def _opened(path: Path) -> TextIO:

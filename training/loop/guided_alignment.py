@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
-from attnzoo.alignment import from_pharaoh
+from attnzoo.aligning.files import read_links
 
 from ..tasks.base import Task
 from ..tasks.sequence_to_sequence import SequenceToSequence
@@ -76,23 +76,19 @@ class GuidedAlignment:
             raise ValueError("training.alignment_links needs all rows in memory; set task.data.streaming=false")
         if getattr(task.data, "bpe_dropout", 0):
             raise ValueError("training.alignment_links needs one example for a row; set task.data.bpe_dropout=0")
-        lines = Path(self.path).read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
-        if len(lines) != len(examples):
+        given = read_links(Path(self.path))
+        if len(given) != len(examples):
             raise ValueError(
-                f"{self.path} has {len(lines):,} lines, and there are {len(examples):,} training examples; give data "
+                f"{self.path} has {len(given):,} lines, and there are {len(examples):,} training examples; give data "
                 "that have a validation and a test split, since they are taken from the rows otherwise"
             )
         columns = []
-        for number, (line, sides) in enumerate(
-            zip(lines, task.words_of_tokens(examples, tokenizer), strict=True), start=1
+        for number, ((sure, _), sides) in enumerate(
+            zip(given, task.words_of_tokens(examples, tokenizer), strict=True), start=1
         ):
             places = [_places(side) for side in sides]
             found = []
-            try:
-                links = from_pharaoh(line)[0]
-            except ValueError as error:
-                raise ValueError(f"line {number} of {self.path}: {error}") from error
-            for link in sorted(links):
+            for link in sorted(sure):
                 if any(word not in of_side for word, of_side in zip(link, places, strict=True)):
                     sizes = " and ".join(str(len(of_side)) for of_side in places)
                     raise ValueError(

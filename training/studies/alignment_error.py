@@ -22,7 +22,8 @@ import numpy as np
 from transformers import AutoModelForSeq2SeqLM
 
 from attnzoo.aligning import METHODS, HeadChoice, choose_heads, symmetrise
-from attnzoo.alignment import Links, align, alignment_error_rate, from_pharaoh
+from attnzoo.aligning.files import read_links
+from attnzoo.alignment import Links, align, alignment_error_rate
 from attnzoo.phonemes import known_phonemes
 
 from ..commands import add_overrides, command_parser
@@ -181,10 +182,10 @@ def links_beside(path: Path, verses: Sequence[Verse]) -> list[Links]:
     Raises:
         ValueError: another number of lines than verses.
     """
-    lines = path.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
-    if len(lines) != len(verses):
-        raise ValueError(f"{path} has {len(lines):,} lines, and there are {len(verses):,} verses")
-    return [from_pharaoh(line)[0] for line, verse in zip(lines, verses, strict=True) if not verse.is_for_development]
+    links = read_links(path)
+    if len(links) != len(verses):
+        raise ValueError(f"{path} has {len(links):,} lines, and there are {len(verses):,} verses")
+    return [sure for (sure, _), verse in zip(links, verses, strict=True) if not verse.is_for_development]
 
 
 if __name__ == "__main__":
