@@ -48,13 +48,16 @@ class SelfAttentiveConfig(ZooConfig):
             relates their matrices (section 4.3, appendix B).
         gate_size: number of columns of :math:`F_r` for every hop. The default, None, is 2u, as in the authors' released
             code.
+        compare_hops: whether the classifier of a pair also reads, hop by hop, the product and the absolute difference
+            of the two matrices, as Tai et al. (2015, section 4.2) compare two sentences. The paper has the gated
+            encoder alone.
         initializer_range: standard deviation of the initial weights of embeddings and recurrent cells. The authors'
             released code has 0.1.
 
     Raises:
         StrictDataclassError: a value of the wrong type or outside the choices, naming the field.
-        ValueError: (wrapped in the above) a size, rate or coefficient out of range, or a ``gate_size`` without
-            ``sentence_pair``.
+        ValueError: (wrapped in the above) a size, rate or coefficient out of range, or a ``gate_size`` or
+            ``compare_hops`` without ``sentence_pair``.
     """
 
     model_type = "self_attentive"
@@ -74,6 +77,7 @@ class SelfAttentiveConfig(ZooConfig):
     penalty_reduction: Literal["mean", "sum"] = "mean"
     sentence_pair: bool = False
     gate_size: int | None = None
+    compare_hops: bool = False
     initializer_range: float | int = 0.1
     pad_token_id: int | None = 0
     bos_token_id: int | None = None
@@ -99,9 +103,10 @@ class SelfAttentiveConfig(ZooConfig):
 
     @property
     def pooler_size(self) -> int:
-        """The width of ``pooler_output``, the flattened M of a sentence or the flattened F_r of a pair."""
-        width = self.gate_size if self.sentence_pair else self.encoder_output_size
-        return self.num_hops * width  # type: ignore[operator]  # the config fills gate_size in
+        """The width of ``pooler_output``: of the flattened M of a sentence, or of what relates a pair."""
+        width: Any = self.gate_size if self.sentence_pair else self.encoder_output_size
+        compared = 2 * self.encoder_output_size if self.compare_hops else 0
+        return self.num_hops * (width + compared)
 
     def __post_init__(self, **kwargs: Any) -> None:
         if self.sentence_pair and self.gate_size is None and isinstance(self.hidden_size, int):
@@ -115,5 +120,7 @@ class SelfAttentiveConfig(ZooConfig):
             check_size("gate_size", self.gate_size, 2**16)
         elif self.gate_size is not None:
             raise ValueError(f"gate_size={self.gate_size} needs sentence_pair=True: one sentence has no gate")
+        elif self.compare_hops:
+            raise ValueError("compare_hops=True needs sentence_pair=True: one sentence is not compared")
         if not 0 <= self.penalty_coefficient < math.inf:
             raise ValueError(f"penalty_coefficient must be at least 0 and finite, got {self.penalty_coefficient}")

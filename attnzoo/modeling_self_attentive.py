@@ -30,7 +30,8 @@ class SelfAttentiveModelOutput(ModelOutput):
 
     Shape:
         - last_hidden_state: (B, S, V), H, 0 on padding
-        - pooler_output: (B, R * V), M flattened row by row; for a pair (B, R * G), F_r flattened
+        - pooler_output: (B, R * V), M flattened row by row; for a pair (B, R * G), F_r flattened, or with
+          ``compare_hops`` (B, R * (G + 2V)), for every hop its row of F_r, the product and the difference
         - sentence_matrix: (B, R, V), M; for a pair (B, 2, R, V), the M of each sentence
         - penalty: (B,); for a pair the sum of the penalties of its sentences
         - hidden_states: on request, the embeddings and then the outputs of every layer
@@ -79,6 +80,20 @@ class GatedEncoder(nn.Module):
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
         products = "brv, rvg -> brg"
         return torch.einsum(products, first, self.first_weight) * torch.einsum(products, second, self.second_weight)
+
+
+def product_and_difference(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Two sentences compared value by value (Tai et al., 2015, "Improved Semantic Representations From Tree-Structured
+    Long Short-Term Memory Networks", arXiv:1503.00075, section 4.2).
+
+    .. math:: M_\times = M_h \odot M_p, \qquad M_+ = |M_h - M_p|
+
+    **Differs from the paper**: matrices of hops, not vectors.
+
+    Shape:
+        - first, second, both returned: (B, R, V)
+    """
+    return first * second, (first - second).abs()
 
 
 class SelfAttentivePreTrainedModel(SafetensorsModel):
@@ -177,6 +192,8 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
             sentence_matrix = torch.stack([first, second], dim=1)
             penalty = None if penalty is None else penalty.view(2, -1).sum(dim=0)
             pooled = self.gate(first, second)
+            if self.config.compare_hops:
+                pooled = torch.cat([pooled, *product_and_difference(first, second)], dim=-1)
             length = embeddings.shape[1]
             outputs = [join_pairs(output, places, length) for output in outputs]
             annotation_matrix = join_pairs(annotation_matrix.mT, places, length).mT
@@ -198,8 +215,9 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
               \mathcal L = \mathcal L_{\mathrm{task}} + c P
 
     Symbols: :math:`W_1, b_1` are ``hidden_proj``, :math:`W_2, b_2` are ``classifier``, c is the config's
-    ``penalty_coefficient``, P is the :func:`redundancy_penalty`. For a pair the MLP reads :math:`F_r`, and P is the sum
-    of the penalties of its sentences, as in the authors' released code.
+    ``penalty_coefficient``, P is the :func:`redundancy_penalty`. For a pair the MLP reads :math:`F_r`,
+    and with the config's ``compare_hops`` also :func:`product_and_difference`; P is the sum of the penalties of its
+    sentences, as in the authors' released code.
 
     The task's loss is that of every Hugging Face classifier: single label, multi-label or regression. The config's
     ``problem_type`` selects it; if that is not set, ``num_labels`` and the type of the labels do.

@@ -108,6 +108,7 @@ CLASSIFIER_SIZES: dict[str, Any] = {
 CLASSIFIER_VARIANTS: dict[str, dict[str, Any]] = {
     "single": {},
     "pair": {"sentence_pair": True, "gate_size": 4},
+    "pair-compared": {"sentence_pair": True, "gate_size": 4, "compare_hops": True},
     "single-gru-2-layers": {"cell": "gru", "num_hidden_layers": 2},
     "pair-cho_gru-one-hop": {"sentence_pair": True, "cell": "cho_gru", "num_hops": 1, "gate_size": 5},
 }

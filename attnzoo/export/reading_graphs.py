@@ -35,6 +35,9 @@ def self_attentive(model: Any, weights: Weights) -> onnx.ModelProto:
             for part, weight in ((first, base.gate.first_weight), (second, base.gate.second_weight))
         ]
         matrix = g.op("Transpose", g.op("Mul", *gates), perm=[1, 0, 2])
+        if config.compare_hops:
+            difference = g.op("Abs", g.op("Sub", first, second))
+            matrix = g.op("Concat", matrix, g.op("Mul", first, second), difference, axis=-1)
         attention = g.op("Add", *halves)
     hidden = g.op("Relu", g.linear(g.reshape(matrix, 0, -1), model.hidden_proj))
     g.output("logits", g.linear(hidden, model.classifier), np.float32, ["B", config.num_labels])

@@ -79,6 +79,16 @@ def gate(premise: list[Tensor], hypothesis: list[Tensor], w_fp: Tensor, w_fh: Te
     return relation
 
 
+def compare(related: list[Tensor], premise: list[Tensor], hypothesis: list[Tensor]) -> list[Tensor]:
+    """Tai et al. (2015), section 4.2: after each row of F_r the products and the absolute differences of the values."""
+    rows = []
+    for row, p, h in zip(related, premise, hypothesis, strict=True):
+        products = [x * y for x, y in zip(p, h, strict=True)]
+        differences = [x - y if x > y else y - x for x, y in zip(p, h, strict=True)]
+        rows.append(torch.cat([row, torch.stack(products), torch.stack(differences)]))
+    return rows
+
+
 def classify(model: nn.Module, input_ids: Tensor, mask: Tensor, token_type_ids: Tensor | None = None) -> Classification:
     """Section 4: the two-layer ReLU MLP on M, or on F_r of a pair, whose first sentence is the premise.
 
@@ -105,7 +115,9 @@ def classify(model: nn.Module, input_ids: Tensor, mask: Tensor, token_type_ids: 
         read = sentences[0].sentence_matrix
         if config.sentence_pair:
             w_fp, w_fh = base["gate.first_weight"], base["gate.second_weight"]
-            read = gate(read, sentences[1].sentence_matrix, w_fp, w_fh)
+            other = sentences[1].sentence_matrix
+            related = gate(read, other, w_fp, w_fh)
+            read = compare(related, read, other) if config.compare_hops else related
         hidden = weights["hidden_proj.weight"] @ torch.cat(read) + weights["hidden_proj.bias"]
         hidden = torch.stack([unit if unit > 0 else unit * 0 for unit in hidden])
         logits.append(weights["classifier.weight"] @ hidden + weights["classifier.bias"])

@@ -105,6 +105,8 @@ def test_the_papers_models_by_name(paper: str) -> None:
 def test_a_gate_of_one_sentence() -> None:
     with refused(StrictDataclassError, "gate_size=8", "sentence_pair=True"):
         SelfAttentiveConfig(gate_size=8)
+    with refused(StrictDataclassError, "compare_hops=True", "sentence_pair=True"):
+        SelfAttentiveConfig(compare_hops=True)
 
 
 # Bad input ------------------------------------------------------------------------------------------------------------
