@@ -67,16 +67,15 @@ class GuidedAlignment:
 
         Raises:
             ValueError: the task has no sources and targets, its rows are streamed, a row is several examples
-                (``bpe_dropout``, ``renaming``), the file has another number of lines, or a link is not between two
-                words of its example; the message has the line, from 1.
+                (``bpe_dropout``), the file has another number of lines, or a link is not between two words of its
+                example; the message has the line, from 1.
         """
         if not isinstance(task, SequenceToSequence):
             raise ValueError("training.alignment_links is for encoder-decoders, which have a source and a target")
         if isinstance(examples, datasets.IterableDataset):
             raise ValueError("training.alignment_links needs all rows in memory; set task.data.streaming=false")
-        for key in ("bpe_dropout", "renaming"):
-            if getattr(task.data, key, 0):
-                raise ValueError(f"training.alignment_links needs one example for a row; set task.data.{key}=0")
+        if getattr(task.data, "bpe_dropout", 0):
+            raise ValueError("training.alignment_links needs one example for a row; set task.data.bpe_dropout=0")
         given = read_links(Path(self.path))
         if len(given) != len(examples):
             raise ValueError(

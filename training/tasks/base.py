@@ -164,13 +164,9 @@ class Task(ABC):
     def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
         """A function from a batch of rows to ``input_ids`` and, unless the collator makes them, ``labels``."""
 
-    def training_rows(self) -> Rows:
-        """What is trained on: the training split, unless a task makes more of it."""
-        return self.splits["train"]
-
     def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
         """The encoded training split."""
-        train = self.training_rows()
+        train = self.splits["train"]
         options = {"desc": "encoding"} if isinstance(train, datasets.Dataset) else {}
         return train.map(self.encoder(tokenizer), batched=True, remove_columns=self.columns, **options)
 

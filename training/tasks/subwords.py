@@ -124,7 +124,7 @@ class SubwordTask(SequenceToSequence):
         if not self.data.bpe_dropout:
             return super().training_examples(tokenizer)
         encode = functools.partial(BPEDropout(tokenizer, self.data.bpe_dropout), is_cut=self.is_cut)
-        return self.training_rows().map(encode, batched=True, remove_columns=self.columns)
+        return self.splits["train"].map(encode, batched=True, remove_columns=self.columns)
 
     def words_of_tokens(
         self, examples: datasets.Dataset, tokenizer: PreTrainedTokenizerBase

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +13,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 from ..data.debian import DEBIAN, fingerprint
 from .base import Card, Rows
 from .metrics import ROUGE
-from .renaming import Renaming, words
 from .sequence_to_sequence import PICTURES, SNIPPET, generate_texts
 from .subwords import COPIES, HEADS, SubwordTask, TextPairs
 
+WORD = re.compile(r"\w+")
 EXAMPLE = 72  # letters of the example in a card, at most
 
 
@@ -30,19 +31,11 @@ class SummaryData(TextPairs):
         source_column: what the rows call the text.
         target_column: what they call its summary.
         max_source_tokens: the first tokens of a text, its end token included, that are read.
-        renaming: the probability with which a rare word that a training text shares with its summary is replaced by a
-            made-up one in both, see :class:`attnzoo.training.tasks.renaming.Renaming`.
     """
 
     source_column: str = "description"
     target_column: str = "synopsis"
     max_source_tokens: int = 128
-    renaming: float | int = 0.0
-
-    def validate_renaming(self) -> None:
-        """Raise a ValueError if ``renaming`` is no probability."""
-        if not 0 <= self.renaming <= 1:
-            raise ValueError(f"renaming must be from 0 to 1, got {self.renaming}")
 
     def validate_length(self) -> None:
         """Raise a ValueError if there is no room for a word."""
@@ -104,20 +97,6 @@ class Summarization(SubwordTask):
         tokenizer.model_max_length = self.data.max_source_tokens
         return tokenizer
 
-    def training_rows(self) -> Rows:
-        """The training split; with ``renaming`` several examples for every row.
-
-        Raises:
-            ValueError: rows that are streamed are to be renamed.
-        """
-        rows = super().training_rows()
-        if not self.data.renaming:
-            return rows
-        if not isinstance(rows, datasets.Dataset):
-            raise ValueError("task.data.renaming needs all rows in memory; set task.data.streaming=false")
-        renaming = Renaming(zip(rows["source"], rows["target"], strict=True), self.data.renaming)
-        return rows.map(renaming, batched=True, desc="renaming")
-
     def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Let a new model repeat no three tokens in a summary, unless generate() is told otherwise.
 
@@ -148,3 +127,8 @@ class Summarization(SubwordTask):
         """The words of all training texts and their summaries."""
         train = self.splits.get("train", {"source": [], "target": []})
         return {word for column in self.columns for text in train[column] for word in words(text)}
+
+
+def words(text: str) -> set[str]:
+    """The words of a text in lower case."""
+    return set(WORD.findall(text.lower()))
