@@ -354,10 +354,14 @@ def align_files(arguments: list[str]) -> None:
     parser.add_argument("--choose", type=Path, nargs=3, metavar=("SOURCES", "TARGETS", "LINKS"), help=chosen)
     reverse = "a model of the other direction; its links and those of --model are symmetrised (needs --words)"
     parser.add_argument("--reverse", metavar="MODEL", help=reverse)
-    parser.add_argument("--symmetrise", choices=METHODS, default="grow-diag-final-and", help="default: %(default)s")
+    parser.add_argument("--symmetrise", choices=METHODS, help="with --reverse (default: grow-diag-final-and)")
     parser.add_argument("--batch-size", type=int, default=64, help="default: %(default)s")
     parser.add_argument("--scores", action="store_true", help="put log p(target | source) and a tab before every line")
     options = parser.parse_args(arguments)
+    if options.symmetrise and not options.reverse:
+        raise ValueError(
+            f"--symmetrise {options.symmetrise} joins the links of two models: give the other by --reverse"
+        )
     if options.reverse and (options.scores or not options.words):
         raise ValueError("--reverse aligns words of two models: give --words, and leave --scores out")
     count = count_pairs(options.sources, options.targets)
@@ -386,7 +390,8 @@ def align_files(arguments: list[str]) -> None:
         if options.choose:
             swapped = [{(s, t) for t, s in links} for links in development[2]]
             back = _chosen(options.reverse, choose_heads(*other, development[1], development[0], swapped))
-        both = align_both_ways((model, tokenizer), other, pairs, options.symmetrise, read, back)
+        method = options.symmetrise or "grow-diag-final-and"
+        both = align_both_ways((model, tokenizer), other, pairs, method, read, back)
         aligned: Iterable[tuple[float, Any]] = ((0.0, links) for links in both)
     else:
         found = align_stream(model, tokenizer, pairs, options.batch_size, **read)

@@ -2,31 +2,29 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
 
 from ..alignment import Links, from_pharaoh
 
 
 def read_pairs(sources: Path, targets: Path) -> Iterator[tuple[str, str]]:
     """The lines of two files side by side, without holding the files in memory. A line ends with a line feed alone."""
-    with _opened(sources) as first, _opened(targets) as second:
-        for source, target in zip(first, second, strict=True):
-            yield source.removesuffix("\n"), target.removesuffix("\n")
+    for source, target in zip(_lines(sources), _lines(targets), strict=True):
+        yield source.removesuffix("\n"), target.removesuffix("\n")
 
 
 def count_pairs(sources: Path, targets: Path) -> int:
     """The number of lines of both files, checked before any work begins.
 
     Raises:
-        ValueError: the files differ in their numbers of lines, or a line is empty; the message has its number, from 1.
+        ValueError: a file is not UTF-8, the files differ in their numbers of lines, or a line is empty; the message has
+            its number, from 1.
     """
     counts = []
     for path in (sources, targets):
         count = 0
-        with _opened(path) as lines:
-            for count, line in enumerate(lines, start=1):
-                if not line.strip():
-                    raise ValueError(f"line {count} of {path} is empty; there is nothing to align")
+        for count, line in enumerate(_lines(path), start=1):
+            if not line.strip():
+                raise ValueError(f"line {count} of {path} is empty; there is nothing to align")
         counts.append(count)
     if counts[0] != counts[1]:
         raise ValueError(f"{sources} has {counts[0]} lines, {targets} has {counts[1]}; a pair is a line of each")
@@ -37,15 +35,14 @@ def read_links(path: Path) -> list[tuple[Links, Links]]:
     """The sure and the possible links of every line of a file in Pharaoh format.
 
     Raises:
-        ValueError: what stands in a line is not a link; the message has its number, from 1.
+        ValueError: the file is not UTF-8, or what stands in a line is not a link; the message has its number, from 1.
     """
     found = []
-    with _opened(path) as lines:
-        for number, line in enumerate(lines, start=1):
-            try:
-                found.append(from_pharaoh(line))
-            except ValueError as error:
-                raise ValueError(f"line {number} of {path}: {error}") from error
+    for number, line in enumerate(_lines(path), start=1):
+        try:
+            found.append(from_pharaoh(line))
+        except ValueError as error:
+            raise ValueError(f"line {number} of {path}: {error}") from error
     return found
 
 
@@ -66,5 +63,9 @@ def require_words(
                 )
 
 
-def _opened(path: Path) -> TextIO:
-    return path.open(encoding="utf-8-sig", newline="\n")
+def _lines(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8-sig", newline="\n") as file:
+        try:
+            yield from file
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not UTF-8 ({error}); convert it, for example with iconv") from error

@@ -189,6 +189,9 @@ def test_align_prints_links_scores_and_the_error_rate(
         (tmp_path / "words").write_text(lines)
         with pytest.raises(SystemExit, match=message):
             main(command)
+    (tmp_path / "words").write_bytes("café\ntetha\n".encode("latin-1"))
+    with pytest.raises(SystemExit, match=r"words is not UTF-8 .* iconv"):
+        main(command)
 
 
 def test_align_chooses_heads_and_symmetrises(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,6 +220,10 @@ def test_align_chooses_heads_and_symmetrises(tmp_path: Path, capsys: pytest.Capt
         assert from_pharaoh(found)[0] <= from_pharaoh(forward)[0]
     with pytest.raises(SystemExit, match="--reverse aligns words of two models: give --words"):
         main(["align", paths["en"], paths["de"], "--reverse", model])
+    with pytest.raises(
+        SystemExit, match="--symmetrise union joins the links of two models: give the other by --reverse"
+    ):
+        main([*command, "--symmetrise", "union"])
     for second, message in (
         ("0-7", "line 2 of .*wrong has the link 0-7, but its source has 7"),
         ("0:0", "line 2 of .*wrong: '0:0' is not"),
