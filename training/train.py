@@ -44,6 +44,7 @@ from .loop.guided_alignment import LINKS, GuidedAlignment
 from .loop.progress import Batches, Best, Clock, SinceLog, progress_bar
 from .loop.run_folder import describe_run, differences, prepare_output, read_run, start_log, write_row
 from .loop.schedule import learning_rate, make_optimizer
+from .loop.starting import Start
 from .loop.stopping import StoppedError, exit_on_user_error, signals_to_stop
 from .loop.training_state import TrainingState
 from .recipe import Recipe, Training, load_recipe, save_recipe, shipped_recipes, without_machine_paths
@@ -91,7 +92,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     [checkpoint] = broadcast_object_list([checkpoint])
     set_seed(settings.seed)
 
-    tokenizer = task.make_tokenizer()
+    start = Start(settings.start_from, task.auto_class) if settings.start_from is not None else None
+    tokenizer = task.make_tokenizer() if start is None else start.tokenizer()
     config = recipe.model_config(**task.config_fields(tokenizer))
     is_sharded = accelerator.distributed_type == DistributedType.FSDP
     is_averaged = bool(settings.ema_decay) or is_sharded
@@ -101,6 +103,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     longest = getattr(config, "max_position_embeddings", LONGEST)
     tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
     task.prepare(model, tokenizer)
+    if start is not None:
+        start.copy_weights(model)
     if accelerator.process_index:
         set_seed(settings.seed, device_specific=True)  # otherwise all processes drop the same units
     examples = task.training_examples(tokenizer)

@@ -1,0 +1,41 @@
+"""A training that starts from a trained model."""
+
+from pathlib import Path
+
+import pytest
+from attnzoo.training.train import main
+from safetensors.torch import load_file
+from transformers import AutoTokenizer
+
+from tests.regular_language import SMALL
+from tests.training.runs import command_line, overrides
+
+
+def run(dictionary: Path, output: Path, *sets: str) -> Path:
+    settings = overrides("training", max_steps=2, learning_rate=1e-9, weight_decay=0.0)
+    main(command_line("demo", output, [*SMALL, f"task.data.path={dictionary}", *settings, *sets], "--overwrite"))
+    return output / "best"
+
+
+def test_weights_and_tokenizer_are_those_of_the_start_and_another_model_is_refused(
+    dictionary: Path, tmp_path: Path
+) -> None:
+    first = run(dictionary, tmp_path / "first", "training.seed=7")
+    # Other data, with fewer letters, would give another tokenizer.
+    lines = [line for line in dictionary.read_text().splitlines() if "b" not in line.split()[0].lower()]
+    (tmp_path / "other.dict").write_text("\n".join(lines) + "\n")
+    start = f"training.start_from={first}"
+    second = run(tmp_path / "other.dict", tmp_path / "second", start)
+    alone = run(tmp_path / "other.dict", tmp_path / "alone")
+    vocabularies = [AutoTokenizer.from_pretrained(folder).get_vocab() for folder in (first, second, alone)]
+    assert vocabularies[0] == vocabularies[1] != vocabularies[2]
+    before, after = (load_file(folder / "model.safetensors") for folder in (first, second))
+    assert before.keys() == after.keys()
+    for name, weight in before.items():
+        assert (weight - after[name]).abs().max() < 1e-6, name
+    for message, *sets in (
+        ("training.start_from: there is no model in 'nowhere'", "training.start_from=nowhere"),
+        (r"is not the one .*: embedding_size is \d+ there and 9 here", start, "model.embedding_size=9"),
+    ):
+        with pytest.raises(SystemExit, match=message):
+            run(dictionary, tmp_path / "refused", *sets)
