@@ -21,6 +21,7 @@ from transformers import (
 
 from attnzoo.viewer import plot_sentence
 
+from ..data.film_reviews import FILM_REVIEWS
 from ..data.labelled_sentences import ClassificationData, read_labelled
 from ..data.labels import known_numbers, label_text, number_labels
 from ..data.sources import Rows, SourceError, short
@@ -70,7 +71,7 @@ class SentenceClassification(Task):
     metric = "error"  # 100 - accuracy
     metric_names = {"accuracy": "accuracy", "macro_f1": "macro-F1", "matthews": "Matthews"}
     units = {"accuracy": " %", "macro_f1": " %", "matthews": " %"}
-    known_data = (SST2,)
+    known_data = (SST2, FILM_REVIEWS)
     card = Card(
         tags=("sentence-embedding", "self-attention"),
         pipeline_tag="text-classification",

