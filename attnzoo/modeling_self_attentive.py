@@ -67,33 +67,25 @@ class GatedEncoder(nn.Module):
     Every hop, a row of :math:`M`, has its own weight matrix. Symbols: :math:`M_p, M_h` are ``first`` and ``second``,
     :math:`W_{fp}, W_{fh}` are ``first_weight`` and ``second_weight``.
 
+    **Differs from the paper**: with ``compare_hops`` every row of :math:`F_r` is followed by the product and the
+    absolute difference of the two rows of M, as Tai et al. (2015), "Improved Semantic Representations From
+    Tree-Structured Long Short-Term Memory Networks", arXiv:1503.00075, section 4.2, compare two sentences.
+
     Shape:
         - first, second: (B, R, V)
-        - returns: (B, R, G)
+        - returns: (B, R, G), with ``compare_hops`` (B, R, G + 2V)
     """
 
-    def __init__(self, num_hops: int, state_size: int, gate_size: int) -> None:
+    def __init__(self, num_hops: int, state_size: int, gate_size: int, compare_hops: bool = False) -> None:
         super().__init__()
+        self.compare_hops = compare_hops
         self.first_weight = nn.Parameter(torch.empty(num_hops, state_size, gate_size))
         self.second_weight = nn.Parameter(torch.empty(num_hops, state_size, gate_size))
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
         products = "brv, rvg -> brg"
-        return torch.einsum(products, first, self.first_weight) * torch.einsum(products, second, self.second_weight)
-
-
-def product_and_difference(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Two sentences compared value by value (Tai et al., 2015, "Improved Semantic Representations From Tree-Structured
-    Long Short-Term Memory Networks", arXiv:1503.00075, section 4.2).
-
-    .. math:: M_\times = M_h \odot M_p, \qquad M_+ = |M_h - M_p|
-
-    **Differs from the paper**: matrices of hops, not vectors.
-
-    Shape:
-        - first, second, both returned: (B, R, V)
-    """
-    return first * second, (first - second).abs()
+        gated = torch.einsum(products, first, self.first_weight) * torch.einsum(products, second, self.second_weight)
+        return torch.cat([gated, first * second, (first - second).abs()], dim=-1) if self.compare_hops else gated
 
 
 class SelfAttentivePreTrainedModel(SafetensorsModel):
@@ -153,7 +145,8 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         self.attention = StructuredSelfAttention(width, config.attention_hidden_size, config.num_hops)
         self.gate = None
         if config.sentence_pair:
-            self.gate = GatedEncoder(config.num_hops, width, config.gate_size)  # type: ignore[arg-type]
+            size: Any = config.gate_size
+            self.gate = GatedEncoder(config.num_hops, width, size, config.compare_hops)
         self.post_init()
 
     @can_return_tuple
@@ -192,8 +185,6 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
             sentence_matrix = torch.stack([first, second], dim=1)
             penalty = None if penalty is None else penalty.view(2, -1).sum(dim=0)
             pooled = self.gate(first, second)
-            if self.config.compare_hops:
-                pooled = torch.cat([pooled, *product_and_difference(first, second)], dim=-1)
             length = embeddings.shape[1]
             outputs = [join_pairs(output, places, length) for output in outputs]
             annotation_matrix = join_pairs(annotation_matrix.mT, places, length).mT
@@ -215,9 +206,8 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
               \mathcal L = \mathcal L_{\mathrm{task}} + c P
 
     Symbols: :math:`W_1, b_1` are ``hidden_proj``, :math:`W_2, b_2` are ``classifier``, c is the config's
-    ``penalty_coefficient``, P is the :func:`redundancy_penalty`. For a pair the MLP reads :math:`F_r`,
-    and with the config's ``compare_hops`` also :func:`product_and_difference`; P is the sum of the penalties of its
-    sentences, as in the authors' released code.
+    ``penalty_coefficient``, P is the :func:`redundancy_penalty`. For a pair the MLP reads what
+    :class:`GatedEncoder` returns, and P is the sum of the penalties of its sentences, as in the authors' released code.
 
     The task's loss is that of every Hugging Face classifier: single label, multi-label or regression. The config's
     ``problem_type`` selects it; if that is not set, ``num_labels`` and the type of the labels do.

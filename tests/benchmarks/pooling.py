@@ -44,9 +44,9 @@ class PoolingForSequenceClassification(SelfAttentivePreTrainedModel):
             config.cell, config.embedding_size, config.hidden_size, config.num_hidden_layers, config.dropout
         )
         width = config.encoder_output_size
-        self.gate = GatedEncoder(1, width, config.gate_size) if config.sentence_pair else None
+        self.gate = GatedEncoder(1, width, config.gate_size, config.compare_hops) if config.sentence_pair else None
         self.dropout = nn.Dropout(config.classifier_dropout)
-        self.hidden_proj = nn.Linear(config.gate_size if config.sentence_pair else width, config.classifier_size)
+        self.hidden_proj = nn.Linear(config.pooler_size // config.num_hops, config.classifier_size)
         self.classifier = nn.Linear(config.classifier_size, config.num_labels)
         self.post_init()
 
