@@ -14,6 +14,7 @@ from accelerate.state import AcceleratorState
 from .commands import command_parser
 from .data.word_vectors import first_words
 from .loop.run_folder import read_run
+from .loop.starting import trained_model
 from .loop.stopping import exit_on_user_error
 from .recipe import Recipe, hub_id, load_recipe
 from .release import release
@@ -68,7 +69,7 @@ def retrain(cards: Path, runs: Path, names: Sequence[str] | None = None) -> None
 
 
 def missing_data(recipe: Recipe) -> list[str]:
-    """The data of a recipe that is missing, each with what to do."""
+    """The data and the models to learn from that a recipe lacks, each with what to do."""
     missing = []
     try:
         make_task(recipe)
@@ -82,6 +83,14 @@ def missing_data(recipe: Recipe) -> list[str]:
             first_words(vectors, 1)
         except FileNotFoundError as error:
             missing.append(str(error))
+    training = recipe.training
+    for key, folders in (("start_from", [training.start_from]), ("teachers", training.teachers)):
+        for folder in folders:
+            try:
+                if folder is not None:
+                    trained_model(key, folder)
+            except FileNotFoundError as error:
+                missing.append(str(error))
     return missing
 
 

@@ -131,6 +131,12 @@ def test_a_dataset_of_the_hub_that_is_not_reached_has_the_command_that_fetches_i
     recipe = load_recipe(CARDS / "small-transformer-multi30k-en-de" / "recipe.yaml")
     (said,) = retrain.missing_data(recipe)
     assert "`hf download --repo-type dataset bentrevett/multi30k --local-dir bentrevett/multi30k`" in said
+    recipe = load_recipe("demo", ["training.start_from=a/best", f"training.teachers=[{G2P}, b/best]"])
+    said = retrain.missing_data(recipe)
+    assert said[1:] == [
+        "training.start_from: there is no model in 'a/best'; train it first",
+        "training.teachers: there is no model in 'b/best'; train it first",
+    ]
 
 
 def test_a_run_of_another_recipe_is_refused(zoo: Path) -> None:

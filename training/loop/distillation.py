@@ -1,7 +1,6 @@
 """Learning from trained models: word-level distillation (Hinton et al., 2015; Kim and Rush, 2016, section 3.1)."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,7 +8,8 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from attnzoo.loss import IGNORED
-from attnzoo.shipped_models import named_folder
+
+from .starting import trained_model
 
 
 class Teachers:
@@ -45,9 +45,7 @@ class Teachers:
         device: torch.device,
     ) -> None:
         self.share, self.models = share, []
-        for folder in map(named_folder, folders):
-            if not (Path(folder) / "config.json").is_file():
-                raise FileNotFoundError(f"training.teachers: there is no model in {folder!r}")
+        for folder in (trained_model("teachers", name) for name in folders):
             teacher = auto_class.from_pretrained(folder)
             is_same = AutoTokenizer.from_pretrained(folder).get_vocab() == tokenizer.get_vocab()
             if not is_same or teacher.config.id2label != student.config.id2label:

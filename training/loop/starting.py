@@ -9,6 +9,18 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from attnzoo.shipped_models import named_folder
 
 
+def trained_model(key: str, folder: str) -> str:
+    """The folder of a trained model: this folder, or that of the shipped model of this name.
+
+    Raises:
+        FileNotFoundError: there is no model; the message has the key of ``training`` that names it.
+    """
+    found = named_folder(folder)
+    if not (Path(found) / "config.json").is_file():
+        raise FileNotFoundError(f"training.{key}: there is no model in {folder!r}; train it first")
+    return found
+
+
 class Start:
     """The model that a training starts from.
 
@@ -21,9 +33,7 @@ class Start:
     """
 
     def __init__(self, folder: str, auto_class: Any) -> None:
-        self.folder, self.auto_class = named_folder(folder), auto_class
-        if not (Path(self.folder) / "config.json").is_file():
-            raise FileNotFoundError(f"training.start_from: there is no model in {folder!r}")
+        self.folder, self.auto_class = trained_model("start_from", folder), auto_class
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """Its tokenizer; one of the new data would give the words other rows of the embeddings."""
