@@ -20,6 +20,7 @@ SCALES |= {name: name for name in ("hundred", "thousand", "million", "billion", 
 AMOUNT = re.compile(rf"[$£€]([\d.,]*\d) ?({'|'.join(sorted(SCALES, key=len, reverse=True))})\b", re.IGNORECASE)
 TRAILING = re.compile(r"(\d[\d.,]*)(?<=\d) ?([$£€])(?!\.?\d)")  # 5 €, but not in 5 €10 notes
 DECIMAL_COMMA = re.compile(r"[\d.]+,(?!\d{3}$)\d+")  # 5,20 and 1.234,5, but not 1,234
+GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)*")  # 1,234,567.8
 ORDINALS = ("st", "nd", "rd", "th")
 
 
@@ -42,6 +43,8 @@ def number_words(number: str) -> list[str]:
     amount, suffix = re.fullmatch(r"([\d.,]+)(\w*)", digits).groups()  # type: ignore[union-attr]  # by the caller
     if DECIMAL_COMMA.fullmatch(amount):
         amount = amount.replace(".", "").replace(",", ".")
+    elif "," in amount and not GROUPED.fullmatch(amount):  # a list: 1,2,3
+        return [word for part in number.split(",") if part for word in number_words(part)]
     whole, *fractions = amount.replace(",", "").split(".")
     if len(fractions) > 1 or _num2words() is None or len(whole) > MAX_DIGITS:  # 192.168.0.1
         words = _digit_by_digit(amount)

@@ -104,6 +104,8 @@ def with_num2words(monkeypatch: pytest.MonkeyPatch) -> None:
         ("0", "zero"),
         ("42", "forty two"),
         ("1,000,001", "one million and one"),
+        ("1,2,3", "one two three"),
+        ("10,20,3rd", "ten twenty third"),
         ("3.05", "three point zero five"),
         ("007", "zero zero seven"),
         ("1999", "nineteen ninety nine"),
