@@ -154,7 +154,6 @@ def test_truncation_cuts_a_text_to_what_the_model_reads(folder: Path) -> None:
     assert (ids[-1] == tokenizer.eos_token_id) == (folder != CAUSAL)  # the end is not cut off
 
 
-@pytest.mark.xfail(strict=True, reason="its hops are nearly one; a model trained with the penalty takes its place")
 def test_the_hops_of_the_classifier_look_at_different_words() -> None:
     model = AutoModelForSequenceClassification.from_pretrained(SST2)
     tokenizer = AutoTokenizer.from_pretrained(SST2)
@@ -166,7 +165,8 @@ def test_the_hops_of_the_classifier_look_at_different_words() -> None:
         hops = normalize(attentions[-1][0, 0], dim=-1)  # (hops, tokens)
         one, other = torch.triu_indices(len(hops), len(hops), offset=1)
         cosines.append((hops[one] * hops[other]).sum(-1).mean().item())
-    assert max(cosines) < 0.5
+    assert max(cosines) < 0.3
+    assert tokenizer.eos_token_id not in tokenizer(example)["input_ids"]  # so that every weight is on a word
 
 
 def test_the_docs_have_the_figures_of_the_classifier() -> None:
