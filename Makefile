@@ -126,7 +126,7 @@ release: $(VENV)/release
 
 bench: $(VENV)/installed
 	$(call say,Making an environment for each toolkit and measuring; an hour or more)
-	$(BIN)/python -m tests.benchmarks.environments
+	$(BIN)/python -m tests.benchmarks.environments joeynmt opennmt fairseq eole
 	$(BIN)/python -m tests.benchmarks.run --output .benchmarks/bench.json --markdown .benchmarks/bench.md
 	$(call say,Measuring the Transformer beside Marian and BART and T5 and the classifier beside plain torch)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.benchmarks.transformers_training

@@ -32,11 +32,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from tests.benchmarks.environments import ENVIRONMENTS, PEERS, ROOT, interpreter
+from tests.benchmarks.environments import ENVIRONMENTS, ROOT, interpreter
 
 HEADING = "# Speed beside other toolkits"  # of docs/bench.md
 OURS = "attnzoo"
 LIMIT = "limit"  # the matrix products of a training step: no toolkit
+PEERS = ("joeynmt", "opennmt", "fairseq", "eole")  # each with an environment, and a file in systems/
 SYSTEMS = (OURS, *PEERS, LIMIT)
 VARIANTS = {
     "general_feeding": "general, input feeding",
