@@ -103,7 +103,7 @@ class SelfAttentiveConfig(ZooConfig):
 
     @property
     def pooler_size(self) -> int:
-        """The width of ``pooler_output``: of the flattened M of a sentence, or of what relates a pair."""
+        """The width of ``pooler_output``: the flattened M of a sentence, or the flattened relation of a pair."""
         width: Any = self.gate_size if self.sentence_pair else self.encoder_output_size
         compared = 2 * self.encoder_output_size if self.compare_hops else 0
         return self.num_hops * (width + compared)
@@ -121,6 +121,6 @@ class SelfAttentiveConfig(ZooConfig):
         elif self.gate_size is not None:
             raise ValueError(f"gate_size={self.gate_size} needs sentence_pair=True: one sentence has no gate")
         elif self.compare_hops:
-            raise ValueError("compare_hops=True needs sentence_pair=True: one sentence is not compared")
+            raise ValueError("compare_hops=True needs sentence_pair=True: there is no second sentence to compare with")
         if not 0 <= self.penalty_coefficient < math.inf:
             raise ValueError(f"penalty_coefficient must be at least 0 and finite, got {self.penalty_coefficient}")

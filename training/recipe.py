@@ -100,7 +100,8 @@ class Training:
     Attributes:
         seed: seed of the initial weights, the order of the data and dropout.
         start_from: checkpoint folder of a trained model, or the name of a shipped one. The training starts with its
-            weights and its tokenizer; the section ``model`` must describe it, apart from rates of dropout and the like.
+            weights and its tokenizer. The sizes in the section ``model`` and the labels must be those of that model;
+            dropout and the penalty may differ.
         max_steps: optimiser steps to take. Give either this or ``max_minutes``.
         max_minutes: minutes to train; evaluations do not count. The learning rate decays over this time, so a slower
             machine takes fewer steps but also ends with a decayed rate. Use ``max_steps`` for a run that others can

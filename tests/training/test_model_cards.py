@@ -151,7 +151,7 @@ def test_truncation_cuts_a_text_to_what_the_model_reads(folder: Path) -> None:
     text = "a" * 3000 if "g2p" in folder.name else "a " * 2000
     ids = tokenizer(text, truncation=True)["input_ids"]
     assert len(ids) == tokenizer.model_max_length == most
-    has_end = folder not in (CAUSAL, SST2)  # the others end every text, and this end is not cut off
+    has_end = folder not in (CAUSAL, SST2)  # these two add no end token; for the others, truncation keeps it
     assert (ids[-1] == tokenizer.eos_token_id) == has_end
 
 

@@ -36,7 +36,7 @@ class Start:
         self.folder, self.auto_class = trained_model("start_from", folder), auto_class
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """Its tokenizer; one of the new data would give the words other rows of the embeddings."""
+        """Its tokenizer; a tokenizer made from the new data would give the words other rows of the embeddings."""
         return AutoTokenizer.from_pretrained(self.folder)
 
     @torch.no_grad()
@@ -44,7 +44,7 @@ class Start:
         """Give a new model the trained weights.
 
         Raises:
-            ValueError: the new model has other classes, or weights of other names or shapes; the message has the fields
+            ValueError: the new model has other labels, or weights of other names or shapes; the message has the fields
                 of the config that differ.
         """
         trained = self.auto_class.from_pretrained(self.folder)

@@ -78,7 +78,7 @@ CLAIM = Claim(
     claim="The attention weights of a classifier show which words its prediction rests on.",
     source="Lin et al. (2017), section 4; Jain and Wallace (2019), section 4.1, who find that they do not",
     tutorials="The highlighted words are the reason for the prediction.",
-    of_wording="not supported: in about a third of the sentences the highlighted word is not the one that "
+    of_wording="not supported: in more than half of the sentences the highlighted word is not the one that "
     "matters most.",
     experiment=f"{MODEL} on templates of reviews. Each word is removed in turn, and the change of the prediction "
     "(total variation) is compared with the word's weight, by Kendall's tau within each sentence. "
