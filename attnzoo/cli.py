@@ -260,7 +260,7 @@ def classify(arguments: list[str]) -> None:
     parser = _parser("classify", example, SENTIMENT, "sentence", more=more)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that shows the attention to words")
     options = parser.parse_args(arguments)
-    sentences = [sentence for sentence in _texts(options, "sentence") if sentence]
+    sentences = [sentence for sentence in _texts(options, "sentence") if sentence.strip()]
     folder = _folder(options.model)
     model, report = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
     if report["missing_keys"]:

@@ -271,7 +271,7 @@ def checkpoint_recipe(folder: Path, overrides: list[str] | None = None) -> Recip
 def without_machine_paths(recipe: Recipe) -> Recipe:
     """The recipe to publish: the data's absolute path becomes its id on the Hub, or its last part.
 
-    Absolute paths of teachers and of links become their last parts, too.
+    Absolute paths of teachers, of the model to start from and of links become their last parts, too.
     """
     values = dataclasses.asdict(recipe.task.data)
     paths = {name: Path(value) for name, value in values.items() if isinstance(value, str)}
@@ -281,7 +281,9 @@ def without_machine_paths(recipe: Recipe) -> Recipe:
     data = dataclasses.replace(recipe.task.data, **shortened)
     teachers = [_relative(folder) for folder in recipe.training.teachers]
     links = recipe.training.alignment_links
-    training = dataclasses.replace(recipe.training, teachers=teachers, alignment_links=links and _relative(links))
+    start = recipe.training.start_from
+    shorter: dict[str, Any] = {"start_from": start and _relative(start), "alignment_links": links and _relative(links)}
+    training = dataclasses.replace(recipe.training, teachers=teachers, **shorter)
     return dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data), training=training)
 
 

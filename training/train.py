@@ -88,11 +88,13 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         raise ValueError(f"training.tracker={package} needs a package that is missing: pip install {package}")
     precision = _mixed_precision(settings)
     accelerator = Accelerator(mixed_precision=precision, log_with=settings.tracker, project_dir=output)
+    start = None
+    if settings.start_from is not None:  # before --overwrite removes anything
+        start = Start(settings.start_from, task, output)
     checkpoint = prepare_output(output, recipe, resume, overwrite) if accelerator.is_main_process else None
     [checkpoint] = broadcast_object_list([checkpoint])
     set_seed(settings.seed)
 
-    start = Start(settings.start_from, task.auto_class) if settings.start_from is not None else None
     tokenizer = task.make_tokenizer() if start is None else start.tokenizer()
     config = recipe.model_config(**task.config_fields(tokenizer))
     is_sharded = accelerator.distributed_type == DistributedType.FSDP

