@@ -19,7 +19,7 @@ SCALES |= {name: name for name in ("hundred", "thousand", "million", "billion", 
 # An amount of money with a scale: $5M, $1.5 billion.
 AMOUNT = re.compile(rf"[$£€]([\d.,]*\d) ?({'|'.join(sorted(SCALES, key=len, reverse=True))})\b", re.IGNORECASE)
 TRAILING = re.compile(r"(\d[\d.,]*)(?<=\d) ?([$£€])(?!\.?\d)")  # 5 €, but not in 5 €10 notes
-DECIMAL_COMMA = re.compile(r"[\d.]+,(?!\d{3}$)\d+")  # 5,20 and 1.234,5, but not 1,234
+DECIMAL_COMMA = re.compile(r"(?:\d+|\d{1,3}(?:\.\d{3})+),(?!\d{3}$)\d+")  # 5,20 and 1.234,5, but not 1,234
 GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)*")  # 1,234,567.8
 ORDINALS = ("st", "nd", "rd", "th")
 
@@ -41,7 +41,7 @@ def number_words(number: str) -> list[str]:
     digits = "".join(str(unicodedata.digit(character, character)) for character in number.lstrip("$£€"))
     digits = "0" + digits if digits.startswith(".") else digits  # $.50
     amount, suffix = re.fullmatch(r"([\d.,]+)(\w*)", digits).groups()  # type: ignore[union-attr]  # by the caller
-    if DECIMAL_COMMA.fullmatch(amount):
+    if DECIMAL_COMMA.fullmatch(amount) and not suffix:
         amount = amount.replace(".", "").replace(",", ".")
     elif "," in amount and not GROUPED.fullmatch(amount):  # a list: 1,2,3
         return [word for part in number.split(",") if part for word in number_words(part)]

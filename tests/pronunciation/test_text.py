@@ -106,6 +106,8 @@ def with_num2words(monkeypatch: pytest.MonkeyPatch) -> None:
         ("1,000,001", "one million and one"),
         ("1,2,3", "one two three"),
         ("10,20,3rd", "ten twenty third"),
+        ("1,2nd", "one second"),
+        ("1.5,2", "one point five two"),
         ("3.05", "three point zero five"),
         ("007", "zero zero seven"),
         ("1999", "nineteen ninety nine"),
