@@ -1,5 +1,6 @@
 """Sentence classification: a label for every sentence, or for every pair of sentences."""
 
+import dataclasses
 import re
 import sys
 from collections import Counter
@@ -76,7 +77,7 @@ class SentenceClassification(Task):
         tags=("sentence-embedding", "self-attention"),
         pipeline_tag="text-classification",
         snippet=pipeline_snippet("classify", "text-classification"),
-        usage="Text of any kind is read; a word that is not in the vocabulary counts as unknown. Loaded with "
+        usage="Text is read as it is; a word that is not in the vocabulary counts as unknown. Loaded with "
         "`AutoModelForSequenceClassification` and called with `output_attentions=True`, the model gives the weights of "
         "the words.",
         metric_note="Macro-F1: the mean of the labels' F1. Matthews: the correlation of predicted and true labels, 0 "
@@ -92,6 +93,8 @@ class SentenceClassification(Task):
     def __init__(self, data: ClassificationData, only: str | None = None) -> None:
         self.columns = ["text"] if data.text_pair_column is None else ["text", "text_pair"]
         super().__init__(data, only)
+        if not data.end_token:
+            self.card = dataclasses.replace(self.card, usage=f"A text without a word is an error. {self.card.usage}")
         if data.member is not None:
             self.name = Path(data.member).name
 
