@@ -253,7 +253,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
                     state.save(output, settings.keep_checkpoints)
             if signum and progress < 1:
                 bar.close()
-                accelerator.end_training()
+                del model
+                _end(accelerator)
                 raise StoppedError(max(received, default=int(signal.SIGTERM)), clock.steps)
         bar.close()
 
@@ -261,7 +262,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     if accelerator.is_main_process:
         write_atomically(output / "run.json", json.dumps(run, indent=2) + "\n")
         print(f"best: validation {describe(task, run['validation'])} after {run['steps']} steps, in {output / 'best'}")
-    accelerator.end_training()
+    del model
+    _end(accelerator)
     return run
 
 
@@ -300,6 +302,16 @@ def _evaluate(
     with accelerator.split_between_processes(rows) as mine:
         predictions = task.predict(model, tokenizer, "validation", settings.num_beams, rows=mine)
     return task.score("validation", gather_object(predictions))
+
+
+def _end(accelerator: Accelerator) -> None:
+    """Let the processes part. The caller has dropped its wrapped model.
+
+    Of DistributedDataParallel and its process group, the group must go last: in torch 2.13 DDP frees the last of a
+    group while it holds Python's lock, and waits for the group's thread, which may need the lock to free a tensor.
+    """
+    accelerator.free_memory()
+    accelerator.end_training()
 
 
 def _diverged(what: str, clock: Clock) -> FloatingPointError:

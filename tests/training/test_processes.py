@@ -1,6 +1,7 @@
 """Two processes train as one does with the same batches, and lose or repeat no part of the work."""
 
 import functools
+import gc
 import json
 import os
 import shutil
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from accelerate import Accelerator
 from attnzoo.training.loop.checkpoint import checkpoints
 from safetensors.torch import load_file
+from torch.nn.parallel import DistributedDataParallel
 
 from tests.regular_language import SMALL
 from tests.training.runs import ROOT, command_line, log_rows, start, train_recipe
@@ -36,6 +39,13 @@ def join(environment: dict[str, str], is_sharded: bool) -> None:
     os.environ.update(environment)
     if is_sharded:
         allow_sharding()
+    end_training = Accelerator.end_training
+
+    def end(accelerator: Accelerator) -> None:
+        assert not any(type(kept) is DistributedDataParallel for kept in gc.get_objects())  # else it may never end
+        end_training(accelerator)
+
+    Accelerator.end_training = end  # type: ignore[method-assign]
 
 
 def train_on_two(dictionary: Path, output: Path, *more: str, resume: bool = False, is_sharded: bool = False) -> Path:
@@ -53,9 +63,9 @@ def train_on_two(dictionary: Path, output: Path, *more: str, resume: bool = Fals
         start(arguments, functools.partial(join, environment | {"RANK": rank, "LOCAL_RANK": rank}, is_sharded))
         for rank in ("0", "1")
     ]
-    for process in processes:
+    for rank, process in enumerate(processes):
         code, errors = process.finish()
-        assert code == 0, errors[-3000:]
+        assert code == 0, f"rank {rank}: {errors[-3000:]}"
     return output
 
 
