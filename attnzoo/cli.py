@@ -105,15 +105,27 @@ def _parser(
 def _texts(options: argparse.Namespace, what: str) -> list[str]:
     """The texts of the command line, or else the lines of standard input."""
     if options.texts:
-        return options.texts
+        return _utf8(options.texts, what)
     if sys.stdin.isatty():
         raise ValueError(f"give at least one {what}, or a file with one on each line: attnzoo ... < file.txt")
     try:
-        lines = sys.stdin.read().removeprefix("\ufeff").split("\n")
-        "".join(lines).encode()
-    except UnicodeError as error:
-        raise ValueError(f"the standard input is not UTF-8 ({error}); convert it, for example with iconv") from error
+        lines = _utf8(sys.stdin.read().removeprefix("\ufeff").split("\n"), "standard input")
+    except UnicodeDecodeError as error:
+        raise _not_utf8("standard input", error) from error
     return [line.strip() for line in (lines if lines[-1] else lines[:-1])]
+
+
+def _utf8(texts: list[str], what: str) -> list[str]:
+    """The texts; Python stands a surrogate for a byte of an argument that is not UTF-8."""
+    try:
+        "".join(texts).encode()
+    except UnicodeError as error:
+        raise _not_utf8(what, error) from error
+    return texts
+
+
+def _not_utf8(what: str, error: UnicodeError) -> ValueError:
+    return ValueError(f"the {what} is not UTF-8 ({error}); convert it, for example with iconv")
 
 
 def _folder(model: str) -> str:
@@ -316,6 +328,7 @@ def view_text(arguments: list[str]) -> None:
     parser.add_argument("--target", metavar="TEXT", help="default: an encoder-decoder generates it")
     parser.add_argument("--layers", type=int, nargs="+", metavar="N", help="from 0; default: all layers")
     options = parser.parse_args(arguments)
+    _utf8([options.text, options.target or ""], "text")
     folder = _folder(options.model)
     config = AutoConfig.from_pretrained(folder)
     heads = " ".join(config.architectures or ())
@@ -465,7 +478,10 @@ def _test_examples(source: str, number: int | None, overrides: list[str]) -> Any
 
 
 def _lines(path: Path) -> list[str]:
-    text = path.read_text(encoding="utf-8-sig")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeError as error:
+        raise _not_utf8(f"file {path}", error) from error
     return text.removesuffix("\n").split("\n")  # splitlines would split at other separators too
 
 

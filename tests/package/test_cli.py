@@ -192,6 +192,17 @@ def test_align_prints_links_scores_and_the_error_rate(
     (tmp_path / "words").write_bytes("café\ntetha\n".encode("latin-1"))
     with pytest.raises(SystemExit, match=r"words is not UTF-8 .* iconv"):
         main(command)
+    files = [str(tmp_path / name) for name in ("phonemes", "words", "gold")]
+    with pytest.raises(SystemExit, match=r"words is not UTF-8 .* iconv"):
+        main([command[0], files[0], files[0], *command[3:], "--choose", *files])
+
+
+@pytest.mark.parametrize("command", ["pronounce", "translate", "summarize", "classify", "view"])
+def test_an_argument_that_is_not_utf8_is_refused(command: str, tmp_path: Path) -> None:
+    argument = b"caf\xe9".decode(errors="surrogateescape")  # as Python reads it
+    view = [SENTIMENT, argument, "-o", str(tmp_path / "page.html")]
+    with pytest.raises(SystemExit, match=r"error: the (word|sentence|text) is not UTF-8"):
+        main([command, *(view if command == "view" else [argument])])
 
 
 def test_align_chooses_heads_and_symmetrises(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
