@@ -8,6 +8,7 @@ splits. If the path is the training data, in this or another folder, it evaluate
 """
 
 import dataclasses
+import math
 import sys
 import time
 from pathlib import Path
@@ -27,6 +28,11 @@ from .recipe import checkpoint_recipe
 from .tasks import make_task
 from .tasks.base import Task
 
+LENGTH_PENALTY = (
+    "of beam search: a score is divided by its number of tokens to this power, so more than 1 is for longer outputs "
+    "(default: what the folder's generation config says, or else 1)"
+)
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
@@ -34,6 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", help="a checkpoint folder, such as runs/demo/best, or the name of a shipped model")
     parser.add_argument("--split", default="test", help="train, validation or test (default: test)")
     parser.add_argument("--num-beams", type=int, help="default: what the folder's generation config says, or else 1")
+    parser.add_argument("--length-penalty", type=float, help=LENGTH_PENALTY)
     add_overrides(parser)
     options = parser.parse_args(arguments)
     with exit_on_user_error():
@@ -41,11 +48,13 @@ def main(arguments: list[str] | None = None) -> None:
         require_model(folder)
         task = task_for(folder, options.set, options.split)
         started = time.perf_counter()
-        scores = evaluate(folder, task, options.split, options.num_beams)
+        scores = evaluate(folder, task, options.split, options.num_beams, options.length_penalty)
         seconds = time.perf_counter() - started
     how = f"{options.split} split, {scores['examples']} examples"
     if "num_beams" in scores:
         how += f", beam {scores['num_beams']}"
+    if options.length_penalty is not None:
+        how += f", length penalty {options.length_penalty:g}"
     print(f"{task.name}, {how}: {describe(task, scores)}")
     print(f"{seconds:.0f} seconds")
 
@@ -77,16 +86,18 @@ def task_for(folder: Path, overrides: list[str], split: str) -> Task:
     return task
 
 
-def evaluate(folder: Path, task: Task, split: str, num_beams: int | None = None) -> dict[str, float]:
+def evaluate(
+    folder: Path, task: Task, split: str, num_beams: int | None = None, length_penalty: float | None = None
+) -> dict[str, float]:
     """The scores of the model in ``folder`` on a split of its task; "num_beams" is added if the model generates.
 
     Raises:
         OSError: ``folder`` holds no model.
-        ValueError: there is no such split, ``num_beams`` is below 1 or given for a model that does not generate, or
-            the labels of the model are not those of the task.
+        ValueError: there is no such split, ``num_beams`` or ``length_penalty`` is out of range or given for a model
+            that does not generate, or the labels of the model are not those of the task.
     """
     model, tokenizer = load_model(task.auto_class, folder)
-    decoding = decoding_of(task, model, num_beams)
+    decoding = decoding_of(task, model, num_beams, length_penalty)
     return task.score(split, task.predict(model, tokenizer, split, **decoding)) | decoding
 
 
@@ -95,19 +106,27 @@ def load_model(auto_class: Any, folder: Path) -> tuple[Any, Any]:
     return auto_class.from_pretrained(folder).to(PartialState().device), AutoTokenizer.from_pretrained(folder)
 
 
-def decoding_of(task: Task, model: Any, num_beams: int | None) -> dict[str, Any]:
+def decoding_of(task: Task, model: Any, num_beams: int | None, length_penalty: float | None = None) -> dict[str, Any]:
     """The arguments for ``predict`` and ``draw`` of a task: "num_beams", or nothing if the task does not generate.
 
+    A length penalty is set in the model's generation config.
+
     Raises:
-        ValueError: ``num_beams`` is given for a task that does not generate.
+        ValueError: one of the two is given for a task that does not generate, or a length penalty for greedy search.
     """
     if task.num_beams is None:
-        if num_beams is not None:
-            raise ValueError(
-                f"num_beams={num_beams} is for predictions that are generated, and those of this task are not"
-            )
+        for name, value in (("num_beams", num_beams), ("length_penalty", length_penalty)):
+            if value is not None:
+                raise ValueError(
+                    f"{name}={value} is for predictions that are generated, and those of this task are not"
+                )
         return {}
-    return {"num_beams": (model.generation_config.num_beams or 1) if num_beams is None else num_beams}
+    beams = (model.generation_config.num_beams or 1) if num_beams is None else num_beams
+    if length_penalty is not None:
+        if beams == 1 or not math.isfinite(length_penalty):
+            raise ValueError(f"length_penalty={length_penalty} must be a number, and num_beams at least 2, got {beams}")
+        model.generation_config.length_penalty = length_penalty
+    return {"num_beams": beams}
 
 
 if __name__ == "__main__":

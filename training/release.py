@@ -17,7 +17,7 @@ import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
 from .card import describe, read_figures, write_card
 from .commands import command_parser
-from .evaluate import decoding_of, evaluate
+from .evaluate import LENGTH_PENALTY, decoding_of, evaluate
 from .loop.checkpoint import replacing, require_model
 from .loop.run_folder import read_mapping
 from .loop.stopping import exit_on_user_error
@@ -31,10 +31,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("run", type=Path, help="the output folder of a training, such as runs/demo")
     parser.add_argument("folder", type=Path, help="what to write, such as model_cards/NAME; it is replaced")
     parser.add_argument("--num-beams", type=int, help="beams to decode with (default: what the task has)")
+    parser.add_argument("--length-penalty", type=float, help=LENGTH_PENALTY)
     parser.add_argument("--note", help="what a reader of the card has to know about the run, beside its figures")
     options = parser.parse_args(arguments)
     with exit_on_user_error():
-        release(options.run, options.folder, options.num_beams, options.note)
+        release(options.run, options.folder, options.num_beams, options.length_penalty, options.note)
 
 
 # The files of a release, without pictures. A folder with any other file may be the user's, and is not replaced.
@@ -42,14 +43,21 @@ FILES = {"README.md", "config.json", "generation_config.json", "model.safetensor
 FILES |= {"tokenizer.json", "tokenizer_config.json"}
 
 
-def release(run: Path, folder: Path, num_beams: int | None = None, note: str | None = None) -> None:
+def release(
+    run: Path,
+    folder: Path,
+    num_beams: int | None = None,
+    length_penalty: float | None = None,
+    note: str | None = None,
+) -> None:
     """Write ``folder`` out of the best checkpoint of ``run``.
 
     Raises:
         FileNotFoundError: ``run`` holds no finished training.
         OSError, ValueError: a file of the run is damaged.
-        ValueError: ``num_beams`` is below 1, or given for a model that does not generate; a weight is too large for
-            half precision; ``folder`` holds something other than a release, or is the working directory.
+        ValueError: ``num_beams`` or ``length_penalty`` is out of range, or given for a model that does not generate; a
+            weight is too large for half precision; ``folder`` holds something other than a release, or is the working
+            directory.
     """
     if run.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"{folder} is a part of the run; choose a folder outside it")
@@ -76,7 +84,7 @@ def release(run: Path, folder: Path, num_beams: int | None = None, note: str | N
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             raise ValueError(f"{name} has values that half precision cannot hold")
-    decoding = decoding_of(task, model, task.num_beams if num_beams is None else num_beams)
+    decoding = decoding_of(task, model, task.num_beams if num_beams is None else num_beams, length_penalty)
     if decoding:
         model.generation_config.update(**decoding)
     with replacing(folder) as new:

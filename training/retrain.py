@@ -13,7 +13,7 @@ from accelerate.state import AcceleratorState
 
 from .commands import command_parser
 from .data.word_vectors import first_words
-from .loop.run_folder import read_run
+from .loop.run_folder import read_mapping, read_run
 from .loop.starting import trained_model
 from .loop.stopping import exit_on_user_error
 from .recipe import Recipe, hub_id, load_recipe
@@ -65,7 +65,9 @@ def retrain(cards: Path, runs: Path, names: Sequence[str] | None = None) -> None
         train_once(recipe, make_task(recipe), runs / folder.name)
     for folder in folders:  # after all trainings: a release changes the working tree, and run.json names its state
         if not is_released(runs / folder.name, folder):
-            release(runs / folder.name, folder)
+            decoding = folder / "generation_config.json"
+            penalty = read_mapping(decoding).get("length_penalty") if decoding.is_file() else None  # chosen by hand
+            release(runs / folder.name, folder, length_penalty=penalty)
 
 
 def missing_data(recipe: Recipe) -> list[str]:

@@ -40,6 +40,7 @@ def zoo(tmp_path: Path, dictionary: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
         shutil.copytree(CARDS / name, tmp_path / "model_cards" / name)
         path = tmp_path / "model_cards" / name / "recipe.yaml"
         save_recipe(load_recipe(path, sets), path)
+    (tmp_path / "model_cards" / G2P / "generation_config.json").write_text('{"num_beams": 5, "length_penalty": 1.5}')
     shutil.copy(ROOT / "README.md", tmp_path)
     return tmp_path
 
@@ -77,6 +78,7 @@ def test_what_was_cut_short_goes_on_and_what_is_done_is_not_done_again(
         card = (zoo / "model_cards" / name / "README.md").read_text()
         assert f"{run['steps']} steps in" in card
         assert "prolonged" not in card  # the note of the shipped run, which this one is not
+    assert json.loads((zoo / "model_cards" / G2P / "generation_config.json").read_text())["length_penalty"] == 1.5
     index = (zoo / "README.md").read_text().split("<!-- end of the zoo -->")[0]
     assert sum(line.startswith("| [`") for line in index.splitlines()) == 2
     assert f"bits per byte {released['test']['bits_per_byte']:.2f}" in index

@@ -47,6 +47,8 @@ def test_it_learns_labels_that_are_words(classifier: Path, capsys: pytest.Captur
     assert f"accuracy {result['validation']['accuracy']:.2f} %, macro-F1" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="num_beams=2 is for predictions that are generated, and those of this task"):
         evaluate.main([str(classifier / "best"), "--num-beams", "2"])
+    with pytest.raises(SystemExit, match=r"length_penalty=2\.0 is for predictions that are generated"):
+        evaluate.main([str(classifier / "best"), "--length-penalty", "2"])
 
 
 def test_a_model_of_other_labels_or_of_pairs_is_not_evaluated(classifier: Path, reviews: Path, tmp_path: Path) -> None:

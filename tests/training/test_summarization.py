@@ -193,6 +193,30 @@ def test_no_three_tokens_are_twice_in_a_summary(run: Path, beams: int) -> None:
     assert not is_repeated(custom_generate=search)
 
 
+def test_a_length_penalty_makes_longer_summaries_and_is_released(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score, sizes = Summarization.score, []
+
+    def noted(task: Summarization, split: str, predictions: list[Any]) -> dict[str, Any]:
+        sizes.append(sum(map(len, predictions)))
+        return score(task, split, predictions)
+
+    monkeypatch.setattr(Summarization, "score", noted)
+    for penalty in ("-30", "30"):
+        evaluate.main([str(run / "best"), "--num-beams", "3", "--length-penalty", penalty])
+    assert sizes[0] < sizes[1]
+    assert "beam 3, length penalty 30: " in capsys.readouterr().out
+    folder = tmp_path / "released"
+    release.main([str(run), str(folder), "--num-beams", "3", "--length-penalty", "30"])
+    config = AutoModelForSeq2SeqLM.from_pretrained(folder).generation_config
+    assert (config.num_beams, config.length_penalty) == (3, 30)
+    assert sizes[2] == sizes[1]
+    for options in (["--num-beams", "1", "--length-penalty", "2"], ["--length-penalty", "nan"]):
+        with pytest.raises(SystemExit, match="length_penalty="):
+            release.main([str(run), str(folder), *options])
+
+
 def test_long_texts_are_cut(tmp_path: Path) -> None:
     rows = packages(20, 0)
     folder = table(tmp_path, train=rows, validation=rows[:2], test=rows[:2])
