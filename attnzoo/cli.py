@@ -116,7 +116,7 @@ def _texts(options: argparse.Namespace, what: str) -> list[str]:
 
 
 def _utf8(texts: list[str], what: str) -> list[str]:
-    """The texts; Python stands a surrogate for a byte of an argument that is not UTF-8."""
+    """The texts. In an argument, Python puts a surrogate for each byte that is not UTF-8."""
     try:
         "".join(texts).encode()
     except UnicodeError as error:
@@ -328,7 +328,8 @@ def view_text(arguments: list[str]) -> None:
     parser.add_argument("--target", metavar="TEXT", help="default: an encoder-decoder generates it")
     parser.add_argument("--layers", type=int, nargs="+", metavar="N", help="from 0; default: all layers")
     options = parser.parse_args(arguments)
-    _utf8([options.text, options.target or ""], "text")
+    _utf8([options.text], "text")
+    _utf8([options.target or ""], "target")
     folder = _folder(options.model)
     config = AutoConfig.from_pretrained(folder)
     heads = " ".join(config.architectures or ())

@@ -8,7 +8,6 @@ splits. If the path is the training data, in this or another folder, it evaluate
 """
 
 import dataclasses
-import math
 import sys
 import time
 from pathlib import Path
@@ -29,9 +28,10 @@ from .tasks import make_task
 from .tasks.base import Task
 
 LENGTH_PENALTY = (
-    "of beam search: a score is divided by its number of tokens to this power, so more than 1 is for longer outputs "
-    "(default: what the folder's generation config says, or else 1)"
+    "of beam search: the score of an output is divided by its length in tokens to this power, so above 1 it favours "
+    "longer outputs (default: what the generation config in {} says, or else 1)"
 )
+MAX_LENGTH_PENALTY = 100  # a power that no length in tokens makes infinite
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", help="a checkpoint folder, such as runs/demo/best, or the name of a shipped model")
     parser.add_argument("--split", default="test", help="train, validation or test (default: test)")
     parser.add_argument("--num-beams", type=int, help="default: what the folder's generation config says, or else 1")
-    parser.add_argument("--length-penalty", type=float, help=LENGTH_PENALTY)
+    parser.add_argument("--length-penalty", type=float, help=LENGTH_PENALTY.format("the folder"))
     add_overrides(parser)
     options = parser.parse_args(arguments)
     with exit_on_user_error():
@@ -53,8 +53,8 @@ def main(arguments: list[str] | None = None) -> None:
     how = f"{options.split} split, {scores['examples']} examples"
     if "num_beams" in scores:
         how += f", beam {scores['num_beams']}"
-    if options.length_penalty is not None:
-        how += f", length penalty {options.length_penalty:g}"
+    if "length_penalty" in scores:
+        how += f", length penalty {scores['length_penalty']:g}"
     print(f"{task.name}, {how}: {describe(task, scores)}")
     print(f"{seconds:.0f} seconds")
 
@@ -89,7 +89,9 @@ def task_for(folder: Path, overrides: list[str], split: str) -> Task:
 def evaluate(
     folder: Path, task: Task, split: str, num_beams: int | None = None, length_penalty: float | None = None
 ) -> dict[str, float]:
-    """The scores of the model in ``folder`` on a split of its task; "num_beams" is added if the model generates.
+    """The scores of the model in ``folder`` on a split of its task.
+
+    "num_beams" is added if the model generates, and "length_penalty" if a beam search has another than 1.
 
     Raises:
         OSError: ``folder`` holds no model.
@@ -98,7 +100,9 @@ def evaluate(
     """
     model, tokenizer = load_model(task.auto_class, folder)
     decoding = decoding_of(task, model, num_beams, length_penalty)
-    return task.score(split, task.predict(model, tokenizer, split, **decoding)) | decoding
+    scores = task.score(split, task.predict(model, tokenizer, split, **decoding)) | decoding
+    penalty = model.generation_config.length_penalty if decoding.get("num_beams", 1) > 1 else None
+    return scores if penalty in (None, 1) else scores | {"length_penalty": penalty}
 
 
 def load_model(auto_class: Any, folder: Path) -> tuple[Any, Any]:
@@ -112,7 +116,8 @@ def decoding_of(task: Task, model: Any, num_beams: int | None, length_penalty: f
     A length penalty is set in the model's generation config.
 
     Raises:
-        ValueError: one of the two is given for a task that does not generate, or a length penalty for greedy search.
+        ValueError: one of the two is given for a task that does not generate; a length penalty is out of range, or
+            given for greedy search.
     """
     if task.num_beams is None:
         for name, value in (("num_beams", num_beams), ("length_penalty", length_penalty)):
@@ -123,9 +128,12 @@ def decoding_of(task: Task, model: Any, num_beams: int | None, length_penalty: f
         return {}
     beams = (model.generation_config.num_beams or 1) if num_beams is None else num_beams
     if length_penalty is not None:
-        if beams == 1 or not math.isfinite(length_penalty):
-            raise ValueError(f"length_penalty={length_penalty} must be a number, and num_beams at least 2, got {beams}")
-        model.generation_config.length_penalty = length_penalty
+        if not abs(length_penalty) <= MAX_LENGTH_PENALTY:
+            limit = MAX_LENGTH_PENALTY
+            raise ValueError(f"length_penalty must be a number from -{limit} to {limit}, got {length_penalty}")
+        if beams == 1:
+            raise ValueError(f"length_penalty={length_penalty:g} is for beam search; give num_beams of 2 or more")
+        model.generation_config.update(num_beams=beams, length_penalty=length_penalty)  # one alone gives a warning
     return {"num_beams": beams}
 
 

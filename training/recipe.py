@@ -233,6 +233,8 @@ def load_recipe(path: str | Path, overrides: list[str] | None = None) -> Recipe:
         raise ValueError(f"{path} has {file.stat().st_size:,} bytes, a recipe has at most {MAX_BYTES:,}")
     try:
         tree = parsed_value(file.read_text(encoding="utf-8"))
+    except UnicodeError as error:
+        raise ValueError(f"{path} is not UTF-8 ({error}); convert it, for example with iconv") from error
     except ValueError as error:
         raise ValueError(f"{path} {error}") from error
     if not isinstance(tree, dict):

@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("run", type=Path, help="the output folder of a training, such as runs/demo")
     parser.add_argument("folder", type=Path, help="what to write, such as model_cards/NAME; it is replaced")
     parser.add_argument("--num-beams", type=int, help="beams to decode with (default: what the task has)")
-    parser.add_argument("--length-penalty", type=float, help=LENGTH_PENALTY)
+    parser.add_argument("--length-penalty", type=float, help=LENGTH_PENALTY.format("the run's best"))
     parser.add_argument("--note", help="what a reader of the card has to know about the run, beside its figures")
     options = parser.parse_args(arguments)
     with exit_on_user_error():
@@ -103,7 +103,9 @@ def release(
         figures |= {"test": test} | ({"note": note} if note else {})
         (new / "run.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
         write_card(new, folder, recipe, task, figures)
-    print(f"{folder}: test {describe(task, test)}{''.join(f', beam {beams}' for beams in decoding.values())}")
+    how = f", beam {test['num_beams']}" if decoding else ""
+    how += f", length penalty {test['length_penalty']:g}" if "length_penalty" in test else ""
+    print(f"{folder}: test {describe(task, test)}{how}")
 
 
 if __name__ == "__main__":

@@ -66,7 +66,9 @@ def retrain(cards: Path, runs: Path, names: Sequence[str] | None = None) -> None
     for folder in folders:  # after all trainings: a release changes the working tree, and run.json names its state
         if not is_released(runs / folder.name, folder):
             decoding = folder / "generation_config.json"
-            penalty = read_mapping(decoding).get("length_penalty") if decoding.is_file() else None  # chosen by hand
+            penalty = (
+                read_mapping(decoding).get("length_penalty") if decoding.is_file() else None
+            )  # keep the one chosen
             release(runs / folder.name, folder, length_penalty=penalty)
 
 

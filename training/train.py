@@ -18,6 +18,7 @@ and of the evaluation. The loss is averaged over the target tokens of all proces
 
 import contextlib
 import functools
+import gc
 import json
 import math
 import signal
@@ -305,12 +306,13 @@ def _evaluate(
 
 
 def _end(accelerator: Accelerator) -> None:
-    """Let the processes part. The caller has dropped its wrapped model.
+    """Free the model, then close the process group. The caller has dropped its wrapped model.
 
-    Of DistributedDataParallel and its process group, the group must go last: in torch 2.13 DDP frees the last of a
-    group while it holds Python's lock, and waits for the group's thread, which may need the lock to free a tensor.
+    In torch 2.13, if DistributedDataParallel holds the last reference to the group, its destructor waits for the
+    group's thread with the GIL held. That thread may need the GIL to free a tensor: a deadlock.
     """
     accelerator.free_memory()
+    gc.collect()  # free_memory collects garbage before it drops its own reference
     accelerator.end_training()
 
 

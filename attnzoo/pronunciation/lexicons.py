@@ -78,18 +78,25 @@ def _read_pairs(pairs: Iterator[tuple[str, str]], phones: str) -> Lexicon:
 
 def _cmudict_lines(path: Path) -> Iterator[tuple[str, str]]:
     """Of lines such as ``read(2) R IY1 D # comment``."""
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in _lines(path):
         word, _, phonemes = line.partition(" #")[0].partition(" ")
         yield word.partition("(")[0], phonemes.strip()
 
 
 def _tab_separated_lines(path: Path) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
+    for number, line in enumerate(_lines(path), start=1):
         if line.strip():
             word, _, phonemes = (part.strip() for part in line.partition("\t"))
             if not word or not phonemes:
                 raise ValueError(f"{path}, line {number}: expected a word, a tab and its pronunciation, got {line!r}")
             yield word, phonemes
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeError as error:
+        raise ValueError(f"{path} is not UTF-8 ({error}); convert it, for example with iconv") from error
 
 
 def _misaki_entries(value: str | dict[str, str | None]) -> tuple[Entry, ...]:

@@ -85,6 +85,9 @@ def test_a_lexicon_that_cannot_be_read_is_refused(text: str, tmp_path: Path) -> 
         Pronouncer(lexicon={"cat": []})
     with pytest.raises(FileNotFoundError):
         Pronouncer(lexicon=tmp_path / "none.tsv")
+    (tmp_path / "latin1.tsv").write_bytes("café\tK AE F EY\n".encode("latin-1"))
+    with refused(ValueError, "latin1.tsv is not UTF-8"):
+        Pronouncer(lexicon=tmp_path / "latin1.tsv")
 
 
 def test_a_tagger_chooses_between_heteronyms(kokoro_folder: Path) -> None:

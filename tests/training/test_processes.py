@@ -42,7 +42,7 @@ def join(environment: dict[str, str], is_sharded: bool) -> None:
     end_training = Accelerator.end_training
 
     def end(accelerator: Accelerator) -> None:
-        assert not any(type(kept) is DistributedDataParallel for kept in gc.get_objects())  # else it may never end
+        assert not any(type(kept) is DistributedDataParallel for kept in gc.get_objects())  # else the process may hang
         end_training(accelerator)
 
     Accelerator.end_training = end  # type: ignore[method-assign]

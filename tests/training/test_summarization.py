@@ -212,8 +212,14 @@ def test_a_length_penalty_makes_longer_summaries_and_is_released(
     config = AutoModelForSeq2SeqLM.from_pretrained(folder).generation_config
     assert (config.num_beams, config.length_penalty) == (3, 30)
     assert sizes[2] == sizes[1]
-    for options in (["--num-beams", "1", "--length-penalty", "2"], ["--length-penalty", "nan"]):
-        with pytest.raises(SystemExit, match="length_penalty="):
+    assert "| beam 3, length penalty 30.0 |" in (folder / "README.md").read_text()
+    assert "beam 3, length penalty 30" in capsys.readouterr().out
+    for options, message in (
+        (["--num-beams", "1", "--length-penalty", "2"], "length_penalty=2 is for beam search"),
+        (["--length-penalty", "nan"], "length_penalty must be a number from -100 to 100, got nan"),
+        (["--length-penalty", "1e30"], "length_penalty must be a number from -100 to 100"),
+    ):
+        with pytest.raises(SystemExit, match=message):
             release.main([str(run), str(folder), *options])
 
 
