@@ -65,10 +65,8 @@ def retrain(cards: Path, runs: Path, names: Sequence[str] | None = None) -> None
         train_once(recipe, make_task(recipe), runs / folder.name)
     for folder in folders:  # after all trainings: a release changes the working tree, and run.json names its state
         if not is_released(runs / folder.name, folder):
-            decoding = folder / "generation_config.json"
-            penalty = (
-                read_mapping(decoding).get("length_penalty") if decoding.is_file() else None
-            )  # keep the one chosen
+            decoding = folder / "generation_config.json"  # a length penalty that was chosen stays
+            penalty = read_mapping(decoding).get("length_penalty") if decoding.is_file() else None
             release(runs / folder.name, folder, length_penalty=penalty)
 
 
