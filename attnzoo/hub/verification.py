@@ -4,12 +4,14 @@ A flipped bit passes every client of the Hub, since these compare sizes only.
 """
 
 import filecmp
+import functools
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import torch
+from httpx2 import RemoteProtocolError
 from huggingface_hub import snapshot_download
 
 from .access import client
@@ -44,7 +46,11 @@ def download(
 ) -> tuple[Path, list[str]]:
     """The folder of a repository's files, and how they differ from the Hub's checksums."""
     api = client(token)
-    folder = Path(snapshot_download(repo_id, revision=revision, cache_dir=cache_dir, token=token))
+    fetch = functools.partial(snapshot_download, repo_id, revision=revision, cache_dir=cache_dir, token=token)
+    try:
+        folder = Path(fetch())
+    except RemoteProtocolError:  # the Hub closed an idle connection as it was used; huggingface_hub asks no second time
+        folder = Path(fetch())
     found = api.verify_repo_checksums(repo_id, revision=folder.name, local_dir=folder)
     wrong = [
         f"{item['path']} has the {item['algorithm']} {item['actual']} instead of {item['expected']}"

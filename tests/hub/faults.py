@@ -7,9 +7,10 @@ from typing import Literal
 # refuse: answer with ``status`` and the Hub's ``code``, if it has one
 # cut upload: hang up in the middle of the request's body
 # cut download: promise the whole body and hang up after half of it
+# drop: hang up without an answer
 # shorten: send half of the body as if it were all
 # flip: flip the last bit of the body
-Effect = Literal["refuse", "cut upload", "cut download", "shorten", "flip"]
+Effect = Literal["refuse", "cut upload", "cut download", "drop", "shorten", "flip"]
 
 
 @dataclass

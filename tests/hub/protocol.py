@@ -88,6 +88,8 @@ class Protocol:
                     return await _hang_up(send)
         except ClientDisconnect:
             return
+        if fault is not None and fault.effect == "drop":
+            return send.__self__.transport.abort()  # type: ignore[attr-defined]  # of uvicorn: ASGI cannot hang up
         if fault is not None and fault.effect == "refuse":
             response = _refusal(HubError(fault.status, "the test has the Hub fail here", fault.code))
         else:

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 
@@ -74,7 +75,9 @@ class LoopbackHub:
 @contextmanager
 def loopback_hub() -> Iterator[LoopbackHub]:
     protocol = Protocol(Hub(USERS))
-    config = uvicorn.Config(protocol, "127.0.0.1", port=0, log_level=60, lifespan="off", access_log=False)
+    # Clients use an idle connection for 5 s, and uvicorn would close it after 5 s: sometimes during a request.
+    settings: dict[str, Any] = {"log_level": 60, "lifespan": "off", "access_log": False, "timeout_keep_alive": 60}
+    config = uvicorn.Config(protocol, "127.0.0.1", port=0, **settings)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

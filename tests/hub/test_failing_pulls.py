@@ -42,6 +42,8 @@ def pulled(hub: LoopbackHub, make_folder: MakeFolder, home: Path) -> dict[str, s
             assert entry is not None
             hub.fail("GET", f"/large/{entry.oid}", "cut download" if name == "cut" else "shorten")
     hub.flip("pulls/flipped", "model.safetensors")
+    hub.put("pulls/idle", repositories["sound"])
+    hub.fail("HEAD", "/pulls/idle/resolve/.*/config.json", "drop")
     adapted = get_peft_model(tiny_model("luong-lstm-dot"), LoraConfig(r=2, target_modules="all-linear"))
     adapted.peft_config["default"].base_model_name_or_path = base = str(folders["sound"])
     adapted.save_pretrained(home / "adapter")
@@ -58,6 +60,7 @@ def pulled(hub: LoopbackHub, make_folder: MakeFolder, home: Path) -> dict[str, s
         attempts[f"model of a pickled adapter{way}"] = load_of("pulls/pickled", **options)
     attempts["verify sound"] = ("verify", {"repo_id": "pulls/sound"})
     attempts["verify flipped"] = ("verify", {"repo_id": "pulls/flipped"})
+    attempts["verify idle"] = ("verify", {"repo_id": "pulls/idle"})
     return attempt(hub.endpoint, home, attempts)
 
 
@@ -75,6 +78,7 @@ def pulled(hub: LoopbackHub, make_folder: MakeFolder, home: Path) -> dict[str, s
         ("no revision", "none is not a valid git identifier"),
         ("adapter", "ok "),
         ("verify sound", "ok "),
+        ("verify idle", "ok "),  # it asks again
         ("verify flipped", "OSError: pulls/flipped did not arrive as the Hub has it: model.safetensors has the sha256"),
     ],
 )
