@@ -109,6 +109,7 @@ class AttentionalRNNConfig(ZooConfig):
             the paper's initialisation. Only for "lstm".
         confidence_temperature: temperature of the confidence that ``attnzoo.pronunciation`` gives with a word. It is
             fitted on held-out words after training and changes nothing that is generated.
+        confidence_bias: added to the log-odds of that confidence; fitted together with the temperature.
         tie_word_embeddings: use one matrix for both embeddings and the output projection; requires
             ``embedding_size == readout_size``.
 
@@ -146,6 +147,7 @@ class AttentionalRNNConfig(ZooConfig):
     initializer_range: float | int | None = None
     forget_gate_bias: float | int | None = None
     confidence_temperature: float | int = 1.0
+    confidence_bias: float | int = 0.0
     tie_word_embeddings: bool = False
     is_encoder_decoder: bool = True
     use_cache: bool = True
@@ -212,6 +214,8 @@ class AttentionalRNNConfig(ZooConfig):
             raise ValueError(f"forget_gate_bias must be finite, got {self.forget_gate_bias}")
         if not 0 < self.confidence_temperature < math.inf:
             raise ValueError(f"confidence_temperature must be positive and finite, got {self.confidence_temperature}")
+        if not -100 <= self.confidence_bias <= 100:
+            raise ValueError(f"confidence_bias must be between -100 and 100, got {self.confidence_bias}")
         if self.wiring == "sutskever" and self.readout_size != self.decoder_hidden_size:
             raise ValueError(
                 "wiring='sutskever' predicts from the decoder's state and needs readout_size == "

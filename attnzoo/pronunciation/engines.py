@@ -1,7 +1,7 @@
 """The engines that run a pronunciation model: PyTorch or ONNX Runtime.
 
 Both have the same methods and attributes: ``tokenizer``; ``num_beams`` of the model's generation config; ``end``, the
-id of the end token; ``temperature`` of the word confidences.
+id of the end token; ``calibration``, the temperature and the bias of the word confidences.
 
 Letters in shapes: B words, K beams.
 """
@@ -59,7 +59,7 @@ class TorchEngine:
         generation = self.model.generation_config
         self.num_beams: int = generation.num_beams or 1
         self.end: int = generation.eos_token_id
-        self.temperature: float = getattr(self.model.config, "confidence_temperature", 1.0)
+        self.calibration = _calibration(self.model.config.to_dict())
 
     def search(self, sources: list[str], beams: int, limits: list[int] | None) -> Found:
         """The K best outputs of every source; ``limits`` has the most new tokens of each."""
@@ -103,7 +103,7 @@ class OnnxEngine:
         self.model.generation["length_penalty"] = 0.0  # as in TorchEngine.search
         self.num_beams: int = self.model.generation.get("num_beams") or 1
         self.end: int = self.model.ends[0]
-        self.temperature: float = self.model.config.get("confidence_temperature", 1.0)
+        self.calibration = _calibration(self.model.config)
 
     def search(self, sources: list[str], beams: int, limits: list[int] | None) -> Found:
         """The K best outputs of every source; ``limits`` has the most new tokens of each."""
@@ -147,3 +147,8 @@ class _LengthLimits(StoppingCriteria):
     def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Any:
         """Which rows (B * candidates, T) have reached their limit."""
         return input_ids.shape[1] - 1 >= self.limits.repeat_interleave(len(input_ids) // len(self.limits))
+
+
+def _calibration(config: dict[str, Any]) -> tuple[float, float]:
+    """The temperature and the bias of the confidences; older models have none."""
+    return config.get("confidence_temperature", 1.0), config.get("confidence_bias", 0.0)

@@ -24,17 +24,24 @@ class Hypothesis(NamedTuple):
     confidence: float | None
 
 
-def confidences(log_probabilities: Sequence[float], temperature: float = 1.0) -> list[float]:
-    r"""The probabilities of a beam search's hypotheses, as if there were no others.
+def confidences(log_probabilities: Sequence[float], temperature: float = 1.0, bias: float = 0.0) -> list[float]:
+    r"""How probable it is that each hypothesis of a beam search is right.
 
-    .. math:: c_i = \frac{p(y_i | x)^{1/\tau}}{\sum_j p(y_j | x)^{1/\tau}}
+    .. math:: c_i = \frac{w_i}{w_i + e^{-b} \sum_{j \neq i} w_j}, \qquad w_i = p(y_i | x)^{1/\tau}
 
-    Symbols: :math:`\tau` is ``temperature``, the field ``confidence_temperature`` of a model's config, which is fitted
-    on held-out words; :math:`\log p(y_i | x)` are ``log_probabilities``, their ends included.
+    With b = 0 these are the probabilities of the hypotheses, as if there were no others. The bias is added to their
+    log-odds. It is below 0 if the right pronunciation is often none of them, and then the sum of the
+    :math:`c_i` is below 1 (Alexandari et al., 2020, "Maximum Likelihood with Bias-Corrected Calibration is
+    Hard-To-Beat at Label Shift Adaptation", arXiv:1901.06852, section 2.3, for classes).
+
+    Symbols: :math:`\tau` is ``temperature`` and b is ``bias``, the fields ``confidence_temperature`` and
+    ``confidence_bias`` of a model's config, which are fitted on held-out words; :math:`\log p(y_i | x)` are
+    ``log_probabilities``, their ends included.
     """
     best = max(log_probabilities)
     weights = [math.exp((value - best) / temperature) for value in log_probabilities]
-    return [weight / sum(weights) for weight in weights]
+    total, rivals = sum(weights), math.exp(-bias)
+    return [weight / (weight + rivals * (total - weight)) for weight in weights]
 
 
 class WordModel:
@@ -120,5 +127,5 @@ class WordModel:
         found.sort(reverse=True)
         if not found or scores is None:
             return [Hypothesis(phones, None) for _, _, phones in found]
-        probabilities = confidences([log_probability for _, log_probability, _ in found], self.engine.temperature)
+        probabilities = confidences([log_probability for _, log_probability, _ in found], *self.engine.calibration)
         return [Hypothesis(phones, c) for (_, _, phones), c in zip(found, probabilities, strict=True)]

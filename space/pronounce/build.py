@@ -68,7 +68,8 @@ def page(folders: list[Path]) -> str:
         details = {
             "config": {name: getattr(model.config, name) for name in FIELDS},
             "maxTokens": model.generation_config.max_new_tokens or 64,
-            "temperature": getattr(model.config, "confidence_temperature", None) or 1.0,
+            "temperature": model.config.confidence_temperature,
+            "bias": model.config.confidence_bias,
             "tensors": [fields for *fields, _ in tensors],
         }
         texts.append(reading(tokenizer) | {"name": folder.resolve().name, "details": details})

@@ -3,11 +3,12 @@
 "use strict";
 
 class Model {
-  // details: {config, maxTokens, temperature, tensors: [[name, rows, columns, isInt8], ...]}; bytes: their numbers
+  // details: {config, maxTokens, temperature, bias, tensors: [[name, rows, columns, isInt8], ...]}; bytes: their numbers
   constructor(details, bytes) {
     this.config = details.config;
     this.maxTokens = details.maxTokens;
     this.temperature = details.temperature;
+    this.bias = details.bias;
     this.weights = {};
     let at = 0;
     for (const [name, rows, columns, isInt8] of details.tensors) {

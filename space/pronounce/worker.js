@@ -34,10 +34,11 @@ const handlers = {
       }
       if (latest !== number) return;
     }
-    const found = state.value, temperature = network.temperature;
-    const shares = found.map((one) => Math.exp((one.score - found[0].score) / temperature));
-    const total = shares.reduce((a, b) => a + b, 0);
-    const list = found.map((one, n) => ({ ...one, confidence: shares[n] / total }));
+    const found = state.value, rivals = Math.exp(-network.bias);
+    const weights = found.map((one) => Math.exp((one.score - found[0].score) / network.temperature));
+    const total = weights.reduce((a, b) => a + b, 0);
+    const confidences = weights.map((weight) => weight / (weight + rivals * (total - weight)));
+    const list = found.map((one, n) => ({ ...one, confidence: confidences[n] }));
     postMessage({ kind: "beams", number, list, milliseconds: performance.now() - begun });
   },
 };

@@ -15,6 +15,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from attnzoo import model_path, search
 from attnzoo.alignment import generation_alignments
+from attnzoo.pronunciation import confidences
 from attnzoo.shipped_models import PRONUNCIATION
 from tests.chromium import Browser
 from tests.factory import EOS, RNN_VARIANTS, tiny_model
@@ -32,6 +33,7 @@ MEASURE = """async (words, voice, count) => {
     found.push({
       sounds: sounds(result.best), tokens: result.best.tokens, weights: result.best.weights,
       list: beams && beams.list.map((one) => one.tokens), scores: beams && beams.list.map((one) => one.score),
+      confidences: beams && beams.list.map((one) => one.confidence),
     });
   }
   return found;
@@ -154,6 +156,8 @@ def test_every_wiring_cell_score_and_window(tmp_path: Path) -> None:
                 )
                 assert one["list"] == [until_end(row) for row in beams.sequences], folder.name
                 torch.testing.assert_close(torch.tensor(one["scores"]), beams.sequences_scores, atol=1e-3, rtol=0)
+                calibration = model.config.confidence_temperature, model.config.confidence_bias
+                assert one["confidences"] == pytest.approx(confidences(one["scores"], *calibration))
 
 
 def until_end(row: Any) -> list[int]:

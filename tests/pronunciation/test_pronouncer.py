@@ -149,10 +149,15 @@ def test_the_model_says_what_its_search_finds(pronounce: Pronouncer, capfd: pyte
     assert (greedy.phonemes, greedy.confidence) == (only, None)
 
 
-def test_a_temperature_is_that_of_a_softmax(pronounce: Pronouncer, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert confidences([-1.0, -2.0, -4.0], 0.5) == pytest.approx(torch.tensor([-2.0, -4.0, -8.0]).softmax(0).tolist())
+def test_a_temperature_is_that_of_a_softmax_and_a_bias_is_added_to_the_log_odds(
+    pronounce: Pronouncer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    softmax = torch.tensor([-2.0, -4.0, -8.0], dtype=torch.float64).softmax(0)
+    assert confidences([-1.0, -2.0, -4.0], 0.5) == pytest.approx(softmax.tolist())
+    assert confidences([-1.0, -2.0, -4.0], 0.5, -0.7) == pytest.approx((softmax.logit() - 0.7).sigmoid().tolist())
+    assert confidences([-1.0], 0.5, -0.7) == [1.0]  # no other was found
     (before,) = pronounce.words(["colonel"])
-    monkeypatch.setattr(pronounce.word_model.engine, "temperature", 0.25)
+    monkeypatch.setattr(pronounce.word_model.engine, "calibration", (0.25, 0.0))
     (after,) = pronounce.words(["colonel"])
     assert (after.confidence or 0) > (before.confidence or 0)
     assert after.phonemes == before.phonemes

@@ -167,18 +167,18 @@ def test_the_figures_of_hops_are_those_of_single_sentences(tmp_path: Path, capsy
     assert "| hop | weight on special tokens % | predictions changed without it % |" in capsys.readouterr().out
 
 
-def test_the_fitted_temperature_makes_confidences_true() -> None:
-    """Of hypotheses whose probabilities are a softmax at temperature 2, the best is right as often as it says."""
+def test_the_fitted_calibration_makes_confidences_true() -> None:
+    """The best of hypotheses is right as often as it says, with probabilities at temperature 2 and a bias of -0.5."""
     generator = torch.Generator().manual_seed(0)
     log_probabilities = 4 * torch.randn(20_000, 5, generator=generator, dtype=torch.float64)
-    truth = torch.multinomial((log_probabilities / 2).softmax(-1), 1, generator=generator)[:, 0]
-    is_right = (truth == log_probabilities.argmax(-1)).tolist()
+    best = (log_probabilities / 2).softmax(-1).max(-1).values
+    is_right = torch.bernoulli((best.logit() - 0.5).sigmoid(), generator=generator).bool().tolist()
     ordered = log_probabilities.sort(descending=True).values.tolist()
-    temperature = word_confidence.fitted_temperature(ordered, is_right)
-    assert temperature == pytest.approx(2, rel=0.05)
+    fitted = word_confidence.fitted_calibration(ordered, is_right)
+    assert fitted == pytest.approx((2, -0.5), abs=0.1)
     errors = [
         word_confidence.calibration_error(word_confidence.best_confidences(ordered, value), is_right)
-        for value in (1.0, temperature)
+        for value in (word_confidence.NONE, fitted)
     ]
     assert errors[1] < 0.015 < 0.05 < errors[0]
 
@@ -201,8 +201,9 @@ def test_calibration_is_saved_with_the_model(
     printed = capsys.readouterr().out
     assert f"temperature {after['confidence_temperature']:.3f}" in printed
     assert printed.count("ECE") == 2
+    assert f"bias {after['confidence_bias']:.3f}" in printed
+    fitted = {"confidence_temperature", "confidence_bias", "_name_or_path"}
+    assert {key for key in after if after[key] != before.get(key)} <= fitted
     assert after["confidence_temperature"] != 1.0
-    changed = {key for key in after if after[key] != before.get(key)} - {"confidence_temperature", "_name_or_path"}
-    assert not changed
     with pytest.raises(SystemExit, match="a greedy search gives no confidence"):
         word_confidence.main([str(folder), "--num-beams=1", data])

@@ -1,24 +1,25 @@
-r"""How far the confidence of a model of pronunciation can be trusted, and the temperature that makes it so.
+r"""How far the confidence of a model of pronunciation can be trusted, and the calibration that makes it so.
 
 ``python -m attnzoo.training.studies.word_confidence runs/g2p/best --save``
 
-The confidence of a word is the probability of its best pronunciation among those that the beam search found
-(:func:`attnzoo.pronunciation.confidences`). Its temperature is fitted on the validation split: the one with the least
-log loss of "the best pronunciation is right". On the test split the study prints two figures:
+The confidence of a word is that of the best pronunciation that the beam search found
+(:func:`attnzoo.pronunciation.confidences`). Its temperature and bias are fitted on the validation split: those with the
+least log loss of "the best pronunciation is right"; the bias is 0 if the words are too few to tell it. On the test
+split the study prints two figures:
 
 - ECE, the expected calibration error (Guo et al., 2017, "On Calibration of Modern Neural Networks", arXiv:1706.04599,
   section 2): words are sorted by confidence into 15 bins of equal size; the mean over the bins of how far the mean
   confidence is from the share of right words;
 - AUROC: the probability that a right word has more confidence than a wrong one.
 
-``--save`` writes the temperature into the folder's ``config.json``, as ``confidence_temperature``.
+``--save`` writes them into the folder's ``config.json``, as ``confidence_temperature`` and ``confidence_bias``.
 """
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize
 from sklearn.metrics import log_loss, roc_auc_score
 from transformers import AutoConfig
 
@@ -34,7 +35,9 @@ from ..tasks import make_task
 from ..tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
 BINS = 15
-TEMPERATURES = (0.05, 20.0)  # the lowest and the highest that are tried
+TEMPERATURES, BIASES = (0.05, 20.0), (-10.0, 10.0)  # the lowest and the highest that are tried
+Calibration = tuple[float, float]  # temperature and bias
+NONE: Calibration = (1.0, 0.0)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -42,7 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = command_parser("python -m attnzoo.training.studies.word_confidence", "Calibrate confidences of words.")
     parser.add_argument("folder", type=Path, help="a checkpoint folder of a model of pronunciation")
     parser.add_argument("--num-beams", type=int, help="default: what the folder's generation config says")
-    parser.add_argument("--save", action="store_true", help="write the temperature into the folder's config.json")
+    parser.add_argument("--save", action="store_true", help="write temperature and bias into the folder's config.json")
     add_overrides(parser)
     options = parser.parse_args(arguments)
     with exit_on_user_error():
@@ -51,18 +54,20 @@ def main(arguments: list[str] | None = None) -> None:
         if not isinstance(task, GraphemeToPhoneme):
             raise ValueError(f"{options.folder} is not a model of pronunciation")
         validation = hypotheses(options.folder, task, "validation", options.num_beams)
-        temperature = fitted_temperature(*validation)
+        fitted = fitted_calibration(*validation)
         test = hypotheses(options.folder, task, "test", options.num_beams)
         if options.save:
             config = AutoConfig.from_pretrained(options.folder)
-            config.confidence_temperature = round(temperature, 3)
+            config.confidence_temperature, config.confidence_bias = (round(value, 3) for value in fitted)
             config.save_pretrained(options.folder)
-    print(f"temperature {temperature:.3f}, fitted on the {len(validation[1]):,} words of the validation split")
-    for name, value in (("at temperature 1", 1.0), ("at this temperature", temperature)):
+    temperature, bias = fitted
+    words = f"{len(validation[1]):,} words of the validation split"
+    print(f"temperature {temperature:.3f} and bias {bias:.3f}, fitted on the {words}")
+    for name, value in (("before", NONE), ("after", fitted)):
         certain, is_right = best_confidences(test[0], value), test[1]
         auroc = roc_auc_score(is_right, certain) if len({*is_right}) == 2 else float("nan")  # all right, or all wrong
         print(
-            f"test split, {len(is_right):,} words, {name}: ECE {calibration_error(certain, is_right):.4f}, "
+            f"test split, {len(is_right):,} words, {name} the fit: ECE {calibration_error(certain, is_right):.4f}, "
             f"AUROC {auroc:.4f}"
         )
 
@@ -85,7 +90,7 @@ def hypotheses(
         model = WordModel(
             folder, accent, is_english=task.known is not None and task.known.language == "en", engine=None, device="cpu"
         )
-        model.engine.temperature = 1.0
+        model.engine.calibration = NONE
         beams = num_beams or model.engine.num_beams
         if beams == 1:
             raise ValueError("a greedy search gives no confidence; set --num-beams=5")
@@ -98,20 +103,30 @@ def hypotheses(
     return log_probabilities, is_right
 
 
-def fitted_temperature(log_probabilities: list[list[float]], is_right: list[bool]) -> float:
-    """The temperature with the least log loss."""
+def fitted_calibration(log_probabilities: list[list[float]], is_right: list[bool]) -> Calibration:
+    """The temperature and the bias with the least log loss.
 
-    def loss(log_temperature: float) -> float:
-        certain = best_confidences(log_probabilities, float(np.exp(log_temperature)))
-        return float(log_loss(is_right, certain, labels=[False, True]))
+    The bias is 0 unless the Bayesian information criterion prefers it: a few hundred words may not show it.
+    """
 
-    bounds = tuple(np.log(TEMPERATURES))
-    return float(np.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x))
+    def loss(place: np.ndarray) -> float:
+        certain = best_confidences(log_probabilities, _calibration(place))
+        return float(log_loss(is_right, certain, labels=[False, True], normalize=False))
+
+    bounds = (tuple(np.log(TEMPERATURES)), BIASES)
+    alone, both = (minimize(loss, np.zeros(count), bounds=bounds[:count], method="Nelder-Mead") for count in (1, 2))
+    is_better = alone.fun - both.fun > np.log(len(is_right)) / 2
+    return _calibration(both.x if is_better else alone.x)
 
 
-def best_confidences(log_probabilities: list[list[float]], temperature: float) -> list[float]:
+def _calibration(place: np.ndarray) -> Calibration:
+    """Of the logarithm of the temperature and, if it is there, the bias."""
+    return float(np.exp(place[0])), float(place[1]) if len(place) > 1 else 0.0
+
+
+def best_confidences(log_probabilities: list[list[float]], calibration: Calibration) -> list[float]:
     """The confidence of every word's best pronunciation; 0 for a word without any."""
-    return [confidences(of_word, temperature)[0] if of_word else 0.0 for of_word in log_probabilities]
+    return [confidences(of_word, *calibration)[0] if of_word else 0.0 for of_word in log_probabilities]
 
 
 def calibration_error(confidence: list[float], is_right: list[bool], bins: int = BINS) -> float:
