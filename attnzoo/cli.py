@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -69,6 +69,10 @@ def main(arguments: list[str] | None = None) -> None:
         try:
             run(arguments[1:])
         except (OSError, ValueError, StrictDataclassError) as error:  # the user can correct it, so no traceback
+            sys.exit(f"error: {error}")
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] == "attnzoo":
+                raise
             sys.exit(f"error: {error}")
     else:
         _module(command, run).main(arguments[1:])
@@ -150,6 +154,7 @@ def _folder(model: str) -> str:
 def pronounce(arguments: list[str]) -> None:
     """``attnzoo pronounce``: a line for every word, or for each of its n best pronunciations, or for every text."""
     from .pronunciation import Pronouncer  # the other commands do without it
+    from .pronunciation.engines import EngineName
     from .pronunciation.phone_sets import PHONE_SETS, SOURCE_OF_IPA
 
     parser = _parser("pronounce", "attnzoo pronounce blorptastic --n-best 3", None, "word", "pronunciations")
@@ -162,6 +167,8 @@ def pronounce(arguments: list[str]) -> None:
     parser.add_argument("--lexicon", type=Path, metavar="FILE", help="words of yours: a word, a tab and its phonemes")
     listed = "do not look words up in the dictionary of an installed package; with --model that is so"
     parser.add_argument("--no-dictionary", dest="dictionary", action="store_const", const=False, help=listed)
+    engines = "onnx-int8 is the fastest on a processor; needs attnzoo[export] (default: torch, or onnx for an export)"
+    parser.add_argument("--engine", choices=get_args(EngineName), help=engines)
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the alignments of the first four words")
     options = parser.parse_args(arguments)
     lines = _lines(options.file) if options.file else _texts(options, "word")
@@ -172,6 +179,7 @@ def pronounce(arguments: list[str]) -> None:
         options.dictionary,
         options.model and _folder(options.model),
         device="cuda" if torch.cuda.is_available() else "cpu",
+        engine=options.engine,
     )
     if options.sentence:
         words: Iterable[Any] = _print_texts(pronouncer, _progress(lines, options.file), options.num_beams)

@@ -8,7 +8,7 @@ Letters in shapes: B words, K beams.
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from ..decoding.token_search import search
 from ..phonemes import CLOSE, OPEN
 
 EXPORT = "export.json"  # in every folder that attnzoo.export.to_onnx wrote
-EngineName = Literal["torch", "onnx"]
+EngineName = Literal["torch", "onnx", "onnx-int8"]
 
 
 class Found(NamedTuple):
@@ -39,15 +39,19 @@ def load_engine(folder: str | Path, name: EngineName | None, device: str) -> Any
     """The engine ``name`` for a model. None chooses "onnx" for an exported folder, otherwise "torch".
 
     Raises:
-        ValueError: ``name`` is "torch" for an exported folder, or is unknown.
+        ValueError: ``name`` is "torch" or "onnx-int8" for an exported folder, or is unknown.
         ModuleNotFoundError: onnxruntime, or a package that the export needs, is not installed.
     """
     is_exported = Path(folder, EXPORT).is_file()
-    if name not in ("torch", "onnx", None):
-        raise ValueError(f"engine must be 'torch', 'onnx' or None, got {name!r}")
-    if name == "torch" and is_exported:
-        raise ValueError(f"engine='torch' needs the folder of the PyTorch model; {folder} is an export to ONNX")
-    return OnnxEngine(folder, is_exported) if name == "onnx" or is_exported else TorchEngine(folder, device)
+    if name not in (*get_args(EngineName), None):
+        raise ValueError(f"engine must be 'torch', 'onnx', 'onnx-int8' or None, got {name!r}")
+    if name not in ("onnx", None) and is_exported:
+        raise ValueError(f"engine={name!r} needs the folder of the PyTorch model; {folder} is an export to ONNX")
+    if is_exported:
+        return OnnxEngine(folder)
+    if name in ("torch", None):
+        return TorchEngine(folder, device)
+    return OnnxEngine(folder, "int8" if name == "onnx-int8" else "float32")
 
 
 class TorchEngine:
@@ -89,16 +93,16 @@ class TorchEngine:
 
 
 class OnnxEngine:
-    """A model in ONNX Runtime. A folder that is not an export is first exported to a temporary folder."""
+    """A model in ONNX Runtime. With ``weights`` it is first exported to a temporary folder, else it is an export."""
 
-    def __init__(self, folder: str | Path, is_exported: bool) -> None:
+    def __init__(self, folder: str | Path, weights: Literal["float32", "int8"] | None = None) -> None:
         from ..export import OnnxModel, to_onnx  # needs onnxruntime and onnx
 
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        if not is_exported:
+        if weights is not None:
             self._folder = TemporaryDirectory(prefix="attnzoo-onnx-")  # deleted with this object
             model = AutoModelForSeq2SeqLM.from_pretrained(folder)
-            folder = to_onnx(model, Path(self._folder.name, "model"), self.tokenizer)
+            folder = to_onnx(model, Path(self._folder.name, "model"), self.tokenizer, weights)
         self.model = OnnxModel(folder)
         self.model.generation["length_penalty"] = 0.0  # as in TorchEngine.search
         self.num_beams: int = self.model.generation.get("num_beams") or 1

@@ -154,9 +154,10 @@ class Pronouncer:
         tagger: gives the Penn Treebank tags of a list of words; None is the tagger of spaCy or NLTK, if it is installed
             with its model
         device: for a model in PyTorch
-        engine: "torch", or "onnx" for ONNX Runtime, which is several times as fast on a processor and needs
-            ``pip install 'attnzoo[export]'``. It exports the model to a temporary folder, which takes some seconds,
-            unless ``model`` is a folder that ``attnzoo export`` wrote. None is "onnx" for such a folder, else "torch"
+        engine: "torch"; "onnx" for ONNX Runtime; or "onnx-int8", with weights in eight bits, the fastest on a
+            processor, whose pronunciations sometimes differ. The last two need ``pip install 'attnzoo[export]'``, and
+            export the model to a temporary folder, which takes some seconds, unless ``model`` is a folder that
+            ``attnzoo export`` wrote. None is "onnx" for such a folder, else "torch"
 
     Raises:
         ValueError: no model of this accent and these phones, or the given model is none of pronunciation.

@@ -327,9 +327,21 @@ def test_onnx_runtime_gives_what_pytorch_gives(pronounce: Pronouncer, tmp_path: 
                     assert pair.score == pytest.approx(own.score, abs=1e-3)
 
 
+def test_weights_in_eight_bits_are_those_of_an_export(pronounce: Pronouncer, tmp_path: Path) -> None:
+    model, tokenizer = pronounce.word_model.engine.model, pronounce.word_model.engine.tokenizer
+    exported = Pronouncer(model=to_onnx(model, tmp_path / "exported", tokenizer, "int8"))
+    own = Pronouncer(dictionary=False, engine="onnx-int8")
+    found, expected, whole = (one.words(WORDS, num_beams=5) for one in (own, exported, pronounce))
+    assert [word.phonemes for word in found] == [word.phonemes for word in expected]
+    confident, of_export, of_whole = ([word.confidence or 0.0 for word in words] for words in (found, expected, whole))
+    assert confident == pytest.approx(of_export, rel=1e-2)
+    assert confident != pytest.approx(of_whole, rel=1e-2)
+
+
 def test_an_engine_must_fit_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="engine must be 'torch', 'onnx' or None, got 'tflite'"):
+    with pytest.raises(ValueError, match="engine must be 'torch', 'onnx', 'onnx-int8' or None, got 'tflite'"):
         Pronouncer(engine="tflite")  # type: ignore[arg-type]
     (tmp_path / "export.json").write_text("{}")
-    with pytest.raises(ValueError, match="is an export to ONNX"):
-        Pronouncer(model=tmp_path, engine="torch")
+    for engine in ("torch", "onnx-int8"):
+        with pytest.raises(ValueError, match=f"engine='{engine}' needs .* is an export to ONNX"):
+            Pronouncer(model=tmp_path, engine=engine)  # type: ignore[arg-type]

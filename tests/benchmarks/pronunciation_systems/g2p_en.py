@@ -1,7 +1,11 @@
-"""The network of g2p-en, without its dictionary and its tagger, which it would download."""
+"""The network of g2p-en, without its dictionary and its tagger, which it would download.
+
+Prints the pronunciations of the words of standard input, or with ``--speed`` how many it gives per processor second.
+"""
 
 import json
 import sys
+import time
 from unittest.mock import MagicMock
 
 sys.path.pop(0)  # this folder, whose file has the name of the package
@@ -10,4 +14,9 @@ from g2p_en import G2p  # noqa: E402
 
 if __name__ == "__main__":
     predict = G2p().predict
-    print(json.dumps([" ".join(predict(word)) for word in json.load(sys.stdin)["words"]]))
+    words = json.load(sys.stdin)["words"]
+    for word in words[:20]:
+        predict(word)
+    begun = time.process_time()
+    found = [" ".join(predict(word)) for word in words]
+    print(len(words) / (time.process_time() - begun) if "--speed" in sys.argv else json.dumps(found))

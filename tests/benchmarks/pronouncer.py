@@ -1,0 +1,76 @@
+"""``Pronouncer`` beside the network of g2p-en: ``OMP_NUM_THREADS=1 python -m tests.benchmarks.pronouncer``.
+
+Words per second of processor time, greedy, without the dictionary, one thread. The systems take turns in every round;
+the median of the rounds. Once before: ``python -m tests.benchmarks.environments g2p-en``.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import get_args
+
+import torch
+
+from attnzoo.pronunciation import Pronouncer
+from attnzoo.pronunciation.engines import EngineName
+
+from .environments import interpreter
+from .export import MODELS, sources_of
+
+PEER = Path(__file__).with_name("pronunciation_systems") / "g2p_en.py"
+WORDS = 2000
+
+
+def main() -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    rounds = parser.parse_args().rounds
+    torch.set_num_threads(1)
+    words = sources_of(MODELS[0], WORDS)
+    alone = words[:: len(words) // 100]  # for the systems that then read one word at a time
+    systems: dict[str, Callable[[], float]] = {"g2p-en": lambda: of_peer(words)}
+    for engine in get_args(EngineName):
+        pronouncer = Pronouncer(dictionary=False, engine=engine)
+        if engine != "torch":
+            pronouncer.word_model.engine.model.threads = 1
+        systems[engine] = lambda own=pronouncer: rate(own, [words])  # type: ignore[misc]
+        systems[f"{engine}, one word at a time"] = lambda own=pronouncer: rate(own, [[word] for word in alone])  # type: ignore[misc]
+    for system in systems.values():
+        system()
+    rates: dict[str, list[float]] = {label: [] for label in systems}
+    for _ in range(rounds):
+        for label, system in systems.items():
+            rates[label].append(system())
+    print(f"{len(words):,} words, words per processor second, median of {rounds} rounds")
+    peer = statistics.median(rates["g2p-en"])
+    for label, values in rates.items():
+        middle = statistics.median(values)
+        print(f"  {label:30} {middle:6.0f}  ({min(values):.0f} to {max(values):.0f})  {middle / peer:.2f} of g2p-en")
+
+
+def rate(pronouncer: Pronouncer, calls: list[list[str]]) -> float:
+    """Words per second of these calls."""
+    begun = time.process_time()
+    for words in calls:
+        pronouncer.words(words, num_beams=1)
+    return sum(map(len, calls)) / (time.process_time() - begun)
+
+
+def of_peer(words: list[str]) -> float:
+    """Words per second of the peer, which measures itself in its own environment."""
+    command = [str(interpreter("g2p-en")), str(PEER), "--speed"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    ended = subprocess.run(
+        command, input=json.dumps({"words": words}), capture_output=True, text=True, check=True, env=environment
+    )
+    return float(ended.stdout)
+
+
+if __name__ == "__main__":
+    main()
