@@ -35,6 +35,7 @@ import attnzoo
 from .aligning import METHODS, align_both_ways, choose_heads
 from .aligning.files import count_pairs, read_links, read_pairs, require_words
 from .alignment import align_stream, alignment_error_rate, to_pharaoh
+from .encoding import reading_utf8
 from .phonemes import known_phonemes
 from .shipped_models import SENTIMENT, SHIPPED, SUMMARIES, TRANSLATION, model_path
 from .viewer import plot_alignments, sentences_html
@@ -112,24 +113,17 @@ def _texts(options: argparse.Namespace, what: str) -> list[str]:
         return _utf8(options.texts, what)
     if sys.stdin.isatty():
         raise ValueError(f"give at least one {what}, or a file with one on each line: attnzoo ... < file.txt")
-    try:
-        lines = _utf8(sys.stdin.read().removeprefix("\ufeff").split("\n"), "standard input")
-    except UnicodeDecodeError as error:
-        raise _not_utf8("standard input", error) from error
+    with reading_utf8("the standard input"):
+        lines = sys.stdin.read().removeprefix("\ufeff").split("\n")
+        "".join(lines).encode()  # Python may put a surrogate for each byte that is not UTF-8
     return [line.strip() for line in (lines if lines[-1] else lines[:-1])]
 
 
 def _utf8(texts: list[str], what: str) -> list[str]:
     """The texts. In an argument, Python puts a surrogate for each byte that is not UTF-8."""
-    try:
+    with reading_utf8(f"the {what}"):
         "".join(texts).encode()
-    except UnicodeError as error:
-        raise _not_utf8(what, error) from error
     return texts
-
-
-def _not_utf8(what: str, error: UnicodeError) -> ValueError:
-    return ValueError(f"the {what} is not UTF-8 ({error}); convert it, for example with iconv")
 
 
 def _folder(model: str) -> str:
@@ -487,10 +481,8 @@ def _test_examples(source: str, number: int | None, overrides: list[str]) -> Any
 
 
 def _lines(path: Path) -> list[str]:
-    try:
+    with reading_utf8(f"the file {path}"):
         text = path.read_text(encoding="utf-8-sig")
-    except UnicodeError as error:
-        raise _not_utf8(f"file {path}", error) from error
     return text.removesuffix("\n").split("\n")  # splitlines would split at other separators too
 
 

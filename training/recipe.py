@@ -19,6 +19,7 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedConfig
 
 from attnzoo import AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig
+from attnzoo.encoding import reading_utf8
 
 from .data.known import find_known
 from .data.sources import is_hub_id
@@ -231,10 +232,10 @@ def load_recipe(path: str | Path, overrides: list[str] | None = None) -> Recipe:
     file = path if path.is_file() else _shipped(path)
     if file.stat().st_size > MAX_BYTES:
         raise ValueError(f"{path} has {file.stat().st_size:,} bytes, a recipe has at most {MAX_BYTES:,}")
+    with reading_utf8(path):
+        text = file.read_text(encoding="utf-8")
     try:
-        tree = parsed_value(file.read_text(encoding="utf-8"))
-    except UnicodeError as error:
-        raise ValueError(f"{path} is not UTF-8 ({error}); convert it, for example with iconv") from error
+        tree = parsed_value(text)
     except ValueError as error:
         raise ValueError(f"{path} {error}") from error
     if not isinstance(tree, dict):

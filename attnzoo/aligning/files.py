@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..alignment import Links, from_pharaoh
+from ..encoding import reading_utf8
 
 
 def read_pairs(sources: Path, targets: Path) -> Iterator[tuple[str, str]]:
@@ -64,8 +65,5 @@ def require_words(
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8-sig", newline="\n") as file:
-        try:
-            yield from file
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path} is not UTF-8 ({error}); convert it, for example with iconv") from error
+    with path.open(encoding="utf-8-sig", newline="\n") as file, reading_utf8(path):
+        yield from file

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from ..encoding import reading_utf8
 from .phone_sets import Phones, split
 
 
@@ -93,10 +94,8 @@ def _tab_separated_lines(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _lines(path: Path) -> list[str]:
-    try:
+    with reading_utf8(path):
         return path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeError as error:
-        raise ValueError(f"{path} is not UTF-8 ({error}); convert it, for example with iconv") from error
 
 
 def _misaki_entries(value: str | dict[str, str | None]) -> tuple[Entry, ...]:
