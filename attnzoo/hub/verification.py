@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import torch
-from httpx2 import RemoteProtocolError
 from huggingface_hub import snapshot_download
 
 from .access import client
@@ -49,8 +48,10 @@ def download(
     fetch = functools.partial(snapshot_download, repo_id, revision=revision, cache_dir=cache_dir, token=token)
     try:
         folder = Path(fetch())
-    except RemoteProtocolError:  # the Hub closed an idle connection as it was used; huggingface_hub asks no second time
-        folder = Path(fetch())
+    except Exception as error:  # of the HTTP client, whose classes are no part of huggingface_hub
+        if isinstance(error, (OSError, ValueError)):
+            raise
+        folder = Path(fetch())  # the Hub had closed an idle connection as it was used, and nobody asked again
     found = api.verify_repo_checksums(repo_id, revision=folder.name, local_dir=folder)
     wrong = [
         f"{item['path']} has the {item['algorithm']} {item['actual']} instead of {item['expected']}"
