@@ -1,13 +1,12 @@
 """The command ``attnzoo``.
 
-``pronounce``, ``translate``, ``classify``, ``view`` and ``align`` use a trained model and are defined here. The others
-are modules of the training code, imported when they are called.
+``pronounce``, ``translate``, ``summarize``, ``classify``, ``view`` and ``export`` are defined here, ``align`` in
+``aligning/command.py``. The others are modules of the training code, imported when they are called.
 """
 
 import argparse
 import difflib
 import importlib
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +15,6 @@ from typing import Any, get_args
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from huggingface_hub.utils import enable_progress_bars, tqdm
 from torch import Tensor
 from transformers import (
     AutoConfig,
@@ -32,15 +30,11 @@ from transformers.utils import logging
 
 import attnzoo
 
-from .aligning import METHODS, align_both_ways, choose_heads
-from .aligning.files import count_pairs, read_links, read_pairs, require_words
-from .alignment import align_stream, alignment_error_rate, to_pharaoh
-from .encoding import reading_utf8
+from .aligning import command as align_command
+from .command_line import command_parser, folder_of, lines_of, require_utf8, texts_of, with_progress
 from .phonemes import known_phonemes
-from .shipped_models import SENTIMENT, SHIPPED, SUMMARIES, TRANSLATION, model_path
+from .shipped_models import SENTIMENT, SUMMARIES, TRANSLATION
 from .viewer import plot_alignments, sentences_html
-
-PROGRESS = "attnzoo"  # the name of our progress bars, which are shown though those of Transformers are not
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -90,68 +84,20 @@ def _module(command: str, name: str) -> Any:
         sys.exit(f"error: attnzoo {command} needs the package {error.name!r}, which is not installed: {install}")
 
 
-def _parser(
-    command: str, example: str, model: str | None, text: str = "", results: str = "", more: str = ""
-) -> argparse.ArgumentParser:
-    """The parser of a command that uses a model: ``text`` and ``results`` name what it reads and searches, if any."""
-    description = f"{COMMANDS[command][0].capitalize()}. {more}"
-    parser = argparse.ArgumentParser(prog=f"attnzoo {command}", description=description, epilog=f"example: {example}")
-    if text:
-        parser.add_argument("texts", nargs="*", metavar=text.upper(), help=f"default: read a {text} from each line")
-    default = "the model of the accent and the phones" if model is None else "%(default)s"
-    said = f"a folder, the name of a model that comes with attnzoo, or owner/name on the Hub (default: {default})"
-    parser.add_argument("--model", default=model, help=said)
-    if results:
-        parser.add_argument("--n-best", type=int, default=1, help=f"{results} of each, with their scores (default: 1)")
-        parser.add_argument("--num-beams", type=int, help="width of the beam search (default: the model's)")
-    return parser
-
-
-def _texts(options: argparse.Namespace, what: str) -> list[str]:
-    """The texts of the command line, or else the lines of standard input."""
-    if options.texts:
-        return _utf8(options.texts, what)
-    if sys.stdin.isatty():
-        raise ValueError(f"give at least one {what}, or a file with one on each line: attnzoo ... < file.txt")
-    with reading_utf8("the standard input"):
-        lines = sys.stdin.read().removeprefix("\ufeff").split("\n")
-        "".join(lines).encode()  # Python may put a surrogate for each byte that is not UTF-8
-    return [line.strip() for line in (lines if lines[-1] else lines[:-1])]
-
-
-def _utf8(texts: list[str], what: str) -> list[str]:
-    """The texts. In an argument, Python puts a surrogate for each byte that is not UTF-8."""
-    with reading_utf8(f"the {what}"):
-        "".join(texts).encode()
-    return texts
-
-
-def _folder(model: str) -> str:
-    """The folder or Hub id of this model, for ``from_pretrained``.
-
-    Raises:
-        FileNotFoundError: there is no such model.
-    """
-    path = Path(model)
-    if path.exists():
-        if (path / "config.json").is_file():
-            return model
-        best = f"; did you mean {path / 'best'}?" if (path / "best" / "config.json").is_file() else ""
-        raise FileNotFoundError(f"{model} is not a checkpoint folder: it has no config.json{best}")
-    if model in SHIPPED:
-        return model_path(model)
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", model):
-        return model  # an id on the Hub
-    raise FileNotFoundError(f"{model} is neither a folder nor the name of a shipped model: {', '.join(SHIPPED)}")
-
-
 def pronounce(arguments: list[str]) -> None:
     """``attnzoo pronounce``: a line for every word, or for each of its n best pronunciations, or for every text."""
     from .pronunciation import Pronouncer  # the other commands do without it
     from .pronunciation.engines import EngineName
     from .pronunciation.phone_sets import PHONE_SETS, SOURCE_OF_IPA
 
-    parser = _parser("pronounce", "attnzoo pronounce blorptastic --n-best 3", None, "word", "pronunciations")
+    parser = command_parser(
+        "pronounce",
+        COMMANDS["pronounce"][0],
+        "attnzoo pronounce blorptastic --n-best 3",
+        None,
+        "word",
+        "pronunciations",
+    )
     parser.add_argument("--file", type=Path, help="read a word from each line of this file, with a progress bar")
     parser.add_argument("--sentence", action="store_true", help="what is read are texts, each with a line of phonemes")
     columns = "tsv: the columns word, phonemes, source and confidence, and unknown words too (default: plain)"
@@ -165,24 +111,24 @@ def pronounce(arguments: list[str]) -> None:
     parser.add_argument("--engine", choices=get_args(EngineName), help=engines)
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the alignments of the first four words")
     options = parser.parse_args(arguments)
-    lines = _lines(options.file) if options.file else _texts(options, "word")
+    lines = lines_of(options.file) if options.file else texts_of(options, "word")
     pronouncer = Pronouncer(
         options.accent,
         options.phones,
         options.lexicon,
         options.dictionary,
-        options.model and _folder(options.model),
+        options.model and folder_of(options.model),
         device="cuda" if torch.cuda.is_available() else "cpu",
         engine=options.engine,
     )
     if options.sentence:
-        words: Iterable[Any] = _print_texts(pronouncer, _progress(lines, options.file), options.num_beams)
+        words: Iterable[Any] = _print_texts(pronouncer, with_progress(lines, options.file), options.num_beams)
     else:
         lines = [word for line in lines if (word := line.strip())]
         if options.output == "tsv":
             print("word", "phonemes", "source", "confidence", sep="\t")
         words = pronouncer.stream(lines, n_best=options.n_best, num_beams=options.num_beams)
-        words = _print_words(_progress(words, options.file, len(lines)), options)
+        words = _print_words(with_progress(words, options.file, len(lines)), options)
     errors = [pronouncer.reason(word.text) for word in words if word.phonemes is None]
     if options.plot is not None:
         drawn = [pair for word in pronouncer.words(lines[:4], alignments=True) for pair in word.alignments if pair]
@@ -217,32 +163,24 @@ def _print_texts(pronouncer: Any, texts: Iterable[str], num_beams: int | None) -
         yield from words
 
 
-def _progress(items: Iterable[Any], file: Path | None, total: int | None = None) -> Iterable[Any]:
-    """The items, with a progress bar on standard error where a file is read."""
-    if file is None:
-        return items
-    enable_progress_bars(PROGRESS)
-    return tqdm(items, total=total, file=sys.stderr, name=PROGRESS)
-
-
 def translate(arguments: list[str]) -> None:
     """``attnzoo translate``: a line for every sentence, or for each of its n best translations."""
     example = 'attnzoo translate "Two dogs are playing in the snow."'
-    parser = _parser("translate", example, TRANSLATION, "sentence", "translations")
+    parser = command_parser("translate", COMMANDS["translate"][0], example, TRANSLATION, "sentence", "translations")
     _print_targets(parser.parse_args(arguments), "sentence", "machine-translation")
 
 
 def summarize(arguments: list[str]) -> None:
     """``attnzoo summarize``: a line for every text, or for each of its n best summaries."""
     example = 'attnzoo summarize "Quux is a library for PNG images."'
-    parser = _parser("summarize", example, SUMMARIES, "text", "summaries")
+    parser = command_parser("summarize", COMMANDS["summarize"][0], example, SUMMARIES, "text", "summaries")
     _print_targets(parser.parse_args(arguments), "text", "text-summarization")
 
 
 def _print_targets(options: argparse.Namespace, what: str, task: str) -> None:
     """The targets of all sources, by the pipeline of this task."""
-    sentences = _texts(options, what)
-    pipe: Any = pipeline(task, model=_folder(options.model))  # type: ignore[call-overload]  # ours
+    sentences = texts_of(options, what)
+    pipe: Any = pipeline(task, model=folder_of(options.model))  # type: ignore[call-overload]  # ours
     if known_phonemes(pipe.tokenizer):
         raise ValueError(f"{options.model} is a model of pronunciation; use attnzoo pronounce")
     beams = {} if options.num_beams is None else {"num_beams": options.num_beams}
@@ -271,11 +209,11 @@ def classify(arguments: list[str]) -> None:
     """``attnzoo classify``: the label of every sentence, and on request an HTML page of the attention weights."""
     more = "For a model of sentence pairs, put a tab between the two sentences."
     example = 'attnzoo classify "A moving film." --html film.html'
-    parser = _parser("classify", example, SENTIMENT, "sentence", more=more)
+    parser = command_parser("classify", COMMANDS["classify"][0], example, SENTIMENT, "sentence", more=more)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that shows the attention to words")
     options = parser.parse_args(arguments)
-    sentences = [sentence for sentence in _texts(options, "sentence") if sentence.strip()]
-    folder = _folder(options.model)
+    sentences = [sentence for sentence in texts_of(options, "sentence") if sentence.strip()]
+    folder = folder_of(options.model)
     model, report = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
     if report["missing_keys"]:
         missing = ", ".join(sorted(report["missing_keys"]))
@@ -330,9 +268,9 @@ def view_text(arguments: list[str]) -> None:
     parser.add_argument("--target", metavar="TEXT", help="default: an encoder-decoder generates it")
     parser.add_argument("--layers", type=int, nargs="+", metavar="N", help="from 0; default: all layers")
     options = parser.parse_args(arguments)
-    _utf8([options.text], "text")
-    _utf8([options.target or ""], "target")
-    folder = _folder(options.model)
+    require_utf8([options.text], "text")
+    require_utf8([options.target or ""], "target")
+    folder = folder_of(options.model)
     config = AutoConfig.from_pretrained(folder)
     heads = " ".join(config.architectures or ())
     auto_class: Any = AutoModel
@@ -349,92 +287,6 @@ def view_text(arguments: list[str]) -> None:
     else:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         found.plot(options.output)
-
-
-def align_files(arguments: list[str]) -> None:
-    """``attnzoo align``: the links of every pair in Pharaoh format, and their error rate against gold links."""
-    more = (
-        "Prints a line for every pair: 0-0 1-2 means source word 0 is linked with target word 0, and 1 with 2. "
-        "The files may have any size: they are read in batches, and a progress bar goes to standard error."
-    )
-    parser = _parser("align", "attnzoo align en.txt de.txt --words", TRANSLATION, more=more)
-    parser.add_argument("sources", type=Path, help="a text file with one source sentence on each line")
-    parser.add_argument("targets", type=Path, help="a text file with the translations, on the same lines")
-    parser.add_argument("--words", action="store_true", help="link words (split at white space), not tokens")
-    parser.add_argument("--gold", type=Path, help="gold links; print the alignment error rate to standard error")
-    shifts = "0: a step aligns the token it predicts; 1: the token it reads; paper: as in the paper (default: 0)"
-    parser.add_argument("--shift", choices=("0", "1", "paper"), default="0", help=shifts)
-    parser.add_argument("--layer", type=int, default=-1, help="a layer of the decoder, from 0 (default: the last)")
-    parser.add_argument("--head", type=int, help="a head of the layer, from 0 (default: the mean of the layer's heads)")
-    chosen = "choose heads and shift with these sources, targets and gold links, and print them to standard error"
-    parser.add_argument("--choose", type=Path, nargs=3, metavar=("SOURCES", "TARGETS", "LINKS"), help=chosen)
-    reverse = "a model of the other direction; its links and those of --model are symmetrised (needs --words)"
-    parser.add_argument("--reverse", metavar="MODEL", help=reverse)
-    parser.add_argument("--symmetrise", choices=METHODS, help="with --reverse (default: grow-diag-final-and)")
-    parser.add_argument("--batch-size", type=int, default=64, help="default: %(default)s")
-    parser.add_argument("--scores", action="store_true", help="put log p(target | source) and a tab before every line")
-    options = parser.parse_args(arguments)
-    if options.symmetrise and not options.reverse:
-        raise ValueError(
-            f"--symmetrise {options.symmetrise} joins the links of two models: give the other by --reverse"
-        )
-    if options.reverse and (options.scores or not options.words):
-        raise ValueError("--reverse aligns words of two models: give --words, and leave --scores out")
-    count = count_pairs(options.sources, options.targets)
-    gold = read_links(options.gold) if options.gold else None
-    if gold is not None and len(gold) != count:
-        raise ValueError(f"{options.gold} has {len(gold)} lines, {options.sources} has {count}")
-    if gold is not None and options.words:
-        sides = ((source.split(), target.split()) for source, target in read_pairs(options.sources, options.targets))
-        require_words(options.gold, gold, sides)
-    model, tokenizer = _aligner(options.model)
-    shift: Any = options.shift if options.shift == "paper" else int(options.shift)
-    read: dict[str, Any] = {"shift": shift, "layer": options.layer, "head": options.head}
-    development: list[Any] = []
-    if options.choose:
-        *texts, links_file = options.choose
-        development, given = [[line.split() for line in _lines(path)] for path in texts], read_links(links_file)
-        require_words(links_file, given, zip(*development, strict=False))  # choose_heads compares the lengths
-        development.append([sure for sure, _ in given])
-        read = _chosen(options.model, choose_heads(model, tokenizer, *development))
-    pairs = (
-        (source.split(), target.split()) if options.words else (source, target)
-        for source, target in read_pairs(options.sources, options.targets)
-    )
-    if options.reverse:
-        other, back = _aligner(options.reverse), dict(read)
-        if options.choose:
-            swapped = [{(s, t) for t, s in links} for links in development[2]]
-            back = _chosen(options.reverse, choose_heads(*other, development[1], development[0], swapped))
-        method = options.symmetrise or "grow-diag-final-and"
-        both = align_both_ways((model, tokenizer), other, pairs, method, read, back)
-        aligned: Iterable[tuple[float, Any]] = ((0.0, links) for links in both)
-    else:
-        found = align_stream(model, tokenizer, pairs, options.batch_size, **read)
-        aligned = ((pair.score, pair.links) for pair in found)
-    predicted = []
-    for score, links in _progress(aligned, options.sources, count):
-        print(*([f"{score:.4f}"] if options.scores else []), to_pharaoh(links), sep="\t")
-        if gold is not None:
-            predicted.append(links)
-    if gold is not None:
-        error_rate = alignment_error_rate(predicted, *zip(*gold, strict=True))
-        print(f"AER {100 * error_rate:.2f} % of {count} pairs", file=sys.stderr)
-
-
-def _aligner(name: str) -> tuple[Any, Any]:
-    """A model for conditional generation, on the GPU where there is one, and its tokenizer."""
-    folder = _folder(name)
-    model = AutoModelForSeq2SeqLM.from_pretrained(folder).to("cuda" if torch.cuda.is_available() else "cpu")
-    return model, AutoTokenizer.from_pretrained(folder)
-
-
-def _chosen(name: str, choice: Any) -> dict[str, Any]:
-    """The arguments for ``align``; they are printed, so that a later call can give them."""
-    heads = ", ".join(f"layer {n} " + ("mean of the heads" if h is None else f"head {h}") for n, h in choice.heads)
-    rate = f"AER {100 * choice.error_rate:.2f} % of the pairs for choosing"
-    print(f"{name}: {heads}; shift {choice.shift}; {rate}", file=sys.stderr)
-    return choice.options
 
 
 def export(arguments: list[str]) -> None:
@@ -457,7 +309,7 @@ def export(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if options.examples is not None and options.examples < 1:
         raise ValueError(f"--examples must be at least 1, got {options.examples}")
-    source = _folder(options.model)
+    source = folder_of(options.model)
     try:
         from .export.command import export_folder
     except ModuleNotFoundError as error:
@@ -480,12 +332,6 @@ def _test_examples(source: str, number: int | None, overrides: list[str]) -> Any
     return task
 
 
-def _lines(path: Path) -> list[str]:
-    with reading_utf8(f"the file {path}"):
-        text = path.read_text(encoding="utf-8-sig")
-    return text.removesuffix("\n").split("\n")  # splitlines would split at other separators too
-
-
 # For each command: its help text, and a function here or the name of a module that has main().
 COMMANDS: dict[str, tuple[str, Callable[[list[str]], None] | str]] = {
     "pronounce": ("pronounce words", pronounce),
@@ -493,7 +339,7 @@ COMMANDS: dict[str, tuple[str, Callable[[list[str]], None] | str]] = {
     "summarize": ("summarise texts in one line", summarize),
     "classify": ("classify sentences", classify),
     "view": ("show the attention of any model on a text", view_text),
-    "align": ("align the words of given pairs", align_files),
+    "align": (align_command.HELP, align_command.main),
     "export": ("export a model, so that it runs without torch", export),
     "train": ("train a recipe", "attnzoo.training.train"),
     "tune": ("search for a better recipe", "attnzoo.training.tune"),
