@@ -74,7 +74,8 @@ class AttentionGraph:
     def __call__(self, g: Graph, query: str, source: dict[str, str], number: str | None) -> tuple[str, str]:
         """Context (B, T, V) and weights (B, T, S) of the queries (B, T, H) of step ``number`` (R,)."""
         scores = self.scores(g, query, source)
-        mask, reweight = g.unsqueeze(as_bool(g, source["attention_mask"]), 1), None  # (B, 1, S)
+        # The root graph makes what is the same at every step of a loop.
+        mask, reweight = g.root.unsqueeze(as_bool(g.root, source["attention_mask"]), 1), None  # (B, 1, S)
         if isinstance(self.score, LocationScore):
             rows = len(self.score.position_key)
             inside = g.op("Less", self.positions(g, source).ranks, g.whole_numbers(rows))
@@ -121,4 +122,4 @@ class AttentionGraph:
         return mask, g.op("Exp", g.op("Div", square, g.number(-2 * (window.window_size / 2) ** 2)))
 
     def positions(self, g: Graph, source: dict[str, str]) -> Positions:
-        return Positions.of(g, source["attention_mask"])
+        return Positions.of(g.root, source["attention_mask"])

@@ -51,6 +51,7 @@ class Graph:
         self.nodes: list[onnx.NodeProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
         self.outputs: list[onnx.ValueInfoProto] = []
+        self.renamed: dict[str, str] = {}  # values that are outputs, by the names that they had before
         # Of the outermost graph alone:
         self.initializers: list[onnx.TensorProto] = []
         self.restored: list[onnx.NodeProto] = []  # that make float32 of smaller weights
@@ -61,6 +62,7 @@ class Graph:
     def op(self, kind: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         """The output of a node, or a list of them. An input is a value, an array, or None for one that is left out."""
         names = ["" if part is None else part if isinstance(part, str) else self.constant(part) for part in inputs]
+        names = [self.renamed.get(name, name) for name in names]
         results = [self.root.name(kind) for _ in range(outputs)]
         self.nodes.append(helper.make_node(kind, names, results, **attributes))
         return results[0] if outputs == 1 else results
@@ -70,7 +72,13 @@ class Graph:
         return name
 
     def output(self, name: str, value: str, dtype: Any, shape: Sequence[Any]) -> None:
-        self.nodes.append(helper.make_node("Identity", [value], [name]))
+        if any(value in node.output for node in self.nodes):  # then it takes the name, for a copy would take time
+            self.renamed[value] = name
+            for node in self.nodes:
+                for names in (node.input, node.output):
+                    names[:] = [self.renamed.get(one, one) for one in names]
+        else:
+            self.nodes.append(helper.make_node("Identity", [self.renamed.get(value, value)], [name]))
         info = helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
         self.outputs.append(info)
 
@@ -178,10 +186,10 @@ class Graph:
         return self.op("Squeeze", x, self.whole_numbers(*axes))
 
     def reshape(self, x: str, *shape: int | str) -> str:
-        """``x`` in another shape: 0 keeps a dimension, -1 is what remains, and a value (1,) is a size."""
+        """``x`` in another shape: 0 keeps a dimension, -1 is what remains, and a value (1,) of the root is a size."""
         if any(isinstance(size, str) for size in shape):
             sizes = [size if isinstance(size, str) else self.whole_numbers(size) for size in shape]
-            return self.op("Reshape", x, self.op("Concat", *sizes, axis=0))
+            return self.op("Reshape", x, self.root.op("Concat", *sizes, axis=0))
         return self.op("Reshape", x, self.whole_numbers(*shape))  # type: ignore[arg-type]
 
     def whole_numbers(self, *given: int) -> np.ndarray:

@@ -7,7 +7,7 @@ gates of a cell, I input width, E embedding width, V width of the encoder's outp
 from typing import Any
 
 import numpy as np
-from torch import nn
+from torch import Tensor, nn
 
 from ..recurrent_cells import ChoGRU, layer_weights
 from ..recurrent_decoder import BahdanauDecoder, ChoDecoder, LuongDecoder, StateBridge, SutskeverDecoder
@@ -20,8 +20,13 @@ OPERATORS = {"lstm": "LSTM", "gru": "GRU", "cho_gru": "GRU", "rnn": "RNN"}
 GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "cho_gru": (0, 1, 2), "rnn": (0,)}
 
 
-def cell_weights(cell: str, layers: list[Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The weights of one layer in its directions, as ONNX has them: W (D, G H, I), R (D, G H, H) and B (D, 2 G H)."""
+def cell_weights(
+    cell: str, layers: list[Any], embedding: Tensor | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The weights of one layer in its directions, as ONNX has them: W (D, G H, I), R (D, G H, H) and B (D, 2 G H).
+
+    With an embedding (V, I), W is (D, G H, V): its products with the embeddings, for tokens as rows of an identity.
+    """
 
     def ordered(rows: np.ndarray) -> np.ndarray:
         parts = np.split(rows, len(GATES[cell]))
@@ -38,20 +43,33 @@ def cell_weights(cell: str, layers: list[Any]) -> tuple[np.ndarray, np.ndarray, 
         w, r, of_input, of_hidden = (ordered(numbers(weight)) for weight in weights)
         both.append((w, r, np.concatenate([of_input, of_hidden])))
     w, r, b = (np.stack(parts) for parts in zip(*both, strict=True))
-    return w, r, b
+    return w if embedding is None else w @ numbers(embedding).T, r, b
+
+
+def is_small(embedding: nn.Embedding) -> bool:
+    """Whether the products of all tokens with a weight are no larger than the embedding and the weight."""
+    return embedding.num_embeddings <= embedding.embedding_dim
 
 
 def run_cell(
-    g: Graph, cell: str, layers: list[Any], direction: str, x: str, lengths: str | None = None, *state: str
+    g: Graph,
+    cell: str,
+    layers: list[Any],
+    direction: str,
+    x: str,
+    lengths: str | None = None,
+    *state: str,
+    embedding: Tensor | None = None,
 ) -> list[str]:
     """ONNX's operator of a layer: outputs (S, D, B, H), and the parts of the last state, each (D, B, H).
 
     Shape:
-        - x: (S, B, I); lengths: (B,) int32, or None where all rows are S long
+        - x: (S, B, I), or with an embedding (S, B, V), its tokens as rows of an identity
+        - lengths: (B,) int32, or None where all rows are S long
         - state: the parts of the first state, each (D, B, H); zeros if there are none
     """
-    key = tuple(map(id, layers))
-    w, r, b = g.array(key, lambda: cell_weights(cell, layers))
+    key = *map(id, layers), id(embedding)
+    w, r, b = g.array(key, lambda: cell_weights(cell, layers, embedding))
     kind, first, last = OPERATORS[cell], [*state, None, None][: 2 if cell == "lstm" else 1], []
     options: dict[str, Any] = {"hidden_size": layers[0].hidden_size, "direction": direction}
     if kind == "GRU":
@@ -60,6 +78,27 @@ def run_cell(
         kind, options["domain"] = "DynamicQuantizeLSTM", MICROSOFT
         w, r, last = g.array((*key, "int8"), lambda: quantised_weights(w, r))
     return g.op(kind, x, w, r, b, lengths, *first, *last, outputs=3 if cell == "lstm" else 2, **options)
+
+
+def lstm_of_tokens(
+    g: Graph, layer: nn.LSTM, embedding: nn.Embedding, tokens: str, hidden: str, cell: str
+) -> tuple[str, str]:
+    """A step of an LSTM that reads embeddings alone: the next state. Their products with W are a table.
+
+    This is faster than ONNX's operator, which multiplies each embedding by W again.
+
+    Shape:
+        - tokens: (R,); hidden, cell: (R, H); returns: the same
+    """
+    w, r, of_input, of_hidden = layer_weights(layer)
+    key = id(embedding.weight), id(w), "table"
+    table = g.array(key, lambda: numbers(embedding.weight @ w.T + of_input + of_hidden))  # (vocabulary, 4 H)
+    gates = g.op("Add", g.op("Gather", table, tokens), g.product(hidden, r))
+    gates = g.op("Split", gates, outputs=4, axis=1, num_outputs=4)
+    input_gate, forget_gate, output_gate = (g.op("Sigmoid", gates[place]) for place in (0, 1, 3))
+    candidate = g.op("Tanh", gates[2])
+    cell = g.op("Add", g.op("Mul", forget_gate, cell), g.op("Mul", input_gate, candidate))
+    return g.op("Mul", output_gate, g.op("Tanh", cell)), cell
 
 
 def quantised_weights(w: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[np.ndarray | None]]:
@@ -91,13 +130,19 @@ class EncoderGraph:
         ids = g.op("ScatterElements", input_ids, place, input_ids, axis=1)
         # A row without a real token is read for one step, and then set to zero.
         lengths = g.op("Cast", g.squeeze(g.op("Max", positions.length, one), 1), to=INT32)
-        x = g.rows(self.embedding.weight, g.op("Transpose", ids, perm=[1, 0]))  # (S, B, E)
+        ids, embedding = g.op("Transpose", ids, perm=[1, 0]), None
+        if is_small(self.embedding):
+            embedding = self.embedding.weight
+            x = g.op("Gather", g.initializer(np.eye(len(embedding), dtype=np.float32)), ids)  # (S, B, V)
+        else:
+            x = g.rows(self.embedding.weight, ids)  # (S, B, E)
         has_token = g.op("Cast", g.op("Min", positions.length, one), to=FLOAT)  # (B, 1)
         states = []
         for layer in self.layers:
             rnns = [rnn for rnn in (layer.forward_rnn, layer.backward_rnn) if rnn is not None]
             direction = "bidirectional" if len(rnns) == 2 else "reverse" if layer.forward_rnn is None else "forward"
-            y, *last = run_cell(g, self.cell, rnns, direction, x, lengths)
+            y, *last = run_cell(g, self.cell, rnns, direction, x, lengths, embedding=embedding)
+            embedding = None  # of the first layer alone
             x = g.reshape(g.op("Transpose", y, perm=[0, 2, 1, 3]), 0, 0, -1)  # (S, B, V)
             side_by_side = [g.reshape(g.op("Transpose", part, perm=[1, 0, 2]), 0, -1) for part in last]
             states.append([g.op("Mul", part, has_token) for part in side_by_side])
@@ -211,36 +256,44 @@ class RecurrentGraphs:
             readout = self._maxout(g, [top, words, state["feed"]])
             after["feed"] = state["feed"]
         elif isinstance(wiring, LuongDecoder):
-            after, top = self._run(g, [words, state["feed"]] if "feed" in state else [words], state)
+            after, top = self._run(g, [words, state["feed"]] if "feed" in state else [words], state, tokens)
             context, weights = self._attend(g, top, source, state)
             readout = g.op("Tanh", g.linear(self._joined(g, [context, top]), wiring.output_proj))
             if "feed" in state:
                 after["feed"] = readout
         else:
-            after, readout = self._run(g, [words], state)
+            after, readout = self._run(g, [words], state, tokens)
         if "number" in state:
             after["number"] = g.op("Add", state["number"], g.whole_numbers(1))
         return g.logits(readout, self.lm_head), after, weights
 
-    def _run(self, g: Graph, inputs: list[str], state: dict[str, str]) -> tuple[dict[str, str], str]:
-        """The layers' next states, and the top one's hidden state (R, H)."""
+    def _run(
+        self, g: Graph, inputs: list[str], state: dict[str, str], tokens: str | None = None
+    ) -> tuple[dict[str, str], str]:
+        """The layers' next states, and the top one's hidden state (R, H); ``inputs`` may be of ``tokens`` alone."""
         x = self._joined(g, inputs)
         after: dict[str, str] = {}
+        has_table = self.config.cell == "lstm" and len(inputs) == 1 and is_small(self.embedding)
         for number, layer in enumerate(self.wiring.rnn.layers):
-            before = [g.unsqueeze(state[f"{part}_{number}"], 0) for part in self.parts]
-            _, *last = run_cell(g, self.config.cell, [layer], "forward", g.unsqueeze(x, 0), None, *before)
-            after |= {f"{part}_{number}": g.squeeze(value, 0) for part, value in zip(self.parts, last, strict=True)}
+            before = [state[f"{part}_{number}"] for part in self.parts]
+            if number == 0 and has_table and tokens is not None:
+                last = list(lstm_of_tokens(g, layer, self.embedding, tokens, *before))
+            else:
+                before = [g.unsqueeze(part, 0) for part in before]
+                _, *last = run_cell(g, self.config.cell, [layer], "forward", g.unsqueeze(x, 0), None, *before)
+                last = [g.squeeze(part, 0) for part in last]
+            after |= {f"{part}_{number}": value for part, value in zip(self.parts, last, strict=True)}
             x = after[f"hidden_{number}"]
         return after, x
 
     def _attend(self, g: Graph, query: str, source: dict[str, str], state: dict[str, str]) -> tuple[str, str]:
         """Context (R, V) and weights (R, S) of queries (R, H). The rows of a source share it."""
         assert self.attention is not None
-        queries = g.reshape(query, g.size(source["values"], 0), -1, self.config.decoder_hidden_size)
+        queries = g.reshape(query, g.root.size(source["values"], 0), -1, self.config.decoder_hidden_size)
         context, weights = self.attention(g, queries, source, state.get("number"))
         return (
             g.reshape(context, -1, self.config.encoder_output_size),
-            g.reshape(weights, -1, g.size(source["values"], 1)),
+            g.reshape(weights, -1, g.root.size(source["values"], 1)),
         )
 
     def _maxout(self, g: Graph, inputs: list[str]) -> str:

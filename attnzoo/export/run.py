@@ -232,7 +232,7 @@ class OnnxModel:
 
     def token_names(self, ids: Sequence[int]) -> tuple[str, ...]:
         """The tokens of these ids; phonemes are without their brackets."""
-        return tuple(self.names[token] for token in ids)
+        return tuple([self.names[token] for token in ids])
 
     def _encode(self, text: Any, pair: str | None) -> Any:
         """The tokens of a text, or of a text and its pair."""
@@ -273,19 +273,18 @@ class OnnxModel:
         arrays = self.arrays(encoded)
         found = self.generate(arrays["input_ids"], arrays["attention_mask"], **options)
         n_best = len(found.tokens) // len(encoded)
-        sequences, scores = found.tokens.tolist(), found.scores.tolist()
+        sequences, scores, is_continued = found.tokens.tolist(), found.scores.tolist(), self.task == "continuation"
         for row, source in enumerate(encoded):
             outputs = []
             for at in range(row * n_best, (row + 1) * n_best):
                 ids = sequences[at]
-                end = next((n + 1 for n, token in enumerate(ids) if token in self.ends), len(ids))
-                places = [n for n, token in enumerate(ids[:end]) if token not in self.special]
+                ids = ids[: min((ids.index(end) + 1 for end in self.ends if end in ids), default=len(ids))]
                 weights = None
                 if alignments and found.attention is not None:
+                    places = [n for n, token in enumerate(ids) if token not in self.special]
                     weights = found.attention[at][places][:, : len(source.ids)]
-                prompt = source.ids if self.task == "continuation" else []
-                text = self.tokenizer.decode(prompt + ids[:end], skip_special_tokens=True)
-                names = self.token_names([ids[n] for n in places])
+                text = self.tokenizer.decode(source.ids + ids if is_continued else ids, skip_special_tokens=True)
+                names = self.token_names([token for token in ids if token not in self.special])
                 outputs.append(Output(text, scores[at], names, weights))
             yield outputs
 

@@ -212,7 +212,7 @@ class Seq2SeqGraphs(_CachedDecoder):
         x = self.stack.embed(g, g.unsqueeze(tokens, 1), position)
         logits, after = self.run_step(g, x, state, None, attend_to_memory)
         mean = g.op("ReduceMean", weights, g.whole_numbers(1), keepdims=0)  # (B, R / B, S)
-        return logits, after, g.reshape(mean, -1, g.size(source["attention_mask"], 1))
+        return logits, after, g.reshape(mean, -1, g.root.size(source["attention_mask"], 1))
 
 
 class CausalGraphs(_CachedDecoder):

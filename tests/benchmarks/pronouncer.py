@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 
@@ -33,14 +33,16 @@ def main() -> None:
     rounds = parser.parse_args().rounds
     torch.set_num_threads(1)
     words = sources_of(MODELS[0], WORDS)
-    alone = words[:: len(words) // 100]  # for the systems that then read one word at a time
+    alone = [[word] for word in words[:: len(words) // 100]]  # for the systems that then read one word at a time
     systems: dict[str, Callable[[], float]] = {"g2p-en": lambda: of_peer(words)}
     for engine in get_args(EngineName):
         pronouncer = Pronouncer(dictionary=False, engine=engine)
         if engine != "torch":
-            pronouncer.word_model.engine.model.threads = 1
-        systems[engine] = lambda own=pronouncer: rate(own, [words])  # type: ignore[misc]
-        systems[f"{engine}, one word at a time"] = lambda own=pronouncer: rate(own, [[word] for word in alone])  # type: ignore[misc]
+            model = pronouncer.word_model.engine.model
+            model.threads = 1
+            systems[f"{engine}, its OnnxModel alone"] = lambda own=model: rate(own, [words])  # type: ignore[misc]
+        systems[engine] = lambda own=pronouncer.words: rate(own, [words])  # type: ignore[misc]
+        systems[f"{engine}, one word at a time"] = lambda own=pronouncer.words: rate(own, alone)  # type: ignore[misc]
     for system in systems.values():
         system()
     rates: dict[str, list[float]] = {label: [] for label in systems}
@@ -54,11 +56,11 @@ def main() -> None:
         print(f"  {label:30} {middle:6.0f}  ({min(values):.0f} to {max(values):.0f})  {middle / peer:.2f} of g2p-en")
 
 
-def rate(pronouncer: Pronouncer, calls: list[list[str]]) -> float:
+def rate(system: Callable[..., Any], calls: list[list[str]]) -> float:
     """Words per second of these calls."""
     begun = time.process_time()
     for words in calls:
-        pronouncer.words(words, num_beams=1)
+        system(words, num_beams=1)
     return sum(map(len, calls)) / (time.process_time() - begun)
 
 

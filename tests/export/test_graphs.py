@@ -45,6 +45,17 @@ def test_every_encoder_depth_and_start_state(case: dict[str, Any], tmp_path: Pat
     assert_generates_as_pytorch(wirings.tiny_model(case), tmp_path / "out")
 
 
+@pytest.mark.parametrize("wiring", wirings.WIRINGS)
+@pytest.mark.parametrize("cell", wirings.CELLS)
+def test_few_tokens(cell: str, wiring: str, tmp_path: Path) -> None:
+    """The products of all embeddings with a weight are a table where that is no larger than both."""
+    feeding = {"input_feeding": False} if wiring == "luong" else {}
+    model = wirings.tiny_model(
+        {"wiring": wiring, "cell": cell, "embedding_size": wirings.SIZES["vocab_size"]} | feeding
+    )
+    assert_generates_as_pytorch(model, tmp_path / "out")
+
+
 @pytest.mark.parametrize("fields", STACKS, ids=lambda fields: f"{fields['norm']}-{fields['position_embedding']}")
 @pytest.mark.parametrize("kind", ["transformer-encoder-decoder", "transformer-causal"])
 @pytest.mark.parametrize("is_tied", [True, False], ids=["tied", "untied"])
