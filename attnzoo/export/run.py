@@ -63,13 +63,14 @@ class OnnxModel:
     Args:
         folder: that ``attnzoo export`` wrote
         threads: of ONNX Runtime; None is one for every core
-        batch_size: texts that are computed at once
+        batch_size: texts that are computed at once; a call sorts its texts by length, and of a larger batch the short
+            ones wait for the long ones
 
     Raises:
         FileNotFoundError: no such folder, or no exported model in it.
     """
 
-    def __init__(self, folder: str | Path | None = None, threads: int | None = None, batch_size: int = 64) -> None:
+    def __init__(self, folder: str | Path | None = None, threads: int | None = None, batch_size: int = 48) -> None:
         self.folder = Path(__file__).parent if folder is None else Path(folder)
         if not (self.folder / DETAILS).is_file():
             raise FileNotFoundError(f"{self.folder} is no exported model: it has no {DETAILS}; see attnzoo export")
@@ -258,16 +259,21 @@ class OnnxModel:
         return encoded
 
     def arrays(self, encoded: Sequence[Any]) -> dict[str, np.ndarray]:
-        """input_ids, attention_mask, token_type_ids (B, S), prompts padded on the left and other texts on the right."""
-        sides = [one.ids for one in encoded], [one.attention_mask for one in encoded], [one.type_ids for one in encoded]
-        width, is_left = max(map(len, sides[0])), self.task == "continuation"
+        """input_ids, attention_mask, for pairs token_type_ids (B, S); prompts are padded on the left, others on the right."""
+        ids = [one.ids for one in encoded]
+        lengths = np.array([[len(row)] for row in ids])
+        width, is_left = int(lengths.max()), self.task == "continuation"
 
         def padded(rows: list[list[int]], fill: int) -> np.ndarray:
             gaps = [[fill] * (width - len(row)) for row in rows]
             return np.array([gap + row if is_left else row + gap for row, gap in zip(rows, gaps, strict=True)])
 
-        names = "input_ids", "attention_mask", "token_type_ids"
-        return {name: padded(rows, fill) for name, rows, fill in zip(names, sides, (self.padding, 0, 0), strict=True)}
+        places = np.arange(width)
+        mask = (places >= width - lengths) if is_left else (places < lengths)
+        found = {"input_ids": padded(ids, self.padding), "attention_mask": mask.astype(np.int64)}
+        if self.config.get("sentence_pair"):
+            found["token_type_ids"] = padded([one.type_ids for one in encoded], 0)
+        return found
 
     def _generate_texts(self, encoded: list[Any], alignments: bool = False, **options: Any) -> Iterator[list[Output]]:
         arrays = self.arrays(encoded)
