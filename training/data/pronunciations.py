@@ -40,6 +40,9 @@ class PronunciationData(Source):
             cmudict.
         split_by: what stays on one side where the task divides the data: "word" all pronunciations of a word, "family"
             all words of a lemma family of English (see ``lemma_families``). None is "word", but "family" for misaki.
+        compounds: how many training words to make of two or three others, chosen at random and joined. With them a
+            model learns to read words that are longer than those of the data. One part keeps its primary stress, that
+            of the others becomes secondary. Not for streams.
     """
 
     word_column: str = "word"
@@ -48,6 +51,13 @@ class PronunciationData(Source):
     lower_case: bool = True
     stress: Literal["keep", "drop"] | None = None
     split_by: Literal["word", "family"] | None = None
+    compounds: int = 0
+
+    def __post_init__(self) -> None:
+        if self.compounds < 0:
+            raise ValueError(f"task.data.compounds must be at least 0, got {self.compounds}")
+        if self.compounds and self.streaming:
+            raise ValueError("task.data.compounds joins words of a whole split; leave it out with task.data.streaming")
 
 
 def read_pronunciations(data: PronunciationData, only: str | None) -> dict[str, Rows]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -137,7 +138,6 @@ class GraphemeToPhoneme(SequenceToSequence):
             card,
             limits=card.limits.format(stress="no stress, " if no_stress else ""),
             metric_note=card.metric_note + stress_note,
-            published=card.published if no_stress else None,
         )
 
     def _names_of_figures(self) -> dict[str, str]:
@@ -184,6 +184,8 @@ class GraphemeToPhoneme(SequenceToSequence):
         )
         if data.normalization is None and not accents(found.letters):
             self._normalizer = word_normalizer("strip_accents", data.lower_case)  # no word so far changes by it
+        if data.compounds:
+            self._join_words(found)
         self.longest = found.longest
         splits: dict[str, Rows] = {
             split: datasets.Dataset.from_dict(
@@ -326,6 +328,30 @@ class GraphemeToPhoneme(SequenceToSequence):
                 file=sys.stderr,
             )
 
+    def _join_words(self, found: _Words) -> None:
+        """Add training words that are made of others; see ``PronunciationData.compounds``.
+
+        Raises:
+            ValueError: fewer than three words to join.
+        """
+        chance, words = random.Random(0), found.splits["train"]
+        by_accent: dict[str, list[str]] = {}
+        for word in sorted(word for word in words if accent_and_spelling(word)[1].isalpha()):
+            by_accent.setdefault(accent_and_spelling(word)[0], []).append(word)
+        accents = [accent for accent, of_accent in by_accent.items() if len(of_accent) > 2]
+        if not accents:
+            raise ValueError(f"task.data.compounds joins training words, and {self.data.path} has fewer than three")
+        known, wanted = set(words), len(words) + self.data.compounds
+        for _ in range(2 * self.data.compounds):  # few chosen words are already known or held out
+            accent = chance.choice(accents)
+            parts = chance.sample(by_accent[accent], chance.choice((2, 2, 3)))
+            word = accent + "".join(accent_and_spelling(part)[1] for part in parts)
+            stressed = chance.randrange(len(parts))
+            sounds = [words[part][0] for part in parts]
+            sounds = [one if place == stressed else _with_secondary_stress(one) for place, one in enumerate(sounds)]
+            if len(words) < wanted and word not in known and not self.is_held_out(word):
+                found.add("train", word, " ".join(sounds), is_streamed=False)
+
     def _check(self, found: _Words, splits: list[str]) -> None:
         """Raise an error if the data cannot be trained on or evaluated; ``splits`` are those that must have words."""
         path = self.data.path
@@ -393,6 +419,13 @@ def _readable(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
 
 def _without_stress(pronunciation: str) -> str:
     return " ".join(without_stress(tuple(pronunciation.split())))
+
+
+def _with_secondary_stress(pronunciation: str) -> str:
+    """With secondary stress where the primary one was."""
+    sounds = pronunciation.replace(PRIMARY, SECONDARY).split()
+    is_arpabet = are_arpabet(sounds)
+    return " ".join(f"{sound[:-1]}2" if is_arpabet and sound.endswith("1") else sound for sound in sounds)
 
 
 def _figures(
