@@ -59,7 +59,7 @@ def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_pronounce(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """By the dictionary and the model: words given, or one in every line of the standard input or of a file."""
-    cat_zebra = ["cat\tK AE T", "Zebra\tZ IY B R AH"]
+    cat_zebra = ["cat\tK AE1 T", "Zebra\tZ IY1 B R AH0"]
     assert output_of(capsys, "pronounce", "cat", "Zebra") == cat_zebra
     assert output_of(capsys, "pronounce", "cat", "Zebra", "--no-dictionary") == cat_zebra
     monkeypatch.setattr(sys, "stdin", io.StringIO("cat\n\nZebra \n"))
@@ -88,8 +88,8 @@ def test_pronounce_a_file_and_texts(capsys: pytest.CaptureFixture[str], tmp_path
     assert all(0 < float(row[3]) <= 1 for row in rows)
     assert "4/4" in printed.err
     texts = ["Hello, cat!", "", "The cat."]
-    assert output_of(capsys, "pronounce", "--sentence", "--phones", "ipa", *texts) == ["hʌloʊ, kæt!", "", "ðʌ kæt."]
-    assert output_of(capsys, "pronounce", "--sentence", *texts[::2]) == ["HH AH L OW | K AE T", "DH AH | K AE T"]
+    assert output_of(capsys, "pronounce", "--sentence", "--phones", "ipa", *texts) == ["həˈloʊ, ˈkæt!", "", "ðə ˈkæt."]
+    assert output_of(capsys, "pronounce", "--sentence", *texts[::2]) == ["HH AH0 L OW1 | K AE1 T", "DH AH0 | K AE1 T"]
 
 
 def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,8 +98,8 @@ def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture
             main(["pronounce", "cat", "寿司", "Dog", "--output", output])
         assert stopped.value.code == 1
         printed = capsys.readouterr()
-        assert "cat\tK AE T" in printed.out
-        assert "Dog\tD AO G" in printed.out
+        assert "cat\tK AE1 T" in printed.out
+        assert "Dog\tD AO1 G" in printed.out
         assert ("寿司" in printed.out, unknown in printed.out) == (bool(unknown), True)
         assert "'寿司' has characters that this model does not know" in printed.err
 

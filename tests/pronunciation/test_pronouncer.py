@@ -68,7 +68,12 @@ def test_lexicon_before_dictionary_before_model(tmp_path: Path) -> None:
         found = pronounce("Cat dog blorp zyx NATO zyx's dog's")
         sources = ["lexicon", "dictionary", "model", "lexicon", "lexicon", "lexicon", "dictionary"]
         assert [word.source for word in found] == sources
-        assert [found[place].phonemes for place in (0, 3, 4, 5)] == ["M AY N", "Z IH K S", "N EY T OW", "Z IH K S IH Z"]
+        assert [found[place].phonemes for place in (0, 3, 4, 5)] == [
+            "M AY N",
+            "Z IH K S",
+            "N EY T OW",
+            "Z IH K S IH0 Z",
+        ]
         assert [variant.phonemes for variant in found[3].variants] == ["Z IH K S", "Z AY K S"]
         assert 0 < (found[2].confidence or 0) < 1
         assert found[0].confidence == found[1].confidence == 1
@@ -111,8 +116,8 @@ def test_numbers_and_initialisms_are_several_words_or_one(pronounce: Pronouncer)
     words = pronounce.words(["four two", "the FBI", "F.B.I.", "F's", "New York!"])
     assert words[0].phonemes == " ".join(str(w.phonemes) for w in pronounce.words(["four", "two"]))
     assert words[1].phonemes == f"{pronounce.phonemize('the')} {words[2].phonemes}"
-    assert (words[2].phonemes, words[2].source) == ("EH F B IY AY", "rules")
-    assert words[3].phonemes == "EH F S"
+    assert (words[2].phonemes, words[2].source) == ("EH2 F B IY2 AY1", "rules")
+    assert words[3].phonemes == "EH1 F S"
     assert words[4].phonemes == pronounce.phonemize("new york").replace(" |", "")
 
 
@@ -129,7 +134,7 @@ def test_no_digit_or_symbol_is_lost(pronounce: Pronouncer) -> None:
 
 
 def test_the_model_says_what_its_search_finds(pronounce: Pronouncer, capfd: pytest.CaptureFixture[str]) -> None:
-    """The n best are the beams in order of log p; confidences are the softmax of it over the beams."""
+    """The n best are the beams in order of log p. Confidences are its softmax over the beams, calibrated."""
     model, tokenizer = pronounce.word_model.engine.model, pronounce.word_model.engine.tokenizer
     (word,) = pronounce.words(["philosophy"], n_best=5, num_beams=5)
     inputs = tokenizer(["philosophy"], return_tensors="pt")
@@ -139,7 +144,8 @@ def test_the_model_says_what_its_search_finds(pronounce: Pronouncer, capfd: pyte
     scores = forced_decode(model, inputs["input_ids"].expand(5, -1), labels, None).scores
     order = scores.argsort(descending=True)
     assert [variant.phonemes for variant in word.variants] == [texts[place] for place in order]
-    expected = scores[order].softmax(0)
+    softmax = (scores[order] / model.config.confidence_temperature).softmax(0)
+    expected = torch.sigmoid(torch.log(softmax / (1 - softmax)) + model.config.confidence_bias)
     torch.testing.assert_close(torch.tensor([v.confidence for v in word.variants]), expected, rtol=1e-3, atol=1e-5)
     assert pronounce.words(["philosophy"], num_beams=5)[0].confidence == pytest.approx(word.confidence)
     capfd.readouterr()
@@ -258,8 +264,8 @@ def test_the_accent_is_the_first_token_of_the_source(kokoro_folder: Path) -> Non
 
 def test_ipa_is_made_of_the_models_phones(listed: Pronouncer) -> None:
     ipa = Pronouncer(phones="ipa")
-    assert ipa.words(["cheese"])[0].phonemes == "tʃiz"
-    assert ipa.phonemize("Hello, “cat”!") == "hʌloʊ, “kæt”!"
+    assert ipa.words(["cheese"])[0].phonemes == "ˈtʃiz"
+    assert ipa.phonemize("Hello, “cat”!") == "həˈloʊ, “ˈkæt”!"
     assert [w.source for w in ipa(TEXT)] == [w.source for w in listed(TEXT)]
 
 
@@ -277,7 +283,7 @@ def test_there_is_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket.socket, "connect", connect)
     monkeypatch.setattr(socket, "getaddrinfo", connect)
-    assert Pronouncer()("cat blorp")[1].phonemes == "B L AO R P"
+    assert Pronouncer()("cat blorp")[1].phonemes == "B L AO1 R P"
 
 
 @pytest.mark.parametrize(

