@@ -68,10 +68,13 @@ class OnnxModel:
 
     Raises:
         FileNotFoundError: no such folder, or no exported model in it.
+        ValueError: batch_size is below 1.
     """
 
     def __init__(self, folder: str | Path | None = None, threads: int | None = None, batch_size: int = 48) -> None:
         self.folder = Path(__file__).parent if folder is None else Path(folder)
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         if not (self.folder / DETAILS).is_file():
             raise FileNotFoundError(f"{self.folder} is no exported model: it has no {DETAILS}; see attnzoo export")
         self.details: dict[str, Any] = self._json(DETAILS)
@@ -259,7 +262,7 @@ class OnnxModel:
         return encoded
 
     def arrays(self, encoded: Sequence[Any]) -> dict[str, np.ndarray]:
-        """input_ids, attention_mask, for pairs token_type_ids (B, S); prompts are padded on the left, others on the right."""
+        """input_ids, attention_mask, and of pairs token_type_ids (B, S); padding is on the left of prompts, else right."""
         ids = [one.ids for one in encoded]
         lengths = np.array([[len(row)] for row in ids])
         width, is_left = int(lengths.max()), self.task == "continuation"

@@ -140,6 +140,8 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
     ]:
         with refused(ValueError, *fragments):
             found.generate(*map(np.array, arguments), **options)
+    with refused(ValueError, "batch_size must be at least 1, got 0"):
+        OnnxModel(found.folder, batch_size=0)
     with refused(ValueError, "a text is empty"):
         found("  ")
     with refused(TypeError, "a text must be a string, got 3"):
