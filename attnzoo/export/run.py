@@ -262,7 +262,7 @@ class OnnxModel:
         return encoded
 
     def arrays(self, encoded: Sequence[Any]) -> dict[str, np.ndarray]:
-        """input_ids, attention_mask, and of pairs token_type_ids (B, S); padding is on the left of prompts, else right."""
+        """input_ids, attention_mask, and of pairs token_type_ids (B, S); prompts are padded left, others right."""
         ids = [one.ids for one in encoded]
         lengths = np.array([[len(row)] for row in ids])
         width, is_left = int(lengths.max()), self.task == "continuation"

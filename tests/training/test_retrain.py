@@ -36,7 +36,8 @@ def zoo(tmp_path: Path, dictionary: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     shutil.copy(dictionary, tmp_path)
     (tmp_path / "texts.txt").write_text(TEXTS)
     texts = ["task.data.path=texts.txt", "task.data.block_size=16", "task.data.vocabulary_size=300"]
-    for name, sets in ((G2P, [*SMALL, *FEW, "task.data.path=regular.dict"]), (CAUSAL, [*TINY, *FEW, *MORE, *texts])):
+    words = ["task.data.path=regular.dict", "task.data.compounds=0", "training.start_from=null"]
+    for name, sets in ((G2P, [*SMALL, *FEW, *words]), (CAUSAL, [*TINY, *FEW, *MORE, *texts])):
         shutil.copytree(CARDS / name, tmp_path / "model_cards" / name)
         path = tmp_path / "model_cards" / name / "recipe.yaml"
         save_recipe(load_recipe(path, sets), path)
