@@ -88,7 +88,7 @@ def test_from_an_empty_environment_to_a_model_of_ones_own(
     environment: Path, wheels: dict[str, Path], tmp_path: Path
 ) -> None:
     said = run(environment, tmp_path, "attnzoo", "pronounce", "philosophy")
-    assert said.stdout == "philosophy\tF AH L AA S AH F IY\n", said.stderr
+    assert said.stdout == "philosophy\tF AH0 L AA1 S AH0 F IY0\n", said.stderr
     said = run(environment, tmp_path, "attnzoo", "pronounce", "--phones", "kokoro", "--accent", "en-gb", "bath")
     assert said.stdout == "bath\tb\u02c8\u0251\u02d0\u03b8\n", said.stderr
     said = run(environment, tmp_path, "attnzoo", "pronounce", "--sentence", "--phones", "ipa", "Hello, 寿司 cat!")

@@ -178,12 +178,12 @@ def test_typing_draws_the_alignment_and_the_list(page: Browser) -> None:
     page.evaluate("byId('word').select()")
     for typed in ("c", "a", "t"):
         page.write(typed)
-    page.wait("byId('phones').textContent === 'K AE T' && byId('list').children.length === 5")
+    page.wait("byId('phones').textContent === 'K AE1 T' && byId('list').children.length === 5")
     assert page.evaluate("[...document.querySelectorAll('#alignment thead th')].map((cell) => cell.textContent)") == [
         *"cat"
     ]
     rows = page.evaluate("[...document.querySelectorAll('#alignment tbody th')].map((cell) => cell.textContent)")
-    assert rows == ["K", "AE", "T"]
+    assert rows == ["K", "AE1", "T"]
     assert page.evaluate("byId('permalink').getAttribute('href')") == "#word=cat&voice=ARPABET"
     shares = page.evaluate(
         "[...document.querySelectorAll('#list .percent')].map((cell) => parseFloat(cell.textContent))"
@@ -194,7 +194,7 @@ def test_typing_draws_the_alignment_and_the_list(page: Browser) -> None:
 
 def test_a_link_opens_its_word_and_what_is_unknown_is_named(page: Browser) -> None:
     page.evaluate("location.hash = '#word=zebra&voice=ARPABET'")
-    page.wait("byId('phones').textContent === 'Z IY B R AH'")
+    page.wait("byId('phones').textContent === 'Z IY1 B R AH0'")
     page.evaluate("byId('word').value = '猫7'; update()")
     page.wait("byId('message').textContent.includes('猫 7')")
     assert page.evaluate("byId('result').hidden && byId('phones').textContent === ''")
