@@ -46,7 +46,7 @@ def sample(
     limits: np.ndarray,
     ends: Sequence[int],
     padding: int,
-    seed: int | None = None,
+    seed: int | np.random.Generator | None = None,
     temperature: float = 1.0,
     top_k: int = 50,
     top_p: float = 1.0,
@@ -57,7 +57,7 @@ def sample(
         ValueError: an option out of range.
     """
     options: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-    if temperature <= 0 or top_k < 0 or not 0 <= top_p <= 1:
+    if not temperature > 0 or top_k < 0 or not 0 <= top_p <= 1:
         raise ValueError(f"temperature must be above 0, top_k at least 0 and top_p between 0 and 1, got {options}")
     random, rows = np.random.default_rng(seed), np.arange(len(limits))
     is_open = np.ones(len(rows), dtype=bool)

@@ -39,8 +39,8 @@ def export_folder(source: str, folder: Path, form: str, weights: Weights, task: 
     text = card.read_text(encoding="utf-8") if card.is_file() else None
     certify_folder = measure if form == "onnx" else measure_translations
     if check:
+        weights = weights_of(folder, form, model)
         certificate = certify_folder(model, tokenizer, folder, task)
-        weights = json.loads((folder / DETAILS).read_text(encoding="utf-8"))["weights"]
     else:
         refuse_full(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -55,8 +55,36 @@ def export_folder(source: str, folder: Path, form: str, weights: Weights, task: 
             if not faults(certificate, weights):
                 place(part, folder)
     if found := faults(certificate, weights):
-        raise ValueError(f"{folder} is not what PyTorch computes: {'; '.join(found)}")
+        remedy = "export it again" if check else "nothing was written; other --weights may do"
+        raise ValueError(f"{folder} is not what PyTorch computes: {'; '.join(found)} ({remedy})")
     return certificate
+
+
+def weights_of(folder: Path, form: str, model: Any) -> Weights:
+    """How the weights of an export are stored.
+
+    Raises:
+        FileNotFoundError: there is no export.
+        ValueError: it is of another form, or of a model with another config.
+    """
+    if not (folder / DETAILS).is_file():
+        raise FileNotFoundError(f"{folder} is no exported model: it has no {DETAILS}; leave --check out to export one")
+    details = json.loads((folder / DETAILS).read_text(encoding="utf-8"))
+    found = "ctranslate2" if details.get("task") == "ctranslate2" else "onnx"
+    if found != form:
+        raise ValueError(f"{folder} is an export to {found}; add --format {found}")
+    if details.get("model_class") != type(model).__name__:
+        raise ValueError(f"{folder} is an export of a {details.get('model_class')}, not of a {type(model).__name__}")
+    if form == "onnx":
+        exported = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        own = json.loads(model.config.to_json_string(use_diff=False))
+        for key in sorted(exported.keys() & own.keys() - {"transformers_version", "dtype", "_name_or_path"}):
+            if exported[key] != own[key]:
+                raise ValueError(
+                    f"{folder} is an export of another model: its {key} is {exported[key]!r}, not {own[key]!r}"
+                )
+    weights: Weights = details["weights"]
+    return weights
 
 
 def load(source: str) -> Any:

@@ -20,8 +20,8 @@ FLOAT, INT64, INT32, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.IN
 
 
 def numbers(tensor: Tensor) -> np.ndarray:
-    """A tensor as an array of float32."""
-    return tensor.detach().float().cpu().numpy()
+    """A tensor as an array of float32 with memory of its own: CTranslate2 makes eight bits of it in place."""
+    return tensor.detach().float().cpu().numpy().copy()
 
 
 def quantise(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -29,6 +29,7 @@ else:  # in an exported folder, where both files lie side by side
     from array_search import Generated, beam_search, log_softmax, sample  # type: ignore[no-redef]
 
 DETAILS = "export.json"  # what was exported, and how
+TASKS = ("text-to-text", "continuation", "fill-mask", "classification", "token-classification")
 
 
 class Output(NamedTuple):
@@ -57,7 +58,8 @@ class OnnxModel:
     - ``n_best``: how many outputs of each text
     - ``num_beams``: 1 is greedy search; the default is the model's, and at least ``n_best``
     - ``max_new_tokens``: the most tokens of an output, one number or one for each text; the default is the model's
-    - ``do_sample``, ``temperature``, ``top_k``, ``top_p``, ``seed``: samples instead of the best
+    - ``do_sample``, ``temperature``, ``top_k``, ``top_p``, ``seed``: samples instead of the best; the same seed gives
+      the same samples for the same texts and ``batch_size``
     - ``alignments=True``: with the alignments
 
     Args:
@@ -68,7 +70,7 @@ class OnnxModel:
 
     Raises:
         FileNotFoundError: no such folder, or no exported model in it.
-        ValueError: batch_size is below 1.
+        ValueError: batch_size is below 1, or the folder is an export to something else.
     """
 
     def __init__(self, folder: str | Path | None = None, threads: int | None = None, batch_size: int = 48) -> None:
@@ -79,7 +81,11 @@ class OnnxModel:
             raise FileNotFoundError(f"{self.folder} is no exported model: it has no {DETAILS}; see attnzoo export")
         self.details: dict[str, Any] = self._json(DETAILS)
         self.config: dict[str, Any] = self._json("config.json")
-        self.task: str = self.details["task"]
+        self.task: str = self.details.get("task", "")
+        if self.task not in TASKS:
+            raise ValueError(
+                f"{self.folder} is no export to ONNX: its {DETAILS} has the task {self.task!r}; export it anew"
+            )
         self.generates = self.task in ("text-to-text", "continuation")
         self.generation: dict[str, Any] = self._json("generation_config.json")
         self.threads, self.batch_size = threads, batch_size
@@ -112,6 +118,8 @@ class OnnxModel:
             raise ValueError(f"every text needs its pair, got {len(texts)} texts and {len(pairs)} pairs")
         sources = [self._encode(text, None if pairs is None else pairs[n]) for n, text in enumerate(texts)]
         limits = options.pop("max_new_tokens", None)
+        if "seed" in options:
+            options["seed"] = np.random.default_rng(options["seed"])  # one for all batches, which so differ
         found: list[Any] = [None] * len(texts)
         by_length = sorted(range(len(texts)), key=lambda n: len(sources[n].ids))
         for first in range(0, len(texts), self.batch_size):
@@ -138,7 +146,7 @@ class OnnxModel:
         temperature: float | None = None,
         top_k: int | None = None,
         top_p: float | None = None,
-        seed: int | None = None,
+        seed: int | np.random.Generator | None = None,
     ) -> Generated:
         """The sequences of ``generate()``, without the start token or the prompt; padding may stand anywhere.
 
@@ -147,6 +155,8 @@ class OnnxModel:
         """
         ids, mask = self._checked(input_ids, attention_mask)
         do_sample = bool(self.generation.get("do_sample")) if do_sample is None else do_sample
+        if num_beams is not None and (type(num_beams) is not int or num_beams < 1):
+            raise ValueError(f"num_beams must be a whole number from 1, got {num_beams!r}")
         beams = 1 if do_sample else num_beams or max(n_best, self.generation.get("num_beams") or 1)
         if type(n_best) is not int or n_best < 1 or (beams < n_best and not do_sample):
             raise ValueError(f"n_best must be a whole number from 1 to num_beams={beams}, got {n_best!r}")
@@ -198,6 +208,8 @@ class OnnxModel:
         if given is None and self.generation.get("max_length") is not None:
             given = self.generation["max_length"] - prompt
         given = min(20, 20 if positions is None else positions - prompt) if given is None else given
+        if np.asarray(given).dtype.kind not in "iu":
+            raise ValueError(f"max_new_tokens must be a whole number, got {given!r}")
         limits = np.array(np.broadcast_to(given, len(ids)), dtype=np.int64)
         if (limits < 1).any():
             raise ValueError(f"max_new_tokens must be at least 1, got {limits.min()} after {prompt} tokens")
@@ -243,9 +255,13 @@ class OnnxModel:
         if not isinstance(text, str):
             raise TypeError(f"a text must be a string, got {text!r}")
         if self.task != "continuation" and not text.strip():
-            raise ValueError("a text is empty")
+            raise ValueError("a text is empty; leave it out")
         if (pair is not None) != bool(self.config.get("sentence_pair")):
-            raise ValueError("the model reads pairs of texts" if pair is None else "the model reads texts, not pairs")
+            raise ValueError(
+                "the model reads pairs of texts; give the second ones as pairs"
+                if pair is None
+                else "the model reads texts, not pairs"
+            )
         try:
             encoded = self.tokenizer.encode(text, pair)
         except Exception as error:  # tokenizers raises nothing narrower
@@ -349,7 +365,12 @@ class OnnxModel:
         if graph not in self._sessions:
             path, options = self.folder / f"{graph}.onnx", onnxruntime.SessionOptions()
             options.intra_op_num_threads = self.threads or 0
-            session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            if not path.is_file():
+                raise FileNotFoundError(f"{self.folder} is no whole export: it has no {path.name}; export it again")
+            try:
+                session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+            except Exception as error:  # onnxruntime raises nothing narrower
+                raise ValueError(f"{path} cannot be loaded; export it again: {error}") from error
             ports = [[port.name for port in some] for some in (session.get_inputs(), session.get_outputs())]
             self._sessions[graph] = session, *ports
         return self._sessions[graph]
@@ -409,7 +430,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, help="of the samples")
     parser.add_argument("--alignments", action="store_true", help="print what each token attends to most")
     options = vars(parser.parse_args(arguments))
-    texts = options.pop("texts") or [line.strip() for line in sys.stdin if line.strip()]
+    read = options.pop("texts") or sys.stdin.read().removeprefix("\ufeff").split("\n")
+    texts = [text for line in read if (text := line.strip())]
     try:
         model = OnnxModel(options.pop("folder"))
         if model.generates:

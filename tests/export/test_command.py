@@ -36,6 +36,20 @@ def test_an_export_of_another_model_is_found(tmp_path: Path) -> None:
     main(["export", str(source), str(tmp_path / "out")])
     with pytest.raises(SystemExit, match="is not what PyTorch computes: logits differ by"):
         main(["export", str(other), str(tmp_path / "out"), "--check"])
+    config = tmp_path / "out" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"dropout": 0.9}))
+    for arguments, message in (
+        ([str(source), str(tmp_path / "out")], "is an export of another model: its dropout is 0.9, not"),
+        ([str(save_folder("attentional-rnn", tmp_path / "rnn")), str(tmp_path / "out")], "not of a AttentionalRNN"),
+        ([str(source), str(tmp_path / "out"), "--format=ctranslate2"], "is an export to onnx; add --format onnx"),
+        ([str(source), str(tmp_path / "none")], "is no exported model"),
+    ):
+        with pytest.raises(SystemExit, match=message):
+            main(["export", *arguments, "--check"])
+    main(["export", str(source), str(tmp_path / "damaged")])
+    (tmp_path / "damaged" / "encoder.onnx").write_bytes(b"no graph")
+    with pytest.raises(SystemExit, match=r"encoder\.onnx cannot be loaded"):
+        main(["export", str(source), str(tmp_path / "damaged"), "--check"])
 
 
 def test_ctranslate2_is_certified_too(tmp_path: Path) -> None:

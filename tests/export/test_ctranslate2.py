@@ -45,6 +45,13 @@ def target_ids(texts: list[str]) -> list[list[int]]:
     return TOKENIZER([text[::-1] for text in texts])["input_ids"]
 
 
+def test_eight_bits_leave_the_model_as_it_is(tmp_path: Path) -> None:
+    model = make_model("transformer-encoder-decoder")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    to_ctranslate2(model, tmp_path / "out", TOKENIZER, "int8")
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
 def test_what_ctranslate2_does_not_have_is_refused(tmp_path: Path) -> None:
     def refuse(model: Any, *fragments: str, **options: Any) -> None:
         with refused(ValueError, *fragments):

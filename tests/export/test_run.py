@@ -86,6 +86,11 @@ def test_samples_follow_the_probabilities(tmp_path: Path) -> None:
         assert (drawn.tokens[:, 0] == token).mean() == pytest.approx(share, abs=error)
     again = found.generate(ids, mask, n_best=count, max_new_tokens=1, do_sample=True, seed=3, **options)
     assert again.tokens.tolist() == drawn.tokens.tolist()
+    found = exported(model, tmp_path / "texts", tokenizer=TOKENIZER)
+    found.batch_size = 8
+    texts = [outputs[0].text for outputs in found(["abcde"] * 16, do_sample=True, temperature=2.0, seed=5)]
+    assert texts[:8] != texts[8:]  # a batch is not the one before again
+    assert texts == [outputs[0].text for outputs in found(["abcde"] * 16, do_sample=True, temperature=2.0, seed=5)]
 
 
 @pytest.mark.parametrize("kind", ["attentional-rnn", "transformer-encoder-decoder", "transformer-causal"])
