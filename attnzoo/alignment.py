@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from .attention_recording import attention_layers, record_attention
-from .phonemes import CLOSE, OPEN, bracketed, known_phonemes
+from .phonemes import CLOSE, OPEN, bracketed, known_phonemes, require_phonemes
 
 Links = set[tuple[int, int]]  # of (source word, target word), both from 0
 Heads = Sequence[tuple[int, int | None]]  # of (layer, head); None is the mean of the layer's heads
@@ -381,6 +381,8 @@ def _tokenize(tokenizer: Any, texts: Sequence[Any], side: str, start: int) -> li
         if not text or (isinstance(text, str) and not text.strip()):
             raise ValueError(f"{side} {number} is empty; there is nothing to align")
     if side == "target" and known_phonemes(tokenizer):
+        for number, text in enumerate(texts, start=start):
+            require_phonemes(tokenizer, text if isinstance(text, str) else " ".join(text), f"target {number}")
         texts = [bracketed(text) if isinstance(text, str) else [bracketed(word) for word in text] for text in texts]
     encode = _encode_fast if tokenizer.is_fast else _encode_slow
     argument = "text" if side == "source" else "text_target"

@@ -99,18 +99,22 @@ def pronounce(arguments: list[str]) -> None:
         "pronunciations",
     )
     parser.add_argument("--file", type=Path, help="read a word from each line of this file, with a progress bar")
-    parser.add_argument("--sentence", action="store_true", help="what is read are texts, each with a line of phonemes")
-    columns = "tsv: the columns word, phonemes, source and confidence, and unknown words too (default: plain)"
+    parser.add_argument("--sentence", action="store_true", help="read whole texts; print a line of phonemes for each")
+    columns = "tsv: the columns word, phonemes, source and confidence, and unknown words too; nothing is quoted"
     parser.add_argument("--output", choices=("plain", "tsv"), default="plain", help=columns)
     parser.add_argument("--accent", choices=SOURCE_OF_IPA, default="en-us", help="default: %(default)s")
     parser.add_argument("--phones", choices=PHONE_SETS, default="arpabet", help="default: %(default)s")
-    parser.add_argument("--lexicon", type=Path, metavar="FILE", help="words of yours: a word, a tab and its phonemes")
-    listed = "do not look words up in the dictionary of an installed package; with --model that is so"
+    parser.add_argument("--lexicon", type=Path, metavar="FILE", help="your words: lines of a word, a tab, its --phones")
+    listed = "do not look words up in the dictionary of an installed package; the default with --model"
     parser.add_argument("--no-dictionary", dest="dictionary", action="store_const", const=False, help=listed)
     engines = "onnx-int8 is the fastest on a processor; needs attnzoo[export] (default: torch, or onnx for an export)"
     parser.add_argument("--engine", choices=get_args(EngineName), help=engines)
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the alignments of the first four words")
     options = parser.parse_args(arguments)
+    if options.file and options.texts:
+        raise ValueError(f"--file reads the words from {options.file}, got {options.texts[0]!r} too; leave one out")
+    if options.sentence and (options.output != "plain" or options.n_best != 1):
+        raise ValueError("--sentence prints one line of phonemes for a text: leave --output and --n-best out")
     lines = lines_of(options.file) if options.file else texts_of(options, "word")
     pronouncer = Pronouncer(
         options.accent,
@@ -138,6 +142,8 @@ def pronounce(arguments: list[str]) -> None:
                 [getattr(pair, k) for pair in drawn] for k in ("weights", "source_words", "target_words")
             )
             plot_alignments(weights, source, target, options.plot)
+        else:
+            errors.append(f"{options.plot} is not drawn: no letters and phonemes of the first four words are aligned")
     _exit_if_unreadable(errors)
 
 
@@ -151,7 +157,7 @@ def _print_words(words: Iterable[Any], options: argparse.Namespace) -> Iterator[
             if options.output == "tsv":
                 print(*columns, word.source, confidence, sep="\t")
             elif word.phonemes is not None:
-                print(*columns, *([confidence] if len(variants) > 1 else []), sep="\t")
+                print(*columns, *([confidence] if options.n_best > 1 else []), sep="\t")
         yield word
 
 
@@ -278,6 +284,8 @@ def view_text(arguments: list[str]) -> None:
         auto_class = AutoModelForSeq2SeqLM
     elif "CausalLM" in heads or "LMHead" in heads:
         auto_class = AutoModelForCausalLM
+    elif "SequenceClassification" in heads:
+        auto_class = AutoModelForSequenceClassification
     model, tokenizer = auto_class.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     pair = options.text.split("\t")
     text = tuple(pair) if len(pair) == 2 else options.text

@@ -24,6 +24,21 @@ def bracketed(pronunciation: str) -> str:
     )
 
 
+def require_phonemes(tokenizer: Any, pronunciation: str, name: str) -> None:
+    """Check that a tokenizer of phonemes has all of a pronunciation; ``name`` is what the error calls it.
+
+    Raises:
+        ValueError: it has not; the message has the phonemes that differ by their stress alone.
+    """
+    known = known_phonemes(tokenizer)
+    for phoneme in pronunciation.split():
+        bare = phoneme.removeprefix(OPEN).removesuffix(CLOSE)
+        if bare not in known:
+            alike = sorted(one for one in known if one.strip("012\u02c8\u02cc") == bare.strip("012\u02c8\u02cc"))
+            remedy = f"; it has {', '.join(alike)}" if alike else ""
+            raise ValueError(f"{name} has the phoneme {bare!r}, which the model does not know{remedy}")
+
+
 def known_phonemes(tokenizer: Any) -> set[str]:
     """The phonemes of a tokenizer, without their brackets; empty if it has no phonemes."""
     return {token[1:-1] for token in tokenizer.get_added_vocab() if _is_phoneme(token)}

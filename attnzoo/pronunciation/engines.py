@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.generation import StoppingCriteria
 
 from ..alignment import AlignedPair, align, links_of
@@ -58,6 +58,9 @@ class TorchEngine:
     """A model in PyTorch."""
 
     def __init__(self, folder: str | Path, device: str) -> None:
+        config = AutoConfig.from_pretrained(folder)
+        if not config.is_encoder_decoder:
+            raise ValueError(f"{folder} is not a model of pronunciation, but a {config.model_type} without a decoder")
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
         self.model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).to(device).eval()
         generation = self.model.generation_config
@@ -104,6 +107,8 @@ class OnnxEngine:
             model = AutoModelForSeq2SeqLM.from_pretrained(folder)
             folder = to_onnx(model, Path(self._folder.name, "model"), self.tokenizer, weights)
         self.model = OnnxModel(folder)
+        if self.model.task != "text-to-text":
+            raise ValueError(f"{folder} is not a model of pronunciation, but an export for {self.model.task}")
         self.model.generation["length_penalty"] = 0.0  # as in TorchEngine.search
         self.num_beams: int = self.model.generation.get("num_beams") or 1
         self.end: int = self.model.ends[0]

@@ -6,6 +6,7 @@ Only their data files are read.
 
 import importlib.util
 import json
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from ..encoding import reading_utf8
 from .phone_sets import Phones, split
+from .text import straight
 
 
 class Entry(NamedTuple):
@@ -46,21 +48,24 @@ def installed_dictionary(accent: str, phones: str) -> Lexicon:
 def user_lexicon(lexicon: Mapping[str, str | Sequence[str]] | str | Path | None, phones: str) -> Lexicon:
     """A user's words: a mapping of words to one or several pronunciations, or a file.
 
-    A line of the file is a word, a tab and a pronunciation. A word may have several lines.
+    A line of the file is a word, a tab and a pronunciation. A word may have several lines. Words are looked up in
+    Unicode's NFC with straight apostrophes.
 
     Raises:
-        ValueError: a word without a pronunciation, or a line without a tab, which is named.
+        ValueError: a word without a pronunciation, or a line that is not a word, one tab and a pronunciation.
         OSError: the file cannot be read.
     """
     if isinstance(lexicon, str | Path):
         return _read_pairs(_tab_separated_lines(Path(lexicon)), phones)
-    entries = {}
+    if not isinstance(lexicon, Mapping | None):
+        raise ValueError(f"lexicon must be a mapping of words to pronunciations, or a file, got {lexicon!r}")
+    pairs = []
     for word, given in (lexicon or {}).items():
-        pronunciations = [given] if isinstance(given, str) else list(given)
+        pronunciations = [given] if isinstance(given, str) else list(given) if isinstance(given, Sequence) else []
         if not pronunciations or not all(isinstance(one, str) and one.strip() for one in pronunciations):
             raise ValueError(f"the lexicon's word {word!r} needs a pronunciation or a list of them, got {given!r}")
-        entries[word] = tuple(Entry(split(one.strip(), phones)) for one in pronunciations)
-    return entries
+        pairs += [(word, one.strip()) for one in pronunciations]
+    return _read_pairs(iter(pairs), phones)
 
 
 def look_up(lexicon: Lexicon, word: str) -> tuple[Entry, ...]:
@@ -72,7 +77,8 @@ def look_up(lexicon: Lexicon, word: str) -> tuple[Entry, ...]:
 
 def _read_pairs(pairs: Iterator[tuple[str, str]], phones: str) -> Lexicon:
     entries: dict[str, tuple[Entry, ...]] = {}
-    for word, phonemes in pairs:
+    for written, phonemes in pairs:
+        word = straight(unicodedata.normalize("NFC", written))
         entries[word] = (*entries.get(word, ()), Entry(split(phonemes, phones)))
     return entries
 
@@ -88,7 +94,7 @@ def _tab_separated_lines(path: Path) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(_lines(path), start=1):
         if line.strip():
             word, _, phonemes = (part.strip() for part in line.partition("\t"))
-            if not word or not phonemes:
+            if not word or not phonemes or "\t" in phonemes:
                 raise ValueError(f"{path}, line {number}: expected a word, a tab and its pronunciation, got {line!r}")
             yield word, phonemes
 

@@ -37,16 +37,16 @@ def phonemize(text: str, accent: str = "us", phones: str = "ipa", model: str | P
 
     Args:
         text: English text
-        accent: "us" or "gb"
+        accent: "us" or "gb", or as of :class:`Pronouncer`
         phones: as of :class:`Pronouncer`
         model: as of :class:`Pronouncer`
 
     Raises:
-        ValueError: an unknown accent, or as of :class:`Pronouncer`.
+        ValueError: not a text, or as of :class:`Pronouncer`.
     """
-    if accent not in ACCENTS:
-        raise ValueError(f"accent must be one of {', '.join(ACCENTS)}, got {accent!r}")
-    return _pronouncer(ACCENTS[accent], phones, model).phonemize(text)
+    if not isinstance(text, str):
+        raise ValueError(f"text must be one text, got {text!r}; for several call Pronouncer")
+    return _pronouncer(ACCENTS.get(accent, accent), phones, model).phonemize(text)
 
 
 @cache

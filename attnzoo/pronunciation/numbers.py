@@ -14,10 +14,10 @@ DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 MAX_DIGITS = 15  # of a number that is read as one; a longer one is read digit by digit
 YEARS = range(1100, 2100)
 CURRENCIES = {"$": ("dollar", "cent"), "£": ("pound", "pence"), "€": ("euro", "cent")}
-SCALES = {"k": "thousand", "m": "million", "bn": "billion"}
+SCALES = {"k": "thousand", "m": "million", "b": "billion", "bn": "billion"}
 SCALES |= {name: name for name in ("hundred", "thousand", "million", "billion", "trillion")}
 # An amount of money with a scale: $5M, $1.5 billion.
-AMOUNT = re.compile(rf"[$£€]([\d.,]*\d) ?({'|'.join(sorted(SCALES, key=len, reverse=True))})\b", re.IGNORECASE)
+AMOUNT = re.compile(rf"[$£€]([\d.,]*\d) ?((?ai:{'|'.join(sorted(SCALES, key=len, reverse=True))}))\b")
 TRAILING = re.compile(r"(\d[\d.,]*)(?<=\d) ?([$£€])(?!\.?\d)")  # 5 €, but not in 5 €10 notes
 DECIMAL_COMMA = re.compile(r"(?:\d+|\d{1,3}(?:\.\d{3})+),(?!\d{3}$)\d+")  # 5,20 and 1.234,5, but not 1,234
 GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)*")  # 1,234,567.8
@@ -32,7 +32,7 @@ def _num2words() -> Any:
 
 
 def number_words(number: str) -> list[str]:
-    """The words of a number such as 42, 1,000.5, 1999, 3rd, 1990s, $5.20, 5,20 € or $5 million."""
+    """The words of a number such as 42, .5, 1,000.5, 1999, 3rd, 1990s, 1990's, $5.20, 5,20 € or $5 million."""
     if trailing := TRAILING.fullmatch(number):
         return number_words(trailing[2] + trailing[1])
     if scaled := AMOUNT.fullmatch(number):
@@ -40,7 +40,7 @@ def number_words(number: str) -> list[str]:
     currency = CURRENCIES.get(number[0])
     digits = "".join(str(unicodedata.digit(character, character)) for character in number.lstrip("$£€"))
     digits = "0" + digits if digits.startswith(".") else digits  # $.50
-    amount, suffix = re.fullmatch(r"([\d.,]+)(\w*)", digits).groups()  # type: ignore[union-attr]  # by the caller
+    amount, suffix = re.fullmatch(r"([\d.,]+)'?(\w*)", digits.lower()).groups()  # type: ignore[union-attr]  # by the caller
     if DECIMAL_COMMA.fullmatch(amount) and not suffix:
         amount = amount.replace(".", "").replace(",", ".")
     elif "," in amount and not GROUPED.fullmatch(amount):  # a list: 1,2,3

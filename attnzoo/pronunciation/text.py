@@ -25,6 +25,8 @@ LONGEST_ACRONYM = 3  # letters; a longer word in capitals is more often a word
 LETTERS = str.maketrans(dict(zip("æœøłđðþß\u0131", ["ae", "oe", "o", "l", "d", "th", "th", "ss", "i"], strict=True)))
 APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\uff07", "'"))
 HYPHENS = "-\u2010\u2011"
+SIGNS = 10  # combining classes below are of signs of Indian scripts; those of accents and vowel points are above
+VARIATIONS = frozenset(["\u034f", *map(chr, range(0xFE00, 0xFE10))])
 
 
 class Token(NamedTuple):
@@ -44,15 +46,16 @@ class Token(NamedTuple):
     space: str = ""
 
 
+POSSESSIVE = re.compile(r"['\u2018\u2019\u02bc\uff07][sS](?!\w)")
 # The pattern of every kind of token, over the classes of the characters (``_class_of``).
 TOKENS = re.compile(
     r"(?P<dotted>(?:[aA]\.){2,}(?:[aA](?![aA]))?)"  # U.S.A., e.g.
-    r"|(?P<number>\$?0+(?:[.,]0+)*|\$\.0+)"
+    r"|(?P<number>\$?0+(?:[.,]0+)*|\$\.0+|(?<![aA0.,])\.0+)"
     r"|(?P<minus>(?<![^ p])-(?=\$?\.?0))"
     r"|(?P<word>[aA]+(?:'[aA]+)*(?:-[aA]+(?:'[aA]+)*)*)"
     r"|(?P<clitic>'[aA]+)"
     r"|(?P<symbol>[%$])"
-    r"|(?P<punctuation>[-'.,p]+?(?=['aA0$%x ]|(?<=p)-\$?\.?0|$))"
+    r"|(?P<punctuation>[-'.,p]+?(?=['aA0$%x ]|(?<=p)\.0|(?<=p)-\$?\.?0|$))"
     r"|(?P<space> +)"
     r"|(?P<unknown>x+)"
 )
@@ -70,6 +73,8 @@ def tokenize(text: str) -> list[Token]:
         kind, end = found.lastgroup, found.end()
         if kind == "number":
             end = _end_of_number(text, classes, place, end)
+        if kind in ("number", "dotted") and POSSESSIVE.match(text, end):  # the 1990's, the F.B.I.'s
+            end += len("'s")
         if text[place : end + 1] in ABBREVIATIONS:
             end += 1
         written, spoken = text[place:end], None
@@ -98,9 +103,19 @@ def straight(word: str) -> str:
 
 
 def plain(word: str) -> str:
-    """A word in the letters of English: without accents, with straight apostrophes."""
+    """A word in the letters of English: without accents, with straight apostrophes.
+
+    The signs of Indian scripts stay, which are no accents: a vowel, or that there is none.
+    """
     decomposed = unicodedata.normalize("NFKD", straight(word.lower()).translate(LETTERS))
-    return "".join(character for character in decomposed if unicodedata.category(character) not in ("Mn", "Me", "Cf"))
+    return "".join(character for character in decomposed if not _is_accent(character))
+
+
+def _is_accent(character: str) -> bool:
+    """Whether a character is an accent, a variation selector or without a form of its own."""
+    category = unicodedata.category(character)
+    is_sign = unicodedata.combining(character) < SIGNS and character not in VARIATIONS
+    return category in ("Me", "Cf") or (category == "Mn" and not is_sign)
 
 
 def _token(kind: str, written: str, is_mixed: bool) -> Token:
@@ -108,9 +123,11 @@ def _token(kind: str, written: str, is_mixed: bool) -> Token:
     if kind in ("punctuation", "unknown"):
         return Token(written, (), kind)  # type: ignore[arg-type]  # one of the two
     if kind == "dotted":
-        return Token(written, tuple(written.replace(".", "")), "initialism")
+        letters = straight(written).replace(".", "")
+        parts = (*letters[:-3], letters[-3:]) if letters.endswith(("'s", "'S")) else tuple(letters)
+        return Token(written, parts, "initialism")
     if kind == "number":
-        return Token(written, tuple(number_words(written)), "word")
+        return Token(written, tuple(number_words(straight(written))), "word")
     capitals = re.fullmatch(r"([A-Z]{2,})((?:['\u2019]?s)?)", written)
     if capitals:
         letters, plural = capitals.groups()
@@ -131,7 +148,8 @@ def _end_of_number(text: str, classes: str, start: int, end: int) -> int:
     if text[start] in CURRENCIES:
         return end
     letters = re.compile("[aA]*").match(classes, end).end()  # type: ignore[union-attr]  # it always matches
-    return letters if text[end:letters].lower() in (*ORDINALS, "s") else end
+    is_whole = "." not in text[start:end]
+    return letters if is_whole and text[end:letters].lower() in (*ORDINALS, "s") else end
 
 
 @cache

@@ -1,6 +1,7 @@
 """A model that reads words letter by letter: batches of words to their best pronunciations."""
 
 import math
+import unicodedata
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from .text import plain
 # The most phones of a word of English, by its letters. In CMUdict and in misaki's gold entries only initialisms and a
 # few entries of several words have more.
 PHONES_PER_LETTER, MORE_PHONES = 1.25, 8
+FEWEST_BEAMS = 5  # where several pronunciations are asked for: a confidence is a share of what was found
 MAX_LETTERS = 64  # of a word; the longest in a dictionary has 45
 NO_HYPOTHESIS = -1e8  # the search gives a lower score to a place that no hypothesis has taken
 
@@ -75,17 +77,24 @@ class WordModel:
 
     def readable(self, word: str) -> str | None:
         """A word as the model can read it, if need be without accents; None if it cannot or the word is too long."""
-        for form in (word, plain(word)):
-            normalized = self._normalizer.normalize_str(form) if self._normalizer else form
+        if not word.isprintable() and any(unicodedata.category(character) == "Cs" for character in word):
+            return None  # half a character, which no tokenizer takes
+        composed = unicodedata.normalize("NFC", word)
+        partly = "".join(c if self.letters.issuperset(self._normalized(c)) else plain(c) for c in composed)
+        for form in (word, partly, plain(word)):
+            normalized = self._normalized(form)
             if normalized and len(normalized) <= MAX_LETTERS and self.letters.issuperset(normalized):
                 return normalized
         return None
+
+    def _normalized(self, text: str) -> str:
+        return self._normalizer.normalize_str(text) if self._normalizer else text
 
     def read(
         self, words: Collection[str], n_best: int, num_beams: int | None, batch_size: int
     ) -> dict[str, list[Hypothesis]]:
         """At most ``n_best`` hypotheses for each of these readable words, the most probable first."""
-        beams = num_beams or max(n_best, self.engine.num_beams)
+        beams = num_beams or max(n_best, self.engine.num_beams, FEWEST_BEAMS if n_best > 1 else 1)
         ordered = sorted(words, key=lambda word: (len(word), word))
         found: dict[str, list[Hypothesis]] = {}
         for start in range(0, len(ordered), batch_size):

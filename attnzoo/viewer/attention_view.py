@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..alignment import evaluation_mode
 from ..attention_recording import attention_layers, record_attention
-from ..phonemes import bracketed, known_phonemes
+from ..phonemes import bracketed, known_phonemes, require_phonemes
 from .page import page
 from .pictures import plot_alignments, plot_heads, plot_sentence
 from .tokens import shown_tokens, word_numbers
@@ -252,6 +252,7 @@ def _target_ids(model: Any, tokenizer: Any, target: Any, inputs: dict[str, Tenso
     text_or_ids = _text_or_ids(target)
     if isinstance(text_or_ids, str):
         if known_phonemes(tokenizer):
+            require_phonemes(tokenizer, text_or_ids, "target")
             text_or_ids = bracketed(text_or_ids)
         return _tokenized(tokenizer, "target", text_target=[text_or_ids])["input_ids"][0].tolist()
     ids = text_or_ids[1:]  # the first one is the start token

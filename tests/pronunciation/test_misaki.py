@@ -46,8 +46,11 @@ def test_phonemize(kokoro_folder: Path) -> None:
     assert phonemize("The cat, cat!") == "ðə ˈkæt, ˈkæt!"
     assert phonemize("Hello", phones="arpabet") == "HH AH0 L OW1"
     assert phonemize("Blorp!", accent="gb", phones="kokoro", model=kokoro_folder).endswith("!")
-    with refused(ValueError, "accent must be one of us, gb, got 'fr'"):
+    assert phonemize("cat", accent="en-us") == phonemize("cat")
+    with refused(ValueError, "accent must be one of en-us, en-gb", "'fr'"):
         phonemize("cat", accent="fr")
+    with refused(ValueError, "text must be one text, got ['cat']"):
+        phonemize(["cat"])  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from transformers import pipeline
 
 from attnzoo.alignment import forced_decode
 from attnzoo.export import to_onnx
-from attnzoo.pronunciation import Pronouncer, confidences, pronouncer, word_model
+from attnzoo.pronunciation import Pronouncer, confidences, phone_sets, pronouncer, word_model
 from attnzoo.pronunciation.lexicons import Entry
+from attnzoo.shipped_models import PRONUNCIATION
 from tests.factory import refused
 from tests.pronunciation.odd_strings import ODD_STRINGS
 
@@ -310,8 +311,60 @@ def test_what_there_is_not_is_refused(pronounce: Pronouncer) -> None:
         Pronouncer(model="small-transformer-multi30k-en-de")
     with refused(ValueError, "got the text 'cat'"):
         pronounce.words("cat")
-    with refused(ValueError, "every word must be a text, got 3"):
+    with refused(ValueError, "every item must be a text, got 3"):
         pronounce.words(["cat", 3])  # type: ignore[list-item]
+    with refused(ValueError, "every item must be a text, got None"):
+        pronounce(["cat", None])  # type: ignore[list-item]
+    with refused(FileNotFoundError, "model='nope'"):
+        Pronouncer(model="nope")
+    with refused(ValueError, "self-attentive-sst2 is not a model of pronunciation"):
+        Pronouncer(model="self-attentive-sst2")
+
+
+def test_a_model_has_its_own_phones_and_accents(kokoro_folder: Path) -> None:
+    with refused(ValueError, "writes the phones 'kokoro', got phones='arpabet'"):
+        Pronouncer(model=kokoro_folder)
+    with refused(ValueError, "writes the phones 'arpabet', got phones='kokoro'"):
+        Pronouncer(phones="kokoro", model=PRONUNCIATION)
+    with refused(ValueError, "has the accent en-us, got accent='en-gb'"):
+        Pronouncer("en-gb", "ipa", model=PRONUNCIATION)
+    face = Pronouncer("en-gb", "ipa", model=kokoro_folder).words(["bad"], num_beams=1)[0]
+    own = Pronouncer("en-gb", "kokoro", model=kokoro_folder).words(["bad"], num_beams=1)[0]
+    assert own.phonemes
+    assert face.phonemes == phone_sets.written(phone_sets.split(own.phonemes, "kokoro"), "kokoro", "ipa")
+
+
+def test_a_lexicon_is_of_the_phones_that_are_asked_for(tmp_path: Path) -> None:
+    with refused(ValueError, "the lexicon's word 'blorp' has 'OH', which is no phone of phones='arpabet'"):
+        Pronouncer(lexicon={"blorp": ["B L AO1 R P", "B L OH R P"]})
+    with refused(ValueError, "the lexicon's word 'blorp' has 'B', which is no phone of phones='ipa'"):
+        Pronouncer(phones="ipa", lexicon={"blorp": "B L AO1 R P"})
+    (tmp_path / "table.tsv").write_text("word\tphonemes\tsource\nblorp\tB L AO1 R P\tmodel\n")
+    with refused(ValueError, "line 1: expected a word, a tab and its pronunciation"):
+        Pronouncer(lexicon=tmp_path / "table.tsv")
+    for wrong in (["blorp"], {"blorp": None}, {"blorp": 3}):
+        with refused(ValueError, "blorp"):
+            Pronouncer(lexicon=wrong)  # type: ignore[arg-type]
+    for key, text in (("O’Blorp", "O'Blorp"), ("cafébl", "cafébl"), ("cafébl", "cafébl")):
+        mine = Pronouncer(lexicon={key: "B L AO1 R P"}, dictionary=False)
+        assert [word.source for word in (*mine(text), *mine.words([text]))] == ["lexicon", "lexicon"]
+
+
+def test_a_loanword_is_not_another_word_without_its_accent(listed: Pronouncer) -> None:
+    cafe, rose = listed.words(["café", "rosé"])
+    assert (cafe.source, cafe.phonemes) == ("dictionary", "K AH0 F EY1")
+    assert rose.source == "model"
+    assert listed("b" + "'s" * 1200)  # and no recursion over endings
+
+
+def test_only_what_a_model_does_not_know_loses_its_accent(kokoro_folder: Path) -> None:
+    read = Pronouncer(phones="kokoro", model=kokoro_folder).word_model
+    read._normalizer = None
+    read.letters |= {"ä", "न", "म"}
+    assert read.readable("äbñ") == "äbn"
+    assert read.readable("नम") == "नम"
+    assert read.readable("न्म") is None  # a sign of Devanagari, which changes the word
+    assert read.readable("\ud800") is None
 
 
 def test_onnx_runtime_gives_what_pytorch_gives(pronounce: Pronouncer, tmp_path: Path) -> None:
