@@ -195,6 +195,12 @@ def test_words_are_joined_for_long_words(tmp_path: Path) -> None:
         (sounds,) = (listed.split() for listed in row["pronunciations"])
         assert [sound.rstrip("012") for sound in sounds] == [sound.rstrip("012") for part in parts for sound in part]
         assert sorted(sound for sound in sounds if sound.startswith("AE")) == ["AE1"] + ["AE2"] * (len(parts) - 1)
+    few = tmp_path / "few.tsv"
+    few.write_text("word\tpronunciation\ncat\tK AE1 T\ndog\tD AO1 G\n")
+    for only in ("test", "train"):  # what is evaluated is what is given
+        evaluated = GraphemeToPhoneme(PronunciationData(path=str(few), compounds=9), only)
+        assert sorted(evaluated.splits[only]["word"]) == ["cat", "dog"]
+        assert evaluated.example() in ("cat", "dog")
     for bad, said in (({"compounds": -1}, "at least 0, got -1"), ({"compounds": 1, "streaming": True}, "leave it out")):
         with pytest.raises(ValueError, match=said):
             PronunciationData(path=str(path), **bad)

@@ -184,7 +184,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         )
         if data.normalization is None and not accents(found.letters):
             self._normalizer = word_normalizer("strip_accents", data.lower_case)  # no word so far changes by it
-        if data.compounds:
+        if data.compounds and only is None:  # what is evaluated stays as it is given
             self._join_words(found)
         self.longest = found.longest
         splits: dict[str, Rows] = {
@@ -210,9 +210,10 @@ class GraphemeToPhoneme(SequenceToSequence):
 
     def example(self) -> str:
         """A word that the model can read."""
-        held_out = (self.splits[split]["word"] for split in ("test", "validation") if len(self.splits[split]))
         if not {*self._letters}.issuperset("attention"):
-            return next(held_out)[0]
+            return next(
+                self.splits[split]["word"][0] for split in ("test", "validation", "train") if self.splits[split]
+            )
         return max((phoneme for phoneme in self._phonemes if phoneme.startswith(OPEN)), default="") + "attention"
 
     def make_tokenizer(self) -> PreTrainedTokenizerFast:
