@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from ..alignment import align_stream, alignment_error_rate, to_pharaoh
 from ..command_line import command_parser, folder_of, lines_of, with_progress
@@ -46,8 +46,14 @@ def main(arguments: list[str]) -> None:
         )
     if options.reverse and (options.scores or not options.words):
         raise ValueError("--reverse aligns words of two models: give --words, and leave --scores out")
+    if options.choose and (options.layer != -1 or options.head is not None or options.shift != "0"):
+        raise ValueError("--choose chooses layer, head and shift: leave --layer, --head and --shift out")
+    if options.batch_size < 1:
+        raise ValueError(f"--batch-size must be at least 1, got {options.batch_size}")
     count = count_pairs(options.sources, options.targets)
     gold = read_links(options.gold) if options.gold else None
+    if gold == []:
+        raise ValueError(f"{options.gold} is empty, and there is no error rate of no pairs")
     if gold is not None and len(gold) != count:
         raise ValueError(f"{options.gold} has {len(gold)} lines, {options.sources} has {count}")
     if gold is not None and options.words:
@@ -73,7 +79,8 @@ def main(arguments: list[str]) -> None:
             swapped = [{(s, t) for t, s in links} for links in development[2]]
             back = _chosen(options.reverse, choose_heads(*other, development[1], development[0], swapped))
         method = options.symmetrise or "grow-diag-final-and"
-        both = align_both_ways((model, tokenizer), other, pairs, method, read, back)
+        size = {"batch_size": options.batch_size}
+        both = align_both_ways((model, tokenizer), other, pairs, method, read | size, back | size)
         aligned: Iterable[tuple[float, Any]] = ((0.0, links) for links in both)
     else:
         found = align_stream(model, tokenizer, pairs, options.batch_size, **read)
@@ -91,6 +98,9 @@ def main(arguments: list[str]) -> None:
 def _aligner(name: str) -> tuple[Any, Any]:
     """A model for conditional generation, on the GPU where there is one, and its tokenizer."""
     folder = folder_of(name)
+    config = AutoConfig.from_pretrained(folder)
+    if not config.is_encoder_decoder:
+        raise ValueError(f"{name} has no target to align: it is a {config.model_type} without a decoder")
     model = AutoModelForSeq2SeqLM.from_pretrained(folder).to("cuda" if torch.cuda.is_available() else "cpu")
     return model, AutoTokenizer.from_pretrained(folder)
 
