@@ -137,7 +137,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
         data=escaped(name),
         dataset=dataset,
         run=run,
-        start_from=recipe.training.start_from,
+        start_from=(recipe.training.start_from or "").removesuffix("/best"),
         parameters=f"{_number_of_parameters(written / 'model.safetensors') / 1e6:.1f}",
     )
     card.save(written / "README.md")
