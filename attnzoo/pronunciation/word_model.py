@@ -77,15 +77,18 @@ class WordModel:
 
     def readable(self, word: str) -> str | None:
         """A word as the model can read it, if need be without accents; None if it cannot or the word is too long."""
-        if not word.isprintable() and any(unicodedata.category(character) == "Cs" for character in word):
+        if any("\ud800" <= character <= "\udfff" for character in word):
             return None  # half a character, which no tokenizer takes
-        composed = unicodedata.normalize("NFC", word)
-        partly = "".join(c if self.letters.issuperset(self._normalized(c)) else plain(c) for c in composed)
-        for form in (word, partly, plain(word)):
-            normalized = self._normalized(form)
+        for form_of in (str, self._partly_plain, plain):
+            normalized = self._normalized(form_of(word))
             if normalized and len(normalized) <= MAX_LETTERS and self.letters.issuperset(normalized):
                 return normalized
         return None
+
+    def _partly_plain(self, word: str) -> str:
+        """A word whose unknown letters are without accents."""
+        composed = unicodedata.normalize("NFC", word)
+        return "".join(c if self.letters.issuperset(self._normalized(c)) else plain(c) for c in composed)
 
     def _normalized(self, text: str) -> str:
         return self._normalizer.normalize_str(text) if self._normalizer else text
