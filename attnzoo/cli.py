@@ -100,7 +100,7 @@ def pronounce(arguments: list[str]) -> None:
     )
     parser.add_argument("--file", type=Path, help="read a word from each line of this file, with a progress bar")
     parser.add_argument("--sentence", action="store_true", help="read whole texts; print a line of phonemes for each")
-    columns = "tsv: the columns word, phonemes, source and confidence, and unknown words too; nothing is quoted"
+    columns = "tsv: the columns word, phonemes, source and confidence, and unknown words too, unquoted (default: plain)"
     parser.add_argument("--output", choices=("plain", "tsv"), default="plain", help=columns)
     parser.add_argument("--accent", choices=SOURCE_OF_IPA, default="en-us", help="default: %(default)s")
     parser.add_argument("--phones", choices=PHONE_SETS, default="arpabet", help="default: %(default)s")

@@ -100,7 +100,9 @@ def _aligner(name: str) -> tuple[Any, Any]:
     folder = folder_of(name)
     config = AutoConfig.from_pretrained(folder)
     if not config.is_encoder_decoder:
-        raise ValueError(f"{name} has no target to align: it is a {config.model_type} without a decoder")
+        raise ValueError(
+            f"{name} has no source and target to align; give an encoder-decoder, not a {config.model_type}"
+        )
     model = AutoModelForSeq2SeqLM.from_pretrained(folder).to("cuda" if torch.cuda.is_available() else "cpu")
     return model, AutoTokenizer.from_pretrained(folder)
 

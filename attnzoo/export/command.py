@@ -74,7 +74,7 @@ def weights_of(folder: Path, form: str, model: Any) -> Weights:
     if found != form:
         raise ValueError(f"{folder} is an export to {found}; add --format {found}")
     if details.get("model_class") != type(model).__name__:
-        raise ValueError(f"{folder} is an export of a {details.get('model_class')}, not of a {type(model).__name__}")
+        raise ValueError(f"{folder} is an export of {details.get('model_class')}, not of {type(model).__name__}")
     if form == "onnx":
         exported = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         own = json.loads(model.config.to_json_string(use_diff=False))

@@ -60,7 +60,9 @@ class TorchEngine:
     def __init__(self, folder: str | Path, device: str) -> None:
         config = AutoConfig.from_pretrained(folder)
         if not config.is_encoder_decoder:
-            raise ValueError(f"{folder} is not a model of pronunciation, but a {config.model_type} without a decoder")
+            raise ValueError(
+                f"{folder} is not a model of pronunciation, but a {config.model_type} without a source and a target"
+            )
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
         self.model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).to(device).eval()
         generation = self.model.generation_config

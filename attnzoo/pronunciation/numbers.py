@@ -32,7 +32,7 @@ def _num2words() -> Any:
 
 
 def number_words(number: str) -> list[str]:
-    """The words of a number such as 42, .5, 1,000.5, 1999, 3rd, 1990s, 1990's, $5.20, 5,20 € or $5 million."""
+    """The words of a number such as 42, .5, 1,000.5, 1999, 3rd, 1990s, $5.20, 5,20 € or $5 million."""
     if trailing := TRAILING.fullmatch(number):
         return number_words(trailing[2] + trailing[1])
     if scaled := AMOUNT.fullmatch(number):
@@ -40,7 +40,7 @@ def number_words(number: str) -> list[str]:
     currency = CURRENCIES.get(number[0])
     digits = "".join(str(unicodedata.digit(character, character)) for character in number.lstrip("$£€"))
     digits = "0" + digits if digits.startswith(".") else digits  # $.50
-    amount, suffix = re.fullmatch(r"([\d.,]+)'?(\w*)", digits.lower()).groups()  # type: ignore[union-attr]  # by the caller
+    amount, suffix = re.fullmatch(r"([\d.,]+)(\w*)", digits.lower()).groups()  # type: ignore[union-attr]  # by the caller
     if DECIMAL_COMMA.fullmatch(amount) and not suffix:
         amount = amount.replace(".", "").replace(",", ".")
     elif "," in amount and not GROUPED.fullmatch(amount):  # a list: 1,2,3

@@ -196,12 +196,12 @@ class Pronouncer:
         self.word_model = WordModel(folder, phone_sets.ACCENT_TOKENS[accent], model is None, engine, device)
         known = self.word_model.phones
         own = phone_sets.english_set(known)
-        if model is not None:
-            base = _required(own, known, accent, phones, folder) if own else phones
+        base = own or phones
         if own:
+            _require_accent(own, known, accent, phones, folder)
             _require_phones(self.lexicon, phones)
         self._base = base  # the phones of the model and the dictionary
-        self._is_english = own is not None
+        self._is_english = own is not None or bool(self.word_model.accent_token)
         self._has_stress = any(phone_sets.STRESS_MARKS.intersection(phone) for phone in known)
         names = phone_sets.letter_names(accent, base)
         if not self._has_stress:
@@ -433,18 +433,13 @@ def _texts(items: Iterable[Any]) -> list[str]:
     return found
 
 
-def _required(own: str, known: Iterable[str], accent: str, phones: str, model: str) -> str:
-    """The phones ``own`` of a model, if they are those that were asked for and it has the accent.
-
-    Raises:
-        ValueError: they are not, or it has not.
-    """
+def _require_accent(own: str, known: Iterable[str], accent: str, phones: str, model: str) -> None:
+    """Raise a ValueError if a model with the phones ``own`` has not those that were asked for, or not the accent."""
     if phones not in (own, "ipa"):
         raise ValueError(f"{model} writes the phones {own!r}, got phones={phones!r}; choose {own!r} or 'ipa'")
     accents = [name for name, token in phone_sets.ACCENT_TOKENS.items() if token[1:-1] in {*known}] or ["en-us"]
     if accent not in accents:
         raise ValueError(f"{model} has the accent {' and '.join(accents)}, got accent={accent!r}; choose another model")
-    return own
 
 
 def _require_phones(lexicon: Lexicon, phones: str) -> None:

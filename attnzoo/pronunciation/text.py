@@ -24,6 +24,7 @@ LONGEST_ACRONYM = 3  # letters; a longer word in capitals is more often a word
 # Letters that Unicode does not decompose into an English letter and an accent.
 LETTERS = str.maketrans(dict(zip("æœøłđðþß\u0131", ["ae", "oe", "o", "l", "d", "th", "th", "ss", "i"], strict=True)))
 APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\uff07", "'"))
+POSSESSIVE = re.compile(rf"['{''.join(map(chr, APOSTROPHES))}][sS](?!\w)")
 HYPHENS = "-\u2010\u2011"
 SIGNS = 10  # combining classes below are of signs of Indian scripts; those of accents and vowel points are above
 VARIATIONS = frozenset(["\u034f", *map(chr, range(0xFE00, 0xFE10))])
@@ -46,7 +47,6 @@ class Token(NamedTuple):
     space: str = ""
 
 
-POSSESSIVE = re.compile(r"['\u2018\u2019\u02bc\uff07][sS](?!\w)")
 # The pattern of every kind of token, over the classes of the characters (``_class_of``).
 TOKENS = re.compile(
     r"(?P<dotted>(?:[aA]\.){2,}(?:[aA](?![aA]))?)"  # U.S.A., e.g.
@@ -127,7 +127,9 @@ def _token(kind: str, written: str, is_mixed: bool) -> Token:
         parts = (*letters[:-3], letters[-3:]) if letters.endswith(("'s", "'S")) else tuple(letters)
         return Token(written, parts, "initialism")
     if kind == "number":
-        return Token(written, tuple(number_words(straight(written))), "word")
+        is_possessive = straight(written).endswith(("'s", "'S"))
+        *first, last = number_words(written[:-2] if is_possessive else written)
+        return Token(written, (*first, f"{last}'s" if is_possessive and last[-1] != "s" else last), "word")
     capitals = re.fullmatch(r"([A-Z]{2,})((?:['\u2019]?s)?)", written)
     if capitals:
         letters, plural = capitals.groups()

@@ -40,7 +40,7 @@ def test_an_export_of_another_model_is_found(tmp_path: Path) -> None:
     config.write_text(json.dumps(json.loads(config.read_text()) | {"dropout": 0.9}))
     for arguments, message in (
         ([str(source), str(tmp_path / "out")], "is an export of another model: its dropout is 0.9, not"),
-        ([str(save_folder("attentional-rnn", tmp_path / "rnn")), str(tmp_path / "out")], "not of a AttentionalRNN"),
+        ([str(save_folder("attentional-rnn", tmp_path / "rnn")), str(tmp_path / "out")], "not of AttentionalRNN"),
         ([str(source), str(tmp_path / "out"), "--format=ctranslate2"], "is an export to onnx; add --format onnx"),
         ([str(source), str(tmp_path / "none")], "is no exported model"),
     ):

@@ -108,6 +108,29 @@ def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture
         assert "'寿司' has characters that this model does not know" in printed.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("pronounce cat --file FILE", "got 'cat' too; leave one out"),
+        ("pronounce cat --sentence --output tsv", "leave --output and --n-best out"),
+        ("pronounce cat --sentence --n-best 2", "leave --output and --n-best out"),
+        ("pronounce ... --plot FILE.png", "FILE.png is not drawn"),
+        ("align FILE FILE --batch-size 0", "--batch-size must be at least 1, got 0"),
+        ("align FILE FILE --choose FILE FILE FILE --head 1", "leave --layer, --head and --shift out"),
+        ("align FILE FILE --gold FILE", "FILE is empty, and there is no error rate"),
+        ("align FILE FILE --model self-attentive-sst2", "give an encoder-decoder, not a self_attentive"),
+    ],
+)
+def test_an_option_is_refused_and_not_ignored(
+    arguments: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("FILE").touch()
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments.split())
+    assert message in f"{stopped.value.code} {capsys.readouterr().err}"
+
+
 def test_translate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines of the output are those of the input, an empty one too."""
     monkeypatch.setattr(sys, "stdin", io.StringIO("\ufeffA man is reading a book.\r\n\nA man is reading a book."))
