@@ -9,6 +9,7 @@ looks for the best continuations only in the blocks of the vocabulary with the l
 Letters in shapes: B sources, K beams of each, R = B * K rows, C candidates of each source, T tokens so far.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -220,7 +221,7 @@ def _take(values: Tensor, index: Tensor) -> Tensor:
 
 
 class _Scores:
-    """The logits processors in their order. Those that forbid the end before a minimum length work in place here."""
+    """The logits processors in their order. Those that forbid tokens, always or before a length, work in place here."""
 
     def __init__(self, processors: LogitsProcessorList, vocabulary: int) -> None:
         self.steps: list[Any] = []  # each a processor, or a minimum length and the tokens forbidden before it
@@ -230,6 +231,8 @@ class _Scores:
                 step = processor.min_length, processor.eos_token_id
             elif type(processor) is generation.MinNewTokensLengthLogitsProcessor:
                 step = processor.prompt_length_to_skip + processor.min_new_tokens, processor.eos_token_id
+            elif type(processor) is generation.SuppressTokensLogitsProcessor:
+                step = math.inf, processor.suppress_tokens
             if isinstance(step, tuple):
                 step = step[0], step[1][(step[1] >= 0) & (step[1] < vocabulary)]
             self.steps.append(step)
