@@ -232,7 +232,7 @@ class _Scores:
             elif type(processor) is generation.MinNewTokensLengthLogitsProcessor:
                 step = processor.prompt_length_to_skip + processor.min_new_tokens, processor.eos_token_id
             elif type(processor) is generation.SuppressTokensLogitsProcessor:
-                step = math.inf, processor.suppress_tokens
+                step = math.inf, processor.suppress_tokens.long()  # of no tokens it is a float
             if isinstance(step, tuple):
                 step = step[0], step[1][(step[1] >= 0) & (step[1] < vocabulary)]
             self.steps.append(step)
@@ -244,7 +244,7 @@ class _Scores:
             if not isinstance(step, tuple):
                 scores = step(sequences, scores)
             elif sequences.shape[1] < step[0]:
-                scores.index_fill_(1, step[1], -torch.inf)
+                scores.index_fill_(1, step[1].to(scores.device), -torch.inf)
         return scores
 
 

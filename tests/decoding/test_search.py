@@ -58,6 +58,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "no-end": {"num_beams": 3, "eos_token_id": None},
     "no-repetition": {"num_beams": 3, "no_repeat_ngram_size": 1, "repetition_penalty": 1.5},
     "suppressed": {"num_beams": 2, "suppress_tokens": [4, 5], "min_new_tokens": 2},
+    "none-suppressed": {"suppress_tokens": []},
+    "suppressed-outside": {"suppress_tokens": [-1, 5, 10_000]},
     "no-cache": {"num_beams": 2, "use_cache": False},
     "cache-of-the-config": {"use_cache": None, "min_new_tokens": 8},
     "forced-end": {"num_beams": 3, "forced_eos_token_id": EOS, "suppress_tokens": [7]},
