@@ -20,10 +20,12 @@ NO_VOWELS = {f"{stress}{phone}" for stress in (PRIMARY, SECONDARY) for phone in 
 def read_misaki(path: Path) -> dict[str, dict[str, list[str]]]:
     """The gold entries of both accents as a training split, and the silver ones as "extra"; ``path`` is only a name.
 
-    Every word begins with the token of its accent, and a silver entry's word with a token of its own, since the tiers are
-    written by different conventions: American "un-" has secondary stress in 91 % of the gold and in 15 % of the silver
-    entries. So a model learns words from both tiers, and to write as the gold one does. An entry that depends on the part of speech is a row for each of
-    its pronunciations. A word in capitals ("ACAT") is left out: it is spelled, or read as no rule of spelling says.
+    Every word begins with the token of its accent, and a silver entry's word with a token of its own: the tiers are
+    written by different conventions. American "un-" has secondary stress in 91 % of the gold entries and in 15 % of
+    the silver ones. So a model learns from both tiers, and writes as the one that it is asked for.
+
+    An entry that depends on the part of speech is a row for each of its pronunciations. A word in capitals ("ACAT") is
+    left out: it is spelled, or read as no rule of spelling says.
 
     Raises:
         FileNotFoundError: the package is not installed.
