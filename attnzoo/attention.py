@@ -390,31 +390,6 @@ class SourceAttention(nn.Module):
         dtype = torch.promote_types(source.value.dtype, torch.float32)
         return source.value.new_zeros(rows, source.mask.shape[1], dtype=dtype)
 
-    def steps(
-        self, source: Attended, rows: Any, first: int, coverage: Tensor | None = None
-    ) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
-        """The attention of a loop over :class:`LoopRows`, whose first step is the target position ``first``.
-
-        Returns a function. It takes a query (n, H) and the number of the step, and returns context (n, V) and weights
-        (n, S).
-        """
-        value, key, *others = (rows.sort(part) for part in source)
-        if coverage is None:
-            key = self.score.share_key(key, rows)
-        else:  # every step has a key of its own
-            coverage = rows.sort(coverage)
-        shared = Attended(rows.share(value), key, *others)
-        attention = rows.share_linears(self)
-
-        def look(query: Tensor, step: int) -> tuple[Tensor, Tensor]:
-            nonlocal coverage
-            covered = None if coverage is None else coverage[: query.shape[0]]
-            context, weights = attention(query.unsqueeze(1), shared.first(query.shape[0]), first + step, covered)
-            coverage = None if covered is None else covered + weights[:, 0]
-            return context[:, 0], weights[:, 0]
-
-        return look
-
     def forward(
         self, query: Tensor, source: Attended, step: int, coverage: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -435,6 +410,35 @@ class SourceAttention(nn.Module):
         if targets > 1:
             context, weights = (part.unflatten(1, (targets, length)).flatten(0, 1) for part in (context, weights))
         return context, weights
+
+
+class AttentionSteps:
+    """The attention of a loop over :class:`LoopRows`, whose first step is the target position ``first``.
+
+    A call takes a query (n, H) and the number of the step, and returns context (n, V) and weights (n, S).
+
+    Attributes:
+        coverage: (n, S), of all steps so far; None for a score without it
+    """
+
+    def __init__(
+        self, attention: SourceAttention, source: Attended, rows: Any, first: int, coverage: Tensor | None
+    ) -> None:
+        value, key, *others = (rows.sort(part) for part in source)
+        if coverage is None:
+            key = attention.score.share_key(key, rows)
+        else:  # every step has a key of its own
+            coverage = rows.sort(coverage)
+        self.coverage, self.first = coverage, first
+        self.source = Attended(rows.share(value), key, *others)
+        self.attention = rows.share_linears(attention)
+
+    def __call__(self, query: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        rows = query.shape[0]
+        covered = None if self.coverage is None else self.coverage[:rows]
+        context, weights = self.attention(query.unsqueeze(1), self.source.first(rows), self.first + step, covered)
+        self.coverage = None if covered is None else covered + weights[:, 0]
+        return context[:, 0], weights[:, 0]
 
 
 class StructuredSelfAttention(nn.Module):

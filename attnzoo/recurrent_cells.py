@@ -347,6 +347,10 @@ class StackSteps:
                 others = self.dropout(others)
         return [state[0] for state in self.states]
 
+    def change_rows(self, change: Callable[[Tensor], Tensor]) -> None:
+        """Change every part of the state, for example select its rows."""
+        self.states = [tuple(map(change, parts)) for parts in self.states]
+
     @property
     def top(self) -> Tensor:
         """The top layer's last hidden state."""
@@ -367,10 +371,15 @@ class CalledSteps:
         self.state = state.map(rows.sort)
 
     def __call__(self, step: int, others: Tensor) -> list[Tensor]:
-        inputs = self.inputs[step]
-        state = self.state.map(lambda part: part[: inputs.shape[0]])
+        rows = others.shape[0]
+        inputs = self.inputs[step].expand(rows, -1)  # of one row in an open loop, which knows none before
+        state = self.state.map(lambda part: part[:rows])
         outputs, self.state = self.stack(torch.cat([inputs, others.to(inputs.dtype)], dim=1).unsqueeze(1), state)
         return [output[:, 0] for output in outputs]
+
+    def change_rows(self, change: Callable[[Tensor], Tensor]) -> None:
+        """As in :class:`StackSteps`."""
+        self.state = self.state.map(change)
 
     @property
     def top(self) -> Tensor:

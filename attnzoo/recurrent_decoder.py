@@ -17,14 +17,15 @@ Letters in shapes: B batch, T target length, S source length, L layers, E embedd
 the encoder's outputs, R readout width, N rows of all steps, packed (see :class:`LoopRows`).
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .attention import Attended, SourceAttention
+from .attention import Attended, AttentionSteps, SourceAttention
 from .copying import CopyGate
+from .library_internals import FORWARD_HOOKS, hooks_of
 from .recurrent_cells import RecurrentStack, RecurrentState
 from .shared_products import LoopRows, first_rows
 
@@ -80,9 +81,9 @@ class DecoderOutput(NamedTuple):
 def joined(
     rows: LoopRows,
     readout: Tensor,
-    attention_weights: list[Tensor],
+    attention_weights: Sequence[Tensor],
     gate: Tensor | None,
-    hidden_states: list[list[Tensor]],
+    hidden_states: Sequence[Sequence[Tensor]],
     state: DecoderState,
 ) -> DecoderOutput:
     """The output of a loop, from the weights (n, S) and the layers' states (n, H) of every step.
@@ -274,22 +275,116 @@ class BahdanauDecoder(nn.Module):
     ) -> DecoderOutput:
         rows = LoopRows(inputs, lengths)
         inputs = rows.pack(inputs)  # (N, E)
-        rnn = self.rnn.steps(rows, inputs, state.recurrent)
-        attend = self.attention.steps(source, rows, step, state.coverage)
-        queries, contexts, attention_weights, hidden_states = [], [], [], []
-        for index, size in enumerate(rows.sizes):
-            query = first_rows(rnn.top, size)  # (n, H), s_{i-1}
-            context, weights = attend(query, index)
-            queries.append(query)
-            contexts.append(context)
-            attention_weights.append(weights)
-            hidden_states.append(rnn(index, context))
+        loop = BahdanauLoop(self, rows, inputs, state, source, step)
+        queries, contexts, attention_weights, hidden_states = zip(*map(loop, range(len(rows.sizes))), strict=True)
         # No step needs the readout of another one, so all are made at once.
-        query, inputs, context = (part.to(inputs.dtype) for part in (torch.cat(queries), inputs, torch.cat(contexts)))
-        readout = self.dropout(_maxout(self.readout_proj(torch.cat([query, inputs, context], dim=-1))))  # (N, R)
-        gate = None if self.copy_gate is None else rows.unpack(self.copy_gate(context, query, inputs))
-        after = DecoderState(rnn.state, coverage=state.coverage)
+        readout, gate = self.read_out(torch.cat(queries), inputs, torch.cat(contexts))
+        gate = None if gate is None else rows.unpack(gate)
+        after = DecoderState(loop.rnn.state, coverage=state.coverage)
         return joined(rows, rows.unpack(readout), attention_weights, gate, hidden_states, after)
+
+    def read_out(self, query: Tensor, inputs: Tensor, context: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The readouts (N, R), and the logits (N,) of the copy gate if there is one, from s_{i-1}, E y_{i-1}, c_i."""
+        query, context = query.to(inputs.dtype), context.to(inputs.dtype)
+        readout = self.dropout(_maxout(self.readout_proj(torch.cat([query, inputs, context], dim=-1))))
+        return readout, None if self.copy_gate is None else self.copy_gate(context, query, inputs)
+
+
+class DecoderLoop:
+    """The steps of a decoder in which each step waits for the attention of the one before.
+
+    A decoder's ``forward`` makes one for a target that is known, and calls it with the number of every step.
+    :func:`open_loop` makes one that reads a token at a time, as ``search()`` does.
+
+    Args:
+        decoder: whose equations the loop computes
+        rows: of the loop
+        inputs: (N, E), embeddings of the tokens of all steps; (N, 0) where each comes with its step
+        state: before the loop
+        source: what is attended to
+        first: the target position of the first step
+    """
+
+    def __init__(
+        self, decoder: Any, rows: LoopRows, inputs: Tensor, state: DecoderState, source: Attended, first: int
+    ) -> None:
+        self.decoder, self.sizes = decoder, rows.sizes
+        self.rnn = decoder.rnn.steps(rows, inputs, state.recurrent)
+        self.attend = AttentionSteps(decoder.attention, source, rows, first, state.coverage)
+
+    def read(self, inputs: Tensor) -> DecoderOutput:
+        """The next step of an open loop, from the embeddings (R, E): readout, attention weights and gate."""
+        raise NotImplementedError
+
+    def change_rows(self, change: Callable[[Tensor], Tensor]) -> None:
+        """Change every part of the state, for example select its rows."""
+        self.rnn.change_rows(change)
+        if self.attend.coverage is not None:
+            self.attend.coverage = change(self.attend.coverage)
+
+
+class BahdanauLoop(DecoderLoop):
+    """The steps of :class:`BahdanauDecoder`."""
+
+    def __call__(self, step: int, inputs: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
+        """The query s_{i-1} (n, H), context (n, V), weights (n, S), and every layer's new state (n, H)."""
+        query = first_rows(self.rnn.top, self.sizes[step]) if inputs is None else self.rnn.top
+        context, weights = self.attend(query, step)
+        others = context if inputs is None else torch.cat([inputs, context.to(inputs.dtype)], dim=1)
+        return query, context, weights, self.rnn(step, others)
+
+    def read(self, inputs: Tensor) -> DecoderOutput:
+        query, context, weights, _ = self(0, inputs)
+        self.attend.first += 1
+        readout, gate = self.decoder.read_out(query, inputs, context)
+        return DecoderOutput(readout.unsqueeze(1), weights.unsqueeze(1), None if gate is None else gate.unsqueeze(1))
+
+
+class LuongLoop(DecoderLoop):
+    """The steps of :class:`LuongDecoder` with input feeding."""
+
+    def __init__(
+        self, decoder: Any, rows: LoopRows, inputs: Tensor, state: DecoderState, source: Attended, first: int
+    ) -> None:
+        super().__init__(decoder, rows, inputs, state, source, first)
+        assert state.input_feed is not None
+        self.output_proj = rows.share_linears(decoder.output_proj)
+        self.feed = rows.sort(state.input_feed).to(inputs.dtype)
+
+    def __call__(self, step: int, inputs: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
+        """The attentional vector (n, R), context (n, V), weights (n, S), and every layer's new state (n, H)."""
+        feed = self.feed if inputs is not None else first_rows(self.feed, self.sizes[step])
+        feed = self.decoder.dropout(feed)
+        outputs = self.rnn(step, feed if inputs is None else torch.cat([inputs, feed.to(inputs.dtype)], dim=1))
+        context, weights = self.attend(outputs[-1], step)
+        self.feed = torch.tanh(self.output_proj(torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
+        return self.feed, context, weights, outputs
+
+    def read(self, inputs: Tensor) -> DecoderOutput:
+        readout, context, weights, outputs = self(0, inputs)
+        self.attend.first += 1
+        copy_gate = self.decoder.copy_gate
+        gate = None if copy_gate is None else copy_gate(context, outputs[-1], inputs).unsqueeze(1)
+        return DecoderOutput(readout.unsqueeze(1), weights.unsqueeze(1), gate)
+
+    def change_rows(self, change: Callable[[Tensor], Tensor]) -> None:
+        super().change_rows(change)
+        self.feed = change(self.feed)
+
+
+def open_loop(decoder: nn.Module, state: DecoderState, source: Attended | None) -> DecoderLoop | None:
+    """A loop without known inputs, for any number of rows and steps: what they share is made once.
+
+    None for a decoder whose steps wait for nothing but their token, and for one that has hooks or another ``forward``.
+    """
+    loops: dict[type, type[DecoderLoop]] = {BahdanauDecoder: BahdanauLoop}
+    if state.input_feed is not None:
+        loops[LuongDecoder] = LuongLoop
+    if type(decoder) not in loops or "forward" in vars(decoder) or hooks_of(decoder, FORWARD_HOOKS):
+        return None
+    assert source is not None  # both attend
+    nothing = source.value.new_empty(1, 1, 0)  # one row, which the sums of all rows can share
+    return loops[type(decoder)](decoder, LoopRows(nothing), nothing[0], state, source, 0)
 
 
 def _copy_gate(sizes: DecoderSizes) -> CopyGate | None:
@@ -353,7 +448,7 @@ class LuongDecoder(nn.Module):
             if state.coverage is None:
                 context, weights = self.attention(outputs[-1], source, step)
             else:
-                attend = self.attention.steps(source, LoopRows(inputs), step, state.coverage)
+                attend = AttentionSteps(self.attention, source, LoopRows(inputs), step, state.coverage)
                 looks = [attend(query, index) for index, query in enumerate(outputs[-1].unbind(dim=1))]
                 context, weights = (torch.stack(parts, dim=1) for parts in zip(*looks, strict=True))
             readout = torch.tanh(self.output_proj(torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
@@ -362,22 +457,11 @@ class LuongDecoder(nn.Module):
             return DecoderOutput(readout, weights, gate, outputs, after)
         rows = LoopRows(inputs, lengths)
         packed = rows.pack(inputs)  # (N, E)
-        rnn = self.rnn.steps(rows, packed, state.recurrent)
-        attend = self.attention.steps(source, rows, step, state.coverage)
-        output_proj = rows.share_linears(self.output_proj)
-        feed = rows.sort(state.input_feed).to(inputs.dtype)
-        readouts, contexts, attention_weights, hidden_states = [], [], [], []
-        for index, size in enumerate(rows.sizes):
-            outputs = rnn(index, self.dropout(first_rows(feed, size)))
-            context, weights = attend(outputs[-1], index)
-            feed = torch.tanh(output_proj(torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
-            readouts.append(feed)
-            contexts.append(context)
-            attention_weights.append(weights)
-            hidden_states.append(outputs)
+        loop = LuongLoop(self, rows, packed, state, source, step)
+        readouts, contexts, attention_weights, hidden_states = zip(*map(loop, range(len(rows.sizes))), strict=True)
         gate = None
         if self.copy_gate is not None:
             top = torch.cat([outputs[-1] for outputs in hidden_states])
             gate = rows.unpack(self.copy_gate(torch.cat(contexts), top, packed))
-        after = DecoderState(rnn.state, feed, state.coverage)
+        after = DecoderState(loop.rnn.state, loop.feed, state.coverage)
         return joined(rows, rows.join(readouts), attention_weights, gate, hidden_states, after)

@@ -11,7 +11,7 @@ from ..copying import Copied, source_ids_of
 from ..model_inputs import source_mask
 from ..recurrent_cache import change_rows, check_target_mask
 from ..recurrent_cells import RecurrentState
-from ..recurrent_decoder import DecoderState
+from ..recurrent_decoder import DecoderLoop, DecoderState, open_loop
 from ..recurrent_encoder import as_encoder_outputs
 
 
@@ -48,7 +48,8 @@ class RecurrentSteps:
         if self.source_ids is not None:
             self.source_ids = self.source_ids[:: len(self.source_ids) // num_sources]
         self.copied: Copied | None = None  # of the step that was read last
-        self.state: DecoderState | None = None
+        self.state: DecoderState | None = None  # before the first token, and later where there is no loop
+        self.loop: DecoderLoop | None = None
         self.number = 0  # of tokens read
 
     def read(self, sequences: Tensor) -> Tensor:
@@ -59,9 +60,15 @@ class RecurrentSteps:
             mask = None if self.prompt_mask is None else self.prompt_mask[::skip]
             check_target_mask(mask, sequences.unsqueeze(2), 0)
             self.state = self.wiring.initial_state(final.map(lambda part: part[::skip]), self.source)
+            self.loop = open_loop(self.wiring, self.state, self.source)
+        outputs: Any = None
         for tokens in sequences[:, self.number :].unbind(dim=1):
-            outputs = self.wiring(self.embed(tokens.unsqueeze(1)), self.state, self.source, self.number)
-            self.state, self.number = outputs.state, self.number + 1
+            if self.loop is not None:
+                outputs = self.loop.read(self.embed(tokens))
+            else:
+                outputs = self.wiring(self.embed(tokens.unsqueeze(1)), self.state, self.source, self.number)
+                self.state = outputs.state
+            self.number += 1
         if self.source_ids is not None:
             self.copied = Copied(outputs.gate, outputs.attention_weights, self.source_ids)
         return outputs.readout[:, 0]
@@ -69,4 +76,11 @@ class RecurrentSteps:
     def reorder(self, rows: Tensor) -> None:
         """Continue from the states of ``rows`` (R,)."""
         assert self.state is not None
-        self.state = change_rows(self.state, lambda part: part.index_select(0, rows.to(part.device)))
+
+        def select(part: Tensor) -> Tensor:
+            return part.index_select(0, rows.to(part.device))
+
+        if self.loop is not None:
+            self.loop.change_rows(select)
+        else:
+            self.state = change_rows(self.state, select)
