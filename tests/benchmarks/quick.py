@@ -4,9 +4,10 @@
     OMP_NUM_THREADS=1 python -m tests.benchmarks.quick --store    # after a change that is meant to be faster
 
 A row's ratio is the time of a reference on this machine over ours, in time of the processor. The two take turns. The
-references are the same models in plain torch, or ``generate()`` where it is the plain way. The file has for every row
-the median and the quarter of the rounds with the lowest and the highest ratios. The command fails if the median of a
-row is below the stored lowest quarter, less a tenth for another machine or another hour, or if nothing is stored.
+references are the same models in plain torch, or ``generate()`` where it is the plain way. The file has, for every
+processor on which it was measured and every row, the median and the quarter of the rounds with the lowest and the
+highest ratios. The command fails if the median of a row is below the stored lowest quarter, less a tenth for another
+hour, or if nothing is stored for this processor: then store the ratios of the commit before the change first.
 """
 
 import argparse
@@ -152,17 +153,35 @@ def measure(row: Row, rounds: int) -> list[float]:
     return ratios
 
 
+def processor() -> str:
+    """The make of this machine's processor: ratios differ from one to another."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:  # not Linux
+        return platform.processor() or platform.machine()
+    about = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    try:
+        return f"{about['vendor_id']} family {about['cpu family']} model {about['model']}"
+    except KeyError:  # not x86
+        return platform.machine()
+
+
 def main() -> int:
     """Measure all rows; store them, or compare them with those stored."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--store", action="store_true", help=f"write {STORED.name} anew")
     options = parser.parse_args()
-    if not options.store and not STORED.is_file():
-        print(f"no ratios are stored in {STORED}; measure them on an idle core with --store", file=sys.stderr)
+    stored = json.loads(STORED.read_text()) if STORED.is_file() else {}
+    if not options.store and processor() not in stored:
+        print(
+            f"{STORED} has no ratios of this processor, {processor()}; measure those of the commit before your change "
+            "on an idle core with --store",
+            file=sys.stderr,
+        )
         return 2
     torch.set_num_threads(1)
-    known = {} if options.store else json.loads(STORED.read_text())["rows"]
+    known = {} if options.store else stored[processor()]["rows"]
     found, slower = {}, []
     for rows in (recurrent_training, transformer_training, classifier, decoding):
         for row in rows():
@@ -172,13 +191,13 @@ def main() -> int:
             before = known.get(row.name)
             is_slower = before is not None and median < (1 - MARGIN) * before["low"]
             slower += [row.name] if is_slower else []
-            stored = f", stored {before['low']:.2f} to {before['high']:.2f}" if before else ""
-            print(f"{row.name}: {median:.2f}{stored}{'  SLOWER' if is_slower else ''}", flush=True)
+            interval = f", stored {before['low']:.2f} to {before['high']:.2f}" if before else ""
+            print(f"{row.name}: {median:.2f}{interval}{'  SLOWER' if is_slower else ''}", flush=True)
     if options.store:
         commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
         about = {"commit": commit.stdout.strip(), "date": date.today().isoformat(), "torch": torch.__version__}
-        about["processor"] = platform.processor() or platform.machine()
-        STORED.write_text(json.dumps(about | {"rounds": options.rounds, "rows": found}, indent=2) + "\n")
+        stored[processor()] = about | {"rounds": options.rounds, "rows": found}
+        STORED.write_text(json.dumps(stored, indent=2) + "\n")
         return 0
     if slower:
         print(f"slower than stored: {'; '.join(slower)}", file=sys.stderr)
