@@ -25,6 +25,7 @@ from attnzoo.decoding import repeated_product, token_search, transformer_steps
 from attnzoo.decoding.token_search import BLOCK, _best
 from attnzoo.decoding.transformer_steps import TransformerSteps
 from tests.factory import (
+    ATTENTION_VARIANTS,
     BOS,
     CAUSAL,
     EOS,
@@ -307,6 +308,28 @@ def test_what_forward_refuses_is_refused() -> None:
             model.generate(source, custom_generate=search, max_new_tokens=3, **options)
     with model.model.decoder.register_forward_hook(lambda *_: None), pytest.raises(ValueError, match="hooks"):
         model.generate(source, custom_generate=search)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("variant", ATTENTION_VARIANTS)
+def test_hooks_inside_the_decoder_are_called(variant: str, beams: int) -> None:
+    """Hooks that change outputs, one at a time: of the equations' module, of its layers, cells and attention."""
+    model = tiny_model(variant, decoder_layers=2)
+    options: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 8, "suppress_tokens": [EOS]}
+    source, wiring = words(3, 5), model.model.decoder.wiring
+
+    def halved(module: nn.Module, inputs: Any, output: Any) -> Any:
+        if isinstance(output, Tensor):
+            return output / 2
+        kind = type(output)
+        parts = [part / 2 if isinstance(part, Tensor) and part.is_floating_point() else part for part in output]
+        return kind(*parts) if hasattr(output, "_fields") else kind(parts)
+
+    names = {name for name, _ in wiring.named_modules()} - {"rnn", "rnn.layers", "bridge"}
+    for name in sorted(names):
+        with wiring.get_submodule(name).register_forward_hook(halved):
+            found = model.generate(source, custom_generate=search, **options)
+            assert torch.equal(found, model.generate(source, **options)), name
 
 
 def test_other_models_are_refused() -> None:
