@@ -14,6 +14,7 @@ import pytest
 import torch
 from attnzoo.training import card as training_card
 from attnzoo.training.card import architecture
+from attnzoo.training.recipe import load_recipe
 from huggingface_hub import ModelCard
 from torch.nn.functional import normalize
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
@@ -135,6 +136,16 @@ def test_the_metadata_has_the_figures_of_the_table(folder: Path) -> None:
         column: cell for column, cell in test.items() if column not in ("split", "examples", "decoding")
     }
     assert card.data.model_name == folder.name
+
+
+@pytest.mark.parametrize("folder", [G2P, SST2], ids=lambda folder: folder.name)
+def test_a_recipe_expects_what_its_run_measured(folder: Path) -> None:
+    expected = load_recipe(str(folder / "recipe.yaml")).expected
+    assert expected
+    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    for key, value in expected.items():
+        split, _, metric = key.partition("_")
+        assert value == pytest.approx(run[split][metric], abs=0.006), key
 
 
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
