@@ -99,7 +99,27 @@ PEERS = {
     ),
     "g2p-en": Environment("g2p_en==2.1.0", ()),
     "eflomal": Environment("eflomal==2.0.0", ()),
-    "espeak": Environment("misaki==0.9.4", ("espeakng-loader==0.2.4", "phonemizer-fork==3.3.2")),
+    "espeak": Environment(
+        "misaki==0.9.4",
+        (
+            "babel==2.18.0",
+            "csvw==4.1.1",
+            "dlinfo==2.0.0",
+            "espeakng-loader==0.2.4",
+            "isodate==0.7.2",
+            "jsonschema==4.26.0",
+            "jsonschema-specifications==2025.9.1",
+            "language-tags==1.3.2",
+            "phonemizer-fork==3.3.2",
+            "rdflib==7.6.0",
+            "referencing==0.37.0",
+            "rfc3986==1.5.0",
+            "rpds-py==2026.9.1",
+            "segments==2.4.0",
+            "termcolor==3.3.0",
+            "uritemplate==4.2.0",
+        ),
+    ),
 }
 
 
