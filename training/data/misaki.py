@@ -58,8 +58,9 @@ MISAKI = KnownData(
     "British English, whose silver entries are trained on unless their word or its family is held out",
     limits="English words, one at a time, without their context. The phones are those of misaki and Kokoro, which "
     'are not IPA though they look like it: `A` is the vowel of "face". A vowel is one phone with its stress mark. '
-    "The first token of a source is the accent, `⟦us⟧` or `⟦gb⟧`. A word that is written with a capital and without "
-    "(Polish, polish) is one word with both pronunciations, either of which counts as right, and counts as a common "
-    "word; so is a word whose pronunciation depends on the part of speech. Words in capitals are not in the data.",
+    "The first token of a source is the accent, `⟦us⟧` or `⟦gb⟧`; with `⟦silverus⟧` or `⟦silvergb⟧` it writes by "
+    "the other conventions of misaki's silver entries. A word that is written with a capital and without (Polish, "
+    "polish) is one word with both pronunciations, either of which counts as right, and counts as a common word; so is "
+    "a word whose pronunciation depends on the part of speech. Words in capitals are not in the data.",
     read=read_misaki,
 )
