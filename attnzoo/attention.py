@@ -413,11 +413,12 @@ class SourceAttention(nn.Module):
 
 
 class AttentionSteps:
-    """The attention of a loop over :class:`LoopRows`, whose first step is the target position ``first``.
+    """The attention of a loop over :class:`LoopRows`.
 
     A call takes a query (n, H) and the number of the step, and returns context (n, V) and weights (n, S).
 
     Attributes:
+        first: the target position of step 0; an open loop adds 1 after every token
         coverage: (n, S), of all steps so far; None for a score without it
     """
 

@@ -153,7 +153,8 @@ class CellStep:
     Args:
         layer: the cell, a module
         rows: the rows of the loop
-        known: (N, I), the inputs that are known before the loop
+        known: (N, I), the inputs that are known before the loop; (1, 0) in an open loop, whose calls have any number
+            of rows
     """
 
     def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
@@ -372,7 +373,7 @@ class CalledSteps:
 
     def __call__(self, step: int, others: Tensor) -> list[Tensor]:
         rows = others.shape[0]
-        inputs = self.inputs[step].expand(rows, -1)  # of one row in an open loop, which knows none before
+        inputs = self.inputs[step].expand(rows, -1)  # an open loop has no known inputs, only one row of width 0
         state = self.state.map(lambda part: part[:rows])
         outputs, self.state = self.stack(torch.cat([inputs, others.to(inputs.dtype)], dim=1).unsqueeze(1), state)
         return [output[:, 0] for output in outputs]

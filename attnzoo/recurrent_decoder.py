@@ -293,13 +293,13 @@ class BahdanauDecoder(nn.Module):
 class DecoderLoop:
     """The steps of a decoder in which each step waits for the attention of the one before.
 
-    A decoder's ``forward`` makes one for a target that is known, and calls it with the number of every step.
-    :func:`open_loop` makes one that reads a token at a time, as ``search()`` does.
+    For a known target, a decoder's ``forward`` makes a loop and calls it once for every step, with the step's number.
+    :func:`open_loop` makes one that gets one token at a time, for ``search()``.
 
     Args:
         decoder: whose equations the loop computes
         rows: of the loop
-        inputs: (N, E), embeddings of the tokens of all steps; (N, 0) where each comes with its step
+        inputs: (N, E), embeddings of the tokens of all steps; (1, 0) in an open loop, where ``read`` gets them
         state: before the loop
         source: what is attended to
         first: the target position of the first step
@@ -313,7 +313,7 @@ class DecoderLoop:
         self.attend = AttentionSteps(decoder.attention, source, rows, first, state.coverage)
 
     def read(self, inputs: Tensor) -> DecoderOutput:
-        """The next step of an open loop, from the embeddings (R, E): readout, attention weights and gate."""
+        """The next step of an open loop, from the embeddings (n, E): readout, attention weights and gate."""
         raise NotImplementedError
 
     def change_rows(self, change: Callable[[Tensor], Tensor]) -> None:
@@ -327,7 +327,10 @@ class BahdanauLoop(DecoderLoop):
     """The steps of :class:`BahdanauDecoder`."""
 
     def __call__(self, step: int, inputs: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-        """The query s_{i-1} (n, H), context (n, V), weights (n, S), and every layer's new state (n, H)."""
+        """The query s_{i-1} (n, H), context (n, V), weights (n, S), and every layer's new state (n, H).
+
+        ``inputs`` (n, E) are given in an open loop only.
+        """
         query = first_rows(self.rnn.top, self.sizes[step]) if inputs is None else self.rnn.top
         context, weights = self.attend(query, step)
         others = context if inputs is None else torch.cat([inputs, context.to(inputs.dtype)], dim=1)
@@ -352,7 +355,10 @@ class LuongLoop(DecoderLoop):
         self.feed = rows.sort(state.input_feed).to(inputs.dtype)
 
     def __call__(self, step: int, inputs: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-        """The attentional vector (n, R), context (n, V), weights (n, S), and every layer's new state (n, H)."""
+        """The attentional vector (n, R), context (n, V), weights (n, S), and every layer's new state (n, H).
+
+        ``inputs`` (n, E) are given in an open loop only.
+        """
         feed = self.feed if inputs is not None else first_rows(self.feed, self.sizes[step])
         feed = self.decoder.dropout(feed)
         outputs = self.rnn(step, feed if inputs is None else torch.cat([inputs, feed.to(inputs.dtype)], dim=1))
@@ -372,18 +378,19 @@ class LuongLoop(DecoderLoop):
         self.feed = change(self.feed)
 
 
-def open_loop(decoder: nn.Module, state: DecoderState, source: Attended | None) -> DecoderLoop | None:
-    """A loop without known inputs, for any number of rows and steps: what they share is made once.
+def open_loop(decoder: nn.Module, inputs: Tensor, state: DecoderState, source: Attended | None) -> DecoderLoop | None:
+    """A loop that gets one token at a time. What its steps share is prepared once, for any number of rows and steps.
 
-    None for a decoder whose steps wait for nothing but their token, and for one that has hooks or another ``forward``.
+    None for a decoder whose steps do not wait for the attention of the step before, for a subclass, and for a decoder
+    with forward hooks or a replaced ``forward``. ``inputs`` (B, 1, E), the first embeddings, give dtype and device.
     """
     loops: dict[type, type[DecoderLoop]] = {BahdanauDecoder: BahdanauLoop}
     if state.input_feed is not None:
         loops[LuongDecoder] = LuongLoop
     if type(decoder) not in loops or "forward" in vars(decoder) or hooks_of(decoder, FORWARD_HOOKS):
         return None
-    assert source is not None  # both attend
-    nothing = source.value.new_empty(1, 1, 0)  # one row, which the sums of all rows can share
+    assert source is not None  # Bahdanau's and Luong's decoders always attend
+    nothing = inputs.new_empty(1, 1, 0)  # one row, which is broadcast to the rows of each call
     return loops[type(decoder)](decoder, LoopRows(nothing), nothing[0], state, source, 0)
 
 

@@ -48,7 +48,7 @@ class RecurrentSteps:
         if self.source_ids is not None:
             self.source_ids = self.source_ids[:: len(self.source_ids) // num_sources]
         self.copied: Copied | None = None  # of the step that was read last
-        self.state: DecoderState | None = None  # before the first token, and later where there is no loop
+        self.state: DecoderState | None = None  # after the last token; with a loop, before the first
         self.loop: DecoderLoop | None = None
         self.number = 0  # of tokens read
 
@@ -60,13 +60,15 @@ class RecurrentSteps:
             mask = None if self.prompt_mask is None else self.prompt_mask[::skip]
             check_target_mask(mask, sequences.unsqueeze(2), 0)
             self.state = self.wiring.initial_state(final.map(lambda part: part[::skip]), self.source)
-            self.loop = open_loop(self.wiring, self.state, self.source)
         outputs: Any = None
         for tokens in sequences[:, self.number :].unbind(dim=1):
+            inputs = self.embed(tokens.unsqueeze(1))  # (R, 1, E), as the model's forward has them
+            if self.number == 0:
+                self.loop = open_loop(self.wiring, inputs, self.state, self.source)
             if self.loop is not None:
-                outputs = self.loop.read(self.embed(tokens))
+                outputs = self.loop.read(inputs[:, 0])
             else:
-                outputs = self.wiring(self.embed(tokens.unsqueeze(1)), self.state, self.source, self.number)
+                outputs = self.wiring(inputs, self.state, self.source, self.number)
                 self.state = outputs.state
             self.number += 1
         if self.source_ids is not None:

@@ -232,7 +232,7 @@ class _Scores:
             elif type(processor) is generation.MinNewTokensLengthLogitsProcessor:
                 step = processor.prompt_length_to_skip + processor.min_new_tokens, processor.eos_token_id
             elif type(processor) is generation.SuppressTokensLogitsProcessor:
-                step = math.inf, processor.suppress_tokens.long()  # of no tokens it is a float
+                step = math.inf, processor.suppress_tokens.long()  # an empty list is a float tensor there
             if isinstance(step, tuple):
                 step = step[0], step[1][(step[1] >= 0) & (step[1] < vocabulary)]
             self.steps.append(step)

@@ -13,12 +13,14 @@ longest run of consonants that can begin an English syllable (``ONSETS``).
 import re
 from collections.abc import Collection
 
-from ..phonemes import CLOSE, OPEN, accent_and_spelling
+from ..phonemes import OPEN
 
 Phones = tuple[str, ...]
 PHONE_SETS = ("arpabet", "kokoro", "ipa")
 SOURCE_OF_IPA = {"en-us": "arpabet", "en-gb": "kokoro"}  # the phones of which IPA is made
 ACCENT_TOKENS = {"en-us": "⟦us⟧", "en-gb": "⟦gb⟧"}  # the first source token of a model of several accents
+# In place of them where the rest of the source is a word of misaki's silver entries, which follow other conventions.
+SILVER_TOKENS = {accent: token.replace(OPEN, f"{OPEN}silver") for accent, token in ACCENT_TOKENS.items()}
 PRIMARY, SECONDARY = "ˈ", "ˌ"
 STRESS_MARKS = frozenset("012" + PRIMARY + SECONDARY)
 STRESS = {"0": "", "1": PRIMARY, "2": SECONDARY}
@@ -126,9 +128,8 @@ def english_set(phones: Collection[str]) -> str | None:
     """The phones of a model of English: those of ARPABET, or those of Kokoro with the tokens of accents; else None."""
     if are_arpabet(phones):
         return "arpabet"
-    accents = {phone for phone in phones if accent_and_spelling(f"{OPEN}{phone}{CLOSE}")[0]}
-    has_accent = any(token[1:-1] in accents for token in ACCENT_TOKENS.values())
-    is_kokoro = has_accent and all(re.fullmatch(KOKORO_PHONE, phone) for phone in {*phones} - accents)
+    accents, silver = ({token[1:-1] for token in tokens.values()} for tokens in (ACCENT_TOKENS, SILVER_TOKENS))
+    is_kokoro = accents & {*phones} and all(re.fullmatch(KOKORO_PHONE, phone) for phone in {*phones} - accents - silver)
     return "kokoro" if is_kokoro else None
 
 

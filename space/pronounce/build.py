@@ -21,7 +21,7 @@ from attnzoo import AttentionalRNNForConditionalGeneration, model_path
 from attnzoo.export.graph import SMALL, numbers, quantise
 from attnzoo.export.onnx_folder import refuse_copying
 from attnzoo.phonemes import CLOSE, OPEN, known_phonemes
-from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, are_arpabet
+from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, are_arpabet
 from attnzoo.shipped_models import SHIPPED
 
 HERE = Path(__file__).parent
@@ -115,7 +115,7 @@ def reading(tokenizer: Any) -> dict[str, Any]:
         raise ValueError("the page needs a tokenizer of single letters")
     vocabulary = tokenizer.get_vocab()
     accents = set(ACCENT_TOKENS.values())
-    phones = {f"{OPEN}{phone}{CLOSE}" for phone in known_phonemes(tokenizer)} - accents
+    phones = {f"{OPEN}{phone}{CLOSE}" for phone in known_phonemes(tokenizer)} - accents - {*SILVER_TOKENS.values()}
     separator = " " if are_arpabet({token[1:-1] for token in phones}) else ""
     voices = [
         {"label": ACCENTS[accent], "prefix": token} for accent, token in ACCENT_TOKENS.items() if token in vocabulary

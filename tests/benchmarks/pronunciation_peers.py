@@ -3,8 +3,8 @@
     python -m tests.benchmarks.environments phonetisaurus gruut g2p-en espeak
     python -m tests.benchmarks.pronunciation_peers phonetisaurus g2p_arpabet
 
-- phonetisaurus: n-grams of joint letters and phonemes; it is trained on the recipe's training split. Of misaki's words
-  it reads gold and silver entries as one; phonetisaurus-gold is trained on the gold ones alone.
+- phonetisaurus: n-grams of joint letters and phonemes; it is trained on the recipe's training split. For misaki that
+  is gold and silver entries together, without telling them apart; phonetisaurus-gold is trained on the gold ones alone.
 - gruut: the conditional random field that comes with gruut's dictionary, for the recipes of gruut's dictionaries. It
   may have been trained on the test words.
 - g2p-en: the network of g2p-en, without its dictionary, for American English in ARPABET. It may have been trained on
@@ -23,12 +23,11 @@ from typing import Any
 
 from attnzoo.training.card import describe
 from attnzoo.training.commands import add_overrides
-from attnzoo.training.data.misaki import SILVER
 from attnzoo.training.recipe import load_recipe
 from attnzoo.training.tasks import make_task
 
-from attnzoo.phonemes import OPEN, accent_and_spelling
-from attnzoo.pronunciation.phone_sets import split
+from attnzoo.phonemes import accent_and_spelling
+from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, split
 from tests.benchmarks.environments import interpreter
 
 SYSTEMS = Path(__file__).parent / "pronunciation_systems"
@@ -39,6 +38,7 @@ PEERS = {
     "g2p-en": "g2p_en",
     "espeak": "espeak",
 }
+GOLD = {silver: ACCENT_TOKENS[accent] for accent, silver in SILVER_TOKENS.items()}  # the accents of silver tokens
 
 
 def main() -> None:
@@ -67,8 +67,8 @@ def predict(peer: str, task: Any, words: list[str]) -> list[str]:
     train: dict[str, dict[str, list[str]]] = {}
     for row in task.splits["train"] if PEERS[peer] == "phonetisaurus" else ():
         accent, spelling = accent_and_spelling(row["word"])
-        if not (accent.startswith(SILVER) and peer == "phonetisaurus-gold"):
-            listed = train.setdefault(accent.replace(SILVER, OPEN), {}).setdefault(spelling, [])
+        if not (accent in GOLD and peer == "phonetisaurus-gold"):
+            listed = train.setdefault(GOLD.get(accent, accent), {}).setdefault(spelling, [])
             listed += [one for one in row["pronunciations"] if one not in listed]
     asked: dict[str, list[str]] = {}
     for word in words:
@@ -76,7 +76,8 @@ def predict(peer: str, task: Any, words: list[str]) -> list[str]:
         asked.setdefault(accent, []).append(spelling)
     found: dict[str, str] = {}
     for accent, spellings in asked.items():
-        request = {"train": [*train.get(accent, {}).items()], "words": spellings, "accent": accent[1:-1]}
+        gold = GOLD.get(accent, accent)
+        request = {"train": [*train.get(gold, {}).items()], "words": spellings, "accent": gold[1:-1]}
         request["path"] = task.data.path
         command = [str(interpreter(PEERS[peer].replace("_", "-"))), str(SYSTEMS / f"{PEERS[peer]}.py")]
         done = subprocess.run(command, input=json.dumps(request), stdout=subprocess.PIPE, text=True, check=True)

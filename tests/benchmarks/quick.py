@@ -4,10 +4,10 @@
     OMP_NUM_THREADS=1 python -m tests.benchmarks.quick --store    # after a change that is meant to be faster
 
 A row's ratio is the time of a reference on this machine over ours, in time of the processor. The two take turns. The
-references are the same models in plain torch, or ``generate()`` where it is the plain way. The file has, for every
-processor on which it was measured and every row, the median and the quarter of the rounds with the lowest and the
-highest ratios. The command fails if the median of a row is below the stored lowest quarter, less a tenth for another
-hour, or if nothing is stored for this processor: then store the ratios of the commit before the change first.
+references are the same models in plain torch, or ``generate()`` where it is the plain way. The file has,
+for every processor and row, the median and the first and third quartile of the ratios. The command fails if a row's
+median is more than 10 % below the stored first quartile, or if nothing is stored for this processor. In that case check
+out the commit before the change and store its ratios first.
 """
 
 import argparse
@@ -154,16 +154,16 @@ def measure(row: Row, rounds: int) -> list[float]:
 
 
 def processor() -> str:
-    """The make of this machine's processor: ratios differ from one to another."""
+    """Vendor, family and model of this machine's processor, by which ratios are stored."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:  # not Linux
         return platform.processor() or platform.machine()
     about = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    try:
+    if "vendor_id" in about:  # x86
         return f"{about['vendor_id']} family {about['cpu family']} model {about['model']}"
-    except KeyError:  # not x86
-        return platform.machine()
+    named = (about.get(name) for name in ("CPU implementer", "CPU part"))  # ARM
+    return " ".join([platform.machine(), *filter(None, named)])
 
 
 def main() -> int:
@@ -175,8 +175,8 @@ def main() -> int:
     stored = json.loads(STORED.read_text()) if STORED.is_file() else {}
     if not options.store and processor() not in stored:
         print(
-            f"{STORED} has no ratios of this processor, {processor()}; measure those of the commit before your change "
-            "on an idle core with --store",
+            f"{STORED} has no ratios of this processor, {processor()}; check out the commit before your change, run "
+            "this with --store on an idle core, and compare your change with that",
             file=sys.stderr,
         )
         return 2

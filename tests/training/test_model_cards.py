@@ -138,7 +138,7 @@ def test_the_metadata_has_the_figures_of_the_table(folder: Path) -> None:
     assert card.data.model_name == folder.name
 
 
-@pytest.mark.parametrize("folder", [G2P, SST2], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [G2P, KOKORO, SST2], ids=lambda folder: folder.name)
 def test_a_recipe_expects_what_its_run_measured(folder: Path) -> None:
     expected = load_recipe(str(folder / "recipe.yaml")).expected
     assert expected

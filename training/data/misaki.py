@@ -7,22 +7,20 @@ import importlib.util
 import json
 from pathlib import Path
 
-from attnzoo.phonemes import OPEN
-from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, PRIMARY, SECONDARY, split
+from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, PRIMARY, SECONDARY, SILVER_TOKENS, split
 
 from .known import KnownData
 
-ACCENTS = {"us": ACCENT_TOKENS["en-us"], "gb": ACCENT_TOKENS["en-gb"]}
-SILVER = f"{OPEN}silver"  # a silver entry's word begins with ⟦silverus⟧ or ⟦silvergb⟧
+ACCENTS = {"us": "en-us", "gb": "en-gb"}
 NO_VOWELS = {f"{stress}{phone}" for stress in (PRIMARY, SECONDARY) for phone in "hj"}  # in three faulty entries
 
 
 def read_misaki(path: Path) -> dict[str, dict[str, list[str]]]:
     """The gold entries of both accents as a training split, and the silver ones as "extra"; ``path`` is only a name.
 
-    Every word begins with the token of its accent, and a silver entry's word with a token of its own: the tiers are
-    written by different conventions. American "un-" has secondary stress in 91 % of the gold entries and in 15 % of
-    the silver ones. So a model learns from both tiers, and writes as the one that it is asked for.
+    A gold word begins with ⟦us⟧ or ⟦gb⟧, a silver word with ⟦silverus⟧ or ⟦silvergb⟧, because the two tiers follow
+    different conventions: American "un-" has secondary stress in 91 % of the gold entries and in 15 % of the silver
+    ones. A model learns from both tiers and follows the conventions of the tier whose token it is given.
 
     An entry that depends on the part of speech is a row for each of its pronunciations. A word in capitals ("ACAT") is
     left out: it is spelled, or read as no rule of spelling says.
@@ -35,15 +33,15 @@ def read_misaki(path: Path) -> dict[str, dict[str, list[str]]]:
         raise FileNotFoundError("task.data.path=misaki needs a package that is missing: pip install --no-deps misaki")
     data = Path(package.submodule_search_locations[0]) / "data"
     splits: dict[str, dict[str, list[str]]] = {}
-    for split_name, tier in (("train", "gold"), ("extra", "silver")):
+    for split_name, tier, tokens in (("train", "gold", ACCENT_TOKENS), ("extra", "silver", SILVER_TOKENS)):
         rows: dict[str, list[str]] = {"word": [], "pronunciation": []}
-        for accent, token in ACCENTS.items():
+        for accent, name in ACCENTS.items():
             entries = json.loads((data / f"{accent}_{tier}.json").read_text(encoding="utf-8"))
             for word, value in entries.items():
                 for pronunciation in [value] if isinstance(value, str) else dict.fromkeys(filter(None, value.values())):
                     phones = split(pronunciation, "kokoro")
                     if NO_VOWELS.isdisjoint(phones) and (len(word) == 1 or not word.isupper()):
-                        rows["word"].append((token if tier == "gold" else token.replace(OPEN, SILVER)) + word)
+                        rows["word"].append(tokens[name] + word)
                         rows["pronunciation"].append(" ".join(phones))
         splits[split_name] = rows
     return splits
@@ -58,8 +56,8 @@ MISAKI = KnownData(
     "British English, whose silver entries are trained on unless their word or its family is held out",
     limits="English words, one at a time, without their context. The phones are those of misaki and Kokoro, which "
     'are not IPA though they look like it: `A` is the vowel of "face". A vowel is one phone with its stress mark. '
-    "The first token of a source is the accent, `⟦us⟧` or `⟦gb⟧`; with `⟦silverus⟧` or `⟦silvergb⟧` it writes by "
-    "the other conventions of misaki's silver entries. A word that is written with a capital and without (Polish, "
+    "The first token of a source is the accent, `⟦us⟧` or `⟦gb⟧`; after `⟦silverus⟧` or `⟦silvergb⟧` the model follows "
+    "the conventions of misaki's silver entries instead. A word that is written with a capital and without (Polish, "
     "polish) is one word with both pronunciations, either of which counts as right, and counts as a common word; so is "
     "a word whose pronunciation depends on the part of speech. Words in capitals are not in the data.",
     read=read_misaki,

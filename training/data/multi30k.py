@@ -16,7 +16,7 @@ MULTI30K = KnownData(
     hub_id="bentrevett/multi30k",
     published="""\
 Other figures for English to German on test2016. They are of other vocabularies and trained for longer, and of BLEU
-computed otherwise, so that they say what to expect and not who wins:
+computed otherwise, so they show what to expect, and not which model is better:
 
 | model | BLEU |
 |---|---|

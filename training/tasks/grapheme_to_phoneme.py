@@ -121,7 +121,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         tags=("grapheme-to-phoneme", "g2p", "pronunciation"),  # the Hub has no such task for encoder-decoders
         snippet=SNIPPET,
         usage="The tokenizer takes capitals, typographic apostrophes and, where no training word has them, accents; "
-        "any other character that was not in the training words is an error, not a guess.",
+        "any other character that was not in the training words raises an error.",
         metric_note="PER: edit distance to the nearest listed pronunciation over its length. WER: words that match "
         "none of their listed pronunciations.",
         limits="Words of the kind it was trained on; no context, {stress}one pronunciation at a time.",
@@ -197,7 +197,7 @@ class GraphemeToPhoneme(SequenceToSequence):
             splits["train"] = given["train"].map(self._training_rows, batched=True, remove_columns=["pronunciation"])
         unit = "lemma family" if self._is_split_by_family else "word"
         if len(given.keys() - {"extra"}) == 1:
-            return splits, f"split by a hash of the {unit}, so that no {unit} is on two sides"
+            return splits, f"split by a hash of the {unit}, so that no {unit} is in two splits"
         missing = [split for split in ("validation", "test") if split not in given]
         return splits, "in its own splits" + (f", {cut_note(missing, unit)}" if missing else "")
 
