@@ -162,7 +162,7 @@ class Pronouncer:
 
     Raises:
         ValueError: no model of this accent and these phones; the given model is none of pronunciation, or has another
-            accent or other phones; or the lexicon has what is no phone.
+            accent or other phones, or phones that no dictionary has; or the lexicon has what is no phone.
         FileNotFoundError: the model or the lexicon is not there.
     """
 
@@ -200,6 +200,8 @@ class Pronouncer:
         if own:
             _require_accent(own, known, accent, phones, folder)
             _require_phones(self.lexicon, phones)
+        elif dictionary:
+            raise ValueError(f"no dictionary has the phones of {folder}; leave out dictionary=True, or give a lexicon")
         self._base = base  # the phones of the model and the dictionary
         self._is_english = own is not None or bool(self.word_model.accent_token)
         self._has_stress = any(phone_sets.STRESS_MARKS.intersection(phone) for phone in known)
