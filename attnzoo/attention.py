@@ -154,8 +154,8 @@ class DotScore(Score):
         return dot_score(query, projected_key)
 
 
-class GeneralScore(Score):
-    r"""Luong's general score (Luong et al., 2015, section 3.1, "general").
+class GeneralScore(DotScore):
+    r"""Luong's general score (Luong et al., 2015, section 3.1, "general"): the dot score of a projected key.
 
     .. math:: \mathrm{score}(h_t, \bar h_s) = h_t^\top W_a \bar h_s
 
@@ -169,17 +169,11 @@ class GeneralScore(Score):
     """
 
     def __init__(self, query_size: int, key_size: int) -> None:
-        super().__init__()
+        super().__init__(query_size, query_size)  # of the query and the projected key
         self.key_proj = nn.Linear(key_size, query_size, bias=False)
 
     def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
         return self.key_proj(key)
-
-    def share_key(self, projected_key: Tensor, rows: Any) -> Any:
-        return rows.share(projected_key)
-
-    def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
-        return dot_score(query, projected_key)
 
 
 class AdditiveScore(Score):

@@ -1,14 +1,15 @@
 """The recurrent cells, one step of each, and a stack of them, shared by the encoder and the decoders.
 
 Every cell is a one-layer, one-direction, batch-first module that is called as ``torch.nn.GRU`` is: with inputs
-(B, T, I) and a state of shape (1, B, H). ``torch.nn``'s cells then run torch's own loop. The classes in ``STEPS`` are
-one step of a cell, for loops whose steps wait for something else: a decoder's attention, or the next token.
+(B, T, I) and a state of shape (1, B, H). ``torch.nn``'s cells then run torch's own loop. ``CELLS`` also has a class for
+one step of each cell, for loops whose steps wait for something else: a decoder's attention, or the next token.
 
 Letters in shapes: B batch, T time, L layers, I input width, H hidden width, G width of a cell's gates, n rows of one
 step.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -27,11 +28,17 @@ class RecurrentState(NamedTuple):
     """
 
     hidden: Tensor
-    cell: Tensor | None
+    cell: Tensor | None = None
 
     def map(self, change: Callable[[Tensor], Tensor]) -> "RecurrentState":
         """Both parts changed."""
         return RecurrentState(change(self.hidden), None if self.cell is None else change(self.cell))
+
+
+def stack_layers(states: Sequence[RecurrentState]) -> RecurrentState:
+    """The states of layers, each part (B, H), as one state (B, L, H)."""
+    hidden, cells = zip(*states, strict=True)
+    return RecurrentState(torch.stack(hidden, dim=1), None if cells[0] is None else torch.stack(cells, dim=1))
 
 
 class ChoGRU(nn.Module):
@@ -238,14 +245,6 @@ def known_and_new(weight: Tensor, bias: Tensor, known: Tensor) -> tuple[Tensor, 
     return base.to(known.dtype), weight[:, size:]
 
 
-STEPS: dict[str, Callable[[Any, LoopRows, Tensor], CellStep]] = {
-    "cho_gru": ChoGRUStep,
-    "gru": GRUStep,
-    "lstm": LSTMStep,
-    "rnn": RNNStep,
-}
-
-
 def many_rows_linear(layer: nn.Module, values: Tensor) -> Tensor:
     """A linear layer of many rows (n, I). In float32 on a CPU, without gradients, oneDNN computes it.
 
@@ -266,21 +265,20 @@ def many_rows_linear(layer: nn.Module, values: Tensor) -> Tensor:
     return layer(values.to_mkldnn()).to_dense() if is_for_onednn else layer(values)
 
 
-def recurrent_layer(cell: str, input_size: int, hidden_size: int) -> nn.Module:
-    """One layer in one direction: "cho_gru" (as published), or torch's fused "gru", "lstm" and "rnn" (tanh).
+class Cell(NamedTuple):
+    """A cell: one layer of it in one direction, from input and hidden size, and the class of its steps."""
 
-    Raises:
-        ValueError: ``cell`` is none of these.
-    """
-    if cell == "cho_gru":
-        return ChoGRU(input_size, hidden_size)
-    if cell == "gru":
-        return nn.GRU(input_size, hidden_size, batch_first=True)
-    if cell == "lstm":
-        return PaddedLSTM(input_size, hidden_size, batch_first=True)
-    if cell == "rnn":
-        return nn.RNN(input_size, hidden_size, batch_first=True)
-    raise ValueError(f"unknown cell {cell!r}; choose 'cho_gru', 'gru', 'lstm' or 'rnn'")
+    layer: Callable[[int, int], nn.Module]
+    step: Callable[[Any, LoopRows, Tensor], CellStep]
+
+
+# Every cell by its name in the config: "cho_gru" as published, the others torch's.
+CELLS = {
+    "cho_gru": Cell(ChoGRU, ChoGRUStep),
+    "gru": Cell(partial(nn.GRU, batch_first=True), GRUStep),
+    "lstm": Cell(partial(PaddedLSTM, batch_first=True), LSTMStep),
+    "rnn": Cell(partial(nn.RNN, batch_first=True), RNNStep),
+}
 
 
 class RecurrentStack(nn.Module):
@@ -298,27 +296,21 @@ class RecurrentStack(nn.Module):
         super().__init__()
         sizes = [input_size] + [hidden_size] * (num_layers - 1)
         self.cell = cell
-        self.layers = nn.ModuleList(recurrent_layer(cell, size, hidden_size) for size in sizes)
+        self.layers = nn.ModuleList(CELLS[cell].layer(size, hidden_size) for size in sizes)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[list[Tensor], RecurrentState]:
         if inputs.shape[1] == 1 and is_untouched(self):
             steps = StackSteps(self, LoopRows(inputs), inputs[:, 0, :0], state)
             return [hidden.unsqueeze(1) for hidden in steps(0, inputs[:, 0])], steps.state
-        outputs, hiddens, cells = [], [], []
+        outputs, states = [], []
         for index, layer in enumerate(self.layers):
-            hidden = _layer_state(state.hidden, index, inputs)  # (1, B, H)
-            if state.cell is None:
-                inputs, hidden = layer(inputs, hidden)
-            else:
-                cell = _layer_state(state.cell, index, inputs)
-                inputs, (hidden, cell) = layer(inputs, (hidden, cell))
-                cells.append(cell[0])
+            # As torch's RNNs take a state: (1, B, H), in the inputs' dtype, contiguous for cuDNN.
+            parts = [part[:, index].unsqueeze(0).to(inputs.dtype).contiguous() for part in state if part is not None]
+            inputs, last = layer(self.dropout(inputs) if index else inputs, parts[0] if len(parts) == 1 else parts)
             outputs.append(inputs)
-            hiddens.append(hidden[0])
-            if index + 1 < len(self.layers):
-                inputs = self.dropout(inputs)
-        return outputs, RecurrentState(torch.stack(hiddens, dim=1), torch.stack(cells, dim=1) if cells else None)
+            states.append(RecurrentState(*(part[0] for part in (last if len(parts) > 1 else [last]))))
+        return outputs, stack_layers(states)
 
     def steps(self, rows: LoopRows, inputs: Tensor, state: RecurrentState) -> "StackSteps | CalledSteps":
         """The stack, one step at a time. If its layers have hooks, for example, every step calls the layers."""
@@ -334,7 +326,9 @@ class StackSteps:
     def __init__(self, stack: RecurrentStack, rows: LoopRows, inputs: Tensor, state: RecurrentState) -> None:
         self.dropout = stack.dropout
         known = [inputs] + [inputs[:, :0]] * (len(stack.layers) - 1)
-        self.cells = [STEPS[stack.cell](layer, rows, part) for layer, part in zip(stack.layers, known, strict=True)]
+        self.cells = [
+            CELLS[stack.cell].step(layer, rows, part) for layer, part in zip(stack.layers, known, strict=True)
+        ]
         parts = [rows.sort(part.to(inputs.dtype)).unbind(1) for part in state if part is not None]
         self.states = list(zip(*parts, strict=True))  # hidden and cell (B, H) of every layer
 
@@ -360,8 +354,7 @@ class StackSteps:
     @property
     def state(self) -> RecurrentState:
         """The state after the last step. It is valid only if all rows end at that step."""
-        hidden, *cell = (torch.stack(part, dim=1) for part in zip(*self.states, strict=True))
-        return RecurrentState(hidden, cell[0] if cell else None)
+        return stack_layers([RecurrentState(*parts) for parts in self.states])
 
 
 class CalledSteps:
@@ -385,8 +378,3 @@ class CalledSteps:
     @property
     def top(self) -> Tensor:
         return self.state.hidden[:, -1]
-
-
-def _layer_state(states: Tensor, index: int, inputs: Tensor) -> Tensor:
-    """One layer's part of (B, L, H) as torch's RNNs want it: (1, B, H), in the inputs' dtype, contiguous for cuDNN."""
-    return states[:, index].unsqueeze(0).to(inputs.dtype).contiguous()

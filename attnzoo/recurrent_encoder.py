@@ -13,7 +13,7 @@ from transformers.modeling_outputs import ModelOutput
 
 from .copying import source_ids_of
 from .loss import is_untouched
-from .recurrent_cells import PaddedLSTM, RecurrentState, recurrent_layer, run_lstms
+from .recurrent_cells import CELLS, PaddedLSTM, RecurrentState, run_lstms, stack_layers
 
 
 @dataclass
@@ -128,25 +128,17 @@ class RecurrentEncoder(nn.Module):
         if state is None:
             return outputs, None
         is_real = mask.any(dim=1)[:, None, None]
-        cell = None if state.cell is None else state.cell * is_real
-        return outputs, RecurrentState(state.hidden * is_real, cell)
+        return outputs, state.map(lambda part: part * is_real)
 
     def _run(
         self, inputs: Tensor, lengths: Tensor | None, with_state: bool
     ) -> tuple[list[Tensor], RecurrentState | None]:
-        outputs, hiddens, cells = [], [], []
+        outputs, states = [], []
         for index, layer in enumerate(self.layers):
-            if index:
-                inputs = self.dropout(inputs)
-            inputs, state = layer(inputs, lengths, with_state)
+            inputs, state = layer(self.dropout(inputs) if index else inputs, lengths, with_state)
             outputs.append(inputs)
-            if state is not None:
-                hiddens.append(state.hidden)
-                if state.cell is not None:
-                    cells.append(state.cell)
-        if not with_state:
-            return outputs, None
-        return outputs, RecurrentState(torch.stack(hiddens, dim=1), torch.stack(cells, dim=1) if cells else None)
+            states.append(state)
+        return outputs, stack_layers(states) if with_state else None
 
 
 class EncoderLayer(GradientCheckpointingLayer):
@@ -160,8 +152,9 @@ class EncoderLayer(GradientCheckpointingLayer):
 
     def __init__(self, cell: str, input_size: int, hidden_size: int, directions: tuple[str, ...]) -> None:
         super().__init__()
-        self.forward_rnn = recurrent_layer(cell, input_size, hidden_size) if "forward" in directions else None
-        self.backward_rnn = recurrent_layer(cell, input_size, hidden_size) if "backward" in directions else None
+        make = CELLS[cell].layer
+        self.forward_rnn = make(input_size, hidden_size) if "forward" in directions else None
+        self.backward_rnn = make(input_size, hidden_size) if "backward" in directions else None
 
     def forward(
         self, inputs: Tensor, lengths: Tensor | None, with_state: bool = True

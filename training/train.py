@@ -186,7 +186,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
                 with contextlib.nullcontext() if is_last else accelerator.no_sync(model):
                     smoothing, num_labels = settings.label_smoothing, num_tokens
                     if settings.r_drop:
-                        batch, num_labels = twice(batch), 2 * num_tokens  # noqa: PLW2901
+                        batch, num_labels = twice(batch), 2 * num_tokens
                     links = None if guide is None else batch.pop(LINKS)
                     outputs = model(**batch, num_items_in_batch=num_labels, smoothing=smoothing, **options)
                     loss = outputs.loss

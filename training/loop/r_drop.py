@@ -24,5 +24,6 @@ def disagreement(logits: Tensor, labels: Tensor) -> Tensor:
         - returns: a scalar
     """
     is_given = labels.chunk(2)[0] != IGNORED
-    one, other = (of_copy[is_given].float().log_softmax(dim=-1) for of_copy in logits.chunk(2))
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    one, other = (of_copy[is_given].log_softmax(dim=-1) for of_copy in logits.chunk(2))
     return ((one.exp() - other.exp()) * (one - other)).sum() / 2
