@@ -108,7 +108,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         **kwargs: Any,
     ) -> BaseModelOutputWithPast | Seq2SeqModelOutput:
         text = input_ids, attention_mask, inputs_embeds, position_ids
-        kwargs["return_dict"] = True
+        kwargs |= {"use_cache": use_cache, "return_dict": True}
         if not self.config.is_encoder_decoder:
             of_decoder = (decoder_input_ids, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids)
             if any(argument is not None for argument in (*of_decoder, encoder_outputs)):
@@ -116,13 +116,10 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
                     f"attention_pattern={self.config.attention_pattern!r} has one stack, which reads input_ids and "
                     "attention_mask; the decoder's arguments and encoder_outputs are for 'encoder_decoder'"
                 )
-            outputs = self.first_stack(
-                *text, tokens_to_compute, past_key_values=past_key_values, use_cache=use_cache, **kwargs
-            )
+            outputs = self.first_stack(*text, tokens_to_compute, past_key_values=past_key_values, **kwargs)
             names = "last_hidden_state", "past_key_values", "hidden_states", "attentions"
             return BaseModelOutputWithPast(**{name: outputs.get(name) for name in names})
-        given = input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values
-        target = target_ids(self.config, *given)
+        target = target_ids(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values)
         if target is not decoder_input_ids and attention_mask is not None:  # with a 1 for the start token
             decoder_attention_mask = nn.functional.pad(attention_mask[:, :-1], (1, 0), value=1)
         if encoder_outputs is None:
@@ -133,11 +130,8 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             encoder_outputs = BaseModelOutput(*(part for part in encoder_outputs if part is not ids or part is None))
         elif isinstance(encoder_outputs, Tensor):
             raise TypeError("encoder_outputs must be a tuple or an output of the encoder, got a tensor; give (tensor,)")
-        source = encoder_outputs[0], attention_mask
-        of_target = target, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids
-        outputs = self.decoder(
-            *of_target, tokens_to_compute, *source, past_key_values=past_key_values, use_cache=use_cache, **kwargs
-        )
+        of_target = target, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids, tokens_to_compute
+        outputs = self.decoder(*of_target, encoder_outputs[0], attention_mask, past_key_values, **kwargs)
         return joined_outputs(encoder_outputs, outputs)
 
 
