@@ -68,9 +68,8 @@ class SafetensorsModel(PreTrainedModel):
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         except SafetensorError as error:
-            name = str(pretrained_model_name_or_path)
             damage = f"damaged or incomplete ({error}); download or save them again"
-            raise OSError(f"the weights of {name!r} are {damage}") from error
+            raise OSError(f"the weights of {str(pretrained_model_name_or_path)!r} are {damage}") from error
 
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
@@ -171,18 +170,14 @@ class ConditionalGenerationMixin(GenerationMixin):
         if labels is not None and getattr(self.config, "coverage", False):
             coefficient = self.config.coverage_loss_coefficient
             loss = loss + coefficient * coverage_loss(outputs.alignments, labels, num_items_in_batch)
+        head: dict[str, Any] = {"loss": loss, "logits": logits}
         if copied is None:
-            return with_head(Seq2SeqLMOutput, outputs, loss=loss, logits=logits)
+            return with_head(Seq2SeqLMOutput, outputs, **head)
+        head["copy_probabilities"] = copied.gate.neg().sigmoid()
         asked = inputs.get("output_attentions")
-        asked = self.config.output_attentions if asked is None else asked
-        return with_head(
-            CopyingLMOutput,
-            outputs,
-            loss=loss,
-            logits=logits,
-            copy_probabilities=copied.gate.neg().sigmoid(),
-            copy_attentions=(copied.attention_weights.unsqueeze(1),) if asked else None,  # (B, 1, T, S)
-        )
+        if asked or (asked is None and self.config.output_attentions):
+            head["copy_attentions"] = (copied.attention_weights.unsqueeze(1),)  # (B, 1, T, S)
+        return with_head(CopyingLMOutput, outputs, **head)
 
     def copied(self, outputs: Any, inputs: dict[str, Any]) -> Copied:
         """What the mixture of writing and copying needs, from the outputs of ``model`` and its arguments."""
