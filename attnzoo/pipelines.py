@@ -85,7 +85,8 @@ class SourceToTargetPipeline(Pipeline):
 
     def __init__(self, *args: Any, batch_size: int | None = None, **kwargs: Any) -> None:
         super().__init__(*args, batch_size=batch_size, **kwargs)
-        self.batch_size = BATCH_SIZE if batch_size is None else _whole("batch_size", batch_size)
+        _require_whole("batch_size", batch_size)
+        self.batch_size = BATCH_SIZE if batch_size is None else batch_size
 
     def __call__(self, inputs: Any, *args: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
         if hasattr(inputs, "tolist"):  # an array, or a column of pandas
@@ -94,9 +95,9 @@ class SourceToTargetPipeline(Pipeline):
             inputs = list(inputs)  # a tuple, or a column of a dataset
             if not inputs:
                 return []
-        if batch_size is not None:
-            _whole("batch_size", batch_size)
-        elif isinstance(inputs, Sized):  # of other sources, nobody waits for a whole batch that did not ask for one
+        _require_whole("batch_size", batch_size)
+        # Of other sources, nobody waits for a whole batch that did not ask for one.
+        if batch_size is None and isinstance(inputs, Sized):
             batch_size = self.batch_size
         return super().__call__(inputs, *args, batch_size=batch_size, **kwargs)
 
@@ -118,9 +119,8 @@ class SourceToTargetPipeline(Pipeline):
             raise ValueError(f"generation_config must be a GenerationConfig, got {generation_config!r}")
         fields = {} if generation_config is None else generation_config.to_diff_dict()
         generate_kwargs = {name: fields[name] for name in fields if name in SEARCH_ARGUMENTS} | generate_kwargs
-        for name, number in (("n_best", n_best), ("num_beams", generate_kwargs.get("num_beams"))):
-            if number is not None:
-                _whole(name, number)
+        _require_whole("n_best", n_best)
+        _require_whole("num_beams", generate_kwargs.get("num_beams"))
         for name, value in generate_kwargs.items():
             if name in REFUSED and value not in (None, False):
                 raise ValueError(f"{self.task} does not take {name}={value!r}: {REFUSED[name]}")
@@ -289,10 +289,9 @@ PIPELINES: dict[str, type[SourceToTargetPipeline]] = {
 }
 
 
-def _whole(name: str, number: Any) -> int:
-    if type(number) is not int or number < 1:
+def _require_whole(name: str, number: Any) -> None:
+    if number is not None and (type(number) is not int or number < 1):
         raise ValueError(f"{name} must be a whole number from 1, got {number!r}")
-    return number
 
 
 def labels_of(sequences: Tensor, ends: Any) -> Tensor:
