@@ -361,7 +361,7 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
             )
         require_tokens("decoder_input_ids", target, "(batch, length)", 2)
         cache = RecurrentDecoderCache()
-        source = {"encoder_outputs": encoder_outputs, "attention_mask": inputs.get("attention_mask")}
+        source: dict[str, Any] = {"encoder_outputs": encoder_outputs, "attention_mask": inputs.get("attention_mask")}
         mixed = [target[:, :1]]
         with torch.no_grad():
             for given in target[:, 1:].split(1, dim=1):
