@@ -22,7 +22,7 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from .attention_recording import attention_layers, record_attention
@@ -143,15 +143,12 @@ def forced_decode(
     if not heads:
         raise ValueError("heads must have at least one pair (layer, head)")
     logits, cross_attentions = _decode(model, input_ids, labels, attention_mask, {of_layer for of_layer, _ in heads})
-    is_real = labels != -100
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    chosen = logits.gather(-1, labels.where(is_real, 0).unsqueeze(-1)).squeeze(-1) - logits.logsumexp(dim=-1)
-    chosen = chosen.where(is_real, 0.0)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1)
+    chosen = -nn.functional.cross_entropy(logits, labels.flatten(), reduction="none").view_as(labels)
     weights = None
     if cross_attentions is not None:
-        weights = torch.stack([_head_of(cross_attentions[of_layer], of_head) for of_layer, of_head in heads]).mean(
-            dim=0
-        )
+        of_heads = [_head_of(cross_attentions[of_layer], of_head) for of_layer, of_head in heads]
+        weights = torch.stack(of_heads).mean(dim=0)
     return ForcedDecoding(chosen, chosen.sum(dim=1), weights)
 
 
@@ -260,7 +257,6 @@ def align_stream(
         shift = paper_shift(model.config)
     if shift < 0:
         raise ValueError(f"shift must be 0 or more steps, got {shift}")
-    heads = ((layer, head),) if heads is None else heads
     start, remaining = 0, iter(pairs)
     while some := list(islice(remaining, batch_size * BATCHES_IN_MEMORY)):
         sources = _tokenize(tokenizer, [source for source, _ in some], "source", start)
@@ -270,35 +266,33 @@ def align_stream(
         for first in range(0, len(order), batch_size):
             rows = order[first : first + batch_size]
             batch = [sources[row] for row in rows], [targets[row] for row in rows]
-            found.update(zip(rows, _aligned(model, *batch, shift, heads), strict=True))
+            found.update(zip(rows, _aligned(model, *batch, shift, layer, head, heads), strict=True))
         yield from (found[row] for row in range(len(some)))
         start += len(some)
 
 
 def _aligned(
-    model: Any, sources: "list[_Side]", targets: "list[_Side]", shift: int, heads: Heads
+    model: Any, sources: "list[_Side]", targets: "list[_Side]", shift: int, *attention: Any
 ) -> Iterator[AlignedPair]:
-    """The alignments of one batch."""
-    source, target = (
-        pad_sequence([torch.tensor(side.ids) for side in sides], True, -1) for sides in (sources, targets)
-    )
-    labels = target.masked_fill(target < 0, -100).to(model.device)
-    mask = (source >= 0).long().to(model.device)
-    padding = model.config.pad_token_id or 0  # hidden by the mask
-    ids = source.masked_fill(source < 0, padding).to(model.device)
-    decoded = forced_decode(model, ids, labels, mask, heads=heads)
+    """The alignments of one batch; ``attention`` is the layer, the head and the heads of :func:`forced_decode`."""
+    ids = _padded([source.ids for source in sources], model.config.pad_token_id or 0, model.device)
+    mask = _padded([[1] * len(source.ids) for source in sources], 0, model.device)
+    labels = _padded([target.ids for target in targets], -100, model.device)
+    decoded = forced_decode(model, ids, labels, mask, *attention)
     if decoded.alignments is None:
         raise ValueError(f"{type(model).__name__} has no attention and so no alignments")
     for row, score in enumerate(decoded.scores.tolist()):
         length = len(targets[row].ids)
-        weights = torch.full(
-            (length, source.shape[1]), math.nan, dtype=decoded.alignments.dtype, device=decoded.alignments.device
-        )
-        weights[: max(0, length - shift)] = decoded.alignments[row, shift:length]
-        weights = weights.cpu()
+        weights = decoded.alignments[row, shift:length].cpu()
+        weights = nn.functional.pad(weights, (0, 0, 0, length - len(weights)), value=math.nan)
         by_word = torch.stack([weights[:, places].sum(dim=1) for places in sources[row].places], dim=1)
         by_word = torch.stack([by_word[places].nanmean(dim=0) for places in targets[row].places])
         yield AlignedPair(sources[row].words, targets[row].words, by_word, links_of(by_word), score)
+
+
+def _padded(rows: list[list[int]], padding: int, device: torch.device) -> Tensor:
+    """The rows as one tensor, filled up on the right."""
+    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=padding).to(device)
 
 
 def links_of(weights: Tensor) -> Links:

@@ -1,6 +1,5 @@
 """Configuration of the attentional RNN encoder-decoder."""
 
-import math
 from typing import Any, Literal, Self
 
 from huggingface_hub.dataclasses import strict, validated_field
@@ -196,8 +195,6 @@ class AttentionalRNNConfig(ZooConfig):
     def validate_architecture(self) -> None:
         """Raise an error for sizes out of range and for fields that contradict each other."""
         super().validate_architecture()
-        if not 0 <= self.teacher_forcing_ratio <= 1:
-            raise ValueError(f"teacher_forcing_ratio must be between 0 and 1, got {self.teacher_forcing_ratio}")
         if not self.is_encoder_decoder:
             raise ValueError("is_encoder_decoder must be True: the attentional RNN has an encoder and a decoder")
         self._validate_attention()
@@ -210,12 +207,6 @@ class AttentionalRNNConfig(ZooConfig):
                 f"forget_gate_bias={self.forget_gate_bias} needs cell='lstm', got cell={self.cell!r}; "
                 "no other cell has a forget gate"
             )
-        if self.forget_gate_bias is not None and not math.isfinite(self.forget_gate_bias):
-            raise ValueError(f"forget_gate_bias must be finite, got {self.forget_gate_bias}")
-        if not 0 < self.confidence_temperature < math.inf:
-            raise ValueError(f"confidence_temperature must be positive and finite, got {self.confidence_temperature}")
-        if not -100 <= self.confidence_bias <= 100:
-            raise ValueError(f"confidence_bias must be between -100 and 100, got {self.confidence_bias}")
         if self.wiring == "sutskever" and self.readout_size != self.decoder_hidden_size:
             raise ValueError(
                 "wiring='sutskever' predicts from the decoder's state and needs readout_size == "
@@ -273,8 +264,4 @@ class AttentionalRNNConfig(ZooConfig):
             raise ValueError(
                 f"coverage=True is a part of the additive score, got score={self.score!r}; choose score='additive' or "
                 "score='concat'"
-            )
-        if not 0 <= self.coverage_loss_coefficient < math.inf:
-            raise ValueError(
-                f"coverage_loss_coefficient must be at least 0 and finite, got {self.coverage_loss_coefficient}"
             )

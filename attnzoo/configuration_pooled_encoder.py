@@ -1,6 +1,5 @@
 """Configuration of a classifier that pools the outputs of any encoder."""
 
-import math
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
@@ -87,5 +86,3 @@ class PooledEncoderConfig(ZooConfig):
                 f"encoder is a {type(self.encoder).__name__} without hidden_size, the width of its outputs"
             )
         super().validate_architecture()
-        if not 0 <= self.penalty_coefficient < math.inf:
-            raise ValueError(f"penalty_coefficient must be at least 0 and finite, got {self.penalty_coefficient}")

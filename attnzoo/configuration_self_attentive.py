@@ -1,6 +1,5 @@
 """Configuration of the structured self-attentive sentence encoder."""
 
-import math
 from typing import Any, Literal, Self
 
 from huggingface_hub.dataclasses import strict
@@ -122,5 +121,3 @@ class SelfAttentiveConfig(ZooConfig):
             raise ValueError(f"gate_size={self.gate_size} needs sentence_pair=True: one sentence has no gate")
         elif self.compare_hops:
             raise ValueError("compare_hops=True needs sentence_pair=True: there is no second sentence to compare with")
-        if not 0 <= self.penalty_coefficient < math.inf:
-            raise ValueError(f"penalty_coefficient must be at least 0 and finite, got {self.penalty_coefficient}")

@@ -75,8 +75,6 @@ class SmallTransformerConfig(ZooConfig):
     def validate_architecture(self) -> None:
         """Raise an error for sizes out of range and for fields that contradict each other."""
         super().validate_architecture()
-        if not 0 < self.layer_norm_eps <= 1:
-            raise ValueError(f"layer_norm_eps must be above 0 and at most 1, got {self.layer_norm_eps}")
         if self.is_encoder_decoder != (self.attention_pattern == "encoder_decoder"):
             raise ValueError(
                 f"is_encoder_decoder={self.is_encoder_decoder} contradicts attention_pattern="

@@ -27,7 +27,6 @@ MASKED = -1000.0  # an additive mask hides a token at this value or below: exp(-
 COMMON_ARGUMENTS = {"return_dict", "use_cache", "output_attentions", "output_hidden_states"}
 # Arguments that are dropped if forward() has no such parameter.
 DROPPED_ARGUMENTS = ("use_cache", "labels", "token_type_ids")
-ENCODER_EXTRA_ARGUMENTS = {"labels"}  # generate() in the Seq2SeqTrainer passes them to the encoder only
 # Arguments for several texts in one row. They repeat the information of position_ids or of a 4D mask, one of which is
 # required.
 PACKING_ARGUMENTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx", "is_causal"}
@@ -77,9 +76,7 @@ def checked_head(model_class: Any, *passed_on: str) -> Callable[[Forward], Forwa
 
 
 def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
-    parameters = [
-        name for name, kind in signature.parameters.items() if name != "self" and kind.kind != kind.VAR_KEYWORD
-    ]
+    _, *parameters, _ = signature.parameters  # all but self and **kwargs
 
     @functools.wraps(forward)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -210,10 +207,6 @@ def embed(
     if given is None or (ids is not None and embeddings is not None):
         raise ValueError(f"give exactly one of {ids_name} and {embeddings_name}")
     size, width = embedding.weight.shape[0], embedding.weight.shape[-1]
-    if ids is None:
-        require_tokens(name, given, "(batch, length, width)", 3, width)
-    else:
-        require_tokens(name, given, "(batch, length)", 2)
     # Until the module is called, its weights may be elsewhere or of another dtype.
     is_sharded = "forward" in vars(embedding) or (
         torch.distributed.is_available() and torch.distributed.is_initialized()
@@ -222,9 +215,11 @@ def embed(
     if given.device != device and not is_sharded:
         raise ValueError(f"{name} is on {given.device} and the model on {device}; move one: {name}.to({str(device)!r})")
     if ids is None:
+        require_tokens(name, given, "(batch, length, width)", 3, width)
         if given.dtype != dtype and not torch.is_autocast_enabled(given.device.type) and not is_sharded:
             raise ValueError(f"{name} must have the model's dtype {dtype}, got {given.dtype}")
         return given
+    require_tokens(name, ids, "(batch, length)", 2)
     try:
         return embedding(ids)
     except IndexError as error:  # on a GPU, CUDA raises an assertion instead
@@ -235,7 +230,7 @@ def _out_of_range(name: str, wrong: Tensor, of: str, size: int, more: str = "") 
     return ValueError(f"{name} has the id {wrong[0].item()}, out of range for {of} are 0 to {size - 1}{more}")
 
 
-def source_mask(attention_mask: Tensor | None, states: Tensor, name: str = "attention_mask") -> Tensor:
+def source_mask(attention_mask: Tensor | None, states: Tensor) -> Tensor:
     """The mask (B, N) of ``states`` (B, N, E) as bool, True on real tokens. Without a mask all tokens are real.
 
     Raises:
@@ -243,8 +238,8 @@ def source_mask(attention_mask: Tensor | None, states: Tensor, name: str = "atte
     """
     if attention_mask is None:
         return torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
-    require_shape(name, attention_mask, "(batch, source length)", tuple(states.shape[:2]))
-    return read_mask(attention_mask, name).to(states.device)
+    require_shape("attention_mask", attention_mask, "(batch, source length)", tuple(states.shape[:2]))
+    return read_mask(attention_mask, "attention_mask").to(states.device)
 
 
 def check_labels(labels: Tensor, inputs: dict[str, Any], prefix: str = "") -> bool:
@@ -297,12 +292,10 @@ def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[
     """Raise an error for an argument that ``forward`` does not have, except those Transformers passes to all models."""
     value = given[name]
     is_part = model.config.is_encoder_decoder and "decoder_input_ids" not in parameters
-    if (
-        name in COMMON_ARGUMENTS
-        or name in getattr(model, "other_arguments", ())
-        or (name in ENCODER_EXTRA_ARGUMENTS and is_part)
-        or (value is None and name in TransformersKwargs.__optional_keys__)
-    ):
+    known = COMMON_ARGUMENTS.union(getattr(model, "other_arguments", ()))
+    if name in known or (value is None and name in TransformersKwargs.__optional_keys__):
+        return
+    if name == "labels" and is_part:  # generate() in the Seq2SeqTrainer passes them to the encoder only
         return
     if name == "token_type_ids":  # some tokenizers always return them
         ids = _integers(value, name)
@@ -312,15 +305,13 @@ def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[
                 "leave it out: tokenizer(..., return_token_type_ids=False)"
             )
         return
-    if "position_ids" in parameters:
+    if name in PACKING_ARGUMENTS and "position_ids" in parameters:
         mask = given.get("attention_mask")
-        has_positions_or_mask = given.get("position_ids") is not None or (isinstance(mask, Tensor) and mask.ndim == 4)
-        if name in PACKING_ARGUMENTS and has_positions_or_mask:
-            return
-        if name in PACKING_ARGUMENTS:
+        if given.get("position_ids") is None and not (isinstance(mask, Tensor) and mask.ndim == 4):
             raise ValueError(f"{name} needs position_ids or a mask of four dimensions; give one of them")
-        if name in PAGED_CACHE_ARGUMENTS and given.get("cache") is not None:
-            return
+        return
+    if name in PAGED_CACHE_ARGUMENTS and "position_ids" in parameters and given.get("cache") is not None:
+        return
     nearest = "".join(f"did you mean {near}? " for near in difflib.get_close_matches(name, parameters, n=1))
     raise TypeError(f"{type(model).__name__} has no argument {name}: {nearest}it takes {', '.join(parameters)}")
 

@@ -13,10 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
-from transformers.modeling_outputs import (
-    BaseModelOutputWithPastAndCrossAttentions,
-    Seq2SeqModelOutput,
-)
+from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions, Seq2SeqModelOutput
 from transformers.utils import can_return_tuple
 
 from .attention import AdditiveScore, Attended, ScoreSizes, SourceAttention
@@ -67,15 +64,10 @@ class AttentionalRNNEncoder(AttentionalRNNPreTrainedModel):
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
         self.dropout = nn.Dropout(config.dropout)
+        sizes = config.embedding_size, config.encoder_hidden_size, config.encoder_layers
         one_way = ("backward",) if config.reverse_source else ("forward",)
-        self.rnn = RecurrentEncoder(
-            config.cell,
-            config.embedding_size,
-            config.encoder_hidden_size,
-            config.encoder_layers,
-            config.dropout,
-            directions=("forward", "backward") if config.bidirectional else one_way,
-        )
+        directions = ("forward", "backward") if config.bidirectional else one_way
+        self.rnn = RecurrentEncoder(config.cell, *sizes, config.dropout, directions)
         self.post_init()
 
     @can_return_tuple
@@ -133,8 +125,8 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         # Transformers calls this once for every module that owns a parameter: the score's projections come one by one.
         super()._init_weights(module)
-        score = self.wiring.attention.score if self.wiring.attention is not None else None
-        if self.config.wiring == "bahdanau" and isinstance(score, AdditiveScore):
+        score = self.wiring.attention.score if isinstance(self.wiring, BahdanauDecoder) else None
+        if isinstance(score, AdditiveScore):
             if module in (score.query_proj, score.key_proj):
                 scale: float = self.config.initializer_range  # type: ignore[assignment]  # the config fills it in
                 init.normal_(module.weight, std=scale / 10)
@@ -173,17 +165,15 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         outputs = run(embeddings, state, source, step, lengths)
         if cache is not None:
             cache.store(outputs.state, None if source is None else source.projected_key, embeddings.shape[1])
-        cross_attentions = None
-        if output_attentions and outputs.attention_weights is not None:
-            cross_attentions = (outputs.attention_weights.unsqueeze(1),)  # (B, 1, T, S)
+        weights = outputs.attention_weights  # (B, T, S), or None without attention
         needs_alignments = self.config.copy or self.config.coverage
         return CopyingDecoderOutput(
             last_hidden_state=outputs.readout,
             past_key_values=cache,
             hidden_states=(embeddings, *outputs.hidden_states, outputs.readout) if output_hidden_states else None,
-            cross_attentions=cross_attentions,
+            cross_attentions=(weights.unsqueeze(1),) if output_attentions and weights is not None else None,
             copy_gate=outputs.gate,
-            alignments=outputs.attention_weights if needs_alignments else None,
+            alignments=weights if needs_alignments else None,
         )
 
     def _cache(self, past: Any, use_cache: bool | None) -> RecurrentDecoderCache | None:
@@ -288,12 +278,10 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
             encoder_outputs = self.encoder(*source, output_hidden_states, return_dict=True)
         sizes = self.config.encoder_layers, self.config.encoder_output_size
         encoder_outputs = as_encoder_outputs(encoder_outputs, *sizes, has_cell=self.config.cell == "lstm")
-        given = input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values
-        decoder_input_ids = target_ids(self.config, *given)
-        masks = decoder_attention_mask, attention_mask
-        requests = use_cache, output_attentions, output_hidden_states
-        target = decoder_input_ids, *masks, past_key_values, decoder_inputs_embeds
-        outputs = self.decoder(encoder_outputs, *target, *requests, tokens_to_compute, return_dict=True)
+        target = target_ids(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values)
+        given = target, decoder_attention_mask, attention_mask, past_key_values, decoder_inputs_embeds
+        requests = use_cache, output_attentions, output_hidden_states, tokens_to_compute
+        outputs = self.decoder(encoder_outputs, *given, *requests, return_dict=True)
         both = joined_outputs(encoder_outputs, outputs)
         return CopyingModelOutput(**both, copy_gate=outputs.copy_gate, alignments=outputs.alignments)
 
@@ -373,10 +361,7 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
             )
         require_tokens("decoder_input_ids", target, "(batch, length)", 2)
         cache = RecurrentDecoderCache()
-        source: dict[str, Any] = {
-            "encoder_outputs": encoder_outputs,
-            "attention_mask": inputs.get("attention_mask"),
-        }
+        source: dict[str, Any] = {"encoder_outputs": encoder_outputs, "attention_mask": inputs.get("attention_mask")}
         mixed = [target[:, :1]]
         with torch.no_grad():
             for given in target[:, 1:].split(1, dim=1):
@@ -388,11 +373,6 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
 
 
 def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:
-    sizes = ScoreSizes(
-        config.decoder_hidden_size,
-        config.encoder_output_size,
-        config.attention_size,
-        config.max_source_positions,
-        config.coverage,
-    )
+    widths = config.decoder_hidden_size, config.encoder_output_size, config.attention_size
+    sizes = ScoreSizes(*widths, config.max_source_positions, config.coverage)
     return SourceAttention(str(config.score), config.window, sizes, config.window_size)

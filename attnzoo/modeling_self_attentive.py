@@ -7,7 +7,7 @@ Letters in shapes: B batch, S tokens, V = 2u width of the encoder's outputs, R h
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,17 +45,6 @@ class SelfAttentiveModelOutput(ModelOutput):
     penalty: Tensor = None  # type: ignore[assignment]
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
-
-
-class Encoded(NamedTuple):
-    """The fields of :class:`SelfAttentiveModelOutput` for the classifier: a tuple costs less than an output object."""
-
-    last_hidden_state: Tensor
-    pooler_output: Tensor
-    sentence_matrix: Tensor
-    penalty: Any  # a tensor (B,), or None where the classifier does not need it
-    hidden_states: tuple[Tensor, ...] | None
-    attentions: tuple[Tensor, ...] | None
 
 
 class GatedEncoder(nn.Module):
@@ -131,7 +120,8 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
             values other than 0 and 1, or a row in which one sentence has no token.
     """
 
-    # Of the classifier: whether it needs the penalty. It then gets an Encoded.
+    # Of the classifier: whether it needs the penalty. It then gets a dictionary, which takes less time to make than an
+    # output object.
     other_arguments = ("with_penalty",)
 
     def __init__(self, config: SelfAttentiveConfig) -> None:
@@ -143,10 +133,9 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         )
         width = config.encoder_output_size
         self.attention = StructuredSelfAttention(width, config.attention_hidden_size, config.num_hops)
-        self.gate = None
-        if config.sentence_pair:
-            size: Any = config.gate_size
-            self.gate = GatedEncoder(config.num_hops, width, size, config.compare_hops)
+        gate_size: Any = config.gate_size  # None for a single sentence
+        is_pair = config.sentence_pair
+        self.gate = GatedEncoder(config.num_hops, width, gate_size, config.compare_hops) if is_pair else None
         self.post_init()
 
     @can_return_tuple
@@ -160,25 +149,22 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         **kwargs: Any,
-    ) -> SelfAttentiveModelOutput | Encoded:
+    ) -> SelfAttentiveModelOutput | dict[str, Any]:
         embeddings = embed(self.embed_tokens, input_ids, inputs_embeds, "input_ids", "inputs_embeds")
-        mask = None
-        if attention_mask is not None:
-            mask = source_mask(attention_mask, embeddings)
-            # An exported graph must not branch on the mask's values.
-            if not torch.compiler.is_exporting() and bool(mask.all()):
-                mask = None
-        elif input_ids is not None:
+        mask = None if attention_mask is None else source_mask(attention_mask, embeddings)
+        if mask is None and input_ids is not None:
             self.warn_if_padding_and_no_attention_mask(input_ids, None)
         embeddings = self.dropout(embeddings)
-        sentences, sentence_mask = embeddings, mask
+        sentences = embeddings
         if self.gate is not None:
             mask = source_mask(None, embeddings) if mask is None else mask
-            sentences, sentence_mask, places = split_pairs(embeddings, mask, token_type_ids)
-        outputs, _ = self.rnn(sentences, sentence_mask, with_state=False)
-        sentence_matrix, annotation_matrix = self.attention(outputs[-1], sentence_mask)
-        with_penalty: bool | None = kwargs.get("with_penalty")
-        penalty = None if with_penalty is False else redundancy_penalty(annotation_matrix)
+            sentences, mask, places = split_pairs(embeddings, mask, token_type_ids)
+        # An exported graph must not branch on the mask's values.
+        elif mask is not None and not torch.compiler.is_exporting() and bool(mask.all()):
+            mask = None
+        outputs, _ = self.rnn(sentences, mask, with_state=False)
+        sentence_matrix, annotation_matrix = self.attention(outputs[-1], mask)
+        penalty = redundancy_penalty(annotation_matrix) if kwargs.get("with_penalty", True) else None
         pooled = sentence_matrix
         if self.gate is not None:
             first, second = sentence_matrix.chunk(2)
@@ -188,15 +174,15 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
             length = embeddings.shape[1]
             outputs = [join_pairs(output, places, length) for output in outputs]
             annotation_matrix = join_pairs(annotation_matrix.mT, places, length).mT
-        encoded = Encoded(
-            last_hidden_state=outputs[-1],
-            pooler_output=pooled.flatten(1),
-            sentence_matrix=sentence_matrix,
-            penalty=penalty,
-            hidden_states=(embeddings, *outputs) if output_hidden_states else None,
-            attentions=(annotation_matrix.unsqueeze(1),) if output_attentions else None,
-        )
-        return SelfAttentiveModelOutput(**encoded._asdict()) if with_penalty is None else encoded
+        encoded: dict[str, Any] = {
+            "last_hidden_state": outputs[-1],
+            "pooler_output": pooled.flatten(1),
+            "sentence_matrix": sentence_matrix,
+            "penalty": penalty,
+            "hidden_states": (embeddings, *outputs) if output_hidden_states else None,
+            "attentions": (annotation_matrix.unsqueeze(1),) if output_attentions else None,
+        }
+        return encoded if "with_penalty" in kwargs else SelfAttentiveModelOutput(**encoded)
 
 
 class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
@@ -250,28 +236,22 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
         **inputs: Any,
     ) -> SelfAttentiveClassifierOutput:
-        refuse_withheld_labels(labels, num_items_in_batch, self.training, self.config.penalty_coefficient)
+        config = self.config
+        refuse_withheld_labels(labels, num_items_in_batch, self.training, config.penalty_coefficient)
         is_trained = torch.is_grad_enabled() or labels is not None or num_items_in_batch is not None
-        outputs: Encoded = self.model(**inputs, with_penalty=is_trained or bool(inputs.get("output_attentions")))
-        hidden = many_rows_linear(self.hidden_proj, self.dropout(outputs.pooler_output)).relu()
+        with_penalty = is_trained or bool(inputs.get("output_attentions"))
+        encoded = self.model(**inputs, with_penalty=with_penalty, return_dict=True)
+        hidden = many_rows_linear(self.hidden_proj, self.dropout(encoded["pooler_output"])).relu()
         logits = self.classifier(self.dropout(hidden))
         loss = None
         if labels is not None:
             labels = labels.to(logits.device)
-            problem_type = problem_type_of(self.config.problem_type, logits, labels)
-            loss = penalised_loss(
-                logits,
-                labels,
-                problem_type,
-                outputs.penalty,
-                self.config.penalty_coefficient,
-                self.config.penalty_reduction,
-                num_items_in_batch,
-                smoothing,
-            )
-            self.config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
-        recorded = outputs.hidden_states, outputs.attentions
-        return SelfAttentiveClassifierOutput(loss, logits, *recorded, outputs.penalty)
+            problem_type = problem_type_of(config.problem_type, logits, labels)
+            penalty = encoded["penalty"], config.penalty_coefficient, config.penalty_reduction
+            loss = penalised_loss(logits, labels, problem_type, *penalty, num_items_in_batch, smoothing)
+            config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
+        recorded = {name: encoded[name] for name in ("hidden_states", "attentions", "penalty")}
+        return SelfAttentiveClassifierOutput(loss=loss, logits=logits, **recorded)
 
 
 def split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -28,7 +28,7 @@ from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
 from .copying import Copied, CopyHead, source_ids_of
-from .loss import IGNORED, classification_loss, loss_and_logits, problem_type_of, token_cross_entropy
+from .loss import IGNORED, Count, classification_loss, loss_and_logits, problem_type_of, token_cross_entropy
 from .model_inputs import check_labels, checked, checked_head, source_mask, target_ids
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
 from .zoo_model import ConditionalGenerationMixin, joined_outputs, with_head
@@ -108,7 +108,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         **kwargs: Any,
     ) -> BaseModelOutputWithPast | Seq2SeqModelOutput:
         text = input_ids, attention_mask, inputs_embeds, position_ids
-        kwargs["return_dict"] = True
+        kwargs |= {"use_cache": use_cache, "return_dict": True}
         if not self.config.is_encoder_decoder:
             of_decoder = (decoder_input_ids, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids)
             if any(argument is not None for argument in (*of_decoder, encoder_outputs)):
@@ -116,28 +116,22 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
                     f"attention_pattern={self.config.attention_pattern!r} has one stack, which reads input_ids and "
                     "attention_mask; the decoder's arguments and encoder_outputs are for 'encoder_decoder'"
                 )
-            outputs = self.first_stack(
-                *text, tokens_to_compute, past_key_values=past_key_values, use_cache=use_cache, **kwargs
-            )
+            outputs = self.first_stack(*text, tokens_to_compute, past_key_values=past_key_values, **kwargs)
             names = "last_hidden_state", "past_key_values", "hidden_states", "attentions"
             return BaseModelOutputWithPast(**{name: outputs.get(name) for name in names})
-        given = input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values
-        target = target_ids(self.config, *given)
+        target = target_ids(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values)
         if target is not decoder_input_ids and attention_mask is not None:  # with a 1 for the start token
             decoder_attention_mask = nn.functional.pad(attention_mask[:, :-1], (1, 0), value=1)
         if encoder_outputs is None:
-            real_tokens = None if tokens_to_compute is None or attention_mask is None else attention_mask.bool()
+            real_tokens = None if tokens_to_compute is None else attention_mask
             encoder_outputs = self.encoder(*text, real_tokens, **kwargs)
         elif isinstance(encoder_outputs, (tuple, list)):
             ids = source_ids_of(encoder_outputs)  # the head reads them
             encoder_outputs = BaseModelOutput(*(part for part in encoder_outputs if part is not ids or part is None))
         elif isinstance(encoder_outputs, Tensor):
             raise TypeError("encoder_outputs must be a tuple or an output of the encoder, got a tensor; give (tensor,)")
-        source = encoder_outputs[0], attention_mask
-        of_target = target, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids
-        outputs = self.decoder(
-            *of_target, tokens_to_compute, *source, past_key_values=past_key_values, use_cache=use_cache, **kwargs
-        )
+        of_target = target, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids, tokens_to_compute
+        outputs = self.decoder(*of_target, encoder_outputs[0], attention_mask, past_key_values, **kwargs)
         return joined_outputs(encoder_outputs, outputs)
 
 
@@ -257,7 +251,7 @@ class SmallTransformerForCausalLM(SmallTransformerWithOutputProjection, Generati
         self,
         labels: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
-        num_items_in_batch: Tensor | int | None = None,
+        num_items_in_batch: Count = None,
         smoothing: float = 0.0,
         skip_logits: bool = False,
         **inputs: Any,
@@ -273,12 +267,10 @@ class SmallTransformerForCausalLM(SmallTransformerWithOutputProjection, Generati
             inputs["use_cache"] = False  # a training step has no next token
             inputs["tokens_to_compute"] = _attended_or_labelled(inputs, shift_labels) if skip_logits else None
         outputs = self.model(**inputs, return_dict=True)
-        hidden_states = outputs.last_hidden_state
+        hidden = outputs.last_hidden_state
         if shift_labels is None:
-            hidden_states = slice_logits_to_keep(hidden_states, logits_to_keep)
-        loss, logits = loss_and_logits(
-            self.lm_head, hidden_states, shift_labels, num_items_in_batch, smoothing, skip_logits
-        )
+            hidden = slice_logits_to_keep(hidden, logits_to_keep)
+        loss, logits = loss_and_logits(self.lm_head, hidden, shift_labels, num_items_in_batch, smoothing, skip_logits)
         return with_head(CausalLMOutputWithPast, outputs, loss=loss, logits=logits)
 
 
@@ -314,7 +306,7 @@ class SmallTransformerForMaskedLM(SmallTransformerWithOutputProjection):
     def forward(
         self,
         labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
+        num_items_in_batch: Count = None,
         smoothing: float = 0.0,
         skip_logits: bool = False,
         **inputs: Any,
@@ -323,9 +315,8 @@ class SmallTransformerForMaskedLM(SmallTransformerWithOutputProjection):
             check_labels(labels, inputs)
             inputs["tokens_to_compute"] = _attended_or_labelled(inputs, labels) if skip_logits else None
         outputs = self.model(**inputs, return_dict=True)
-        loss, logits = loss_and_logits(
-            self.lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
-        )
+        hidden = outputs.last_hidden_state
+        loss, logits = loss_and_logits(self.lm_head, hidden, labels, num_items_in_batch, smoothing, skip_logits)
         return with_head(MaskedLMOutput, outputs, loss=loss, logits=logits)
 
 
@@ -354,11 +345,7 @@ class SmallTransformerForSequenceClassification(SmallTransformerWithClassifier):
     @can_return_tuple
     @checked_head(SmallTransformerModel, *GENERATED_TEXT)
     def forward(
-        self,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        smoothing: float = 0.0,
-        **inputs: Any,
+        self, labels: Tensor | None = None, num_items_in_batch: Count = None, smoothing: float = 0.0, **inputs: Any
     ) -> SequenceClassifierOutputWithPast:
         if labels is not None:
             inputs["use_cache"] = False
@@ -403,11 +390,7 @@ class SmallTransformerForTokenClassification(SmallTransformerWithClassifier):
     @can_return_tuple
     @checked_head(SmallTransformerModel, *TEXT)
     def forward(
-        self,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-        smoothing: float = 0.0,
-        **inputs: Any,
+        self, labels: Tensor | None = None, num_items_in_batch: Count = None, smoothing: float = 0.0, **inputs: Any
     ) -> TokenClassifierOutput:
         if labels is not None:
             check_labels(labels, inputs)

@@ -85,7 +85,8 @@ class SourceToTargetPipeline(Pipeline):
 
     def __init__(self, *args: Any, batch_size: int | None = None, **kwargs: Any) -> None:
         super().__init__(*args, batch_size=batch_size, **kwargs)
-        self.batch_size = BATCH_SIZE if batch_size is None else _whole("batch_size", batch_size)
+        _require_whole("batch_size", batch_size)
+        self.batch_size = BATCH_SIZE if batch_size is None else batch_size
 
     def __call__(self, inputs: Any, *args: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
         if hasattr(inputs, "tolist"):  # an array, or a column of pandas
@@ -94,10 +95,10 @@ class SourceToTargetPipeline(Pipeline):
             inputs = list(inputs)  # a tuple, or a column of a dataset
             if not inputs:
                 return []
-        if isinstance(inputs, Sized):  # of other sources, nobody waits for a whole batch that did not ask for one
-            batch_size = self.batch_size if batch_size is None else batch_size
-        if batch_size is not None:
-            _whole("batch_size", batch_size)
+        _require_whole("batch_size", batch_size)
+        # Of other sources, nobody waits for a whole batch that did not ask for one.
+        if batch_size is None and isinstance(inputs, Sized):
+            batch_size = self.batch_size
         return super().__call__(inputs, *args, batch_size=batch_size, **kwargs)
 
     def _sanitize_parameters(
@@ -105,6 +106,7 @@ class SourceToTargetPipeline(Pipeline):
         n_best: int | None = None,
         alignments: bool | None = None,
         errors: str | None = None,
+        generation_config: GenerationConfig | None = None,
         **generate_kwargs: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         if not (self.model.can_generate() and self.model.config.is_encoder_decoder):
@@ -113,15 +115,12 @@ class SourceToTargetPipeline(Pipeline):
             raise ValueError(f"alignments must be True or False, got {alignments!r}")
         if errors not in (None, "raise", "skip"):
             raise ValueError(f"errors must be 'raise' or 'skip', got {errors!r}")
-        config = generate_kwargs.pop("generation_config", None)
-        if config is not None:
-            if not isinstance(config, GenerationConfig):
-                raise ValueError(f"generation_config must be a GenerationConfig, got {config!r}")
-            fields = {name: value for name, value in config.to_diff_dict().items() if name in SEARCH_ARGUMENTS}
-            generate_kwargs = fields | generate_kwargs
-        for name, number in (("n_best", n_best), ("num_beams", generate_kwargs.get("num_beams"))):
-            if number is not None:
-                _whole(name, number)
+        if not isinstance(generation_config, GenerationConfig | None):
+            raise ValueError(f"generation_config must be a GenerationConfig, got {generation_config!r}")
+        fields = {} if generation_config is None else generation_config.to_diff_dict()
+        generate_kwargs = {name: fields[name] for name in fields if name in SEARCH_ARGUMENTS} | generate_kwargs
+        _require_whole("n_best", n_best)
+        _require_whole("num_beams", generate_kwargs.get("num_beams"))
         for name, value in generate_kwargs.items():
             if name in REFUSED and value not in (None, False):
                 raise ValueError(f"{self.task} does not take {name}={value!r}: {REFUSED[name]}")
@@ -141,19 +140,8 @@ class SourceToTargetPipeline(Pipeline):
         generate_kwargs |= {name: value for name, value in given.items() if value is not None}
         return {} if errors is None else {"errors": errors}, generate_kwargs, {}
 
-    def run_batch(
-        self,
-        sources: list[Any],
-        preprocess_params: dict[str, Any],
-        forward_params: dict[str, Any],
-        postprocess_params: dict[str, Any],
-    ) -> list[list[dict[str, Any]]]:
-        """The targets of every source of a batch."""
-        encoded = self.preprocess(sources, **preprocess_params)
-        return self.postprocess(self.forward(encoded, **forward_params), **postprocess_params)
-
     def run_single(self, inputs: Any, *parameters: dict[str, Any]) -> list[dict[str, Any]]:
-        return self.run_batch([inputs], *parameters)[0]
+        return super().run_single([inputs], *parameters)[0]
 
     def get_iterator(
         self, inputs: Any, num_workers: int, batch_size: int, *parameters: dict[str, Any]
@@ -165,7 +153,7 @@ class SourceToTargetPipeline(Pipeline):
             sources = iter(inputs)
             batches = iter(lambda: list(itertools.islice(sources, batch_size)), [])
         for batch in batches:
-            yield from self.run_batch(batch, *parameters)
+            yield from super().run_single(batch, *parameters)
 
     def preprocess(self, sources: list[Any], errors: str = "raise") -> dict[str, Any]:  # type: ignore[override]
         """The tokens of a batch of sources, and the messages of those that cannot be read."""
@@ -181,14 +169,12 @@ class SourceToTargetPipeline(Pipeline):
         if not texts:
             return {"errors": messages}
         encoded = self.tokenizer(texts, padding=len(texts) > 1, return_tensors="pt")
-        if self.tokenizer.unk_token_id is not None:
-            unknown: dict[int, list[str]] = {}
-            for row, place in (encoded["input_ids"] == self.tokenizer.unk_token_id).nonzero().tolist():
-                span = encoded.token_to_chars(row, place)
-                unknown.setdefault(row, []).append(repr(texts[row][span.start : span.end]))
-            for row, characters in unknown.items():
-                message = f"{texts[row]!r} has what this model does not know: {', '.join(characters)}"
-                warnings.warn(message, stacklevel=2)
+        unknown_id = self.tokenizer.unk_token_id
+        for row, (text, ids) in enumerate(zip(texts, encoded["input_ids"].tolist(), strict=True)):
+            spans = [encoded.token_to_chars(row, place) for place, token in enumerate(ids) if token == unknown_id]
+            if spans:
+                unknown = ", ".join(repr(text[span.start : span.end]) for span in spans)
+                warnings.warn(f"{text!r} has what this model does not know: {unknown}", stacklevel=2)
         return {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"], "errors": messages}
 
     def read(self, source: Any) -> str:
@@ -209,10 +195,8 @@ class SourceToTargetPipeline(Pipeline):
         if "input_ids" not in inputs:
             return inputs
         model_config = self.model.generation_config
-        beams, do_sample, ends = (
-            generate_kwargs[name] if name in generate_kwargs else getattr(model_config, name)
-            for name in ("num_beams", "do_sample", "eos_token_id")
-        )
+        names = "num_beams", "do_sample", "eos_token_id"
+        beams, do_sample, ends = (generate_kwargs.get(name, getattr(model_config, name)) for name in names)
         beams = beams or 1
         if beams < n_best and not (do_sample and beams == 1):  # then each target is a sample of its own
             if generate_kwargs.get("num_beams") is not None:
@@ -221,19 +205,18 @@ class SourceToTargetPipeline(Pipeline):
                     "or draw samples with do_sample=True, num_beams=1"
                 )
             beams = n_best
+        source = {name: inputs[name] for name in ("input_ids", "attention_mask")}
         counts = {"num_beams": beams, "num_return_sequences": n_best}
-        ids, mask = inputs["input_ids"], inputs["attention_mask"]
-        options = generate_kwargs | counts | {"input_ids": ids, "attention_mask": mask}
-        found = self.generate(**options)
+        found = self.generate(**generate_kwargs | source | counts)
         labels = labels_of(found["sequences"], ends)  # (B * N, T)
         by_target = {"labels": labels, "scores": found["scores"]}
-        if alignments or by_target["scores"] is None:
-            ids, mask = ids.repeat_interleave(n_best, 0), mask.repeat_interleave(n_best, 0)
-            decoded = forced_decode(self.model, ids, labels, mask)
+        if alignments or found["scores"] is None:
+            repeated = {name: part.repeat_interleave(n_best, dim=0) for name, part in source.items()}
+            decoded = forced_decode(self.model, labels=labels, **repeated)
             by_target["scores"] = decoded.scores
-            if alignments and decoded.alignments is None:
-                raise ValueError("this model has no attention and so no alignments")
             if alignments:
+                if decoded.alignments is None:
+                    raise ValueError("this model has no attention and so no alignments")
                 by_target["alignments"] = decoded.alignments
         return inputs | {name: values.unflatten(0, (-1, n_best)) for name, values in by_target.items()}  # (B, N, ...)
 
@@ -255,19 +238,17 @@ class SourceToTargetPipeline(Pipeline):
 
     def targets(self, outputs: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
         """The targets of every source that was read, the best first."""
-        rows = [[token for token in row if token != IGNORED] for row in outputs["labels"].flatten(0, 1).tolist()]
-        texts = iter(self.tokenizer.batch_decode(rows, skip_special_tokens=True))
+        ids = [[token for token in row if token != IGNORED] for row in outputs["labels"].flatten(0, 1).tolist()]
+        rows, texts = iter(ids), iter(self.tokenizer.batch_decode(ids, skip_special_tokens=True))
         for number, scores in enumerate(outputs["scores"].tolist()):
             found = [{self.target_key: next(texts), "score": score} for score in scores]
             if "alignments" in outputs:
                 is_source = outputs["attention_mask"][number].bool()
                 source_tokens = token_names(self.tokenizer, outputs["input_ids"][number][is_source])
-                for place, target in enumerate(found):
-                    tokens = rows[number * len(found) + place]
-                    weights = outputs["alignments"][number, place, : len(tokens)][:, is_source]
-                    target["source_tokens"] = source_tokens
-                    target["target_tokens"] = token_names(self.tokenizer, tokens)
-                    target["alignment"] = weights.tolist()
+                for target, weights in zip(found, outputs["alignments"][number], strict=True):
+                    target_tokens = token_names(self.tokenizer, next(rows))
+                    alignment = weights[: len(target_tokens), is_source].tolist()
+                    target.update(source_tokens=source_tokens, target_tokens=target_tokens, alignment=alignment)
             yield sorted(found, key=lambda target: target["score"], reverse=True)
 
 
@@ -308,10 +289,9 @@ PIPELINES: dict[str, type[SourceToTargetPipeline]] = {
 }
 
 
-def _whole(name: str, number: Any) -> int:
-    if type(number) is not int or number < 1:
+def _require_whole(name: str, number: Any) -> None:
+    if number is not None and (type(number) is not int or number < 1):
         raise ValueError(f"{name} must be a whole number from 1, got {number!r}")
-    return number
 
 
 def labels_of(sequences: Tensor, ends: Any) -> Tensor:

@@ -7,6 +7,7 @@ at once instead of taking minutes or all memory.
 import dataclasses
 import difflib
 import math
+from collections.abc import Callable
 from typing import Any, Self
 
 import torch
@@ -24,7 +25,22 @@ MAX_SIZES = {
     **dict.fromkeys(("vocab_size", "max_position_embeddings", "max_source_positions", "window_size"), 10**7),
     "num_labels": 10**6,  # each has a name in the config
 }
-RATES = ("dropout", "attention_dropout", "classifier_dropout")
+# What every other number must be, in words and as a check, and the fields that must be so.
+RANGES: dict[str, tuple[Callable[[Any], bool], tuple[str, ...]]] = {
+    "at least 0 and below 1": (lambda value: 0 <= value < 1, ("dropout", "attention_dropout", "classifier_dropout")),
+    "between 0 and 1": (lambda value: 0 <= value <= 1, ("teacher_forcing_ratio",)),
+    "above 0 and at most 1": (lambda value: 0 < value <= 1, ("layer_norm_eps",)),
+    "above 0 and finite": (
+        lambda value: value is not None and 0 < value < math.inf,
+        ("initializer_range", "confidence_temperature"),
+    ),
+    "at least 0 and finite": (
+        lambda value: 0 <= value < math.inf,
+        ("penalty_coefficient", "coverage_loss_coefficient"),
+    ),
+    "between -100 and 100": (lambda value: -100 <= value <= 100, ("confidence_bias",)),
+    "finite": (lambda value: value is None or math.isfinite(value), ("forget_gate_bias",)),
+}
 
 
 class ZooConfig(PreTrainedConfig):
@@ -71,22 +87,20 @@ class ZooConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
     def validate_architecture(self) -> None:
-        """Check sizes, dropout rates and the scale of the initial weights, as far as the config has such fields.
+        """Check sizes, rates and other numbers, as far as the config has such fields.
 
         Raises:
-            ValueError: a size is not a whole number from 1 to its limit, a rate is not at least 0 and below 1, or
-                ``initializer_range`` is not above 0 and finite.
+            ValueError: a size is not a whole number from 1 to its limit in ``MAX_SIZES``, or another number is not in
+                its range in ``RANGES``.
         """
         super().validate_architecture()
         for name, most in MAX_SIZES.items():
             if hasattr(self, name):
                 check_size(name, getattr(self, name), most)
-        for name in RATES:
-            if not 0 <= getattr(self, name, 0) < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
-        scale = getattr(self, "initializer_range", 1)
-        if scale is None or not 0 < scale < math.inf:
-            raise ValueError(f"initializer_range must be above 0 and finite, got {scale}")
+        for words, (is_allowed, names) in RANGES.items():
+            for name in names:
+                if hasattr(self, name) and not is_allowed(getattr(self, name)):
+                    raise ValueError(f"{name} must be {words}, got {getattr(self, name)}")
 
     def validate_token_ids(self) -> None:
         """Check that special tokens are in the vocabulary; Transformers only warns.

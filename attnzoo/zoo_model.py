@@ -15,7 +15,7 @@ from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import ModelOutput, Seq2SeqLMOutput, Seq2SeqModelOutput
 
 from .copying import Copied, CopyingLMOutput, pointer_generator, source_ids_of
-from .loss import IGNORED, coverage_loss, loss_and_logits
+from .loss import IGNORED, Count, coverage_loss, loss_and_logits
 from .model_inputs import check_labels, require_shape, require_tokens, shift_right
 
 CONVERT = "which may run code; convert weights that you trust with torch.load(..., weights_only=True) and"
@@ -68,9 +68,8 @@ class SafetensorsModel(PreTrainedModel):
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         except SafetensorError as error:
-            name = str(pretrained_model_name_or_path)
             damage = f"damaged or incomplete ({error}); download or save them again"
-            raise OSError(f"the weights of {name!r} are {damage}") from error
+            raise OSError(f"the weights of {str(pretrained_model_name_or_path)!r} are {damage}") from error
 
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
@@ -128,7 +127,7 @@ class ConditionalGenerationMixin(GenerationMixin):
         """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`."""
         return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
-    def add_target(self, inputs: dict[str, Any], labels: Tensor | None, num_items: Tensor | int | None) -> None:
+    def add_target(self, inputs: dict[str, Any], labels: Tensor | None, num_items: Count) -> None:
         """Check the labels (B, T), and add the decoder's input that belongs to them to the model's arguments.
 
         Raises:
@@ -153,7 +152,7 @@ class ConditionalGenerationMixin(GenerationMixin):
     def predict(
         self,
         labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
+        num_items_in_batch: Count = None,
         smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
         skip_logits: bool = False,
         **inputs: Any,
@@ -165,24 +164,19 @@ class ConditionalGenerationMixin(GenerationMixin):
         outputs = self.model(**inputs, return_dict=True)
         copied = self.copied(outputs, inputs) if self.config.copy else None
         lm_head = self.lm_head if copied is None else lambda hidden: pointer_generator(self.lm_head(hidden), copied)
-        loss, logits = loss_and_logits(
-            lm_head, outputs.last_hidden_state, labels, num_items_in_batch, smoothing, skip_logits
-        )
+        hidden = outputs.last_hidden_state
+        loss, logits = loss_and_logits(lm_head, hidden, labels, num_items_in_batch, smoothing, skip_logits)
         if labels is not None and getattr(self.config, "coverage", False):
             coefficient = self.config.coverage_loss_coefficient
             loss = loss + coefficient * coverage_loss(outputs.alignments, labels, num_items_in_batch)
+        head: dict[str, Any] = {"loss": loss, "logits": logits}
         if copied is None:
-            return with_head(Seq2SeqLMOutput, outputs, loss=loss, logits=logits)
+            return with_head(Seq2SeqLMOutput, outputs, **head)
+        head["copy_probabilities"] = copied.gate.neg().sigmoid()
         asked = inputs.get("output_attentions")
-        asked = self.config.output_attentions if asked is None else asked
-        return with_head(
-            CopyingLMOutput,
-            outputs,
-            loss=loss,
-            logits=logits,
-            copy_probabilities=copied.gate.neg().sigmoid(),
-            copy_attentions=(copied.attention_weights.unsqueeze(1),) if asked else None,  # (B, 1, T, S)
-        )
+        if asked or (asked is None and self.config.output_attentions):
+            head["copy_attentions"] = (copied.attention_weights.unsqueeze(1),)  # (B, 1, T, S)
+        return with_head(CopyingLMOutput, outputs, **head)
 
     def copied(self, outputs: Any, inputs: dict[str, Any]) -> Copied:
         """What the mixture of writing and copying needs, from the outputs of ``model`` and its arguments."""
