@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from attnzoo.recurrent_cells import CELLS, ChoGRU
+from attnzoo import recurrent_cells
+from attnzoo.recurrent_cells import ChoGRU
 from attnzoo.recurrent_encoder import RecurrentEncoder
 from tests.attention.tensors import assert_equal, assert_equal_with_gradients, random, randomize
 from tests.recurrent.wirings import BATCH, CELLS, MASK, SOURCE, WIRINGS, batch, tiny_model
@@ -49,7 +50,7 @@ def test_the_encoder_equals_the_loop(padding: str, directions: tuple[str, ...], 
 
 def test_a_padded_lstm_ends_as_a_packed_one() -> None:
     lengths = torch.tensor([4, 2, 5, 1])
-    layer = randomize(CELLS["lstm"].layer(3, 4), seed=1)
+    layer = randomize(recurrent_cells.CELLS["lstm"].layer(3, 4), seed=1)
     inputs = random(4, 6, 3, seed=2)
     packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
     expected_outputs, (_, expected_memory) = torch.nn.LSTM.forward(layer, packed)
@@ -68,7 +69,7 @@ def test_a_padded_lstm_ends_as_a_packed_one() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_padding_leaves_the_memory_as_it_is_to_the_last_bit(dtype: torch.dtype) -> None:
-    layer = randomize(CELLS["lstm"].layer(3, 4), seed=1).to(dtype)
+    layer = randomize(recurrent_cells.CELLS["lstm"].layer(3, 4), seed=1).to(dtype)
     inputs = random(2, 40, 3, seed=2).to(dtype)
     _, (_, memory) = layer(inputs[:, :7], is_padding=torch.zeros(2, 7, dtype=torch.bool))
     _, (_, held) = layer(100 * inputs, is_padding=torch.arange(40).expand(2, -1) >= 0)
@@ -83,7 +84,7 @@ def test_padding_leaves_the_memory_as_it_is_to_the_last_bit(dtype: torch.dtype) 
 def test_a_cell_equals_the_loop(cell: str, with_state: bool) -> None:
     """For torch's cells this anchors the reference in torch's own modules; for "cho_gru" it tests ours."""
     width, size, lengths = 3, 4, [5, 5, 5, 5]
-    layer = randomize(CELLS[cell].layer(width, size), seed=1)
+    layer = randomize(recurrent_cells.CELLS[cell].layer(width, size), seed=1)
     inputs = random(len(lengths), max(lengths), width, seed=2)
     leaves = {"inputs": inputs, **dict(layer.named_parameters())}
     start: list[Tensor] = []
