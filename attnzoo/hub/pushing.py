@@ -170,19 +170,13 @@ def _save_outputs(staged: Path, folder: Path, path: Path) -> str:
 
 
 def _commit(
-    api: HfApi,
-    staged: Path,
-    repo_id: str,
-    private: bool | None,
-    revision: str | None,
-    requester: str | None,
-    message: str,
+    api: HfApi, staged: Path, repo_id: str, private: bool | None, revision: str | None, author: str | None, message: str
 ) -> tuple[ModelInfo, CommitInfo]:
-    """The state of the branch before, and the commit: on it, or on a pull request of the account ``requester``."""
+    """The state of the branch before, and the commit: on it, or on a pull request of the account ``author``."""
     try:
         create_pr = False
-        if requester is not None:
-            request = _open_pull_request(api, repo_id, revision or "main", requester, message)
+        if author is not None:
+            request = _open_pull_request(api, repo_id, revision or "main", author, message)
             revision, create_pr = request or revision, request is None
         else:
             api.create_repo(repo_id, private=private, exist_ok=True)
@@ -209,14 +203,14 @@ def _commit(
     return before, commit
 
 
-def _open_pull_request(api: HfApi, repo_id: str, branch: str, account: str, title: str) -> str | None:
+def _open_pull_request(api: HfApi, repo_id: str, branch: str, author: str, title: str) -> str | None:
     """The reference of this account's open pull request of that title to the branch."""
     requests = api.get_repo_discussions(
-        repo_id, author=account, discussion_type="pull_request", discussion_status="open"
+        repo_id, author=author, discussion_type="pull_request", discussion_status="open"
     )
     for request in (request for request in requests if request.title == title):
         if api.get_discussion_details(repo_id, request.num).target_branch == f"refs/heads/{branch}":
-            return f"refs/pr/{request.num}"
+            return request.git_reference
     return None
 
 

@@ -67,13 +67,10 @@ def plot_alignments(
     rows = math.ceil(len(maps) / columns)
     size = columns * (inches * width + 0.7) + 0.9, rows * (inches * height + above + (0.5 if titles is None else 0.8))
     figure = _figure(*size, layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).flatten()
-    for axis in axes[len(maps) :]:
-        axis.remove()
-    names = source_tokens, target_tokens, titles or [""] * len(maps)
-    for axis, weights, source, target, title in zip(axes, maps, *names, strict=False):
+    for index, (weights, source, target) in enumerate(zip(maps, source_tokens, target_tokens, strict=True)):
+        axis = figure.add_subplot(rows, columns, index + 1)
         _heat_map(axis, weights, source, target, scale, rotation=90 if is_upright else 0)
-        axis.set_title(title, parse_math=False)
+        axis.set_title(titles[index] if titles else "", parse_math=False)
     return _finished(figure, path)
 
 
@@ -121,16 +118,15 @@ def plot_heads(
     width = columns * (inches * len(source_tokens) + 0.1) + names + 1.2
     height = rows * (inches * len(target_tokens) + 0.1) + names + 0.6
     figure = _figure(width, height, layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False)
     for index, layer in enumerate(attentions):
         for head, weights in enumerate(layer[row]):
+            axis = figure.add_subplot(rows, columns, index * columns + head + 1)
             shown = source_tokens if index == 0 else (), target_tokens if head == 0 else ()
-            _heat_map(axes[index, head], weights, *shown, scale, rotation=90, fontsize=7)
-        axes[index, 0].set_ylabel(f"layer {index if layers is None else layers[index]}", fontsize=9)
-        for axis in axes[index, layer.shape[1] :]:
-            axis.remove()
-    for head, axis in enumerate(axes[0, : attentions[0].shape[1]]):
-        axis.set_title(f"head {head}", fontsize=9)
+            _heat_map(axis, weights, *shown, scale, rotation=90, fontsize=7)
+            if index == 0:
+                axis.set_title(f"head {head}", fontsize=9)
+            if head == 0:
+                axis.set_ylabel(f"layer {index if layers is None else layers[index]}", fontsize=9)
     return _finished(figure, path)
 
 
@@ -183,8 +179,7 @@ def plot_sentence(
     axis = figure.add_axes((0, 0, 1, height / (height + above)))
     axis.set(xlim=(-margin, width), ylim=(height, 0))
     axis.axis("off")
-    if title is not None:
-        axis.set_title(title, parse_math=False)
+    axis.set_title(title or "", parse_math=False)
     font = {"family": "monospace", "size": 10, "va": "center", "parse_math": False}
     for index, (name, weights) in enumerate(copies):
         top = index * (lines + 0.4)
@@ -255,9 +250,8 @@ def _heat_map(
 
     drawn = weights.detach().float().cpu()
     largest = float(drawn.nan_to_num().max()) if scale == "map" else 1.0
-    axis.imshow(
-        drawn.numpy(), cmap=LinearSegmentedColormap.from_list("attention", COLOURS.split()), vmin=0, vmax=largest or 1.0
-    )
+    colours = LinearSegmentedColormap.from_list("attention", COLOURS.split())
+    axis.imshow(drawn.numpy(), cmap=colours, vmin=0, vmax=largest or 1.0)
     axis.set_xticks(range(len(source)), source, rotation=rotation, parse_math=False, **font)
     axis.set_yticks(range(len(target)), target, parse_math=False, **font)
     axis.xaxis.tick_top()
