@@ -31,10 +31,26 @@ from transformers.utils import logging
 import attnzoo
 
 from .aligning import command as align_command
-from .command_line import command_parser, folder_of, lines_of, require_utf8, texts_of, with_progress
+from .command_line import (
+    MODEL_HELP,
+    command_parser,
+    folder_of,
+    lines_of,
+    plain_parser,
+    require_utf8,
+    texts_of,
+    with_progress,
+)
 from .phonemes import known_phonemes
 from .shipped_models import SENTIMENT, SUMMARIES, TRANSLATION
 from .viewer import plot_alignments, sentences_html
+
+AUTO_CLASSES: dict[str, Any] = {  # of models with such a head
+    "Seq2SeqLM": AutoModelForSeq2SeqLM,
+    "CausalLM": AutoModelForCausalLM,
+    "LMHead": AutoModelForCausalLM,
+    "SequenceClassification": AutoModelForSequenceClassification,
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -59,29 +75,19 @@ def main(arguments: list[str] | None = None) -> None:
         close = difflib.get_close_matches(command, COMMANDS, n=1)
         parser.error(f"no command {command!r}; " + (f"did you mean {close[0]!r}?" if close else "see attnzoo --help"))
     run = COMMANDS[command][1]
-    if callable(run):
-        logging.disable_progress_bar()
-        try:
-            run(arguments[1:])
-        except (OSError, ValueError, StrictDataclassError) as error:  # the user can correct it, so no traceback
-            sys.exit(f"error: {error}")
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] == "attnzoo":
-                raise
-            sys.exit(f"error: {error}")
-    else:
-        _module(command, run).main(arguments[1:])
-
-
-def _module(command: str, name: str) -> Any:
-    """A module of the training code."""
+    is_of_training = isinstance(run, str)
+    logging.disable_progress_bar()
     try:
-        return importlib.import_module(name)
+        if isinstance(run, str):
+            run = importlib.import_module(run).main
+        run(arguments[1:])
+    except (OSError, ValueError, StrictDataclassError) as error:  # the user can correct it, so no traceback
+        sys.exit(f"error: {error}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "attnzoo":
             raise
-        install = "pip install 'attnzoo[train]'"
-        sys.exit(f"error: attnzoo {command} needs the package {error.name!r}, which is not installed: {install}")
+        needed = f"attnzoo {command} needs the package {error.name!r}, which is not installed"
+        sys.exit(f"error: {needed}: pip install 'attnzoo[train]'" if is_of_training else f"error: {error}")
 
 
 def pronounce(arguments: list[str]) -> None:
@@ -90,14 +96,8 @@ def pronounce(arguments: list[str]) -> None:
     from .pronunciation.engines import EngineName
     from .pronunciation.phone_sets import PHONE_SETS, SOURCE_OF_IPA
 
-    parser = command_parser(
-        "pronounce",
-        COMMANDS["pronounce"][0],
-        "attnzoo pronounce blorptastic --n-best 3",
-        None,
-        "word",
-        "pronunciations",
-    )
+    example = "attnzoo pronounce blorptastic --n-best 3"
+    parser = command_parser("pronounce", COMMANDS["pronounce"][0], example, None, "word", "pronunciations")
     parser.add_argument("--file", type=Path, help="read a word from each line of this file, with a progress bar")
     parser.add_argument("--sentence", action="store_true", help="read whole texts; print a line of phonemes for each")
     columns = "tsv: the columns word, phonemes, source and confidence, and unknown words too, unquoted (default: plain)"
@@ -138,10 +138,8 @@ def pronounce(arguments: list[str]) -> None:
         drawn = [pair for word in pronouncer.words(lines[:4], alignments=True) for pair in word.alignments if pair]
         if drawn:
             options.plot.parent.mkdir(parents=True, exist_ok=True)
-            weights, source, target = (
-                [getattr(pair, k) for pair in drawn] for k in ("weights", "source_words", "target_words")
-            )
-            plot_alignments(weights, source, target, options.plot)
+            plotted = zip(*((pair.weights, pair.source_words, pair.target_words) for pair in drawn), strict=True)
+            plot_alignments(*plotted, options.plot)
         else:
             errors.append(f"{options.plot} is not drawn: no letters and phonemes of the first four words are aligned")
     _exit_if_unreadable(errors)
@@ -225,7 +223,7 @@ def classify(arguments: list[str]) -> None:
         missing = ", ".join(sorted(report["missing_keys"]))
         raise ValueError(f"{options.model} is not a classifier: it has no weights {missing}")
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    shown = []
+    matrices, tokens, labels = [], [], []
     sides = 2 if "token_type_ids" in tokenizer.model_input_names else 1
     for sentence in sentences:
         texts = sentence.split("\t")
@@ -235,15 +233,14 @@ def classify(arguments: list[str]) -> None:
         batch = tokenizer(*([text] for text in texts), return_tensors="pt")
         with torch.no_grad():
             outputs = model(**batch, output_attentions=options.html is not None)
-        label = label_of(outputs.logits[0], model.config)
-        print(f"{label}\t{sentence}")
+        labels.append(label_of(outputs.logits[0], model.config))
+        print(f"{labels[-1]}\t{sentence}")
         if options.html is not None:
-            tokens = tokenizer.convert_ids_to_tokens(batch["input_ids"][0])
-            shown.append((outputs.attentions[-1][0, 0], tokens, label))
+            matrices.append(outputs.attentions[-1][0, 0])
+            tokens.append(tokenizer.convert_ids_to_tokens(batch["input_ids"][0]))
     if options.html is not None:
         options.html.parent.mkdir(parents=True, exist_ok=True)
-        matrices, words, titles = zip(*shown, strict=True) if shown else ((), (), ())
-        sentences_html(matrices, words, options.html, titles=titles)
+        sentences_html(matrices, tokens, options.html, titles=labels)
 
 
 def label_of(logits: Tensor, config: PreTrainedConfig) -> str:
@@ -264,10 +261,9 @@ def label_of(logits: Tensor, config: PreTrainedConfig) -> str:
 def view_text(arguments: list[str]) -> None:
     """``attnzoo view``: the attention of any model on one text, as an interactive page or a picture."""
     description = "Show the attention of any model of Transformers or attnzoo on one text, as a page or a picture."
-    example = "example: attnzoo view attentional-rnn-g2p-cmudict phlegmatic -o page.html"
-    parser = argparse.ArgumentParser(prog="attnzoo view", description=description, epilog=example)
-    said = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub"
-    parser.add_argument("model", metavar="FOLDER", help=said)
+    example = "attnzoo view attentional-rnn-g2p-cmudict phlegmatic -o page.html"
+    parser = plain_parser("view", description, example)
+    parser.add_argument("model", metavar="FOLDER", help=MODEL_HELP)
     parser.add_argument("text", metavar="TEXT", help="for a model of pairs: two texts with a tab between them")
     page = "the page to write (.html), or a picture of all heads (.png, .pdf, .svg)"
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help=page)
@@ -278,14 +274,8 @@ def view_text(arguments: list[str]) -> None:
     require_utf8([options.target or ""], "target")
     folder = folder_of(options.model)
     config = AutoConfig.from_pretrained(folder)
-    heads = " ".join(config.architectures or ())
-    auto_class: Any = AutoModel
-    if config.is_encoder_decoder:
-        auto_class = AutoModelForSeq2SeqLM
-    elif "CausalLM" in heads or "LMHead" in heads:
-        auto_class = AutoModelForCausalLM
-    elif "SequenceClassification" in heads:
-        auto_class = AutoModelForSequenceClassification
+    head = "Seq2SeqLM" if config.is_encoder_decoder else " ".join(config.architectures or ())
+    auto_class = next((made for name, made in AUTO_CLASSES.items() if name in head), AutoModel)
     model, tokenizer = auto_class.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     pair = options.text.split("\t")
     text = tuple(pair) if len(pair) == 2 else options.text
@@ -299,17 +289,13 @@ def view_text(arguments: list[str]) -> None:
 
 def export(arguments: list[str]) -> None:
     """``attnzoo export``: a folder that runs a model without torch, with a certificate that it does what torch does."""
-    parser = argparse.ArgumentParser(
-        prog="attnzoo export",
-        description="Export a model, so that it runs without torch, and compare the export with the model.",
-        epilog="example: attnzoo export attentional-rnn-g2p-cmudict g2p-onnx --weights int8",
-    )
-    parser.add_argument("model", help="a folder, the name of a model that comes with attnzoo, or owner/name on the Hub")
+    description = "Export a model, so that it runs without torch, and compare the export with the model."
+    parser = plain_parser("export", description, "attnzoo export attentional-rnn-g2p-cmudict g2p-onnx --weights int8")
+    parser.add_argument("model", help=MODEL_HELP)
     parser.add_argument("folder", type=Path, help="for the export; not there yet, or empty")
     parser.add_argument("--format", choices=("onnx", "ctranslate2"), default="onnx", help="default: %(default)s")
-    parser.add_argument(
-        "--weights", choices=("float32", "float16", "int8"), default="float32", help="default: %(default)s"
-    )
+    precisions = ("float32", "float16", "int8")
+    parser.add_argument("--weights", choices=precisions, default="float32", help="default: %(default)s")
     data = "change the recipe, such as task.data.path=FOLDER: where the texts are that the export is compared on"
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help=data)
     parser.add_argument("--check", action="store_true", help="compare an export with its model again; write nothing")
