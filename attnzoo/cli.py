@@ -14,18 +14,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
+import transformers
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForSeq2SeqLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    PreTrainedConfig,
-    pipeline,
-)
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig, pipeline
 from transformers.utils import logging
 
 import attnzoo
@@ -42,26 +34,22 @@ from .command_line import (
     with_progress,
 )
 from .phonemes import known_phonemes
+from .registered_models import loading_class
 from .shipped_models import SENTIMENT, SUMMARIES, TRANSLATION
 from .viewer import plot_alignments, sentences_html
 
-AUTO_CLASSES: dict[str, Any] = {  # of models with such a head
-    "Seq2SeqLM": AutoModelForSeq2SeqLM,
-    "CausalLM": AutoModelForCausalLM,
-    "LMHead": AutoModelForCausalLM,
-    "SequenceClassification": AutoModelForSequenceClassification,
-}
+EXTRAS = {"export": "export"}  # what a command here needs to be installed; all of the training code needs "train"
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    listed = "\n".join(f"  {name:<12} {text}" for name, (text, _) in COMMANDS.items())
     parser = argparse.ArgumentParser(
         prog="attnzoo",
         description="Attention models, from Bahdanau's alignment to the Transformer.",
-        epilog="commands:\n"
-        + "\n".join(f"  {name:<12} {text}" for name, (text, _) in COMMANDS.items())
-        + "\n\nHelp on one command: attnzoo COMMAND --help. Example: attnzoo pronounce philosophy",
+        epilog=f"commands:\n{listed}\n\n"
+        "Help on one command: attnzoo COMMAND --help. Example: attnzoo pronounce philosophy",
         usage="attnzoo [--help] [--version] COMMAND ...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -75,7 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
         close = difflib.get_close_matches(command, COMMANDS, n=1)
         parser.error(f"no command {command!r}; " + (f"did you mean {close[0]!r}?" if close else "see attnzoo --help"))
     run = COMMANDS[command][1]
-    is_of_training = isinstance(run, str)
+    extra = "train" if isinstance(run, str) else EXTRAS.get(command)
     logging.disable_progress_bar()
     try:
         if isinstance(run, str):
@@ -87,7 +75,7 @@ def main(arguments: list[str] | None = None) -> None:
         if (error.name or "").partition(".")[0] == "attnzoo":
             raise
         needed = f"attnzoo {command} needs the package {error.name!r}, which is not installed"
-        sys.exit(f"error: {needed}: pip install 'attnzoo[train]'" if is_of_training else f"error: {error}")
+        sys.exit(f"error: {needed}: pip install 'attnzoo[{extra}]'" if extra else f"error: {error}")
 
 
 def pronounce(arguments: list[str]) -> None:
@@ -116,15 +104,10 @@ def pronounce(arguments: list[str]) -> None:
     if options.sentence and (options.output != "plain" or options.n_best != 1):
         raise ValueError("--sentence prints one line of phonemes for a text: leave --output and --n-best out")
     lines = lines_of(options.file) if options.file else texts_of(options, "word")
-    pronouncer = Pronouncer(
-        options.accent,
-        options.phones,
-        options.lexicon,
-        options.dictionary,
-        options.model and folder_of(options.model),
-        device="cuda" if torch.cuda.is_available() else "cpu",
-        engine=options.engine,
-    )
+    folder = options.model and folder_of(options.model)
+    sources = options.accent, options.phones, options.lexicon, options.dictionary, folder
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    pronouncer = Pronouncer(*sources, device=device, engine=options.engine)
     if options.sentence:
         words: Iterable[Any] = _print_texts(pronouncer, with_progress(lines, options.file), options.num_beams)
     else:
@@ -219,8 +202,7 @@ def classify(arguments: list[str]) -> None:
     sentences = [sentence for sentence in texts_of(options, "sentence") if sentence.strip()]
     folder = folder_of(options.model)
     model, report = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
-    if report["missing_keys"]:
-        missing = ", ".join(sorted(report["missing_keys"]))
+    if missing := ", ".join(sorted(report["missing_keys"])):
         raise ValueError(f"{options.model} is not a classifier: it has no weights {missing}")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     matrices, tokens, labels = [], [], []
@@ -274,17 +256,14 @@ def view_text(arguments: list[str]) -> None:
     require_utf8([options.target or ""], "target")
     folder = folder_of(options.model)
     config = AutoConfig.from_pretrained(folder)
-    head = "Seq2SeqLM" if config.is_encoder_decoder else " ".join(config.architectures or ())
-    auto_class = next((made for name, made in AUTO_CLASSES.items() if name in head), AutoModel)
-    model, tokenizer = auto_class.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    name = "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else loading_class(config)
+    model, tokenizer = getattr(transformers, name).from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     pair = options.text.split("\t")
     text = tuple(pair) if len(pair) == 2 else options.text
     found = attnzoo.view(model, tokenizer, text, options.target, options.layers)
-    if options.output.suffix.lower() in (".html", ".htm"):
-        found.save(options.output)
-    else:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        found.plot(options.output)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    write: Callable[[Path], Any] = found.save if options.output.suffix.lower() in (".html", ".htm") else found.plot
+    write(options.output)
 
 
 def export(arguments: list[str]) -> None:
@@ -301,13 +280,11 @@ def export(arguments: list[str]) -> None:
     parser.add_argument("--check", action="store_true", help="compare an export with its model again; write nothing")
     parser.add_argument("--examples", type=int, help="texts of the model's test split to score (default: all)")
     options = parser.parse_args(arguments)
+    from .export.command import export_folder  # its libraries may be missing
+
     if options.examples is not None and options.examples < 1:
         raise ValueError(f"--examples must be at least 1, got {options.examples}")
     source = folder_of(options.model)
-    try:
-        from .export.command import export_folder
-    except ModuleNotFoundError as error:
-        sys.exit(f"error: attnzoo export needs {error.name}, which is not installed: pip install 'attnzoo[export]'")
     task = _test_examples(source, options.examples, options.set)
     certificate = export_folder(source, options.folder, options.format, options.weights, task, options.check)
     for name, value in certificate.items():

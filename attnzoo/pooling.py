@@ -67,13 +67,12 @@ def pooled(states: Tensor, mask: Tensor, pooling: str) -> Tensor:
     """
     hidden = ~mask.unsqueeze(-1)
     if pooling == "mean":
-        total = states.masked_fill(hidden, 0.0).sum(dim=1)
-        return total / mask.sum(dim=1, keepdim=True).clamp(min=1)
+        return states.masked_fill(hidden, 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)
     if pooling == "max":
-        lowest = states.masked_fill(hidden, torch.finfo(states.dtype).min).amax(dim=1)
-        return lowest.masked_fill(~mask.any(dim=1, keepdim=True), 0.0)
-    first = mask.int().argmax(dim=1)
-    return states[torch.arange(len(states), device=states.device), first] * mask.any(dim=1, keepdim=True)
+        found = states.masked_fill(hidden, torch.finfo(states.dtype).min).amax(dim=1)
+    else:
+        found = states[torch.arange(len(states), device=states.device), mask.int().argmax(dim=1)]
+    return found.masked_fill(hidden.all(dim=1), 0.0)
 
 
 class PooledEncoderForSequenceClassification(SafetensorsModel):
@@ -106,10 +105,8 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
         of_encoder: Any = config.encoder
         auto_class = AutoModelForTextEncoding if of_encoder.model_type in WITH_DECODER else AutoModel
         self.encoder = auto_class.from_config(of_encoder)
-        width = config.hidden_size
-        self.attention = None
-        if config.pooling == "self_attentive":
-            self.attention = StructuredSelfAttention(width, config.attention_hidden_size, config.num_hops)
+        sizes = config.hidden_size, config.attention_hidden_size, config.num_hops
+        self.attention = StructuredSelfAttention(*sizes) if config.pooling == "self_attentive" else None
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.hidden_proj = nn.Linear(config.pooler_size, config.classifier_size)
         self.classifier = nn.Linear(config.classifier_size, config.num_labels)  # type: ignore[arg-type]
@@ -155,11 +152,10 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
         loss = None
         if labels is not None:
             labels = labels.to(logits.device)
-            problem_type = problem_type_of(config.problem_type, logits, labels)
-            loss = penalised_loss(
-                logits, labels, problem_type, penalty, coefficient, config.penalty_reduction, num_items_in_batch
-            )
-            config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
+            # As in every Hugging Face classifier: its pipeline reads it.
+            config.problem_type = problem_type = problem_type_of(config.problem_type, logits, labels)
+            weighted = penalty, coefficient, config.penalty_reduction
+            loss = penalised_loss(logits, labels, problem_type, *weighted, num_items_in_batch)
         return SelfAttentiveClassifierOutput(loss, logits, encoded.get("hidden_states"), attentions, penalty)
 
 

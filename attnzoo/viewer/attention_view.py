@@ -90,11 +90,7 @@ class AttentionView:
         return path
 
     def plot(
-        self,
-        path: str | Path | None = None,
-        kind: str | None = None,
-        layer: int | None = None,
-        head: int | None = None,
+        self, path: str | Path | None = None, kind: str | None = None, layer: int | None = None, head: int | None = None
     ) -> "Figure":
         """Draw a picture: all heads as a grid, or one head, or for hops the coloured sentence.
 
