@@ -35,10 +35,18 @@ def page(title: str, model_name: str, maps: "Mapping[str, AttentionMaps]") -> st
     data = {"title": title, "model": model_name, "maps": [_map(kind, of_kind) for kind, of_kind in maps.items()]}
     # Escapes of JSON keep every text inside of the script element: there is no "<" in it.
     packed = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    parts = [(files(__package__) / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")]
-    values = {"TITLE": html.escape(title), "STYLE": parts[1], "SCRIPT": parts[2], "DATA": packed}
-    # All places in one pass: no text of the user is searched for a place.
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: values[place[1]], parts[0])
+    code = {"STYLE": _read("page.css"), "SCRIPT": _read("page.js")}
+    return filled("page.html", TITLE=html.escape(title), DATA=packed, **code)
+
+
+def filled(name: str, **values: str) -> str:
+    """The HTML file of this name, with every value in its place. No value is searched for the place of another."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: values[place[1]], _read(name))
+
+
+def _read(name: str) -> str:
+    """A file beside this one."""
+    return (files(__package__) / name).read_text(encoding="utf-8")
 
 
 def _map(kind: str, maps: "AttentionMaps") -> dict[str, Any]:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from .page import filled
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -162,18 +164,17 @@ def plot_sentence(
         ValueError: there is no token, or the matrix does not have a column for every one.
     """
     copies = _copies(annotation_matrix, tokens)
-    places, lines = [], 1  # of every token: its line, and the character it starts at
-    start = 0
+    places, line, start = [], 0, 0  # of every token: its line, and the character it starts at
     for token in tokens:
         if start and start + len(token) > width:
-            lines, start = lines + 1, 0
-        places.append((lines - 1, start))
+            line, start = line + 1, 0
+        places.append((line, start))
         start += len(token) + 1
+    lines = line + 1.4  # of a copy, with the space below it
     margin = max(len(name) for name, _ in copies) + 2
     width = max(start + len(token) for (_, start), token in zip(places, tokens, strict=True)) + 1
-    height, above = len(copies) * (lines + 0.4), 0.0
-    if title is not None:
-        width, above = max(width, math.ceil(1.3 * len(title)) - margin), 1.6
+    width = max(width, math.ceil(1.3 * len(title or "")) - margin)
+    height, above = len(copies) * lines, 0.0 if title is None else 1.6
     inches = 0.0845, 0.24  # of a character
     figure = _figure(inches[0] * (margin + width), inches[1] * (height + above))
     axis = figure.add_axes((0, 0, 1, height / (height + above)))
@@ -182,7 +183,7 @@ def plot_sentence(
     axis.set_title(title or "", parse_math=False)
     font = {"family": "monospace", "size": 10, "va": "center", "parse_math": False}
     for index, (name, weights) in enumerate(copies):
-        top = index * (lines + 0.4)
+        top = index * lines
         axis.text(-margin + 1, top + 0.5, name, color="gray", **font)  # type: ignore[arg-type]
         for (line, start), token, weight in zip(places, tokens, weights, strict=True):
             middle = top + line + 0.5
@@ -222,7 +223,7 @@ def sentences_html(
         sections.append(
             f"<section>{title}<p>{overall}</p><details><summary>each hop</summary>{unfolded}</details></section>"
         )
-    page = _PAGE.format(sections="\n".join(sections))
+    page = filled("sentences.html", SECTIONS="\n".join(sections))
     if path is not None:
         Path(path).write_text(page, encoding="utf-8")
     return page
@@ -275,16 +276,6 @@ def _finished(figure: "Figure", path: str | Path | None) -> "Figure":
 
 
 _RED = "#e0503c"
-_PAGE = """<!DOCTYPE html>
-<html><head><meta charset="utf-8"><title>Attention</title><style>
-body {{ color-scheme: light; background: white; color: black; font: 1rem/1.7 sans-serif; margin: 2rem auto;
-  max-width: 60rem; padding: 0 1rem }}
-h2 {{ font-size: 1rem; margin-bottom: 0 }} p {{ margin: .3rem 0 }} section {{ margin-bottom: 1.5rem }}
-span {{ padding: .15em .2em; white-space: pre-wrap }} small, summary {{ color: gray }}
-</style></head><body>
-{sections}
-</body></html>
-"""
 
 
 def _copies(annotation_matrix: Tensor, tokens: Sequence[str]) -> list[tuple[str, list[float]]]:
