@@ -90,15 +90,14 @@ def attention_layers(model: nn.Module) -> dict[str, list[nn.Module]]:
     These are the innermost modules whose class is called Attention. Transformers calls a decoder's attention to the
     encoder "crossattention", "cross_attn", "encoder_attn" or "EncDecAttention".
     """
-    is_attention = {name: bool(re.search(r"Attention(?![a-z])", type(m).__name__)) for name, m in model.named_modules()}
-    outer = {name[:place] for name in is_attention if is_attention[name] for place, c in enumerate(name) if c == "."}
     config: Any = getattr(model, "config", None)
     encoder: set[nn.Module] = set()
     if getattr(config, "is_encoder_decoder", False) and callable(getattr(model, "get_encoder", None)):
         encoder = set(model.get_encoder().modules())  # type: ignore[operator]
     found: dict[str, list[nn.Module]] = {kind: [] for kind in KINDS}
     for name, module in model.named_modules():
-        if is_attention[name] and name not in outer and re.search(r"\.\d+\.", name):
+        attentions = [part for part in module.modules() if re.search(r"Attention(?![a-z])", type(part).__name__)]
+        if attentions == [module] and re.search(r"\.\d+\.", name):
             kind = "encoder" if module in encoder else "decoder" if encoder else "self"
             is_cross = re.search(r"cross|encoder_attn|encdec", name, re.IGNORECASE)
             found["cross" if is_cross else kind].append(module)

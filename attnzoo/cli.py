@@ -117,14 +117,13 @@ def pronounce(arguments: list[str]) -> None:
         words = pronouncer.stream(lines, n_best=options.n_best, num_beams=options.num_beams)
         words = _print_words(with_progress(words, options.file, len(lines)), options)
     errors = [pronouncer.reason(word.text) for word in words if word.phonemes is None]
-    if options.plot is not None:
-        drawn = [pair for word in pronouncer.words(lines[:4], alignments=True) for pair in word.alignments if pair]
-        if drawn:
-            options.plot.parent.mkdir(parents=True, exist_ok=True)
-            plotted = zip(*((pair.weights, pair.source_words, pair.target_words) for pair in drawn), strict=True)
-            plot_alignments(*plotted, options.plot)
-        else:
-            errors.append(f"{options.plot} is not drawn: no letters and phonemes of the first four words are aligned")
+    shown = pronouncer.words(lines[:4], alignments=True) if options.plot else []
+    drawn = [(pair.weights, pair.source_words, pair.target_words) for word in shown for pair in word.alignments if pair]
+    if drawn:
+        options.plot.parent.mkdir(parents=True, exist_ok=True)
+        plot_alignments(*zip(*drawn, strict=True), options.plot)
+    elif options.plot:
+        errors.append(f"{options.plot} is not drawn: no letters and phonemes of the first four words are aligned")
     _exit_if_unreadable(errors)
 
 

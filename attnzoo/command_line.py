@@ -10,7 +10,7 @@ from typing import Any
 from huggingface_hub.utils import enable_progress_bars, tqdm
 
 from .encoding import reading_utf8
-from .shipped_models import SHIPPED, model_path
+from .shipped_models import SHIPPED, named_folder
 
 PROGRESS = "attnzoo"  # the name of our progress bars, which are shown though those of Transformers are not
 MODEL_HELP = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub"
@@ -61,16 +61,13 @@ def folder_of(model: str) -> str:
     Raises:
         FileNotFoundError: there is no such model.
     """
-    path = Path(model)
+    folder = named_folder(model)
+    path, is_hub_id = Path(folder), re.fullmatch(r"[\w.-]+/[\w.-]+", model)
+    if (path / "config.json").is_file() or (is_hub_id and not path.exists()):
+        return folder
     if path.exists():
-        if (path / "config.json").is_file():
-            return model
         best = f"; did you mean {path / 'best'}?" if (path / "best" / "config.json").is_file() else ""
         raise FileNotFoundError(f"{model} is not a checkpoint folder: it has no config.json{best}")
-    if model in SHIPPED:
-        return model_path(model)
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", model):
-        return model  # an id on the Hub
     raise FileNotFoundError(f"{model} is neither a folder nor the name of a shipped model: {', '.join(SHIPPED)}")
 
 

@@ -156,16 +156,13 @@ class MultiHeadAttention(nn.Module):
             query = query.unflatten(0, (key.shape[0], -1)).transpose(1, 2).flatten(2, 3)  # (B, H, N * T, K)
         implementation = "eager" if kwargs.get("output_attentions") else attention_backend(self.config)
         interface: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
-        dropout = self.dropout if self.training else 0.0
         device = query.device.type
         is_autocast = torch.is_autocast_enabled(device)
         if is_autocast and device == "cpu":  # torch's fused attention needs ten times as long for its gradients in bf16
-            is_autocast = False
             query, key, value = query.float(), key.float(), value.float()
-        with torch.autocast(device, enabled=is_autocast):
-            context, attention_weights = interface(
-                self, query, key, value, mask, dropout=dropout, scaling=self.scaling, **kwargs
-            )
+        options = {"dropout": self.dropout if self.training else 0.0, "scaling": self.scaling}
+        with torch.autocast(device, enabled=is_autocast and device != "cpu"):
+            context, attention_weights = interface(self, query, key, value, mask, **options, **kwargs)
         if is_shared and attention_weights is not None:
             attention_weights = attention_weights.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
         context = context.reshape(rows, length, -1)  # (B * N, T, D), from (B, N * T, H, K)

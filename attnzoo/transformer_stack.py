@@ -153,12 +153,10 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             require_tokens("encoder_outputs[0]", encoder_hidden_states, "(batch, length, width)", 3, width)
             targets_per_source(encoder_hidden_states, hidden_states)
         cache = self._cache(past_key_values, use_cache)
-        past: Any = 0
-        num_keys = length
         if cache is not None:
             self._check_cache(cache, rows, encoder_hidden_states)
-            past = _length(cache)
-            num_keys = cache.get_mask_sizes(length, 0)[0]  # a static cache has room for more
+        past: Any = 0 if cache is None else _length(cache)
+        num_keys = length if cache is None else cache.get_mask_sizes(length, 0)[0]  # a static cache has room for more
         widths = (num_keys,) if isinstance(past, Tensor) else (past + length, num_keys)  # of a mask
         steps = torch.arange(length, device=hidden_states.device) + past  # (T,)
         num_positions = None if torch.compiler.is_compiling() else past + length
@@ -289,9 +287,9 @@ def _is_real(
     if attention_mask is None:
         return None
     require_shape(name, attention_mask, "(batch, length)", *((rows, width) for width in widths))
-    is_compiling = torch.compiler.is_compiling()  # a graph cannot branch on what the mask holds
-    is_real = attention_mask.to(device)
-    return None if not is_compiling and bool(is_real.all()) else is_real
+    # A graph cannot branch on what the mask holds.
+    is_full = not torch.compiler.is_compiling() and bool(attention_mask.all())
+    return None if is_full else attention_mask.to(device)
 
 
 def _self_attention_mask(

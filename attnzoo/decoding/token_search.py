@@ -10,6 +10,7 @@ Letters in shapes: B sources, K beams of each, R = B * K rows, C candidates of e
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -248,16 +249,14 @@ class _Decoder:
     """A decoder's steps and its output projection, as a :class:`RepeatedProduct` if it has no hooks or adapters."""
 
     def __init__(self, steps: RecurrentSteps | TransformerSteps, lm_head: Any) -> None:
-        self.steps, self.lm_head = steps, lm_head
-        self.product = RepeatedProduct(lm_head) if is_only_its_weight(lm_head) else None
+        self.steps = steps
+        self.project: Callable[[Tensor], Tensor] = lambda hidden: lm_head(hidden).clone()  # others may hold its output
+        if is_only_its_weight(lm_head):
+            self.project = RepeatedProduct(lm_head)
 
     def logits(self, sequences: Tensor) -> Tensor:
         """The logits (R, vocabulary), float32, of the token after every sequence (R, T), whose last token is new."""
-        hidden = self.steps.read(sequences)  # (R, H)
-        if self.product is not None:
-            logits = self.product(hidden).float()
-        else:
-            logits = self.lm_head(hidden).to(torch.float32, copy=True)  # others may hold it
+        logits = self.project(self.steps.read(sequences)).float()
         if self.steps.copied is not None:
             logits = pointer_generator(logits.unsqueeze(1), self.steps.copied)[:, 0].float()
         return logits.to(sequences.device)
