@@ -223,9 +223,7 @@ class SelfAttentivePooling(nn.Module):
         """
         options = {name: kwargs[name] for name in ("token", "revision", "local_files_only") if name in kwargs}
         options |= {"subfolder": subfolder, "cache_dir": kwargs.get("cache_folder")}
-        config, weights = (
-            cached_file(model_name_or_path, name, **options) for name in (POOLING_CONFIG, POOLING_WEIGHTS)
-        )
-        module = cls(**json.loads(Path(config).read_text(encoding="utf-8")))
-        module.load_state_dict(load_file(weights))
+        files = [str(cached_file(model_name_or_path, name, **options)) for name in (POOLING_CONFIG, POOLING_WEIGHTS)]
+        module = cls(**json.loads(Path(files[0]).read_text(encoding="utf-8")))
+        module.load_state_dict(load_file(files[1]))
         return module

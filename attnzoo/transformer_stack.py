@@ -251,9 +251,9 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
 
     def _check_cache(self, cache: Cache, rows: int, source: Tensor | None) -> None:
         """Check that a cache was filled by a model of these sizes, for these rows and this source (B, S, D)."""
-        is_pair = isinstance(cache, EncoderDecoderCache)
-        parts: list[tuple[Any, int]] = [(cache.self_attention_cache if is_pair else cache, rows)]
-        if is_pair and source is not None:
+        own = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+        parts: list[tuple[Any, int]] = [(own, rows)]
+        if isinstance(cache, EncoderDecoderCache) and source is not None:
             parts.append((cache.cross_attention_cache, source.shape[0]))
             made_from = _length(cache.cross_attention_cache)
             if isinstance(made_from, int) and made_from not in (0, source.shape[1]):
