@@ -279,11 +279,11 @@ def export(arguments: list[str]) -> None:
     parser.add_argument("--check", action="store_true", help="compare an export with its model again; write nothing")
     parser.add_argument("--examples", type=int, help="texts of the model's test split to score (default: all)")
     options = parser.parse_args(arguments)
-    from .export.command import export_folder  # its libraries may be missing
-
     if options.examples is not None and options.examples < 1:
         raise ValueError(f"--examples must be at least 1, got {options.examples}")
     source = folder_of(options.model)
+    from .export.command import export_folder  # its libraries may be missing, which main() says
+
     task = _test_examples(source, options.examples, options.set)
     certificate = export_folder(source, options.folder, options.format, options.weights, task, options.check)
     for name, value in certificate.items():

@@ -157,7 +157,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             self._check_cache(cache, rows, encoder_hidden_states)
         past: Any = 0 if cache is None else _length(cache)
         num_keys = length if cache is None else cache.get_mask_sizes(length, 0)[0]  # a static cache has room for more
-        widths = (num_keys,) if isinstance(past, Tensor) else (past + length, num_keys)  # of a mask
+        # Of a mask: all tokens, or as long as a static cache, which has room after the last one.
+        widths = (num_keys,) if isinstance(past, Tensor) else (past + length, num_keys)
         steps = torch.arange(length, device=hidden_states.device) + past  # (T,)
         num_positions = None if torch.compiler.is_compiling() else past + length
         is_real = texts = None
