@@ -50,8 +50,11 @@ class TransformerSteps:
     def __init__(self, model: Any, arguments: dict[str, Any], num_sources: int, num_beams: int) -> None:
         decoder = model.model.decoder
         if not is_untouched(decoder):
-            # Modules are listed before their parts, so nothing within the last one is changed.
-            name, part = [item for item in decoder.named_modules() if not is_untouched(item[1])][-1]
+            name, part = next(
+                (name, part)
+                for name, part in decoder.named_modules()
+                if not is_untouched(part) and all(is_untouched(child) for child in part.children())
+            )
             raise ValueError(
                 "search() reads the decoder's weights itself and would bypass hooks or adapters or quantised layers, "
                 f"here {name} ({type(part).__module__}.{type(part).__name__}); leave out custom_generate"
