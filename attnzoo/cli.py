@@ -121,7 +121,8 @@ def pronounce(arguments: list[str]) -> None:
     drawn = [(pair.weights, pair.source_words, pair.target_words) for word in shown for pair in word.alignments if pair]
     if drawn:
         options.plot.parent.mkdir(parents=True, exist_ok=True)
-        plot_alignments(*zip(*drawn, strict=True), options.plot)
+        weights, source, target = zip(*drawn, strict=True)
+        plot_alignments(weights, source, target, options.plot)
     elif options.plot:
         errors.append(f"{options.plot} is not drawn: no letters and phonemes of the first four words are aligned")
     _exit_if_unreadable(errors)

@@ -221,8 +221,8 @@ class SelfAttentivePooling(nn.Module):
 
         ``kwargs`` may have ``token``, ``cache_folder``, ``revision`` and ``local_files_only``.
         """
-        options = {name: kwargs[name] for name in ("token", "revision", "local_files_only") if name in kwargs}
-        options |= {"subfolder": subfolder, "cache_dir": kwargs.get("cache_folder")}
+        options: dict[str, Any] = {"subfolder": subfolder, "cache_dir": kwargs.get("cache_folder")}
+        options |= {name: kwargs[name] for name in ("token", "revision", "local_files_only") if name in kwargs}
         files = [str(cached_file(model_name_or_path, name, **options)) for name in (POOLING_CONFIG, POOLING_WEIGHTS)]
         module = cls(**json.loads(Path(files[0]).read_text(encoding="utf-8")))
         module.load_state_dict(load_file(files[1]))

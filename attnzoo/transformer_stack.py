@@ -265,7 +265,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             if len(part.layers) not in (0, len(self.layers)):
                 sizes = f"{len(part.layers)} layers and the model {len(self.layers)}"
                 raise ValueError(f"past_key_values has {sizes}; continue with the model that made the cache")
-            keys = getattr(part.layers[0], "keys", None) if part.layers else None
+            keys: Any = getattr(part.layers[0], "keys", None) if part.layers else None
             expected = batch, heads, self.config.hidden_size // heads
             is_readable = keys is not None and keys.ndim == 4  # else the cache is empty, or of another form
             if is_readable and (found := (*keys.shape[:2], keys.shape[3])) != expected:

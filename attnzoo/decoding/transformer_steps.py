@@ -103,7 +103,8 @@ class TransformerSteps:
     def _read_last(self, sequences: Tensor) -> Tensor:
         if not self.layers:
             copies = 1 if self.num_beams > 1 else len(sequences) // self.num_sources  # else each row has its own keys
-            self.layers = [_LayerSteps(*parts, copies) for parts in zip_longest(self.decoder.layers, *self.cached)]
+            parts: Any = zip_longest(self.decoder.layers, *self.cached)
+            self.layers = [_LayerSteps(layer, own, of_source, copies) for layer, own, of_source in parts]
         x = self.decoder.embed_tokens(sequences[:, -1].to(self.device)) * self.decoder.embedding_scale  # (R, D)
         if self.decoder.position_embedding is not None:
             by_position = x.unflatten(0, (len(self.positions), -1))
