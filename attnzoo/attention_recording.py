@@ -9,7 +9,7 @@ Letters in shapes: B batch, H heads, T target length (queries), S source length 
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -69,23 +69,19 @@ def record_attention(
         if kind not in of_kind:
             raise ValueError(f"kinds of {type(model).__name__} are {', '.join(of_kind)}, got {kind!r}")
     of_kind = {kind: of_kind[kind] for kind in kinds or of_kind}
+    most = max(map(len, of_kind.values()))
     for layer in layers or ():
-        most = max(map(len, of_kind.values()))
         if not -most <= layer < most:
             raise ValueError(f"layers must be 0 to {most - 1}, got {layer}")
     recorded: Recorded = {kind: {} for kind in of_kind}
-    handles = []
-    try:
+    with ExitStack() as hooks:  # at its end all are removed
         for kind, modules in of_kind.items():
-            numbers = range(len(modules))
-            chosen = numbers if layers is None else [n for n in numbers if n in layers or n - len(modules) in layers]
-            for number in chosen:
-                recorder = _Recorder(modules[number], heads, recorded[kind].setdefault(number, []).append)
-                handles += recorder.handles
+            for number, module in enumerate(modules):
+                if layers is None or number in layers or number - len(modules) in layers:
+                    recorder = _Recorder(module, heads, recorded[kind].setdefault(number, []).append)
+                    hooks.enter_context(module.register_forward_pre_hook(recorder.begin))
+                    hooks.enter_context(module.register_forward_hook(recorder.finish, always_call=True))
         yield recorded
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def attention_layers(model: nn.Module) -> dict[str, list[nn.Module]]:
@@ -94,24 +90,18 @@ def attention_layers(model: nn.Module) -> dict[str, list[nn.Module]]:
     These are the innermost modules whose class is called Attention. Transformers calls a decoder's attention to the
     encoder "crossattention", "cross_attn", "encoder_attn" or "EncDecAttention".
     """
-    is_attention = {name: bool(re.search(r"Attention(?![a-z])", type(m).__name__)) for name, m in model.named_modules()}
-    outer = {name[:place] for name in is_attention if is_attention[name] for place, c in enumerate(name) if c == "."}
     config: Any = getattr(model, "config", None)
     encoder: set[nn.Module] = set()
     if getattr(config, "is_encoder_decoder", False) and callable(getattr(model, "get_encoder", None)):
         encoder = set(model.get_encoder().modules())  # type: ignore[operator]
-    found: dict[str, list[nn.Module]] = {}
+    found: dict[str, list[nn.Module]] = {kind: [] for kind in KINDS}
     for name, module in model.named_modules():
-        if not is_attention[name] or name in outer or not re.search(r"\.\d+\.", name):
-            continue
-        if re.search(r"cross|encoder_attn|encdec", name, re.IGNORECASE):
-            kind = "cross"
-        elif encoder:
-            kind = "encoder" if module in encoder else "decoder"
-        else:
-            kind = "self"
-        found.setdefault(kind, []).append(module)
-    return {kind: found[kind] for kind in KINDS if kind in found}
+        attentions = [part for part in module.modules() if re.search(r"Attention(?![a-z])", type(part).__name__)]
+        if attentions == [module] and re.search(r"\.\d+\.", name):
+            kind = "encoder" if module in encoder else "decoder" if encoder else "self"
+            is_cross = re.search(r"cross|encoder_attn|encdec", name, re.IGNORECASE)
+            found["cross" if is_cross else kind].append(module)
+    return {kind: modules for kind, modules in found.items() if modules}
 
 
 class _Recorder(TorchFunctionMode):
@@ -123,10 +113,6 @@ class _Recorder(TorchFunctionMode):
         super().__init__()
         self.module, self.heads, self.record = module, heads, record
         self.weights: Tensor | None = None
-        self.handles = [
-            module.register_forward_pre_hook(self.begin),
-            module.register_forward_hook(self.finish, always_call=True),
-        ]
 
     def begin(self, module: nn.Module, inputs: Any) -> None:
         """Become active before the forward pass of the module."""
@@ -162,17 +148,14 @@ class _Recorder(TorchFunctionMode):
             query = query[:, heads]
         if self.heads is not None or key.shape[1] < num_heads:  # several heads share a key
             key = key[:, heads * key.shape[1] // num_heads]
-        mask = None
-        if attn_mask is not None and attn_mask.shape[1] > 1:  # a head has its own mask, or bias of positions
+        if is_causal:  # then there is no other mask
+            attn_mask = torch.ones(length, key.shape[2], dtype=torch.bool, device=query.device).tril()
+        elif attn_mask is not None and attn_mask.shape[1] > 1:  # a head has its own mask, or bias of positions
             attn_mask = attn_mask[:, heads]
-        if is_causal:
-            mask = torch.ones(length, key.shape[2], dtype=torch.bool, device=query.device).tril()
-        elif attn_mask is not None and attn_mask.dtype == torch.bool:
-            mask = attn_mask
         scores = dot_score(query, key, query.shape[-1] ** -0.5 if scale is None else scale)
-        if attn_mask is not None and mask is None:
-            scores = scores + attn_mask
-        return masked_softmax(scores, mask).to(query.dtype)
+        if attn_mask is not None and attn_mask.dtype != torch.bool:
+            scores, attn_mask = scores + attn_mask, None
+        return masked_softmax(scores, attn_mask).to(query.dtype)
 
     def finish(self, module: nn.Module, inputs: Any, output: Any) -> None:
         """Store the weights after the forward pass of the module."""

@@ -14,38 +14,42 @@ from pathlib import Path
 from typing import Any, get_args
 
 import torch
+import transformers
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForSeq2SeqLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    PreTrainedConfig,
-    pipeline,
-)
+from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig, pipeline
 from transformers.utils import logging
 
 import attnzoo
 
 from .aligning import command as align_command
-from .command_line import command_parser, folder_of, lines_of, require_utf8, texts_of, with_progress
+from .command_line import (
+    MODEL_HELP,
+    command_parser,
+    folder_of,
+    lines_of,
+    plain_parser,
+    require_utf8,
+    texts_of,
+    with_progress,
+)
 from .phonemes import known_phonemes
+from .registered_models import loading_class
 from .shipped_models import SENTIMENT, SUMMARIES, TRANSLATION
 from .viewer import plot_alignments, sentences_html
+
+EXTRAS = {"export": "export"}  # what a command here needs to be installed; all of the training code needs "train"
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    listed = "\n".join(f"  {name:<12} {text}" for name, (text, _) in COMMANDS.items())
     parser = argparse.ArgumentParser(
         prog="attnzoo",
         description="Attention models, from Bahdanau's alignment to the Transformer.",
-        epilog="commands:\n"
-        + "\n".join(f"  {name:<12} {text}" for name, (text, _) in COMMANDS.items())
-        + "\n\nHelp on one command: attnzoo COMMAND --help. Example: attnzoo pronounce philosophy",
+        epilog=f"commands:\n{listed}\n\n"
+        "Help on one command: attnzoo COMMAND --help. Example: attnzoo pronounce philosophy",
         usage="attnzoo [--help] [--version] COMMAND ...",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -59,29 +63,19 @@ def main(arguments: list[str] | None = None) -> None:
         close = difflib.get_close_matches(command, COMMANDS, n=1)
         parser.error(f"no command {command!r}; " + (f"did you mean {close[0]!r}?" if close else "see attnzoo --help"))
     run = COMMANDS[command][1]
-    if callable(run):
-        logging.disable_progress_bar()
-        try:
-            run(arguments[1:])
-        except (OSError, ValueError, StrictDataclassError) as error:  # the user can correct it, so no traceback
-            sys.exit(f"error: {error}")
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] == "attnzoo":
-                raise
-            sys.exit(f"error: {error}")
-    else:
-        _module(command, run).main(arguments[1:])
-
-
-def _module(command: str, name: str) -> Any:
-    """A module of the training code."""
+    extra = "train" if isinstance(run, str) else EXTRAS.get(command)
+    logging.disable_progress_bar()
     try:
-        return importlib.import_module(name)
+        if isinstance(run, str):
+            run = importlib.import_module(run).main
+        run(arguments[1:])
+    except (OSError, ValueError, StrictDataclassError) as error:  # the user can correct it, so no traceback
+        sys.exit(f"error: {error}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "attnzoo":
             raise
-        install = "pip install 'attnzoo[train]'"
-        sys.exit(f"error: attnzoo {command} needs the package {error.name!r}, which is not installed: {install}")
+        needed = f"attnzoo {command} needs the package {error.name!r}, which is not installed"
+        sys.exit(f"error: {needed}: pip install 'attnzoo[{extra}]'" if extra else f"error: {error}")
 
 
 def pronounce(arguments: list[str]) -> None:
@@ -90,14 +84,8 @@ def pronounce(arguments: list[str]) -> None:
     from .pronunciation.engines import EngineName
     from .pronunciation.phone_sets import PHONE_SETS, SOURCE_OF_IPA
 
-    parser = command_parser(
-        "pronounce",
-        COMMANDS["pronounce"][0],
-        "attnzoo pronounce blorptastic --n-best 3",
-        None,
-        "word",
-        "pronunciations",
-    )
+    example = "attnzoo pronounce blorptastic --n-best 3"
+    parser = command_parser("pronounce", COMMANDS["pronounce"][0], example, None, "word", "pronunciations")
     parser.add_argument("--file", type=Path, help="read a word from each line of this file, with a progress bar")
     parser.add_argument("--sentence", action="store_true", help="read whole texts; print a line of phonemes for each")
     columns = "tsv: the columns word, phonemes, source and confidence, and unknown words too, unquoted (default: plain)"
@@ -116,15 +104,10 @@ def pronounce(arguments: list[str]) -> None:
     if options.sentence and (options.output != "plain" or options.n_best != 1):
         raise ValueError("--sentence prints one line of phonemes for a text: leave --output and --n-best out")
     lines = lines_of(options.file) if options.file else texts_of(options, "word")
-    pronouncer = Pronouncer(
-        options.accent,
-        options.phones,
-        options.lexicon,
-        options.dictionary,
-        options.model and folder_of(options.model),
-        device="cuda" if torch.cuda.is_available() else "cpu",
-        engine=options.engine,
-    )
+    folder = options.model and folder_of(options.model)
+    sources = options.accent, options.phones, options.lexicon, options.dictionary, folder
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    pronouncer = Pronouncer(*sources, device=device, engine=options.engine)
     if options.sentence:
         words: Iterable[Any] = _print_texts(pronouncer, with_progress(lines, options.file), options.num_beams)
     else:
@@ -134,16 +117,14 @@ def pronounce(arguments: list[str]) -> None:
         words = pronouncer.stream(lines, n_best=options.n_best, num_beams=options.num_beams)
         words = _print_words(with_progress(words, options.file, len(lines)), options)
     errors = [pronouncer.reason(word.text) for word in words if word.phonemes is None]
-    if options.plot is not None:
-        drawn = [pair for word in pronouncer.words(lines[:4], alignments=True) for pair in word.alignments if pair]
-        if drawn:
-            options.plot.parent.mkdir(parents=True, exist_ok=True)
-            weights, source, target = (
-                [getattr(pair, k) for pair in drawn] for k in ("weights", "source_words", "target_words")
-            )
-            plot_alignments(weights, source, target, options.plot)
-        else:
-            errors.append(f"{options.plot} is not drawn: no letters and phonemes of the first four words are aligned")
+    shown = pronouncer.words(lines[:4], alignments=True) if options.plot else []
+    drawn = [(pair.weights, pair.source_words, pair.target_words) for word in shown for pair in word.alignments if pair]
+    if drawn:
+        options.plot.parent.mkdir(parents=True, exist_ok=True)
+        weights, source, target = zip(*drawn, strict=True)
+        plot_alignments(weights, source, target, options.plot)
+    elif options.plot:
+        errors.append(f"{options.plot} is not drawn: no letters and phonemes of the first four words are aligned")
     _exit_if_unreadable(errors)
 
 
@@ -221,11 +202,10 @@ def classify(arguments: list[str]) -> None:
     sentences = [sentence for sentence in texts_of(options, "sentence") if sentence.strip()]
     folder = folder_of(options.model)
     model, report = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
-    if report["missing_keys"]:
-        missing = ", ".join(sorted(report["missing_keys"]))
+    if missing := ", ".join(sorted(report["missing_keys"])):
         raise ValueError(f"{options.model} is not a classifier: it has no weights {missing}")
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    shown = []
+    matrices, tokens, labels = [], [], []
     sides = 2 if "token_type_ids" in tokenizer.model_input_names else 1
     for sentence in sentences:
         texts = sentence.split("\t")
@@ -235,15 +215,14 @@ def classify(arguments: list[str]) -> None:
         batch = tokenizer(*([text] for text in texts), return_tensors="pt")
         with torch.no_grad():
             outputs = model(**batch, output_attentions=options.html is not None)
-        label = label_of(outputs.logits[0], model.config)
-        print(f"{label}\t{sentence}")
+        labels.append(label_of(outputs.logits[0], model.config))
+        print(f"{labels[-1]}\t{sentence}")
         if options.html is not None:
-            tokens = tokenizer.convert_ids_to_tokens(batch["input_ids"][0])
-            shown.append((outputs.attentions[-1][0, 0], tokens, label))
+            matrices.append(outputs.attentions[-1][0, 0])
+            tokens.append(tokenizer.convert_ids_to_tokens(batch["input_ids"][0]))
     if options.html is not None:
         options.html.parent.mkdir(parents=True, exist_ok=True)
-        matrices, words, titles = zip(*shown, strict=True) if shown else ((), (), ())
-        sentences_html(matrices, words, options.html, titles=titles)
+        sentences_html(matrices, tokens, options.html, titles=labels)
 
 
 def label_of(logits: Tensor, config: PreTrainedConfig) -> str:
@@ -264,10 +243,9 @@ def label_of(logits: Tensor, config: PreTrainedConfig) -> str:
 def view_text(arguments: list[str]) -> None:
     """``attnzoo view``: the attention of any model on one text, as an interactive page or a picture."""
     description = "Show the attention of any model of Transformers or attnzoo on one text, as a page or a picture."
-    example = "example: attnzoo view attentional-rnn-g2p-cmudict phlegmatic -o page.html"
-    parser = argparse.ArgumentParser(prog="attnzoo view", description=description, epilog=example)
-    said = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub"
-    parser.add_argument("model", metavar="FOLDER", help=said)
+    example = "attnzoo view attentional-rnn-g2p-cmudict phlegmatic -o page.html"
+    parser = plain_parser("view", description, example)
+    parser.add_argument("model", metavar="FOLDER", help=MODEL_HELP)
     parser.add_argument("text", metavar="TEXT", help="for a model of pairs: two texts with a tab between them")
     page = "the page to write (.html), or a picture of all heads (.png, .pdf, .svg)"
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help=page)
@@ -278,38 +256,25 @@ def view_text(arguments: list[str]) -> None:
     require_utf8([options.target or ""], "target")
     folder = folder_of(options.model)
     config = AutoConfig.from_pretrained(folder)
-    heads = " ".join(config.architectures or ())
-    auto_class: Any = AutoModel
-    if config.is_encoder_decoder:
-        auto_class = AutoModelForSeq2SeqLM
-    elif "CausalLM" in heads or "LMHead" in heads:
-        auto_class = AutoModelForCausalLM
-    elif "SequenceClassification" in heads:
-        auto_class = AutoModelForSequenceClassification
-    model, tokenizer = auto_class.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    name = "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else loading_class(config)
+    model, tokenizer = getattr(transformers, name).from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     pair = options.text.split("\t")
     text = tuple(pair) if len(pair) == 2 else options.text
     found = attnzoo.view(model, tokenizer, text, options.target, options.layers)
-    if options.output.suffix.lower() in (".html", ".htm"):
-        found.save(options.output)
-    else:
-        options.output.parent.mkdir(parents=True, exist_ok=True)
-        found.plot(options.output)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    write: Callable[[Path], Any] = found.save if options.output.suffix.lower() in (".html", ".htm") else found.plot
+    write(options.output)
 
 
 def export(arguments: list[str]) -> None:
     """``attnzoo export``: a folder that runs a model without torch, with a certificate that it does what torch does."""
-    parser = argparse.ArgumentParser(
-        prog="attnzoo export",
-        description="Export a model, so that it runs without torch, and compare the export with the model.",
-        epilog="example: attnzoo export attentional-rnn-g2p-cmudict g2p-onnx --weights int8",
-    )
-    parser.add_argument("model", help="a folder, the name of a model that comes with attnzoo, or owner/name on the Hub")
+    description = "Export a model, so that it runs without torch, and compare the export with the model."
+    parser = plain_parser("export", description, "attnzoo export attentional-rnn-g2p-cmudict g2p-onnx --weights int8")
+    parser.add_argument("model", help=MODEL_HELP)
     parser.add_argument("folder", type=Path, help="for the export; not there yet, or empty")
     parser.add_argument("--format", choices=("onnx", "ctranslate2"), default="onnx", help="default: %(default)s")
-    parser.add_argument(
-        "--weights", choices=("float32", "float16", "int8"), default="float32", help="default: %(default)s"
-    )
+    precisions = ("float32", "float16", "int8")
+    parser.add_argument("--weights", choices=precisions, default="float32", help="default: %(default)s")
     data = "change the recipe, such as task.data.path=FOLDER: where the texts are that the export is compared on"
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help=data)
     parser.add_argument("--check", action="store_true", help="compare an export with its model again; write nothing")
@@ -318,10 +283,8 @@ def export(arguments: list[str]) -> None:
     if options.examples is not None and options.examples < 1:
         raise ValueError(f"--examples must be at least 1, got {options.examples}")
     source = folder_of(options.model)
-    try:
-        from .export.command import export_folder
-    except ModuleNotFoundError as error:
-        sys.exit(f"error: attnzoo export needs {error.name}, which is not installed: pip install 'attnzoo[export]'")
+    from .export.command import export_folder  # its libraries may be missing, which main() says
+
     task = _test_examples(source, options.examples, options.set)
     certificate = export_folder(source, options.folder, options.format, options.weights, task, options.check)
     for name, value in certificate.items():

@@ -10,22 +10,26 @@ from typing import Any
 from huggingface_hub.utils import enable_progress_bars, tqdm
 
 from .encoding import reading_utf8
-from .shipped_models import SHIPPED, model_path
+from .shipped_models import SHIPPED, named_folder
 
 PROGRESS = "attnzoo"  # the name of our progress bars, which are shown though those of Transformers are not
+MODEL_HELP = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub"
+
+
+def plain_parser(command: str, description: str, example: str) -> argparse.ArgumentParser:
+    """The parser of a command, whose help ends with an example."""
+    return argparse.ArgumentParser(prog=f"attnzoo {command}", description=description, epilog=f"example: {example}")
 
 
 def command_parser(
     command: str, help_text: str, example: str, model: str | None, text: str = "", results: str = "", more: str = ""
 ) -> argparse.ArgumentParser:
     """The parser of a command that uses a model: ``text`` and ``results`` name what it reads and searches, if any."""
-    description = f"{help_text.capitalize()}. {more}"
-    parser = argparse.ArgumentParser(prog=f"attnzoo {command}", description=description, epilog=f"example: {example}")
+    parser = plain_parser(command, f"{help_text.capitalize()}. {more}", example)
     if text:
         parser.add_argument("texts", nargs="*", metavar=text.upper(), help=f"default: read a {text} from each line")
     default = "the model of the accent and the phones" if model is None else "%(default)s"
-    said = f"a folder, the name of a model that comes with attnzoo, or owner/name on the Hub (default: {default})"
-    parser.add_argument("--model", default=model, help=said)
+    parser.add_argument("--model", default=model, help=f"{MODEL_HELP} (default: {default})")
     if results:
         parser.add_argument("--n-best", type=int, default=1, help=f"{results} of each, with their scores (default: 1)")
         parser.add_argument("--num-beams", type=int, help="width of the beam search (default: the model's)")
@@ -57,16 +61,13 @@ def folder_of(model: str) -> str:
     Raises:
         FileNotFoundError: there is no such model.
     """
-    path = Path(model)
+    folder = named_folder(model)
+    path, is_hub_id = Path(folder), re.fullmatch(r"[\w.-]+/[\w.-]+", model)
+    if (path / "config.json").is_file() or (is_hub_id and not path.exists()):
+        return folder
     if path.exists():
-        if (path / "config.json").is_file():
-            return model
         best = f"; did you mean {path / 'best'}?" if (path / "best" / "config.json").is_file() else ""
         raise FileNotFoundError(f"{model} is not a checkpoint folder: it has no config.json{best}")
-    if model in SHIPPED:
-        return model_path(model)
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", model):
-        return model  # an id on the Hub
     raise FileNotFoundError(f"{model} is neither a folder nor the name of a shipped model: {', '.join(SHIPPED)}")
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import AutoModel, AutoModelForTextEncoding, PreTrainedModel
 from transformers import initialization as init
-from transformers.utils import can_return_tuple
+from transformers.utils import cached_file, can_return_tuple
 
 from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_pooled_encoder import PooledEncoderConfig
@@ -54,8 +54,7 @@ def with_self_attentive_pooling(
         PooledEncoderConfig(encoder=base.config.to_dict(), num_hops=num_hops, **fields)
     )
     model.encoder = base
-    model.to(base.device)
-    return model.to(base.dtype)
+    return model.to(base.device, base.dtype)
 
 
 def pooled(states: Tensor, mask: Tensor, pooling: str) -> Tensor:
@@ -68,13 +67,12 @@ def pooled(states: Tensor, mask: Tensor, pooling: str) -> Tensor:
     """
     hidden = ~mask.unsqueeze(-1)
     if pooling == "mean":
-        total = states.masked_fill(hidden, 0.0).sum(dim=1)
-        return total / mask.sum(dim=1, keepdim=True).clamp(min=1)
+        return states.masked_fill(hidden, 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1)
     if pooling == "max":
-        lowest = states.masked_fill(hidden, torch.finfo(states.dtype).min).amax(dim=1)
-        return lowest.masked_fill(~mask.any(dim=1, keepdim=True), 0.0)
-    first = mask.int().argmax(dim=1)
-    return states[torch.arange(len(states), device=states.device), first] * mask.any(dim=1, keepdim=True)
+        found = states.masked_fill(hidden, torch.finfo(states.dtype).min).amax(dim=1)
+    else:
+        found = states[torch.arange(len(states), device=states.device), mask.int().argmax(dim=1)]
+    return found.masked_fill(hidden.all(dim=1), 0.0)
 
 
 class PooledEncoderForSequenceClassification(SafetensorsModel):
@@ -107,22 +105,12 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
         of_encoder: Any = config.encoder
         auto_class = AutoModelForTextEncoding if of_encoder.model_type in WITH_DECODER else AutoModel
         self.encoder = auto_class.from_config(of_encoder)
-        width = config.hidden_size
-        self.attention = None
-        if config.pooling == "self_attentive":
-            self.attention = StructuredSelfAttention(width, config.attention_hidden_size, config.num_hops)
+        sizes = config.hidden_size, config.attention_hidden_size, config.num_hops
+        self.attention = StructuredSelfAttention(*sizes) if config.pooling == "self_attentive" else None
         self.dropout = nn.Dropout(config.classifier_dropout)
         self.hidden_proj = nn.Linear(config.pooler_size, config.classifier_size)
         self.classifier = nn.Linear(config.classifier_size, config.num_labels)  # type: ignore[arg-type]
         self.post_init()
-
-    def get_input_embeddings(self) -> nn.Module:
-        """The input embeddings of the encoder."""
-        return self.encoder.get_input_embeddings()
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the input embeddings of the encoder."""
-        self.encoder.set_input_embeddings(value)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -148,31 +136,27 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
         config = self.config
         coefficient = config.penalty_coefficient if self.attention is not None else 0.0
         refuse_withheld_labels(labels, num_items_in_batch, self.training, coefficient)
-        given = {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds, **inputs}
-        given = {name: value for name, value in given.items() if value is not None}
+        inputs |= {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
+        given = {name: value for name, value in inputs.items() if value is not None}
         encoded = self.encoder(**given, output_hidden_states=bool(output_hidden_states), return_dict=True)
         states = encoded[0]  # (B, S, D)
         mask = source_mask(attention_mask, states)
-        penalty = annotation_matrix = None
+        penalty = attentions = None
         if self.attention is None:
             sentence = pooled(states, mask, config.pooling)
         else:
             sentence_matrix, annotation_matrix = self.attention(states, mask)
             sentence, penalty = sentence_matrix.flatten(1), redundancy_penalty(annotation_matrix)
+            attentions = (annotation_matrix.unsqueeze(1),) if output_attentions else None
         logits = self.classifier(self.dropout(self.hidden_proj(self.dropout(sentence)).relu()))
         loss = None
         if labels is not None:
             labels = labels.to(logits.device)
-            problem_type = problem_type_of(config.problem_type, logits, labels)
-            loss = penalised_loss(
-                logits, labels, problem_type, penalty, coefficient, config.penalty_reduction, num_items_in_batch
-            )
-            config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
-        attentions = None
-        if output_attentions and annotation_matrix is not None:
-            attentions = (annotation_matrix.unsqueeze(1),)
-        hidden_states = encoded.hidden_states if output_hidden_states else None
-        return SelfAttentiveClassifierOutput(loss, logits, hidden_states, attentions, penalty)
+            # As in every Hugging Face classifier: its pipeline reads it.
+            config.problem_type = problem_type = problem_type_of(config.problem_type, logits, labels)
+            weighted = penalty, coefficient, config.penalty_reduction
+            loss = penalised_loss(logits, labels, problem_type, *weighted, num_items_in_batch)
+        return SelfAttentiveClassifierOutput(loss, logits, encoded.get("hidden_states"), attentions, penalty)
 
 
 class SelfAttentivePooling(nn.Module):
@@ -237,15 +221,9 @@ class SelfAttentivePooling(nn.Module):
 
         ``kwargs`` may have ``token``, ``cache_folder``, ``revision`` and ``local_files_only``.
         """
-        folder = Path(model_name_or_path)
-        if not folder.is_dir():
-            from huggingface_hub import snapshot_download
-
-            options = {name: kwargs[name] for name in ("token", "revision", "local_files_only") if name in kwargs}
-            patterns = f"{subfolder}/*" if subfolder else "*"
-            cache = kwargs.get("cache_folder")
-            folder = Path(snapshot_download(model_name_or_path, cache_dir=cache, allow_patterns=patterns, **options))
-        folder = folder / subfolder
-        module = cls(**json.loads((folder / POOLING_CONFIG).read_text(encoding="utf-8")))
-        module.load_state_dict(load_file(folder / POOLING_WEIGHTS))
+        options: dict[str, Any] = {"subfolder": subfolder, "cache_dir": kwargs.get("cache_folder")}
+        options |= {name: kwargs[name] for name in ("token", "revision", "local_files_only") if name in kwargs}
+        files = [str(cached_file(model_name_or_path, name, **options)) for name in (POOLING_CONFIG, POOLING_WEIGHTS)]
+        module = cls(**json.loads(Path(files[0]).read_text(encoding="utf-8")))
+        module.load_state_dict(load_file(files[1]))
         return module

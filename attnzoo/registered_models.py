@@ -1,5 +1,6 @@
 """The models that each Auto class of Transformers serves."""
 
+import transformers
 from transformers import PreTrainedConfig
 
 from .modeling_attentional_rnn import AttentionalRNNForConditionalGeneration, AttentionalRNNModel
@@ -38,3 +39,10 @@ def auto_classes(config: PreTrainedConfig) -> dict[str, type]:
         if model_class.config_class is type(config)  # type: ignore[attr-defined]
         and pattern in getattr(model_class, "attention_patterns", (pattern,))
     }
+
+
+def loading_class(config: PreTrainedConfig) -> str:
+    """The name of the class of Transformers that loads the model that was saved with this config."""
+    names = {model_class.__name__: name for name, model_class in auto_classes(config).items()}
+    saved = (config.architectures or ["AutoModel"])[0]
+    return names.get(saved) or (saved if hasattr(transformers, saved) else "AutoModel")

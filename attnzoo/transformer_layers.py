@@ -35,9 +35,9 @@ class Packing(NamedTuple):
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, is_packed: Tensor) -> "Packing | None":
-        """The tokens where ``is_packed`` (B, T) is True; None if these are nearly all."""
-        if int(is_packed.sum()) > MAX_PACKED * is_packed.numel():
+    def of(cls, is_packed: Tensor | None) -> "Packing | None":
+        """The tokens where ``is_packed`` (B, T) is True; None if these are nearly all, or it is None."""
+        if is_packed is None or int(is_packed.sum()) > MAX_PACKED * is_packed.numel():
             return None
         return cls(is_packed.flatten().nonzero().squeeze(1), (is_packed.shape[0], is_packed.shape[1]))
 
@@ -148,26 +148,21 @@ class MultiHeadAttention(nn.Module):
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         query = self._heads(self.query_proj(hidden_states), packing)
-        if source is None:
-            key, value = self._keys_and_values(hidden_states, packing, False, past_key_values)
-        else:
-            key, value = self._keys_and_values(source, source_packing, True, past_key_values)
+        attended = (hidden_states, packing) if source is None else (source, source_packing)
+        key, value = self._keys_and_values(*attended, source is not None, past_key_values)
         rows, length = query.shape[0], query.shape[2]
         is_shared = key.shape[0] < rows
         if is_shared:  # the queries of N sequences as those of one
             query = query.unflatten(0, (key.shape[0], -1)).transpose(1, 2).flatten(2, 3)  # (B, H, N * T, K)
         implementation = "eager" if kwargs.get("output_attentions") else attention_backend(self.config)
         interface: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
-        dropout = self.dropout if self.training else 0.0
         device = query.device.type
         is_autocast = torch.is_autocast_enabled(device)
         if is_autocast and device == "cpu":  # torch's fused attention needs ten times as long for its gradients in bf16
-            is_autocast = False
             query, key, value = query.float(), key.float(), value.float()
-        with torch.autocast(device, enabled=is_autocast):
-            context, attention_weights = interface(
-                self, query, key, value, mask, dropout=dropout, scaling=self.scaling, **kwargs
-            )
+        options = {"dropout": self.dropout if self.training else 0.0, "scaling": self.scaling}
+        with torch.autocast(device, enabled=is_autocast and device != "cpu"):
+            context, attention_weights = interface(self, query, key, value, mask, **options, **kwargs)
         if is_shared and attention_weights is not None:
             attention_weights = attention_weights.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
         context = context.reshape(rows, length, -1)  # (B * N, T, D), from (B, N * T, H, K)
@@ -241,14 +236,12 @@ class TransformerLayer(GradientCheckpointingLayer):
         super().__init__()
         self.is_pre_norm = config.norm == "pre"
         self.self_attention = MultiHeadAttention(config, layer_idx)
-        self.self_attention_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
-        self.cross_attention: MultiHeadAttention | None = None
-        self.cross_attention_norm: nn.LayerNorm | None = None
-        if has_cross_attention:
-            self.cross_attention = MultiHeadAttention(config, layer_idx)
-            self.cross_attention_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        sizes = config.hidden_size, config.layer_norm_eps
+        self.self_attention_norm = nn.LayerNorm(*sizes)
+        self.cross_attention = MultiHeadAttention(config, layer_idx) if has_cross_attention else None
+        self.cross_attention_norm = nn.LayerNorm(*sizes) if has_cross_attention else None
         self.feed_forward = FeedForward(config)
-        self.feed_forward_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps)
+        self.feed_forward_norm = nn.LayerNorm(*sizes)
         self.dropout = config.dropout
 
     def forward(
@@ -260,14 +253,14 @@ class TransformerLayer(GradientCheckpointingLayer):
         past_key_values: Cache | None = None,
         **kwargs: Any,  # the packings, and what the backend may want
     ) -> Tensor:
-        def with_attention(attention: MultiHeadAttention, *attended: Any) -> Callable[[Tensor], Tensor]:
-            return lambda x: attention(x, *attended, past_key_values, **kwargs)[0]
+        def attend_to_itself(x: Tensor) -> Tensor:
+            return self.self_attention(x, mask, None, past_key_values, **kwargs)[0]
 
-        hidden_states = self.residual(
-            hidden_states, with_attention(self.self_attention, mask, None), self.self_attention_norm
-        )
-        if self.cross_attention is not None and self.cross_attention_norm is not None:
-            attend_to_source = with_attention(self.cross_attention, source_mask, source)
+        def attend_to_source(x: Tensor) -> Tensor:
+            return self.cross_attention(x, source_mask, source, past_key_values, **kwargs)[0]  # type: ignore[misc]
+
+        hidden_states = self.residual(hidden_states, attend_to_itself, self.self_attention_norm)
+        if self.cross_attention_norm is not None:
             hidden_states = self.residual(hidden_states, attend_to_source, self.cross_attention_norm)
         return self.residual(hidden_states, self.feed_forward, self.feed_forward_norm)
 
@@ -312,9 +305,8 @@ class PositionEmbedding(nn.Module):
 
     def __init__(self, config: SmallTransformerConfig) -> None:
         super().__init__()
-        self.learned: nn.Embedding | None = None
-        if config.position_embedding == "learned":
-            self.learned = nn.Embedding(config.max_position_embeddings, config.hidden_size)
+        sizes = config.max_position_embeddings, config.hidden_size
+        self.learned = nn.Embedding(*sizes) if config.position_embedding == "learned" else None
 
     def forward(self, embeddings: Tensor, positions: Tensor, num_positions: int | None) -> Tensor:
         """Every position is below ``num_positions``; None in a compiled graph, which must not depend on it."""

@@ -120,8 +120,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         self.layers = nn.ModuleList(
             TransformerLayer(config, index, self.has_cross_attention) for index in range(config.num_hidden_layers)
         )
-        is_pre_norm = config.norm == "pre"
-        self.final_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps) if is_pre_norm else None
+        self.final_norm = nn.LayerNorm(config.hidden_size, config.layer_norm_eps) if config.norm == "pre" else None
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -154,12 +153,12 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             require_tokens("encoder_outputs[0]", encoder_hidden_states, "(batch, length, width)", 3, width)
             targets_per_source(encoder_hidden_states, hidden_states)
         cache = self._cache(past_key_values, use_cache)
-        past: Any = 0
-        num_keys = length
         if cache is not None:
             self._check_cache(cache, rows, encoder_hidden_states)
-            past = _length(cache)
-            num_keys = cache.get_mask_sizes(length, 0)[0]  # a static cache has room for more
+        past: Any = 0 if cache is None else _length(cache)
+        num_keys = length if cache is None else cache.get_mask_sizes(length, 0)[0]  # a static cache has room for more
+        # Of a mask: all tokens, or as long as a static cache, which has room after the last one.
+        widths = (num_keys,) if isinstance(past, Tensor) else (past + length, num_keys)
         steps = torch.arange(length, device=hidden_states.device) + past  # (T,)
         num_positions = None if torch.compiler.is_compiling() else past + length
         is_real = texts = None
@@ -169,8 +168,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             what = "(batch or 1, heads or 1, queries, keys)"
             require_shape("attention_mask of four dimensions", attention_mask, what, *shapes)
         else:
-            name = f"{self.prefix}attention_mask"
-            is_real = _is_real(attention_mask, name, rows, past + length, num_keys, hidden_states.device)
+            is_real = _is_real(attention_mask, f"{self.prefix}attention_mask", rows, widths, hidden_states.device)
         positions = steps.unsqueeze(0) if is_real is None else source_positions(is_real)[0][:, steps]
         if position_ids is not None:
             positions = position_ids
@@ -187,26 +185,24 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         recorded = ("output_hidden_states", "output_attentions")  # they have the shapes of a padded batch
         if cache is not None or any(kwargs.get(name, getattr(self.config, name)) for name in recorded):
             tokens_to_compute = None
-        packing = source_packing = None
-        if tokens_to_compute is not None and (packing := Packing.of(tokens_to_compute)) is not None:
+        packing, source_packing, source_mask = Packing.of(tokens_to_compute), None, None
+        if packing is not None:
             hidden_states = packing.pack(hidden_states)  # (N, D)
-        source_mask = None
         backend = "eager" if kwargs.get("output_attentions") else attention_backend(self.config)
+        mask = mask_for(backend, mask, (rows, length, num_keys))
         if encoder_hidden_states is not None:
             sources, size = encoder_hidden_states.shape[:2]
-            is_real_source = _is_real(
-                encoder_attention_mask, "attention_mask", sources, size, size, hidden_states.device
-            )
+            is_real_source = _is_real(encoder_attention_mask, "attention_mask", sources, (size,), hidden_states.device)
             if is_real_source is not None:
-                source_mask = is_real_source[:, None, None]  # (B, 1, 1, S)
-                if tokens_to_compute is not None and (source_packing := Packing.of(is_real_source)) is not None:
-                    encoder_hidden_states = source_packing.pack(encoder_hidden_states)
-            source_mask = mask_for(backend, source_mask, (sources, rows // sources * length, size))
-        mask = mask_for(backend, mask, (rows, length, num_keys))
+                shape = sources, rows // sources * length, size
+                source_mask = mask_for(backend, is_real_source[:, None, None], shape)  # (B, 1, 1, S)
+                source_packing = None if tokens_to_compute is None else Packing.of(is_real_source)
+            if source_packing is not None:
+                encoder_hidden_states = source_packing.pack(encoder_hidden_states)
+        kwargs |= {"packing": packing, "source_packing": source_packing}
         for layer in self.layers:
             source = encoder_hidden_states, source_mask
-            packings = {"packing": packing, "source_packing": source_packing}
-            hidden_states = layer(hidden_states, mask, *source, past_key_values=cache, **packings, **kwargs)
+            hidden_states = layer(hidden_states, mask, *source, past_key_values=cache, **kwargs)
         if self.final_norm is not None:
             hidden_states = self.final_norm(hidden_states)
         if packing is not None:
@@ -256,25 +252,23 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
 
     def _check_cache(self, cache: Cache, rows: int, source: Tensor | None) -> None:
         """Check that a cache was filled by a model of these sizes, for these rows and this source (B, S, D)."""
-        parts: list[tuple[Any, int]] = [(cache, rows)]
-        if isinstance(cache, EncoderDecoderCache):
-            parts = [(cache.self_attention_cache, rows)]
-            if source is not None:
-                parts.append((cache.cross_attention_cache, source.shape[0]))
-                made_from = _length(cache.cross_attention_cache)
-                if isinstance(made_from, int) and made_from not in (0, source.shape[1]):
-                    sizes = f"{made_from} tokens, this one has {source.shape[1]}"
-                    raise ValueError(f"past_key_values comes from a source of {sizes}; continue with the same source")
+        own = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+        parts: list[tuple[Any, int]] = [(own, rows)]
+        if isinstance(cache, EncoderDecoderCache) and source is not None:
+            parts.append((cache.cross_attention_cache, source.shape[0]))
+            made_from = _length(cache.cross_attention_cache)
+            if isinstance(made_from, int) and made_from not in (0, source.shape[1]):
+                sizes = f"{made_from} tokens, this one has {source.shape[1]}"
+                raise ValueError(f"past_key_values comes from a source of {sizes}; continue with the same source")
         heads = self.config.num_attention_heads
         for part, batch in parts:
             if len(part.layers) not in (0, len(self.layers)):
                 sizes = f"{len(part.layers)} layers and the model {len(self.layers)}"
                 raise ValueError(f"past_key_values has {sizes}; continue with the model that made the cache")
-            keys = getattr(part.layers[0], "keys", None) if part.layers else None
+            keys: Any = getattr(part.layers[0], "keys", None) if part.layers else None
             expected = batch, heads, self.config.hidden_size // heads
-            if keys is None or keys.ndim != 4:  # the cache is empty, or holds no keys that can be read
-                continue
-            if (found := (*keys.shape[:2], keys.shape[3])) != expected:
+            is_readable = keys is not None and keys.ndim == 4  # else the cache is empty, or of another form
+            if is_readable and (found := (*keys.shape[:2], keys.shape[3])) != expected:
                 raise ValueError(
                     f"past_key_values has keys of {found} (batch, heads, width of a head), this batch and model have "
                     f"{expected}; continue with the batch and the model that made the cache"
@@ -288,19 +282,15 @@ def _length(cache: Cache) -> Any:
 
 
 def _is_real(
-    attention_mask: Tensor | None, name: str, rows: int, total: Any, num_keys: int, device: torch.device
+    attention_mask: Tensor | None, name: str, rows: int, widths: tuple[int, ...], device: torch.device
 ) -> Tensor | None:
-    """A mask (B, S) of bool, True on real tokens; None where nothing is padded.
-
-    S is ``total``, or ``num_keys`` for a cache with room after the last token.
-    """
+    """A mask (B, S) of bool, True on real tokens; None where nothing is padded. S is one of ``widths``."""
     if attention_mask is None:
         return None
-    widths = (num_keys,) if isinstance(total, Tensor) else (total, num_keys)
     require_shape(name, attention_mask, "(batch, length)", *((rows, width) for width in widths))
-    is_compiling = torch.compiler.is_compiling()  # a graph cannot branch on what the mask holds
-    is_real = attention_mask.to(device)
-    return None if not is_compiling and bool(is_real.all()) else is_real
+    # A graph cannot branch on what the mask holds.
+    is_full = not torch.compiler.is_compiling() and bool(attention_mask.all())
+    return None if is_full else attention_mask.to(device)
 
 
 def _self_attention_mask(

@@ -10,6 +10,7 @@ Letters in shapes: B sources, K beams of each, R = B * K rows, C candidates of e
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -90,7 +91,7 @@ def search(
         starts = sequences.unflatten(0, (-1, repeats // skip))
         result = _beam_search(decoder, starts, scores, stopping_criteria, config)
     else:
-        result = _one_by_one(decoder, sequences, scores, stopping_criteria, config)
+        result = {"sequences": _one_by_one(decoder, sequences, scores, stopping_criteria, config)}
     if not config.return_dict_in_generate:
         return result["sequences"]
     kinds = OUTPUTS[model.config.is_encoder_decoder]
@@ -109,12 +110,12 @@ def _candidates(config: GenerationConfig) -> int:
 
 def _one_by_one(
     decoder: "_Decoder", sequences: Tensor, scores: "_Scores", stops: StoppingCriteriaList, config: GenerationConfig
-) -> dict[str, Tensor]:
+) -> Tensor:
     """Greedy search or sampling: add the best token, or a random one, to every sequence (B, T) until all end."""
     is_open = torch.ones(len(sequences), dtype=torch.bool, device=sequences.device)
     has_end = any(hasattr(stop, "eos_token_id") for stop in stops)
     padding = next((token for token in (config.pad_token_id, *_end_tokens(config)) if token is not None), None)
-    while True:
+    while is_open.any():
         logits = scores.process(sequences, decoder.logits(sequences))  # (B, vocabulary)
         if config.do_sample:
             tokens = torch.multinomial(logits.softmax(dim=-1), num_samples=1).squeeze(1)
@@ -124,9 +125,7 @@ def _one_by_one(
             tokens = torch.where(is_open, tokens, padding)  # type: ignore[arg-type]  # then there is one
         sequences = torch.cat([sequences, tokens.unsqueeze(1)], dim=1)
         is_open &= ~stops(sequences, None)
-        if not is_open.any():
-            break
-    return {"sequences": sequences}
+    return sequences
 
 
 def _beam_search(
@@ -167,17 +166,15 @@ def _beam_search(
             wide = nn.functional.pad(candidates, (0, ended.shape[2] - candidates.shape[2]), value=fill)
             ended_scores, place = torch.cat([ended_scores, final], dim=1).topk(beams)
             ended = _take(torch.cat([ended, wide], dim=1), place)
-            lengths = torch.full_like(beam, length)
-            ended_lengths = torch.cat([ended_lengths, lengths], dim=1).gather(1, place)
+            ended_lengths = torch.cat([ended_lengths, torch.full_like(beam, length)], dim=1).gather(1, place)
             has_ended = torch.cat([has_ended, is_new], dim=1).gather(1, place)
         # The best of the others run on.
         running_scores, place = (candidate_scores + is_end * NEVER).topk(beams)
         first_row = torch.arange(0, len(rows), running.shape[1], device=device).unsqueeze(1)  # (B, 1)
         decoder.steps.reorder((beam.gather(1, place) + first_row).flatten())
         running = _take(candidates, place)
-        best_length = length
-        if config.early_stopping == "never" and penalty > 0:
-            best_length = config.max_length - prompt
+        longest_is_best = config.early_stopping == "never" and penalty > 0
+        best_length = config.max_length - prompt if longest_is_best else length
         worst = torch.where(has_ended, ended_scores.amin(dim=1, keepdim=True), NEVER)
         can_improve &= (running_scores[:, :1] / best_length**penalty > worst).any(dim=1, keepdim=True)
         is_full = config.early_stopping is True and bool(has_ended.all())
@@ -252,16 +249,14 @@ class _Decoder:
     """A decoder's steps and its output projection, as a :class:`RepeatedProduct` if it has no hooks or adapters."""
 
     def __init__(self, steps: RecurrentSteps | TransformerSteps, lm_head: Any) -> None:
-        self.steps, self.lm_head = steps, lm_head
-        self.product = RepeatedProduct(lm_head) if is_only_its_weight(lm_head) else None
+        self.steps = steps
+        self.project: Callable[[Tensor], Tensor] = lambda hidden: lm_head(hidden).clone()  # others may hold its output
+        if is_only_its_weight(lm_head):
+            self.project = RepeatedProduct(lm_head)
 
     def logits(self, sequences: Tensor) -> Tensor:
         """The logits (R, vocabulary), float32, of the token after every sequence (R, T), whose last token is new."""
-        hidden = self.steps.read(sequences)  # (R, H)
-        if self.product is not None:
-            logits = self.product(hidden).float()
-        else:
-            logits = self.lm_head(hidden).to(torch.float32, copy=True)  # others may hold it
+        logits = self.project(self.steps.read(sequences)).float()
         if self.steps.copied is not None:
             logits = pointer_generator(logits.unsqueeze(1), self.steps.copied)[:, 0].float()
         return logits.to(sequences.device)

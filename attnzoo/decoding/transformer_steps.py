@@ -11,7 +11,7 @@ each, R = G * N rows, T tokens so far, S tokens of a group's keys or of a source
 Masks are bool, True = attend.
 """
 
-from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -71,22 +71,23 @@ class TransformerSteps:
             raise ValueError("search() has no past_key_values to go on from; leave out custom_generate")
         self.decoder, self.num_sources, self.num_beams = decoder, num_sources, num_beams
         self.device = decoder.device
-        self.prompt_mask: Tensor | None = arguments.get("attention_mask")
+        mask: Tensor | None = arguments.get("attention_mask")
+        self.prompt_mask = mask
         self.source: dict[str, Tensor | None] = {}
+        self.source_mask: Tensor | None = None
         self.copy_head = getattr(model, "copy_head", None)
         self.copied: Copied | None = None  # of the step that was read last
         if decoder.has_cross_attention:
-            self.prompt_mask = arguments.get("decoder_attention_mask")
-            self.source["encoder_hidden_states"] = arguments["encoder_outputs"][0]
-            self.source["encoder_attention_mask"] = arguments.get("attention_mask")
-            self.source_ids = None if self.copy_head is None else source_ids_of(arguments["encoder_outputs"])
-        self.source_mask: Tensor | None = None
-        if (mask := self.source.get("encoder_attention_mask")) is not None and not bool(mask.all()):
-            self.source_mask = self._added(mask.to(self.device).bool()[:, None, None])  # (B, 1, 1, S)
+            outputs, self.prompt_mask = arguments["encoder_outputs"], arguments.get("decoder_attention_mask")
+            self.source = {"encoder_hidden_states": outputs[0], "encoder_attention_mask": mask}
+            if self.copy_head is not None:
+                self.copied_from = outputs[0], source_mask(mask, outputs[0]), source_ids_of(outputs)
+            if mask is not None and not bool(mask.all()):
+                self.source_mask = self._added(mask.to(self.device).bool()[:, None, None])  # (B, 1, 1, S)
         if self.prompt_mask is not None:  # repeated for the rows of a prompt
             self.prompt_mask = self.prompt_mask[:: len(self.prompt_mask) // num_sources]
         # Set by the first read: its cache, which tokens a row has seen, and the position of the next token.
-        self.cache: Any = None
+        self.cached: Any = None  # the layers of the target's cache, and those of the source's
         self.layers: list[_LayerSteps] = []  # made in the second read
         self.mask: Tensor | None = None  # (G, 1, N, S), None where all have seen all
         self.length, self.room = 0, 0  # S, and how large it may become
@@ -94,17 +95,16 @@ class TransformerSteps:
 
     def read(self, sequences: Tensor) -> Tensor:
         """Read the last token of every sequence (R, T), in the first call all tokens; returns their states (R, D)."""
-        states = self._read_prompts(sequences) if self.cache is None else self._read_last(sequences)
+        states = self._read_prompts(sequences) if self.cached is None else self._read_last(sequences)
         if self.copy_head is not None:
-            source: Any = self.source["encoder_hidden_states"]
-            mask = source_mask(self.source["encoder_attention_mask"], source)
-            self.copied = self.copy_head(states.unsqueeze(1), source, mask, self.source_ids)
+            self.copied = self.copy_head(states.unsqueeze(1), *self.copied_from)
         return states
 
     def _read_last(self, sequences: Tensor) -> Tensor:
         if not self.layers:
             copies = 1 if self.num_beams > 1 else len(sequences) // self.num_sources  # else each row has its own keys
-            self.layers = [_LayerSteps(*parts, copies) for parts in self._cached_layers()]
+            parts: Any = zip_longest(self.decoder.layers, *self.cached)
+            self.layers = [_LayerSteps(layer, own, of_source, copies) for layer, own, of_source in parts]
         x = self.decoder.embed_tokens(sequences[:, -1].to(self.device)) * self.decoder.embedding_scale  # (R, D)
         if self.decoder.position_embedding is not None:
             by_position = x.unflatten(0, (len(self.positions), -1))
@@ -152,11 +152,10 @@ class TransformerSteps:
     def _read_prompts(self, sequences: Tensor) -> Tensor:
         """Read the prompts with the decoder itself, once for the rows of a source, which have the same prompt."""
         repeats = len(sequences) // self.num_sources
-        # A cache without a config, which takes long to read.
-        own: Cache = DynamicCache()
-        empty = EncoderDecoderCache(own, DynamicCache()) if self.source else own
+        own, of_source = DynamicCache(), DynamicCache()  # without a config, which takes long to read
+        cache: Cache = EncoderDecoderCache(own, of_source) if self.source else own
         prompts = sequences[::repeats].to(self.device)
-        outputs = self.decoder(prompts, self.prompt_mask, past_key_values=empty, use_cache=True, **self.source)
+        outputs = self.decoder(prompts, self.prompt_mask, past_key_values=cache, use_cache=True, **self.source)
         seen = torch.ones(self.num_sources, sequences.shape[1], dtype=torch.bool, device=self.device)
         self.positions = torch.full((1, 1), sequences.shape[1], device=self.device)
         if self.prompt_mask is not None:
@@ -166,16 +165,9 @@ class TransformerSteps:
             self.mask = seen[:, None, None].expand(-1, 1, repeats, -1)
         elif self.prompt_mask is not None:
             self.mask = seen[:, None, None].repeat_interleave(repeats, dim=0)
-        self.cache = outputs.past_key_values
+        self.cached = own.layers, of_source.layers  # none of a source without one
         self.length = self.room = sequences.shape[1]
         return outputs.last_hidden_state[:, -1].repeat_interleave(repeats, dim=0)
-
-    def _cached_layers(self) -> Iterable[tuple[TransformerLayer, Any, Any]]:
-        """Each layer of the decoder with its layers in the caches of the target and of the source."""
-        own, source = self.cache, [None] * len(self.decoder.layers)
-        if self.source:
-            own, source = own.self_attention_cache, own.cross_attention_cache.layers
-        return zip(self.decoder.layers, own.layers, source, strict=True)
 
 
 class _LayerSteps:
@@ -197,13 +189,12 @@ class _LayerSteps:
 
     def make_room(self, length: int, more: int, order: Tensor | None) -> None:
         """Keep the first S keys, or those of ``order`` (G, S), with room for more."""
-        self.keys, self.values = (
-            pad(
-                tensor[:, :, :length] if order is None else tensor.take_along_dim(order[:, None, :, None], dim=2),
-                (0, 0, 0, more),
-            )
-            for tensor in (self.keys, self.values)
-        )
+
+        def kept(tensor: Tensor) -> Tensor:
+            tensor = tensor[:, :, :length] if order is None else tensor.take_along_dim(order[:, None, :, None], dim=2)
+            return pad(tensor, (0, 0, 0, more))
+
+        self.keys, self.values = kept(self.keys), kept(self.values)
 
     def step(self, x: Tensor, start: int, mask: Tensor | None, source_mask: Tensor | None) -> Tensor:
         """(R, D) to (R, D), after ``start`` keys."""

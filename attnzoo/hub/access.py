@@ -6,13 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from huggingface_hub import HfApi
-from huggingface_hub.errors import (
-    GatedRepoError,
-    HfHubHTTPError,
-    HFValidationError,
-    LocalTokenNotFoundError,
-    RepositoryNotFoundError,
-)
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalTokenNotFoundError, RepositoryNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
 TRANSIENT = (408, 412, 429)  # client errors that may pass: timeout, another commit came first, too many requests
@@ -30,10 +24,7 @@ def require_write_access(repo_id: str, *, create_pr: bool = False, token: str | 
         ConnectionError: the Hub does not answer.
         FileNotFoundError: a pull request for a repository that does not exist.
     """
-    try:
-        validate_repo_id(repo_id)
-    except HFValidationError as error:
-        raise ValueError(str(error)) from error
+    validate_repo_id(repo_id)  # its error is a ValueError
     namespace, _, name = repo_id.partition("/")
     if not name:
         raise ValueError(f"{repo_id!r} does not say whose it is; write owner/{repo_id}")
@@ -105,6 +96,6 @@ def answering(api: HfApi) -> Iterator[None]:
 
 def is_refusal(error: BaseException | None) -> bool:
     """Whether the Hub refused a request, here or in the cause of this error, and would refuse it again."""
-    if error is None or not isinstance(error, HfHubHTTPError):
+    if not isinstance(error, HfHubHTTPError):
         return error is not None and is_refusal(error.__cause__)
     return error.response.is_client_error and error.response.status_code not in TRANSIENT

@@ -65,7 +65,7 @@ def contents(folder: str | Path, also: Iterable[str] = ()) -> Contents:
         if is_wanted and (path.is_file() or path.is_symlink()):
             sent.append(path.name)
         else:
-            kept[path.name] = "no plain file" if is_wanted else _reason(path)
+            kept[path.name] = _reason(path)
     _refuse_links_out(folder, sent)
     if not any(is_one_of(name, ("*.safetensors",)) for name in sent):
         raise FileNotFoundError(f"{folder} has no safetensors of a model; write it with save_pretrained")
@@ -99,7 +99,7 @@ def _shown_pictures(card: Path) -> set[str]:
 
 
 def _reason(path: Path) -> str:
-    """Why a file of no known kind is not pushed."""
+    """Why an entry of the folder is not pushed."""
     name = path.name.lower()
     reasons = {
         "a link to nothing": not path.exists(),
@@ -118,6 +118,5 @@ def _refuse_links_out(folder: Path, names: list[str]) -> None:
     if dangling := [name for name, path in links.items() if not path.is_file()]:
         raise ValueError(f"{folder} has links that lead nowhere: {', '.join(dangling)}")
     targets = {name: path.resolve() for name, path in links.items()}
-    home = folder.resolve()
-    if out := [f"{name} -> {target}" for name, target in targets.items() if not target.is_relative_to(home)]:
+    if out := [f"{name} -> {to}" for name, to in targets.items() if not to.is_relative_to(folder.resolve())]:
         raise ValueError(f"{folder} has links that lead out of it: {', '.join(out)}; put the files themselves there")

@@ -1,8 +1,8 @@
 """A model's code beside its weights, for users who have not installed attnzoo (``trust_remote_code=True``)."""
 
+import inspect
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,8 @@ def code_files(folder: Path) -> list[Path]:
         ValueError: the model is not of this package.
     """
     classes, pipelines = _travelling_classes(folder)
-    modules = {
-        Path(str(sys.modules[class_.__module__].__file__)) for class_ in (*classes.values(), *pipelines.values())
-    }
-    return sorted(modules.union(*(map(Path, get_relative_import_files(module)) for module in modules)))
+    files = {inspect.getfile(class_) for class_ in (*classes.values(), *pipelines.values())}
+    return sorted(map(Path, files.union(*map(get_relative_import_files, files))))
 
 
 def forget_missing_code(folder: Path) -> None:
@@ -73,18 +71,16 @@ def forget_missing_code(folder: Path) -> None:
     path = folder / "config.json"
     entries = json.loads(path.read_text(encoding="utf-8"))
 
-    def is_there(place: str) -> bool:
+    def is_there(entry: Any) -> bool:
+        place = entry if isinstance(entry, str) else entry["impl"]  # of a model, or of a pipeline
         return "--" in place or (folder / f"{place.split('.')[0]}.py").is_file()
 
-    kept = {
-        "auto_map": {name: place for name, place in entries.get("auto_map", {}).items() if is_there(place)},
-        "custom_pipelines": {
-            task: entry for task, entry in entries.get("custom_pipelines", {}).items() if is_there(entry["impl"])
-        },
-    }
-    if any(named != entries.get(name, {}) for name, named in kept.items()):
-        entries = {name: value for name, value in entries.items() if name not in kept}
-        _write(path, entries | {name: named for name, named in kept.items() if named})
+    kept = dict(entries)
+    for field in ("auto_map", "custom_pipelines"):
+        if named := {name: entry for name, entry in kept.pop(field, {}).items() if is_there(entry)}:
+            kept[field] = named
+    if kept != entries:
+        _write(path, kept)
 
 
 def _write(path: Path, entries: dict[str, Any]) -> None:

@@ -12,14 +12,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import transformers
 from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi, ModelCard, ModelInfo
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 from transformers import AutoConfig, AutoTokenizer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from ..registered_models import auto_classes
+from ..registered_models import loading_class
 from .access import client, is_refusal, require_visibility, require_write_access
 from .folder_contents import ADAPTER, TOKENIZER, WEIGHTS, contents, is_one_of, printable
 from .model_code import add_code, forget_missing_code
@@ -154,10 +153,7 @@ def _save_outputs(staged: Path, folder: Path, path: Path) -> str:
     if "auto_map" in entries and entries.get("model_type") not in CONFIG_MAPPING:
         raise ValueError(f"the model in {folder} runs code of its own; push sends those of attnzoo and Transformers")
     try:
-        config = AutoConfig.from_pretrained(staged)
-        names = {class_.__name__: auto_class for auto_class, class_ in auto_classes(config).items()}
-        saved = (config.architectures or ["AutoModel"])[0]
-        auto_class = names.get(saved) or (saved if hasattr(transformers, saved) else "AutoModel")
+        auto_class = loading_class(AutoConfig.from_pretrained(staged))
         save_outputs(path, staged, auto_class)
         if (staged / "tokenizer_config.json").is_file():
             AutoTokenizer.from_pretrained(staged, trust_remote_code=False)
@@ -170,19 +166,13 @@ def _save_outputs(staged: Path, folder: Path, path: Path) -> str:
 
 
 def _commit(
-    api: HfApi,
-    staged: Path,
-    repo_id: str,
-    private: bool | None,
-    revision: str | None,
-    requester: str | None,
-    message: str,
+    api: HfApi, staged: Path, repo_id: str, private: bool | None, revision: str | None, author: str | None, message: str
 ) -> tuple[ModelInfo, CommitInfo]:
-    """The state of the branch before, and the commit: on it, or on a pull request of the account ``requester``."""
+    """The state of the branch before, and the commit: on it, or on a pull request of the account ``author``."""
     try:
         create_pr = False
-        if requester is not None:
-            request = _open_pull_request(api, repo_id, revision or "main", requester, message)
+        if author is not None:
+            request = _open_pull_request(api, repo_id, revision or "main", author, message)
             revision, create_pr = request or revision, request is None
         else:
             api.create_repo(repo_id, private=private, exist_ok=True)
@@ -209,14 +199,14 @@ def _commit(
     return before, commit
 
 
-def _open_pull_request(api: HfApi, repo_id: str, branch: str, account: str, title: str) -> str | None:
+def _open_pull_request(api: HfApi, repo_id: str, branch: str, author: str, title: str) -> str | None:
     """The reference of this account's open pull request of that title to the branch."""
     requests = api.get_repo_discussions(
-        repo_id, author=account, discussion_type="pull_request", discussion_status="open"
+        repo_id, author=author, discussion_type="pull_request", discussion_status="open"
     )
     for request in (request for request in requests if request.title == title):
         if api.get_discussion_details(repo_id, request.num).target_branch == f"refs/heads/{branch}":
-            return f"refs/pr/{request.num}"
+            return request.git_reference
     return None
 
 

@@ -83,12 +83,7 @@ def require_same_outputs(arrived: Path, home: Path, auto_class: str, code: bool)
         "PYTHONPATH": os.pathsep.join(found),
     }
     program = [sys.executable, "-P", str(Path(__file__).with_name("sample_outputs.py"))]
-    ended = subprocess.run(
-        [*program, str(home / "outputs.safetensors"), auto_class, str(arrived), "code" if code else "package"],
-        env=os.environ | settings,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    program += [str(home / "outputs.safetensors"), auto_class, str(arrived), "code" if code else "package"]
+    ended = subprocess.run(program, env=os.environ | settings, capture_output=True, text=True, check=False)
     if ended.returncode:
         raise OSError(f"it does not load as the folder does (exit {ended.returncode}): {ended.stderr.strip()}")

@@ -90,11 +90,7 @@ class AttentionView:
         return path
 
     def plot(
-        self,
-        path: str | Path | None = None,
-        kind: str | None = None,
-        layer: int | None = None,
-        head: int | None = None,
+        self, path: str | Path | None = None, kind: str | None = None, layer: int | None = None, head: int | None = None
     ) -> "Figure":
         """Draw a picture: all heads as a grid, or one head, or for hops the coloured sentence.
 
@@ -113,18 +109,16 @@ class AttentionView:
         target, source, weights = self.maps[kind]
         if layer is not None and layer not in weights:
             raise ValueError(f"layer must be one of {', '.join(map(str, weights))}, got {layer}")
-        if head is not None:
-            if layer is None and len(weights) > 1:
-                raise ValueError("a head needs the number of its layer; give layer=")
-            of_layer = next(iter(weights.values())) if layer is None else weights[layer]
-            if not 0 <= head < len(of_layer):
-                raise ValueError(f"head must be 0 to {len(of_layer) - 1}, got {head}")
-            return plot_alignments([of_layer[head]], [source.names], [target.names], path)
-        if kind == "hops":
-            return plot_sentence(next(iter(weights.values()))[0], source.names, path)
         shown = weights if layer is None else {layer: weights[layer]}
-        if sum(map(len, shown.values())) == 1:
-            return plot_alignments([next(iter(shown.values()))[0]], [source.names], [target.names], path)
+        first = next(iter(shown.values()))
+        if head is not None and len(shown) > 1:
+            raise ValueError("a head needs the number of its layer; give layer=")
+        if head is not None and not 0 <= head < len(first):
+            raise ValueError(f"head must be 0 to {len(first) - 1}, got {head}")
+        if kind == "hops" and head is None:
+            return plot_sentence(first[0], source.names, path)
+        if head is not None or sum(map(len, shown.values())) == 1:
+            return plot_alignments([first[head or 0]], [source.names], [target.names], path)
         maps = [of_layer.unsqueeze(0) for of_layer in shown.values()]
         return plot_heads(maps, source.names, target.names, path, layers=list(shown))
 
@@ -163,14 +157,11 @@ def view(
         ValueError: the text is empty, the model cannot read a target, the model has no attention, or there is no such
             layer.
     """
-    source = _encode(tokenizer, text)
-    config = model.config
+    inputs = {key: value.to(model.device) for key, value in _encode(tokenizer, text).items()}
+    source_ids = inputs["input_ids"][0].tolist()
     title = text if isinstance(text, str) else " ".join(text)
     name = type(model).__name__
-    source_ids = source["input_ids"][0].tolist()
-    inputs = {key: value.to(model.device) for key, value in source.items()}
-    kinds = attention_layers(model)
-    if getattr(config, "is_encoder_decoder", False):
+    if model.config.is_encoder_decoder:
         labels = _target_ids(model, tokenizer, target, inputs)
         read = _decoder_inputs(model, labels)
         inputs["decoder_input_ids"] = torch.tensor([read], device=model.device)
@@ -178,13 +169,13 @@ def view(
         sides = {"cross": (predicted, of_source), "encoder": (of_source, of_source), "decoder": (of_read, of_read)}
     else:
         if target is not None:
-            if not _is_decoder(model):
+            if not model.can_generate():
                 raise ValueError(f"{name} reads one text and has no target; leave target out")
             source_ids = _continued(tokenizer, text, source_ids, target)
             inputs = {"input_ids": torch.tensor([source_ids], device=model.device)}
         of_source = _tokens(tokenizer, source_ids)
         sides = {"self": (of_source, of_source)}
-    if kinds:
+    if attention_layers(model):
         with torch.no_grad(), evaluation_mode(model), record_attention(model, layers) as recorded:
             model(**inputs)
         found = {kind: _numbered(of_kind) for kind, of_kind in recorded.items()}
@@ -193,19 +184,17 @@ def view(
             raise ValueError(f"layers of {name} can only be [0], its one attention layer; got {list(layers)}")
         with torch.no_grad(), evaluation_mode(model):
             outputs = model(**inputs, output_attentions=True)
-        key = "cross_attentions" if "cross" in sides else "attentions"
+        kind, key = ("cross", "cross_attentions") if "cross" in sides else ("hops", "attentions")
         attentions = outputs.get(key)
         if not attentions:
             raise ValueError(f"{name} has no attention to show")
-        kind = "cross" if "cross" in sides else "hops"
         found = {kind: dict(enumerate(attentions))}
         hops = [f"hop {number}" for number in range(attentions[-1].shape[2])]
         sides["hops"] = Tokens([], hops, list(range(len(hops)))), of_source
     maps = {}
-    for kind in sides:
-        if found.get(kind):
-            weights = {number: of_layer[0].float().cpu() for number, of_layer in found[kind].items()}
-            maps[kind] = AttentionMaps(*sides[kind], weights)
+    for kind, of_kind in sides.items():
+        if weights := {number: of_layer[0].float().cpu() for number, of_layer in found.get(kind, {}).items()}:
+            maps[kind] = AttentionMaps(*of_kind, weights)
     return AttentionView(title if len(title) <= 200 else title[:199] + "…", name, maps)
 
 
@@ -222,25 +211,23 @@ def _tokens(tokenizer: Any, ids: list[int]) -> Tokens:
 
 def _encode(tokenizer: Any, text: Any) -> Any:
     """The text as a batch of one row."""
-    if isinstance(text, tuple) and len(text) == 2 and all(isinstance(part, str) for part in text):
-        parts: list[Any] = list(text)
-    elif isinstance(text, str) or (isinstance(text, list) and all(isinstance(word, str) for word in text)):
-        parts = [text]
-    else:
+    is_pair = isinstance(text, tuple) and len(text) == 2
+    strings = text if is_pair or isinstance(text, list) else [text]
+    if not all(isinstance(string, str) for string in strings):
         raise TypeError(f"text must be a text, a list of words or a tuple of two texts, got {type(text).__name__}")
-    if not all(any(map(str.strip, [part] if isinstance(part, str) else part)) for part in parts):
+    has_text = [bool(string.strip()) for string in strings]
+    if not any(has_text) or (is_pair and not all(has_text)):
         raise ValueError("text is empty; there is nothing to show")
-    names = ("text", "text_pair")
-    texts = {name: [part] for name, part in zip(names, parts, strict=False)}
-    encoded = _tokenized(tokenizer, "text", **texts, is_split_into_words=isinstance(text, list))
+    parts = text if is_pair else [text]
+    encoded = _tokenized(tokenizer, "text", *([part] for part in parts), is_split_into_words=isinstance(text, list))
     if not encoded["input_ids"].numel():
         raise ValueError(f"the tokenizer has no token for {text!r}")
     return encoded
 
 
-def _tokenized(tokenizer: Any, what: str, **texts: Any) -> Any:
+def _tokenized(tokenizer: Any, what: str, *texts: Any, **options: Any) -> Any:
     try:
-        return tokenizer(**texts, return_tensors="pt")
+        return tokenizer(*texts, **options, return_tensors="pt")
     except Exception as error:  # tokenizers raise nothing narrower for a character without a token
         raise ValueError(f"{what} has a character that the tokenizer cannot read: {error}") from error
 
@@ -301,7 +288,3 @@ def _decoder_inputs(model: Any, labels: list[int]) -> list[int]:
     if callable(shift):
         return shift(labels=torch.tensor([labels], device=model.device))[0].tolist()
     return [model.config.decoder_start_token_id, *labels[:-1]]
-
-
-def _is_decoder(model: Any) -> bool:
-    return bool(getattr(model, "can_generate", lambda: False)())

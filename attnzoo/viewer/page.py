@@ -9,6 +9,7 @@ import ctypes
 import gzip
 import html
 import json
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -31,34 +32,34 @@ NAMES = {
 
 def page(title: str, model_name: str, maps: "Mapping[str, AttentionMaps]") -> str:
     """The page of these maps; see :meth:`attnzoo.viewer.AttentionView.to_html`."""
-    data = {
-        "title": title,
-        "model": model_name,
-        "maps": [_map(kind, of_kind) for kind, of_kind in maps.items()],
-    }
+    data = {"title": title, "model": model_name, "maps": [_map(kind, of_kind) for kind, of_kind in maps.items()]}
     # Escapes of JSON keep every text inside of the script element: there is no "<" in it.
     packed = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    folder = files(__package__)
-    parts = {name: (folder / f"page.{name}").read_text(encoding="utf-8") for name in ("html", "css", "js")}
-    whole = parts["html"]
-    for place, value in (("TITLE", html.escape(title)), ("STYLE", parts["css"]), ("SCRIPT", parts["js"])):
-        whole = whole.replace(f"{{{{{place}}}}}", value)
-    return whole.replace("{{DATA}}", packed)  # the last: no text of the user is searched for a place
+    code = {"STYLE": _read("page.css"), "SCRIPT": _read("page.js")}
+    return filled("page.html", TITLE=html.escape(title), DATA=packed, **code)
+
+
+def filled(name: str, **values: str) -> str:
+    """The HTML file of this name, with every value in its place. No value is searched for the place of another."""
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: values[place[1]], _read(name))
+
+
+def _read(name: str) -> str:
+    """A file beside this one."""
+    return (files(__package__) / name).read_text(encoding="utf-8")
 
 
 def _map(kind: str, maps: "AttentionMaps") -> dict[str, Any]:
     """What the script reads of one kind of attention."""
     target, source, weights = maps
     name, caption = NAMES[kind]
-    largest = [[float(head.nan_to_num().max()) for head in of_layer] for of_layer in weights.values()]
-    levels = [
-        [_levels(head, scale) for head, scale in zip(of_layer, scales, strict=True)]
-        for of_layer, scales in zip(weights.values(), largest, strict=True)
-    ]
+    layers = [of_layer.nan_to_num() for of_layer in weights.values()]
+    largest = [of_layer.amax(dim=(1, 2)).tolist() for of_layer in layers]
+    levels = [_levels(of_layer, scales) for of_layer, scales in zip(layers, largest, strict=True)]
     rows, columns = min(OVERVIEW, len(target.names)), min(OVERVIEW, len(source.names))
     overview = None
     if max(len(target.names), len(source.names)) > OVERVIEW:
-        reduced = [nn.functional.adaptive_max_pool2d(torch.stack(heads).float(), (rows, columns)) for heads in levels]
+        reduced = [nn.functional.adaptive_max_pool2d(of_layer.float(), (rows, columns)) for of_layer in levels]
         overview = _packed(torch.cat(reduced).to(torch.uint8))
     return {
         "kind": kind,
@@ -76,9 +77,10 @@ def _map(kind: str, maps: "AttentionMaps") -> dict[str, Any]:
     }
 
 
-def _levels(weights: Tensor, largest: float) -> Tensor:
-    """Weights (T, S) as whole numbers from 0 to 255, which is the largest weight."""
-    return (weights.nan_to_num() * (255 / largest if largest > 0 else 0)).round().clamp(0, 255).to(torch.uint8)
+def _levels(weights: Tensor, largest: list[float]) -> Tensor:
+    """Weights (H, T, S) as whole numbers from 0 to 255, which is the largest weight of each head."""
+    scales = torch.tensor([255 / weight if weight > 0 else 0 for weight in largest])
+    return (weights * scales[:, None, None]).round().clamp(0, 255).to(torch.uint8)
 
 
 def _packed(levels: Tensor) -> str:

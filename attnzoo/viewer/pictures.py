@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from .page import filled
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -67,13 +69,10 @@ def plot_alignments(
     rows = math.ceil(len(maps) / columns)
     size = columns * (inches * width + 0.7) + 0.9, rows * (inches * height + above + (0.5 if titles is None else 0.8))
     figure = _figure(*size, layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).flatten()
-    for axis in axes[len(maps) :]:
-        axis.remove()
-    names = source_tokens, target_tokens, titles or [""] * len(maps)
-    for axis, weights, source, target, title in zip(axes, maps, *names, strict=False):
+    for index, (weights, source, target) in enumerate(zip(maps, source_tokens, target_tokens, strict=True)):
+        axis = figure.add_subplot(rows, columns, index + 1)
         _heat_map(axis, weights, source, target, scale, rotation=90 if is_upright else 0)
-        axis.set_title(title, parse_math=False)
+        axis.set_title(titles[index] if titles else "", parse_math=False)
     return _finished(figure, path)
 
 
@@ -121,16 +120,15 @@ def plot_heads(
     width = columns * (inches * len(source_tokens) + 0.1) + names + 1.2
     height = rows * (inches * len(target_tokens) + 0.1) + names + 0.6
     figure = _figure(width, height, layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False)
     for index, layer in enumerate(attentions):
         for head, weights in enumerate(layer[row]):
+            axis = figure.add_subplot(rows, columns, index * columns + head + 1)
             shown = source_tokens if index == 0 else (), target_tokens if head == 0 else ()
-            _heat_map(axes[index, head], weights, *shown, scale, rotation=90, fontsize=7)
-        axes[index, 0].set_ylabel(f"layer {index if layers is None else layers[index]}", fontsize=9)
-        for axis in axes[index, layer.shape[1] :]:
-            axis.remove()
-    for head, axis in enumerate(axes[0, : attentions[0].shape[1]]):
-        axis.set_title(f"head {head}", fontsize=9)
+            _heat_map(axis, weights, *shown, scale, rotation=90, fontsize=7)
+            if index == 0:
+                axis.set_title(f"head {head}", fontsize=9)
+            if head == 0:
+                axis.set_ylabel(f"layer {index if layers is None else layers[index]}", fontsize=9)
     return _finished(figure, path)
 
 
@@ -166,28 +164,26 @@ def plot_sentence(
         ValueError: there is no token, or the matrix does not have a column for every one.
     """
     copies = _copies(annotation_matrix, tokens)
-    places, lines = [], 1  # of every token: its line, and the character it starts at
-    start = 0
+    places, line, start = [], 0, 0  # of every token: its line, and the character it starts at
     for token in tokens:
         if start and start + len(token) > width:
-            lines, start = lines + 1, 0
-        places.append((lines - 1, start))
+            line, start = line + 1, 0
+        places.append((line, start))
         start += len(token) + 1
+    lines = line + 1.4  # of a copy, with the space below it
     margin = max(len(name) for name, _ in copies) + 2
     width = max(start + len(token) for (_, start), token in zip(places, tokens, strict=True)) + 1
-    height, above = len(copies) * (lines + 0.4), 0.0
-    if title is not None:
-        width, above = max(width, math.ceil(1.3 * len(title)) - margin), 1.6
+    width = max(width, math.ceil(1.3 * len(title or "")) - margin)
+    height, above = len(copies) * lines, 0.0 if title is None else 1.6
     inches = 0.0845, 0.24  # of a character
     figure = _figure(inches[0] * (margin + width), inches[1] * (height + above))
     axis = figure.add_axes((0, 0, 1, height / (height + above)))
     axis.set(xlim=(-margin, width), ylim=(height, 0))
     axis.axis("off")
-    if title is not None:
-        axis.set_title(title, parse_math=False)
+    axis.set_title(title or "", parse_math=False)
     font = {"family": "monospace", "size": 10, "va": "center", "parse_math": False}
     for index, (name, weights) in enumerate(copies):
-        top = index * (lines + 0.4)
+        top = index * lines
         axis.text(-margin + 1, top + 0.5, name, color="gray", **font)  # type: ignore[arg-type]
         for (line, start), token, weight in zip(places, tokens, weights, strict=True):
             middle = top + line + 0.5
@@ -227,7 +223,7 @@ def sentences_html(
         sections.append(
             f"<section>{title}<p>{overall}</p><details><summary>each hop</summary>{unfolded}</details></section>"
         )
-    page = _PAGE.format(sections="\n".join(sections))
+    page = filled("sentences.html", SECTIONS="\n".join(sections))
     if path is not None:
         Path(path).write_text(page, encoding="utf-8")
     return page
@@ -255,9 +251,8 @@ def _heat_map(
 
     drawn = weights.detach().float().cpu()
     largest = float(drawn.nan_to_num().max()) if scale == "map" else 1.0
-    axis.imshow(
-        drawn.numpy(), cmap=LinearSegmentedColormap.from_list("attention", COLOURS.split()), vmin=0, vmax=largest or 1.0
-    )
+    colours = LinearSegmentedColormap.from_list("attention", COLOURS.split())
+    axis.imshow(drawn.numpy(), cmap=colours, vmin=0, vmax=largest or 1.0)
     axis.set_xticks(range(len(source)), source, rotation=rotation, parse_math=False, **font)
     axis.set_yticks(range(len(target)), target, parse_math=False, **font)
     axis.xaxis.tick_top()
@@ -281,16 +276,6 @@ def _finished(figure: "Figure", path: str | Path | None) -> "Figure":
 
 
 _RED = "#e0503c"
-_PAGE = """<!DOCTYPE html>
-<html><head><meta charset="utf-8"><title>Attention</title><style>
-body {{ color-scheme: light; background: white; color: black; font: 1rem/1.7 sans-serif; margin: 2rem auto;
-  max-width: 60rem; padding: 0 1rem }}
-h2 {{ font-size: 1rem; margin-bottom: 0 }} p {{ margin: .3rem 0 }} section {{ margin-bottom: 1.5rem }}
-span {{ padding: .15em .2em; white-space: pre-wrap }} small, summary {{ color: gray }}
-</style></head><body>
-{sections}
-</body></html>
-"""
 
 
 def _copies(annotation_matrix: Tensor, tokens: Sequence[str]) -> list[tuple[str, list[float]]]:

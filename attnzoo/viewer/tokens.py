@@ -1,6 +1,7 @@
 """Tokens as a reader wants to see them, and which of them belong to one word."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from ..phonemes import token_names
@@ -27,18 +28,11 @@ def word_numbers(tokenizer: Any, ids: Sequence[int]) -> list[int]:
 
     Special tokens and punctuation marks are words of their own. Without any mark every token is a word.
     """
-    special = set(tokenizer.all_special_ids)
     raw = token_names(tokenizer, list(ids))
-    has_starts = any(token.startswith(WORD_STARTS) for token in raw)
-    has_continuations = any(token.startswith(CONTINUES) for token in raw)
-    numbers: list[int] = []
-    joins = False  # whether a token may continue the word before it
-    for number, token in zip(ids, raw, strict=True):
-        if has_continuations:
-            continues = token.startswith(CONTINUES)
-        else:
-            continues = has_starts and not token.startswith(WORD_STARTS) and any(map(str.isalnum, token))
-        is_special = number in special
-        numbers.append((numbers[-1] if numbers else -1) + (not (continues and joins and not is_special)))
-        joins = not is_special
-    return numbers
+    is_special = [number in tokenizer.all_special_ids for number in ids]
+    continues = [token.startswith(CONTINUES) for token in raw]
+    if not any(continues) and any(token.startswith(WORD_STARTS) for token in raw):
+        continues = [not token.startswith(WORD_STARTS) and any(map(str.isalnum, token)) for token in raw]
+    after_special = [True, *is_special]  # the first token starts a word, too
+    starts = [not part[0] or part[1] or part[2] for part in zip(continues, is_special, after_special, strict=False)]
+    return [number - 1 for number in accumulate(starts)]
