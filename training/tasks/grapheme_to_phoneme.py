@@ -134,9 +134,14 @@ class GraphemeToPhoneme(SequenceToSequence):
         card, no_stress = self.card, self._drops_stress
         self.metric_names = self._names_of_figures()
         self.units = dict.fromkeys(self.metric_names, " %")
+        split_note = card.split_note
+        if self.data.extra_words is not None:
+            extra = Path(self.data.extra_words).name
+            split_note = f"{split_note}; the words of `{extra}` that it lacks are training words, too"
         stress_note = " Stress is not predicted." if no_stress else STRESS_NOTE if self._has_stress else ""
         self.card = dataclasses.replace(
             card,
+            split_note=split_note,
             limits=card.limits.format(stress="no stress, " if no_stress else ""),
             metric_note=card.metric_note + stress_note,
         )
