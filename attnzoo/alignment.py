@@ -274,7 +274,7 @@ def align_stream(
 def _aligned(
     model: Any, sources: "list[_Side]", targets: "list[_Side]", shift: int, *attention: Any
 ) -> Iterator[AlignedPair]:
-    """The alignments of one batch; ``attention`` is the layer, the head and the heads of :func:`forced_decode`."""
+    """The alignments of one batch; ``attention``: layer, head and heads, as for :func:`forced_decode`."""
     ids = _padded([source.ids for source in sources], model.config.pad_token_id or 0, model.device)
     mask = _padded([[1] * len(source.ids) for source in sources], 0, model.device)
     labels = _padded([target.ids for target in targets], -100, model.device)

@@ -38,7 +38,7 @@ from .registered_models import loading_class
 from .shipped_models import SENTIMENT, SUMMARIES, TRANSLATION
 from .viewer import plot_alignments, sentences_html
 
-EXTRAS = {"export": "export"}  # what a command here needs to be installed; all of the training code needs "train"
+EXTRAS = {"export": "export"}  # of a command in this module; those of the training code need "train"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -283,7 +283,7 @@ def export(arguments: list[str]) -> None:
     if options.examples is not None and options.examples < 1:
         raise ValueError(f"--examples must be at least 1, got {options.examples}")
     source = folder_of(options.model)
-    from .export.command import export_folder  # its libraries may be missing, which main() says
+    from .export.command import export_folder  # main() reports missing libraries
 
     task = _test_examples(source, options.examples, options.set)
     certificate = export_folder(source, options.folder, options.format, options.weights, task, options.check)

@@ -96,7 +96,8 @@ class SourceToTargetPipeline(Pipeline):
             if not inputs:
                 return []
         _require_whole("batch_size", batch_size)
-        # Of other sources, nobody waits for a whole batch that did not ask for one.
+        # A source without a length, such as a generator, is batched on request only: the first result would wait for
+        # a whole batch.
         if batch_size is None and isinstance(inputs, Sized):
             batch_size = self.batch_size
         return super().__call__(inputs, *args, batch_size=batch_size, **kwargs)

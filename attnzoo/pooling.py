@@ -152,7 +152,7 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
         loss = None
         if labels is not None:
             labels = labels.to(logits.device)
-            # As in every Hugging Face classifier: its pipeline reads it.
+            # As in every Hugging Face classifier; the pipeline reads problem_type from the config.
             config.problem_type = problem_type = problem_type_of(config.problem_type, logits, labels)
             weighted = penalty, coefficient, config.penalty_reduction
             loss = penalised_loss(logits, labels, problem_type, *weighted, num_items_in_batch)

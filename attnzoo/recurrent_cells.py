@@ -2,7 +2,7 @@
 
 Every cell is a one-layer, one-direction, batch-first module that is called as ``torch.nn.GRU`` is: with inputs
 (B, T, I) and a state of shape (1, B, H). ``torch.nn``'s cells then run torch's own loop. ``CELLS`` also has a class for
-one step of each cell, for loops whose steps wait for something else: a decoder's attention, or the next token.
+one step of each cell. A loop uses it if its steps wait for a decoder's attention or for the next token.
 
 Letters in shapes: B batch, T time, L layers, I input width, H hidden width, G width of a cell's gates, n rows of one
 step.
@@ -266,13 +266,13 @@ def many_rows_linear(layer: nn.Module, values: Tensor) -> Tensor:
 
 
 class Cell(NamedTuple):
-    """A cell: one layer of it in one direction, from input and hidden size, and the class of its steps."""
+    """A cell: ``layer`` makes one layer in one direction from input and hidden size; ``step`` is one step of it."""
 
     layer: Callable[[int, int], nn.Module]
     step: Callable[[Any, LoopRows, Tensor], CellStep]
 
 
-# Every cell by its name in the config: "cho_gru" as published, the others torch's.
+# Every cell by its name in the config. "cho_gru" is as published; the others are torch's.
 CELLS = {
     "cho_gru": Cell(ChoGRU, ChoGRUStep),
     "gru": Cell(partial(nn.GRU, batch_first=True), GRUStep),
@@ -305,7 +305,7 @@ class RecurrentStack(nn.Module):
             return [hidden.unsqueeze(1) for hidden in steps(0, inputs[:, 0])], steps.state
         outputs, states = [], []
         for index, layer in enumerate(self.layers):
-            # As torch's RNNs take a state: (1, B, H), in the inputs' dtype, contiguous for cuDNN.
+            # torch's RNNs need a state (1, B, H) in the inputs' dtype, and cuDNN a contiguous one.
             parts = [part[:, index].unsqueeze(0).to(inputs.dtype).contiguous() for part in state if part is not None]
             inputs, last = layer(self.dropout(inputs) if index else inputs, parts[0] if len(parts) == 1 else parts)
             outputs.append(inputs)

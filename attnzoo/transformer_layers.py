@@ -36,7 +36,7 @@ class Packing(NamedTuple):
 
     @classmethod
     def of(cls, is_packed: Tensor | None) -> "Packing | None":
-        """The tokens where ``is_packed`` (B, T) is True; None if these are nearly all, or it is None."""
+        """The tokens where ``is_packed`` (B, T) is True; None if nearly all are, or without ``is_packed``."""
         if is_packed is None or int(is_packed.sum()) > MAX_PACKED * is_packed.numel():
             return None
         return cls(is_packed.flatten().nonzero().squeeze(1), (is_packed.shape[0], is_packed.shape[1]))

@@ -157,7 +157,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             self._check_cache(cache, rows, encoder_hidden_states)
         past: Any = 0 if cache is None else _length(cache)
         num_keys = length if cache is None else cache.get_mask_sizes(length, 0)[0]  # a static cache has room for more
-        # Of a mask: all tokens, or as long as a static cache, which has room after the last one.
+        # Allowed widths of a mask: all tokens so far, or the whole static cache.
         widths = (num_keys,) if isinstance(past, Tensor) else (past + length, num_keys)
         steps = torch.arange(length, device=hidden_states.device) + past  # (T,)
         num_positions = None if torch.compiler.is_compiling() else past + length
@@ -267,7 +267,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
                 raise ValueError(f"past_key_values has {sizes}; continue with the model that made the cache")
             keys: Any = getattr(part.layers[0], "keys", None) if part.layers else None
             expected = batch, heads, self.config.hidden_size // heads
-            is_readable = keys is not None and keys.ndim == 4  # else the cache is empty, or of another form
+            is_readable = keys is not None and keys.ndim == 4  # False if the cache is empty or of another form
             if is_readable and (found := (*keys.shape[:2], keys.shape[3])) != expected:
                 raise ValueError(
                     f"past_key_values has keys of {found} (batch, heads, width of a head), this batch and model have "
@@ -284,7 +284,7 @@ def _length(cache: Cache) -> Any:
 def _is_real(
     attention_mask: Tensor | None, name: str, rows: int, widths: tuple[int, ...], device: torch.device
 ) -> Tensor | None:
-    """A mask (B, S) of bool, True on real tokens; None where nothing is padded. S is one of ``widths``."""
+    """A mask (B, S) of bool, True on real tokens; None if no token is padding. S is one of ``widths``."""
     if attention_mask is None:
         return None
     require_shape(name, attention_mask, "(batch, length)", *((rows, width) for width in widths))

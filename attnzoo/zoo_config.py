@@ -25,7 +25,7 @@ MAX_SIZES = {
     **dict.fromkeys(("vocab_size", "max_position_embeddings", "max_source_positions", "window_size"), 10**7),
     "num_labels": 10**6,  # each has a name in the config
 }
-# What every other number must be, in words and as a check, and the fields that must be so.
+# The ranges of other numbers: the words of the message, the check, and the fields.
 RANGES: dict[str, tuple[Callable[[Any], bool], tuple[str, ...]]] = {
     "at least 0 and below 1": (lambda value: 0 <= value < 1, ("dropout", "attention_dropout", "classifier_dropout")),
     "between 0 and 1": (lambda value: 0 <= value <= 1, ("teacher_forcing_ratio",)),

@@ -119,9 +119,9 @@ class Training:
         weight_decay: weight decay of the optimiser.
         max_grad_norm: gradients are clipped to this norm.
         label_smoothing: the part of the target probability that the training loss spreads evenly over all tokens.
-        r_drop: how much weight the disagreement of two passes with different dropout has in the loss (R-Drop, Liang et
-            al., 2021: its alpha). The labels' part is the mean of both passes, which take twice the time of one. 0 is
-            one pass.
+        r_drop: alpha of R-Drop (Liang et al., 2021). Each batch is read twice with different dropout. The loss is half
+            of the paper's: the mean cross-entropy of the two, and half of alpha times the mean of their KL divergences
+            in both directions. A step takes about twice the time. 0 turns it off.
         teachers: checkpoint folders of trained models, or names of shipped ones, with the same tokens or classes. The
             training then also learns the mean of their distributions, see
             :class:`attnzoo.training.loop.distillation.Teachers`.

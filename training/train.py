@@ -143,7 +143,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     if settings.teachers:
         roles = task.auto_class, tokenizer, unwrapped
         teachers = Teachers(settings.teachers, settings.teachers_share, *roles, accelerator.device)
-    # The loss without logits saves time and memory; a classifier has few, and teachers and R-Drop need them.
+    # Without logits the loss takes less time and memory. Teachers and R-Drop need them; a classifier has few.
     needs_logits = teachers is not None or settings.r_drop > 0 or unwrapped.get_output_embeddings() is None
     options = {} if needs_logits else {"skip_logits": True}
     if guide is not None:

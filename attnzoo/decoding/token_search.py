@@ -250,7 +250,7 @@ class _Decoder:
 
     def __init__(self, steps: RecurrentSteps | TransformerSteps, lm_head: Any) -> None:
         self.steps = steps
-        self.project: Callable[[Tensor], Tensor] = lambda hidden: lm_head(hidden).clone()  # others may hold its output
+        self.project: Callable[[Tensor], Tensor] = lambda hidden: lm_head(hidden).clone()  # a hook may keep its output
         if is_only_its_weight(lm_head):
             self.project = RepeatedProduct(lm_head)
 

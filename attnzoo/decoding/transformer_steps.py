@@ -152,7 +152,7 @@ class TransformerSteps:
     def _read_prompts(self, sequences: Tensor) -> Tensor:
         """Read the prompts with the decoder itself, once for the rows of a source, which have the same prompt."""
         repeats = len(sequences) // self.num_sources
-        own, of_source = DynamicCache(), DynamicCache()  # without a config, which takes long to read
+        own, of_source = DynamicCache(), DynamicCache()  # no config: reading it is slow
         cache: Cache = EncoderDecoderCache(own, of_source) if self.source else own
         prompts = sequences[::repeats].to(self.device)
         outputs = self.decoder(prompts, self.prompt_mask, past_key_values=cache, use_cache=True, **self.source)
@@ -165,7 +165,7 @@ class TransformerSteps:
             self.mask = seen[:, None, None].expand(-1, 1, repeats, -1)
         elif self.prompt_mask is not None:
             self.mask = seen[:, None, None].repeat_interleave(repeats, dim=0)
-        self.cached = own.layers, of_source.layers  # none of a source without one
+        self.cached = own.layers, of_source.layers  # the second is empty if the model has no source
         self.length = self.room = sequences.shape[1]
         return outputs.last_hidden_state[:, -1].repeat_interleave(repeats, dim=0)
 

@@ -168,7 +168,7 @@ def _save_outputs(staged: Path, folder: Path, path: Path) -> str:
 def _commit(
     api: HfApi, staged: Path, repo_id: str, private: bool | None, revision: str | None, author: str | None, message: str
 ) -> tuple[ModelInfo, CommitInfo]:
-    """The state of the branch before, and the commit: on it, or on a pull request of the account ``author``."""
+    """Commit to the branch, or to a pull request of the account ``author``; the branch before, and the commit."""
     try:
         create_pr = False
         if author is not None:

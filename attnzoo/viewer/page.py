@@ -40,7 +40,7 @@ def page(title: str, model_name: str, maps: "Mapping[str, AttentionMaps]") -> st
 
 
 def filled(name: str, **values: str) -> str:
-    """The HTML file of this name, with every value in its place. No value is searched for the place of another."""
+    """The HTML file of this name, with every value in its place. Placeholders inside a value are not replaced."""
     return re.sub(r"\{\{(\w+)\}\}", lambda place: values[place[1]], _read(name))
 
 
@@ -78,7 +78,7 @@ def _map(kind: str, maps: "AttentionMaps") -> dict[str, Any]:
 
 
 def _levels(weights: Tensor, largest: list[float]) -> Tensor:
-    """Weights (H, T, S) as whole numbers from 0 to 255, which is the largest weight of each head."""
+    """Weights (H, T, S) as whole numbers from 0 to 255; 255 is the largest weight of its head."""
     scales = torch.tensor([255 / weight if weight > 0 else 0 for weight in largest])
     return (weights * scales[:, None, None]).round().clamp(0, 255).to(torch.uint8)
 

@@ -164,7 +164,7 @@ def plot_sentence(
         ValueError: there is no token, or the matrix does not have a column for every one.
     """
     copies = _copies(annotation_matrix, tokens)
-    places, line, start = [], 0, 0  # of every token: its line, and the character it starts at
+    places, line, start = [], 0, 0  # of every token: its line and first character
     for token in tokens:
         if start and start + len(token) > width:
             line, start = line + 1, 0

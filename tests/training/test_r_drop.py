@@ -47,9 +47,9 @@ def train(dictionary: Path, output: Path, dropout: float, r_drop: float) -> list
 
 def test_it_counts_only_where_dropout_makes_the_copies_differ(dictionary: Path, tmp_path: Path) -> None:
     plain, both = (train(dictionary, tmp_path / "run", dropout=0.0, r_drop=r_drop) for r_drop in (0.0, 5.0))
-    assert both == pytest.approx(plain, rel=1e-4)  # the same, but for rounding
+    assert both == pytest.approx(plain, rel=1e-4)  # equal up to rounding
     half, more = (train(dictionary, tmp_path / "run", dropout=0.5, r_drop=r_drop) for r_drop in (0.5, 50.0))
-    assert more[0] > half[0] * 1.01  # the first loss is of the same weights and the same dropout
+    assert more[0] > half[0] * 1.01  # both begin with the same weights and dropout
 
 
 def test_a_negative_weight_is_refused(dictionary: Path, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def read_misaki(path: Path) -> dict[str, dict[str, list[str]]]:
 
 
 def read_entries(tier: str, accent: str) -> Iterator[tuple[str, Sequence[str]]]:
-    """The words of one dictionary with their phones, once for every pronunciation.
+    """The words of one dictionary and their phones, one row for each pronunciation; none of words in capitals.
 
     Args:
         tier: "gold" or "silver"
@@ -52,7 +52,7 @@ def read_entries(tier: str, accent: str) -> Iterator[tuple[str, Sequence[str]]]:
     """
     package = importlib.util.find_spec("misaki")
     if package is None or not package.submodule_search_locations:
-        raise FileNotFoundError("task.data.path=misaki needs a package that is missing: pip install --no-deps misaki")
+        raise FileNotFoundError("misaki's dictionaries are in a package that is missing: pip install --no-deps misaki")
     file = Path(package.submodule_search_locations[0]) / "data" / f"{accent}_{tier}.json"
     for word, value in json.loads(file.read_text(encoding="utf-8")).items():
         for pronunciation in [value] if isinstance(value, str) else dict.fromkeys(filter(None, value.values())):

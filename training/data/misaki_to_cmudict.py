@@ -1,8 +1,8 @@
-"""Pronunciations of misaki's American dictionary, each beside that of the CMU dictionary for the same word.
+"""Pairs of pronunciations for one word: of misaki's American dictionaries and of the CMU dictionary.
 
-The two follow different conventions, and not only other phonemes. A model that learns these pairs rewrites misaki's
-pronunciations as the CMU dictionary would have them: ``studies/converted_words.py`` does so for the words that the CMU
-dictionary lacks.
+They differ in their conventions, not only in their phonemes. A model that learns these pairs rewrites misaki's
+pronunciations in the conventions of the CMU dictionary. ``studies/converted_words.py`` does so for the words that the
+CMU dictionary lacks.
 """
 
 from collections.abc import Iterator
@@ -14,15 +14,15 @@ from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, SILVER_TOKENS
 
 from .cmudict import CMUDICT, WORD
 from .known import KnownData
-from .misaki import MISAKI, read_entries
+from .misaki import read_entries
 from .splits import split_of
 
 
 def read_converted_pairs(path: Path) -> dict[str, dict[str, list[str]]]:
     """The splits of the pairs; ``path`` is only a name.
 
-    A word of CMUdict's validation or test split is in the same split here, so that what the model has learned says
-    nothing about those words.
+    A word is in the same split as in the data set "cmudict". So a model that was trained on them has not seen its
+    validation and test words.
 
     Raises:
         FileNotFoundError: misaki is not installed.
@@ -40,9 +40,11 @@ def read_converted_pairs(path: Path) -> dict[str, dict[str, list[str]]]:
 
 
 def sources() -> Iterator[tuple[str, str]]:
-    """Every word of misaki's American dictionary in small letters, and what the model reads for it.
+    """Words of misaki's American dictionaries in lower case, each with a source for the model.
 
-    That is the token of the tier, the word, a space and misaki's phones: "⟦us⟧attention ətˈɛnʧən".
+    A word has one row for each pronunciation. Words with signs other than a to z and apostrophes are left out. A source
+    is the token of its tier (⟦us⟧ for gold, ⟦silverus⟧ for silver), the word, a space and misaki's phones:
+    "⟦us⟧attention ətˈɛnʧən".
 
     Raises:
         FileNotFoundError: misaki is not installed.
@@ -58,8 +60,9 @@ MISAKI_TO_CMUDICT = KnownData(
     name="misaki's American pronunciations and those of the CMU dictionary",
     license=CMUDICT.license,
     language="en",
-    source=f"{MISAKI.source}, and {CMUDICT.source}",
-    split_note="the split of a word is that of the CMU dictionary",
-    limits="American English words that have one of misaki's pronunciations.",
+    source="the American entries, gold and silver, of the PyPI package [`misaki`](https://pypi.org/project/misaki/) "
+    f"(Apache-2.0), and {CMUDICT.source}",
+    split_note="split by the same hash of the word as the data set cmudict",
+    limits="American English words. The model needs misaki's phones beside the word.",
     read=read_converted_pairs,
 )

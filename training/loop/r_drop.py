@@ -1,4 +1,7 @@
-"""Two passes with different dropout that learn to agree: R-Drop (Liang et al., 2021, arXiv:2106.14448)."""
+"""R-Drop: each batch is read twice with different dropout, and the model learns to predict the same both times.
+
+Liang et al. (2021), "R-Drop: Regularized Dropout for Neural Networks", arXiv:2106.14448.
+"""
 
 import torch
 from torch import Tensor
@@ -7,19 +10,19 @@ from attnzoo.loss import IGNORED
 
 
 def twice(batch: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The batch and, below its rows, the same rows again: each copy gets dropout of its own in one pass."""
+    """The batch with its rows repeated below themselves. One forward pass gives each copy dropout of its own."""
     return {name: torch.cat([values, values]) for name, values in batch.items()}
 
 
 def disagreement(logits: Tensor, labels: Tensor) -> Tensor:
-    r"""How much the two copies of :func:`twice` differ, summed over all labels (Liang et al., 2021, equation 2).
+    r"""The mean KL divergence between the two copies in both directions (section 2), summed over labels that are not -100.
 
     .. math:: \sum_t \tfrac12 \bigl(D_{KL}(p_t \,\|\, p'_t) + D_{KL}(p'_t \,\|\, p_t)\bigr)
 
     Symbols: :math:`p_t` and :math:`p'_t` are the distributions of the first and of the second copy for label t.
 
     Shape:
-        - logits: (2B, T, words) or (2B, classes)
+        - logits: (2B, T, vocabulary) or (2B, classes)
         - labels: (2B, T) or (2B,)
         - returns: a scalar
     """

@@ -1,10 +1,10 @@
-r"""misaki's American words that the CMU dictionary lacks, with pronunciations in its phonemes and conventions.
+"""Pronunciations in the CMU dictionary's conventions for American words that only misaki's dictionary has.
 
-``python -m attnzoo.training.studies.converted_words runs/g2p_converter/best converted.tsv``
+``python -m attnzoo.training.studies.converted_words runs/g2p_converter/best runs/converted.tsv``
 
 The model (``configs/g2p_converter.yaml``) reads a word and misaki's phones for it. The file is for
-``task.data.extra_words`` of a recipe that learns the CMU dictionary. A word of misaki's gold entries comes without its
-silver entry.
+``task.data.extra_words`` of a recipe that learns the CMU dictionary. If a word has gold and silver entries, only
+the gold entries are used.
 """
 
 from pathlib import Path
@@ -24,7 +24,8 @@ from ..tasks.sequence_to_sequence import generate_texts
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = command_parser(
-        "python -m attnzoo.training.studies.converted_words", "Write misaki's words in CMUdict's phonemes."
+        "python -m attnzoo.training.studies.converted_words",
+        "Convert misaki's words that the CMU dictionary lacks to its phonemes.",
     )
     parser.add_argument("folder", type=Path, help="a checkpoint folder of configs/g2p_converter.yaml")
     parser.add_argument("output", type=Path, help="the file to write, with the columns word and pronunciation")
@@ -35,7 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
         tokenizer = AutoTokenizer.from_pretrained(options.folder)
         if not any(phoneme.startswith("AA") for phoneme in known_phonemes(tokenizer)):
             raise ValueError(
-                f"{options.folder} has no phonemes of the CMU dictionary; train configs/g2p_converter.yaml"
+                f"the model in {options.folder} does not write the CMU dictionary's phonemes; train g2p_converter"
             )
         rows = converted(model, tokenizer, words_to_convert())
         lines = ["word\tpronunciation", *(f"{word}\t{pronunciation}" for word, pronunciation in rows)]
@@ -44,7 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def words_to_convert() -> list[tuple[str, str]]:
-    """Words that the CMU dictionary lacks, and what the model reads for each: of the gold entries if they have it."""
+    """Words that the CMU dictionary lacks, each with a source for the model; silver only where there is no gold."""
     known = set(read_cmudict(Path("cmudict"))["train"]["word"])
     found: dict[str, dict[str, list[str]]] = {}
     for word, source in sources():
@@ -57,7 +58,10 @@ def words_to_convert() -> list[tuple[str, str]]:
 def converted(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, pairs: list[tuple[str, str]]
 ) -> list[tuple[str, str]]:
-    """Each word with the model's pronunciation, without those whose source has a symbol that the model lacks."""
+    """Pairs of a word and the model's pronunciation.
+
+    Sources with a symbol that the model lacks are left out, and so are empty and repeated pronunciations.
+    """
     symbols = set(tokenizer.get_vocab())
     read = [(word, source) for word, source in pairs if symbols.issuperset(accent_and_spelling(source)[1])]
     pronunciations = generate_texts(model, tokenizer, [source for _, source in read], num_beams=1, batch_size=256)

@@ -137,7 +137,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         split_note = card.split_note
         if self.data.extra_words is not None:
             extra = Path(self.data.extra_words).name
-            split_note = f"{split_note}; the words of `{extra}` that it lacks are training words, too"
+            split_note = f"{split_note}; training also uses words of `{extra}` that are not in this data"
         stress_note = " Stress is not predicted." if no_stress else STRESS_NOTE if self._has_stress else ""
         self.card = dataclasses.replace(
             card,
@@ -228,7 +228,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         return letter_phoneme_tokenizer(self._letters, self._phonemes, self._normalizer, max_tokens)
 
     def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
-        """The encoded training split, and ``task.data.extra_words`` without the words that the data has."""
+        """The encoded training split and ``task.data.extra_words``, without words that the data has or holds out."""
         if self.data.extra_words is None:
             return super().training_examples(tokenizer)
         known = {word for split in self.splits.values() for word in split["word"]}
@@ -323,7 +323,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         )
         if unknown:
             raise ValueError(
-                f"{self.data.extra_words}: {short(repr(word))}, {short(repr(pronunciation))} has letters or phonemes "
+                f"{self.data.extra_words}: the entry {short(repr(word))}, {short(repr(pronunciation))} has symbols "
                 f"that no training word of {self.data.path} has: {' '.join(sorted(unknown))}"
             )
 
