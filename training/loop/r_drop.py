@@ -15,7 +15,7 @@ def twice(batch: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def disagreement(logits: Tensor, labels: Tensor) -> Tensor:
-    r"""The mean KL divergence between the two copies in both directions (section 2), summed over labels that are not -100.
+    r"""The mean of the two KL divergences between the copies (section 2), summed over labels that are not -100.
 
     .. math:: \sum_t \tfrac12 \bigl(D_{KL}(p_t \,\|\, p'_t) + D_{KL}(p'_t \,\|\, p_t)\bigr)
 
