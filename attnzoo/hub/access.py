@@ -24,7 +24,10 @@ def require_write_access(repo_id: str, *, create_pr: bool = False, token: str | 
         ConnectionError: the Hub does not answer.
         FileNotFoundError: a pull request for a repository that does not exist.
     """
-    validate_repo_id(repo_id)  # its error is a ValueError
+    try:
+        validate_repo_id(repo_id)
+    except ValueError as error:  # of a class of huggingface_hub
+        raise ValueError(str(error)) from error
     namespace, _, name = repo_id.partition("/")
     if not name:
         raise ValueError(f"{repo_id!r} does not say whose it is; write owner/{repo_id}")
