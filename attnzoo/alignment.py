@@ -144,7 +144,8 @@ def forced_decode(
         raise ValueError("heads must have at least one pair (layer, head)")
     logits, cross_attentions = _decode(model, input_ids, labels, attention_mask, {of_layer for of_layer, _ in heads})
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1)
-    chosen = -nn.functional.cross_entropy(logits, labels.flatten(), reduction="none").view_as(labels)
+    chosen = nn.functional.cross_entropy(logits, labels.flatten().long(), reduction="none").view_as(labels)
+    chosen = chosen.neg().masked_fill(labels == -100, 0.0)
     weights = None
     if cross_attentions is not None:
         of_heads = [_head_of(cross_attentions[of_layer], of_head) for of_layer, of_head in heads]

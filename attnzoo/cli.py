@@ -11,13 +11,21 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NoReturn, get_args
 
 import torch
-import transformers
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer, PreTrainedConfig, pipeline
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedConfig,
+    pipeline,
+)
 from transformers.utils import logging
 
 import attnzoo
@@ -34,11 +42,8 @@ from .command_line import (
     with_progress,
 )
 from .phonemes import known_phonemes
-from .registered_models import loading_class
 from .shipped_models import SENTIMENT, SUMMARIES, TRANSLATION
 from .viewer import plot_alignments, sentences_html
-
-EXTRAS = {"export": "export"}  # of a command in this module; those of the training code need "train"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -63,19 +68,30 @@ def main(arguments: list[str] | None = None) -> None:
         close = difflib.get_close_matches(command, COMMANDS, n=1)
         parser.error(f"no command {command!r}; " + (f"did you mean {close[0]!r}?" if close else "see attnzoo --help"))
     run = COMMANDS[command][1]
-    extra = "train" if isinstance(run, str) else EXTRAS.get(command)
+    if isinstance(run, str):  # of the training code, which reports its users' errors itself
+        try:
+            run = importlib.import_module(run).main
+        except ModuleNotFoundError as error:
+            _exit_without_package(command, error, "train")
+        run(arguments[1:])
+        return
     logging.disable_progress_bar()
     try:
-        if isinstance(run, str):
-            run = importlib.import_module(run).main
         run(arguments[1:])
     except (OSError, ValueError, StrictDataclassError) as error:  # the user can correct it, so no traceback
         sys.exit(f"error: {error}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "attnzoo":
             raise
-        needed = f"attnzoo {command} needs the package {error.name!r}, which is not installed"
-        sys.exit(f"error: {needed}: pip install 'attnzoo[{extra}]'" if extra else f"error: {error}")
+        sys.exit(f"error: {error}")
+
+
+def _exit_without_package(command: str, error: ModuleNotFoundError, extra: str) -> NoReturn:
+    """Name the package that a command lacks, and the extra that installs it."""
+    if (error.name or "").partition(".")[0] == "attnzoo":
+        raise error
+    install = f"pip install 'attnzoo[{extra}]'"
+    sys.exit(f"error: attnzoo {command} needs the package {error.name!r}, which is not installed: {install}")
 
 
 def pronounce(arguments: list[str]) -> None:
@@ -256,8 +272,15 @@ def view_text(arguments: list[str]) -> None:
     require_utf8([options.target or ""], "target")
     folder = folder_of(options.model)
     config = AutoConfig.from_pretrained(folder)
-    name = "AutoModelForSeq2SeqLM" if config.is_encoder_decoder else loading_class(config)
-    model, tokenizer = getattr(transformers, name).from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    heads = " ".join(config.architectures or ())
+    auto_class: Any = AutoModel
+    if config.is_encoder_decoder:
+        auto_class = AutoModelForSeq2SeqLM
+    elif "CausalLM" in heads or "LMHead" in heads:
+        auto_class = AutoModelForCausalLM
+    elif "SequenceClassification" in heads:
+        auto_class = AutoModelForSequenceClassification
+    model, tokenizer = auto_class.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     pair = options.text.split("\t")
     text = tuple(pair) if len(pair) == 2 else options.text
     found = attnzoo.view(model, tokenizer, text, options.target, options.layers)
@@ -283,7 +306,10 @@ def export(arguments: list[str]) -> None:
     if options.examples is not None and options.examples < 1:
         raise ValueError(f"--examples must be at least 1, got {options.examples}")
     source = folder_of(options.model)
-    from .export.command import export_folder  # main() reports missing libraries
+    try:
+        from .export.command import export_folder
+    except ModuleNotFoundError as error:
+        _exit_without_package("export", error, "export")
 
     task = _test_examples(source, options.examples, options.set)
     certificate = export_folder(source, options.folder, options.format, options.weights, task, options.check)

@@ -45,4 +45,5 @@ def loading_class(config: PreTrainedConfig) -> str:
     """The name of the class of Transformers that loads the model that was saved with this config."""
     names = {model_class.__name__: name for name, model_class in auto_classes(config).items()}
     saved = (config.architectures or ["AutoModel"])[0]
-    return names.get(saved) or (saved if hasattr(transformers, saved) else "AutoModel")
+    own = getattr(getattr(transformers, saved, None), "config_class", None)
+    return names.get(saved) or (saved if own is type(config) else "AutoModel")

@@ -14,9 +14,9 @@ def shown_tokens(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     """The tokens of these ids without the marks of a word's start, and bytes as the characters that they are."""
     raw = token_names(tokenizer, list(ids))
     is_byte_level = any("Ġ" in token for token in raw)
-    shown = []
+    shown, special = [], {*tokenizer.all_special_ids}
     for number, token in zip(ids, raw, strict=True):
-        if is_byte_level and number not in tokenizer.all_special_ids:
+        if is_byte_level and number not in special:
             decoded = tokenizer.decode([number]).strip()
             token = decoded if decoded and "\ufffd" not in decoded else token
         shown.append(token.removeprefix("▁").removeprefix("Ġ") or token)
@@ -29,7 +29,8 @@ def word_numbers(tokenizer: Any, ids: Sequence[int]) -> list[int]:
     Special tokens and punctuation marks are words of their own. Without any mark every token is a word.
     """
     raw = token_names(tokenizer, list(ids))
-    is_special = [number in tokenizer.all_special_ids for number in ids]
+    special = {*tokenizer.all_special_ids}  # made anew by every call
+    is_special = [number in special for number in ids]
     continues = [token.startswith(CONTINUES) for token in raw]
     if not any(continues) and any(token.startswith(WORD_STARTS) for token in raw):
         continues = [not token.startswith(WORD_STARTS) and any(map(str.isalnum, token)) for token in raw]
