@@ -44,7 +44,7 @@ RANGES: dict[str, tuple[Callable[[float], bool], list[str]]] = {
     "be at least 1": (lambda value: value >= 1, COUNTS),
     "not be negative": (
         lambda value: 0 <= value < math.inf,
-        ["seed", "warmup_steps", "weight_decay", "r_drop", "halve_after_epochs", "keep_evaluated", "alignment_head"],
+        ["seed", "warmup_steps", "weight_decay", "halve_after_epochs", "keep_evaluated", "alignment_head"],
     ),
     "be above 0 and at most 1": (lambda value: 0 < value <= 1, ["teachers_share"]),
     "be at least 0 and below 1": (lambda value: 0 <= value < 1, ["label_smoothing", "ema_decay"]),
@@ -119,9 +119,6 @@ class Training:
         weight_decay: weight decay of the optimiser.
         max_grad_norm: gradients are clipped to this norm.
         label_smoothing: the part of the target probability that the training loss spreads evenly over all tokens.
-        r_drop: alpha of R-Drop (Liang et al., 2021). Each batch is read twice with different dropout. The loss is half
-            of the paper's: the mean cross-entropy of the two, and half of alpha times the mean of their KL divergences
-            in both directions. A step takes about twice the time. 0 turns it off.
         teachers: checkpoint folders of trained models, or names of shipped ones, with the same tokens or classes. The
             training then also learns the mean of their distributions, see
             :class:`attnzoo.training.loop.distillation.Teachers`.
@@ -163,7 +160,6 @@ class Training:
     weight_decay: float | int = 0.01
     max_grad_norm: float | int = 1.0
     label_smoothing: float | int = 0.0
-    r_drop: float | int = 0.0
     teachers: list[str] = field(default_factory=list)
     teachers_share: float | int = 0.5
     alignment_links: str | None = None

@@ -43,7 +43,6 @@ from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, require_
 from .loop.distillation import Teachers
 from .loop.guided_alignment import LINKS, GuidedAlignment
 from .loop.progress import Batches, Best, Clock, SinceLog, progress_bar
-from .loop.r_drop import disagreement, twice
 from .loop.run_folder import describe_run, differences, prepare_output, read_run, start_log, write_row
 from .loop.schedule import learning_rate, make_optimizer
 from .loop.starting import Start
@@ -143,9 +142,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     if settings.teachers:
         roles = task.auto_class, tokenizer, unwrapped
         teachers = Teachers(settings.teachers, settings.teachers_share, *roles, accelerator.device)
-    # Without logits the loss takes less time and memory. Teachers and R-Drop need them; a classifier has few.
-    needs_logits = teachers is not None or settings.r_drop > 0 or unwrapped.get_output_embeddings() is None
-    options = {} if needs_logits else {"skip_logits": True}
+    # The loss without logits saves time and memory; a classifier has few, and teachers need them.
+    options = {"skip_logits": True} if unwrapped.get_output_embeddings() is not None and teachers is None else {}
     if guide is not None:
         options["output_attentions"] = True
     state = TrainingState(accelerator, unwrapped, optimizer, averaged, clock, batches, best, since_log)
@@ -184,19 +182,15 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
             for number, batch in enumerate(micro_batches, start=1):
                 is_last = number == len(micro_batches)
                 with contextlib.nullcontext() if is_last else accelerator.no_sync(model):
-                    smoothing, num_labels = settings.label_smoothing, num_tokens
-                    if settings.r_drop:
-                        batch, num_labels = twice(batch), 2 * num_tokens
+                    smoothing = settings.label_smoothing
                     links = None if guide is None else batch.pop(LINKS)
-                    outputs = model(**batch, num_items_in_batch=num_labels, smoothing=smoothing, **options)
+                    outputs = model(**batch, num_items_in_batch=num_tokens, smoothing=smoothing, **options)
                     loss = outputs.loss
                     if teachers is not None:
                         with accelerator.autocast():
-                            loss = teachers.loss(outputs, batch, num_labels)
+                            loss = teachers.loss(outputs, batch, num_tokens)
                     if guide is not None and links is not None:
-                        loss = loss + guide.loss(outputs, links, num_labels)
-                    if settings.r_drop:
-                        loss = loss + settings.r_drop * disagreement(outputs.logits, batch["labels"]) / num_labels
+                        loss = loss + guide.loss(outputs, links, num_tokens)
                     accelerator.backward(loss * accelerator.num_processes)  # gradients are averaged over processes
                 since_log.loss += loss.detach()
             accelerator.clip_grad_norm_(model.parameters(), settings.max_grad_norm)

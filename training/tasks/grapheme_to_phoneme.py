@@ -24,9 +24,8 @@ from ..data.cmudict import CMUDICT
 from ..data.gruut import GRUUT
 from ..data.lemma_families import family
 from ..data.misaki import MISAKI
-from ..data.misaki_to_cmudict import MISAKI_TO_CMUDICT
-from ..data.pronunciations import PronunciationData, entries, read_extra_words, read_pronunciations
-from ..data.sources import Rows, short
+from ..data.pronunciations import PronunciationData, read_pronunciations
+from ..data.sources import Rows, readable, short
 from ..data.splits import cut_note, split_of
 from .base import Batch, Card
 from .letter_tokenizer import MAX_TOKENS, accents, letter_phoneme_tokenizer, word_normalizer
@@ -116,7 +115,7 @@ class GraphemeToPhoneme(SequenceToSequence):
     metric = "per"
     metric_names = {"per": "PER", "wer": "WER"}
     units = {"per": " %", "wer": " %"}
-    known_data = (CMUDICT, MISAKI, MISAKI_TO_CMUDICT, *GRUUT)
+    known_data = (CMUDICT, MISAKI, *GRUUT)
     longest: tuple[str, int]
     card = Card(
         tags=("grapheme-to-phoneme", "g2p", "pronunciation"),  # the Hub has no such task for encoder-decoders
@@ -134,14 +133,9 @@ class GraphemeToPhoneme(SequenceToSequence):
         card, no_stress = self.card, self._drops_stress
         self.metric_names = self._names_of_figures()
         self.units = dict.fromkeys(self.metric_names, " %")
-        split_note = card.split_note
-        if self.data.extra_words is not None:
-            extra = Path(self.data.extra_words).name
-            split_note = f"{split_note}; training also uses words of `{extra}` that are not in this data"
         stress_note = " Stress is not predicted." if no_stress else STRESS_NOTE if self._has_stress else ""
         self.card = dataclasses.replace(
             card,
-            split_note=split_note,
             limits=card.limits.format(stress="no stress, " if no_stress else ""),
             metric_note=card.metric_note + stress_note,
         )
@@ -168,7 +162,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         self._normalizer = word_normalizer(data.normalization or "nfc", data.lower_case)
         found = _Words()
         for name in ("test", "validation", "train"):  # so that a training word is compared with the held-out ones
-            for word, pronunciation in self._words(entries(given[name], data.path) if name in given else []):
+            for word, pronunciation in self._words(_entries(given[name], data.path) if name in given else []):
                 split = self._split(word, name)
                 found.add(split, word, pronunciation, data.streaming and split == "train")
         held_out = [word for split in ("validation", "test") for word in found.splits[split]]
@@ -176,7 +170,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         self._names = {word for words in found.splits.values() for word in words} - self._lower_case
         sizes = Counter(group for word in held_out for group in self._groups(word))
         self._shown_groups = sorted(group for group in sizes if sizes[group] < len(held_out))
-        for word, pronunciation in self._words(entries(given["extra"], data.path) if "extra" in given else []):
+        for word, pronunciation in self._words(_entries(given["extra"], data.path) if "extra" in given else []):
             if not self.is_held_out(word):
                 found.add("train", word, pronunciation, is_streamed=False)
         if only not in given:
@@ -226,21 +220,6 @@ class GraphemeToPhoneme(SequenceToSequence):
         """A tokenizer of the training split's letters and phonemes; see ``letter_phoneme_tokenizer``."""
         max_tokens = max(MAX_TOKENS, 2 * self.longest[1])
         return letter_phoneme_tokenizer(self._letters, self._phonemes, self._normalizer, max_tokens)
-
-    def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
-        """The encoded training split and ``task.data.extra_words``, without words that the data has or holds out."""
-        if self.data.extra_words is None:
-            return super().training_examples(tokenizer)
-        known = {word for split in self.splits.values() for word in split["word"]}
-        words: dict[str, list[str]] = {}
-        for word, pronunciation in self._words(read_extra_words(self.data)):
-            if word not in known and not self.is_held_out(word):
-                self._require_known_symbols(word, pronunciation)
-                words.setdefault(word, []).append(pronunciation)
-        extra = datasets.Dataset.from_dict({"word": list(words), "pronunciations": list(words.values())})
-        print(f"{self.data.extra_words}: {len(words):,} words are added for training")
-        both = datasets.concatenate_datasets([self.splits["train"], extra])
-        return both.map(self.encoder(tokenizer), batched=True, remove_columns=self.columns, desc="encoding")
 
     def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
         """``input_ids`` and ``labels``, a row for every pronunciation of every word."""
@@ -314,18 +293,6 @@ class GraphemeToPhoneme(SequenceToSequence):
         if self.known is MISAKI:
             groups.add("_names" if word in self._names else "_common")
         return groups
-
-    def _require_known_symbols(self, word: str, pronunciation: str) -> None:
-        """Raise an error if an extra word has a letter or a phoneme that the data's training words do not have."""
-        accent, spelling = accent_and_spelling(word)
-        unknown = {*spelling}.difference(self._letters) | {*pronunciation.split(), *filter(None, [accent])}.difference(
-            self._phonemes
-        )
-        if unknown:
-            raise ValueError(
-                f"{self.data.extra_words}: the entry {short(repr(word))}, {short(repr(pronunciation))} has symbols "
-                f"that no training word of {self.data.path} has: {' '.join(sorted(unknown))}"
-            )
 
     def _report_unknown_phonemes(self, tokenizer: PreTrainedTokenizerBase, pronunciations: list[str]) -> None:
         """Report phonemes of the references that the model cannot predict: each occurrence counts as an error."""
@@ -482,3 +449,9 @@ def _figures(
 def _first(words: set[str]) -> str:
     """The first three words, for a message."""
     return ", ".join(short(repr(word)) for word in sorted(words)[:3]) + (", ..." if len(words) > 3 else "")
+
+
+def _entries(rows: Rows, path: str) -> Iterator[tuple[str, str]]:
+    with readable(path):
+        for batch in rows.iter(1000):
+            yield from zip(batch["word"], batch["pronunciation"], strict=True)
