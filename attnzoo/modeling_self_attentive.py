@@ -7,7 +7,7 @@ Letters in shapes: B batch, S tokens, V = 2u width of the encoder's outputs, R h
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +45,17 @@ class SelfAttentiveModelOutput(ModelOutput):
     penalty: Tensor = None  # type: ignore[assignment]
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
+
+
+class Encoded(NamedTuple):
+    """The fields of :class:`SelfAttentiveModelOutput` for the classifier: a tuple costs less than an output object."""
+
+    last_hidden_state: Tensor
+    pooler_output: Tensor
+    sentence_matrix: Tensor
+    penalty: Tensor | None  # (B,), if the classifier needs it
+    hidden_states: tuple[Tensor, ...] | None
+    attentions: tuple[Tensor, ...] | None
 
 
 class GatedEncoder(nn.Module):
@@ -120,8 +131,7 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
             values other than 0 and 1, or a row in which one sentence has no token.
     """
 
-    # An argument of the classifier alone: whether to compute the penalty. With it, forward() returns a dictionary,
-    # which takes less time to make than an output object.
+    # An argument of the classifier alone: whether to compute the penalty. With it, forward() returns an Encoded.
     other_arguments = ("with_penalty",)
 
     def __init__(self, config: SelfAttentiveConfig) -> None:
@@ -149,7 +159,7 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         **kwargs: Any,
-    ) -> SelfAttentiveModelOutput | dict[str, Any]:
+    ) -> SelfAttentiveModelOutput | Encoded:
         embeddings = embed(self.embed_tokens, input_ids, inputs_embeds, "input_ids", "inputs_embeds")
         mask = None if attention_mask is None else source_mask(attention_mask, embeddings)
         if mask is None and input_ids is not None:
@@ -174,15 +184,15 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
             length = embeddings.shape[1]
             outputs = [join_pairs(output, places, length) for output in outputs]
             annotation_matrix = join_pairs(annotation_matrix.mT, places, length).mT
-        encoded: dict[str, Any] = {
-            "last_hidden_state": outputs[-1],
-            "pooler_output": pooled.flatten(1),
-            "sentence_matrix": sentence_matrix,
-            "penalty": penalty,
-            "hidden_states": (embeddings, *outputs) if output_hidden_states else None,
-            "attentions": (annotation_matrix.unsqueeze(1),) if output_attentions else None,
-        }
-        return encoded if "with_penalty" in kwargs else SelfAttentiveModelOutput(**encoded)
+        encoded = Encoded(
+            last_hidden_state=outputs[-1],
+            pooler_output=pooled.flatten(1),
+            sentence_matrix=sentence_matrix,
+            penalty=penalty,
+            hidden_states=(embeddings, *outputs) if output_hidden_states else None,
+            attentions=(annotation_matrix.unsqueeze(1),) if output_attentions else None,
+        )
+        return encoded if "with_penalty" in kwargs else SelfAttentiveModelOutput(**encoded._asdict())
 
 
 class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
@@ -240,18 +250,18 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         refuse_withheld_labels(labels, num_items_in_batch, self.training, config.penalty_coefficient)
         is_trained = torch.is_grad_enabled() or labels is not None or num_items_in_batch is not None
         with_penalty = is_trained or bool(inputs.get("output_attentions"))
-        encoded = self.model(**inputs, with_penalty=with_penalty, return_dict=True)
-        hidden = many_rows_linear(self.hidden_proj, self.dropout(encoded["pooler_output"])).relu()
+        encoded: Encoded = self.model(**inputs, with_penalty=with_penalty)
+        hidden = many_rows_linear(self.hidden_proj, self.dropout(encoded.pooler_output)).relu()
         logits = self.classifier(self.dropout(hidden))
         loss = None
         if labels is not None:
             labels = labels.to(logits.device)
             problem_type = problem_type_of(config.problem_type, logits, labels)
-            penalty = encoded["penalty"], config.penalty_coefficient, config.penalty_reduction
+            penalty = encoded.penalty, config.penalty_coefficient, config.penalty_reduction
             loss = penalised_loss(logits, labels, problem_type, *penalty, num_items_in_batch, smoothing)
             config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
-        recorded = {name: encoded[name] for name in ("hidden_states", "attentions", "penalty")}
-        return SelfAttentiveClassifierOutput(loss=loss, logits=logits, **recorded)
+        recorded = encoded.hidden_states, encoded.attentions
+        return SelfAttentiveClassifierOutput(loss, logits, *recorded, encoded.penalty)
 
 
 def split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -305,11 +305,12 @@ class RecurrentStack(nn.Module):
             return [hidden.unsqueeze(1) for hidden in steps(0, inputs[:, 0])], steps.state
         outputs, states = [], []
         for index, layer in enumerate(self.layers):
-            # torch's RNNs need a state (1, B, H) in the inputs' dtype, and cuDNN a contiguous one.
-            parts = [part[:, index].unsqueeze(0).to(inputs.dtype).contiguous() for part in state if part is not None]
-            inputs, last = layer(self.dropout(inputs) if index else inputs, parts[0] if len(parts) == 1 else parts)
+            # torch's RNNs need states (1, B, H) in the inputs' dtype, and cuDNN contiguous ones.
+            parts = (part[:, index].unsqueeze(0).to(inputs.dtype).contiguous() for part in state if part is not None)
+            given: Any = tuple(parts)
+            inputs, last = layer(self.dropout(inputs) if index else inputs, given if len(given) > 1 else given[0])
             outputs.append(inputs)
-            states.append(RecurrentState(*(part[0] for part in (last if len(parts) > 1 else [last]))))
+            states.append(RecurrentState(*(part[0] for part in (last if len(given) > 1 else (last,)))))
         return outputs, stack_layers(states)
 
     def steps(self, rows: LoopRows, inputs: Tensor, state: RecurrentState) -> "StackSteps | CalledSteps":
