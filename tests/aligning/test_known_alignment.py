@@ -88,6 +88,16 @@ def test_a_stream_equals_a_list_and_reads_no_further_than_it_needs() -> None:
         torch.testing.assert_close(one.weights, other.weights, atol=1e-5, rtol=0)
 
 
+def test_labels_may_be_of_32_bits_and_padding_has_no_part_in_the_score() -> None:
+    ours = model("small").eval()
+    ids = tokenizer()([" ".join(WORDS[:5])], return_tensors="pt")["input_ids"]
+    labels = tokenizer()([" ".join(TARGET_WORDS[:4])], return_tensors="pt")["input_ids"]
+    padded = torch.nn.functional.pad(labels, (0, 2), value=-100)
+    expected, found = forced_decode(ours, ids, labels), forced_decode(ours, ids, padded.int())
+    torch.testing.assert_close(found.scores, expected.scores)
+    assert found[0][:, -2:].tolist() == [[0.0, 0.0]]
+
+
 @pytest.mark.parametrize("name", ["small", "bart", "marian", "t5"])
 def test_several_heads_are_read_as_their_mean(name: str) -> None:
     untrained = model(name).eval()
