@@ -374,7 +374,8 @@ class SourceAttention(nn.Module):
         """The source as every step needs it; keys that are projected already (from a cache) are taken as they are."""
         positions, length = source_positions(mask)
         if projected_key is None:
-            projected_key = self.score.project_key(value, positions)
+            # An LSTM's outputs lie step after step; of such a key a frozen Linear copies its weight for every row.
+            projected_key = self.score.project_key(value.contiguous(), positions)
         return Attended(value, projected_key, mask, positions, length)
 
     def no_coverage(self, source: Attended, rows: int) -> Tensor | None:

@@ -2,12 +2,13 @@
 
 First it looks for the data of every recipe, and lists all that is missing. Then it trains each model from the
 ``recipe.yaml`` in its folder. Last it releases all models into their folders, with their cards, and writes the README's
-index. After an interruption the same command continues: it skips finished trainings and releases, and resumes an
-interrupted training.
+index. The confidences of a model are calibrated if those of its folder were. After an interruption the same command
+continues: it skips finished trainings and releases, and resumes an interrupted training.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from accelerate.state import AcceleratorState
 
@@ -18,7 +19,9 @@ from .loop.starting import trained_model
 from .loop.stopping import exit_on_user_error
 from .recipe import Recipe, hub_id, load_recipe
 from .release import release
+from .studies.word_confidence import calibrate
 from .tasks import make_task
+from .tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from .train import train_once
 from .zoo import write_index
 
@@ -64,10 +67,13 @@ def retrain(cards: Path, runs: Path, names: Sequence[str] | None = None) -> None
         AcceleratorState._reset_state()  # Accelerate has one precision for a process, and the recipes have several
         train_once(recipe, make_task(recipe), runs / folder.name)
     for folder in folders:  # after all trainings: a release changes the working tree, and run.json names its state
-        if not is_released(runs / folder.name, folder):
-            decoding = folder / "generation_config.json"  # a length penalty that was chosen stays
-            penalty = read_mapping(decoding).get("length_penalty") if decoding.is_file() else None
-            release(runs / folder.name, folder, length_penalty=penalty)
+        run, task = runs / folder.name, make_task(recipes[folder])
+        if not is_released(run, folder):
+            config, decoding = (_mapping(folder / name) for name in ("config.json", "generation_config.json"))
+            if isinstance(task, GraphemeToPhoneme) and config.get("confidence_temperature", 1.0) != 1.0:
+                calibrate(run / "best", task, decoding["num_beams"])
+            # A length penalty that was chosen stays.
+            release(run, folder, length_penalty=decoding.get("length_penalty"))
 
 
 def missing_data(recipe: Recipe) -> list[str]:
@@ -101,6 +107,10 @@ def is_released(run: Path, folder: Path) -> bool:
     if not (folder / "run.json").is_file():
         return False
     return read_run(run).items() <= read_run(folder).items()
+
+
+def _mapping(file: Path) -> dict[str, Any]:
+    return read_mapping(file) if file.is_file() else {}
 
 
 if __name__ == "__main__":

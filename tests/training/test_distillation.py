@@ -10,7 +10,7 @@ from attnzoo.training.loop.distillation import Teachers
 from attnzoo.training.train import main
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from tests.regular_language import SMALL
 from tests.training.runs import command_line, log_rows, overrides
@@ -72,6 +72,15 @@ def test_the_loss_is_of_any_logits_with_labels() -> None:
     loss = teachers.loss(SimpleNamespace(logits=logits, loss=torch.zeros(())), {"labels": labels}, 3)
     entropy = torch.distributions.Categorical(logits=logits[labels != -100]).entropy().sum() / 3
     torch.testing.assert_close(loss, entropy)
+
+
+def test_a_causal_model_predicts_the_label_of_the_next_token() -> None:
+    teachers = Teachers([], 1.0, AutoModelForCausalLM, *[SimpleNamespace()] * 2, DEVICE)  # type: ignore[arg-type]
+    logits, labels = torch.randn(2, 4, 3), torch.tensor([[0, 2, 1, 0], [1, 1, -100, -100]])
+    teachers.models = [lambda **batch: SimpleNamespace(logits=logits)]
+    loss = teachers.loss(SimpleNamespace(logits=logits, loss=torch.zeros(())), {"labels": labels}, 6)
+    predicted = torch.cat([logits[0, :3], logits[1, :1]])  # labels 1 to 3 of the first row, 1 of the second
+    torch.testing.assert_close(loss, torch.distributions.Categorical(logits=predicted).entropy().sum() / 6)
 
 
 def test_a_recipe_with_teachers_trains_another_model(dictionary: Path, runs: list[Path], tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def test_what_was_cut_short_goes_on_and_what_is_done_is_not_done_again(
     zoo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shipped, readme = files(zoo / "model_cards"), (zoo / "README.md").read_text()
+    shipped_config = (zoo / "model_cards" / G2P / "config.json").read_text()
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with (zoo / "said").open("w") as said:  # a pipe that nobody reads would fill
         cut = subprocess.Popen([sys.executable, "-m", "attnzoo.training.retrain"], env=environment, stderr=said)
@@ -72,7 +73,13 @@ def test_what_was_cut_short_goes_on_and_what_is_done_is_not_done_again(
 
     retrain.main([])
     assert "going on after step" in capsys.readouterr().out
-    assert files(zoo / "runs" / "zoo" / G2P) == first
+    calibrated = zoo / "runs" / "zoo" / G2P / "best" / "config.json"  # because the shipped model is calibrated
+    again = files(zoo / "runs" / "zoo" / G2P)
+    assert {path for path in again if again[path] != first[path]} == {calibrated}
+    fitted = json.loads(calibrated.read_text())["confidence_temperature"]
+    assert fitted not in (1.0, json.loads(shipped_config)["confidence_temperature"])
+    released_config = json.loads((zoo / "model_cards" / G2P / "config.json").read_text())
+    assert released_config["confidence_temperature"] == fitted
     for name in (G2P, CAUSAL):
         run, released = (json.loads((zoo / of / name / "run.json").read_text()) for of in ("runs/zoo", "model_cards"))
         assert run.items() <= released.items()

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from attnzoo.loss import IGNORED
 
@@ -45,6 +45,7 @@ class Teachers:
         device: torch.device,
     ) -> None:
         self.share, self.models = share, []
+        self.is_causal = auto_class is AutoModelForCausalLM
         for folder in (trained_model("teachers", name) for name in folders):
             teacher = auto_class.from_pretrained(folder)
             is_same = AutoTokenizer.from_pretrained(folder).get_vocab() == tokenizer.get_vocab()
@@ -64,6 +65,8 @@ class Teachers:
     def loss(self, outputs: Any, batch: dict[str, Tensor], num_labels: Tensor | int) -> Tensor:
         """The student's loss, of its outputs for the batch; ``num_labels`` is N."""
         is_given = batch["labels"] != IGNORED
+        if self.is_causal:  # the outputs at a token predict the label of the next one
+            is_given = torch.nn.functional.pad(is_given[:, 1:], (0, 1))
         log_probability = outputs.logits[is_given].float().log_softmax(dim=-1)  # (labels, words)
         difference = -(self.distribution(batch)[is_given] * log_probability).sum() / num_labels
         return (1 - self.share) * outputs.loss + self.share * difference

@@ -57,9 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
         fitted = fitted_calibration(*validation)
         test = hypotheses(options.folder, task, "test", options.num_beams)
         if options.save:
-            config = AutoConfig.from_pretrained(options.folder)
-            config.confidence_temperature, config.confidence_bias = (round(value, 3) for value in fitted)
-            config.save_pretrained(options.folder)
+            save(fitted, options.folder)
     temperature, bias = fitted
     words = f"{len(validation[1]):,} words of the validation split"
     print(f"temperature {temperature:.3f} and bias {bias:.3f}, fitted on the {words}")
@@ -70,6 +68,18 @@ def main(arguments: list[str] | None = None) -> None:
             f"test split, {len(is_right):,} words, {name} the fit: ECE {calibration_error(certain, is_right):.4f}, "
             f"AUROC {auroc:.4f}"
         )
+
+
+def calibrate(folder: Path, task: GraphemeToPhoneme, num_beams: int | None = None) -> None:
+    """Fit the calibration of the model in ``folder`` and save it there."""
+    save(fitted_calibration(*hypotheses(folder, task, "validation", num_beams)), folder)
+
+
+def save(calibration: Calibration, folder: Path) -> None:
+    """Write a calibration into the ``config.json`` of ``folder``."""
+    config = AutoConfig.from_pretrained(folder)
+    config.confidence_temperature, config.confidence_bias = (round(value, 3) for value in calibration)
+    config.save_pretrained(folder)
 
 
 def hypotheses(
