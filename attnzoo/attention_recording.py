@@ -8,6 +8,7 @@ Letters in shapes: B batch, H heads, T target length (queries), S source length 
 """
 
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -106,17 +107,20 @@ def attention_layers(model: nn.Module) -> dict[str, list[nn.Module]]:
 
 class _Recorder(TorchFunctionMode):
     """Computes the weights of one attention module whenever it runs torch's fused attention, or takes those that it
-    returns. It is active in the forward pass of this module alone, so nothing else becomes slower.
+    returns. It is active in the forward pass of this module alone, so nothing else becomes slower, and in the thread
+    that made it, since other threads may run the same module.
     """
 
     def __init__(self, module: nn.Module, heads: Sequence[int] | None, record: Callable[[Tensor], None]) -> None:
         super().__init__()
         self.module, self.heads, self.record = module, heads, record
         self.weights: Tensor | None = None
+        self.thread = threading.get_ident()
 
     def begin(self, module: nn.Module, inputs: Any) -> None:
         """Become active before the forward pass of the module."""
-        self.__enter__()
+        if threading.get_ident() == self.thread:
+            self.__enter__()
 
     def __torch_function__(
         self, func: Callable, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -159,6 +163,8 @@ class _Recorder(TorchFunctionMode):
 
     def finish(self, module: nn.Module, inputs: Any, output: Any) -> None:
         """Store the weights after the forward pass of the module."""
+        if threading.get_ident() != self.thread:
+            return
         self.__exit__(None, None, None)
         weights, self.weights = self.weights, None
         if output is None:  # the forward pass ended in an error

@@ -59,6 +59,10 @@ class PooledEncoderConfig(ZooConfig):
         """The number of tokens of the encoder."""
         return int(getattr(self.encoder, "vocab_size", 0))
 
+    @vocab_size.setter
+    def vocab_size(self, size: int) -> None:  # by resize_token_embeddings
+        self.encoder.vocab_size = size
+
     @property
     def hidden_size(self) -> int:
         """The width of the encoder's outputs."""

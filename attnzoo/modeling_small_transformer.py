@@ -367,6 +367,7 @@ class SmallTransformerForSequenceClassification(SmallTransformerWithClassifier):
         if labels is not None:
             problem_type = problem_type_of(self.config.problem_type, logits, labels)
             loss = classification_loss(logits, labels, problem_type, num_items_in_batch, smoothing)
+            self.config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
         return with_head(SequenceClassifierOutputWithPast, outputs, loss=loss, logits=logits)
 
 

@@ -241,6 +241,7 @@ def test_every_problem_of_classification(name: str, labels: Tensor, problem: Any
     batch = {key: tensor[:3] for key, tensor in inputs(model.config).items()}
     outputs = model(**batch, labels=labels)
     torch.testing.assert_close(outputs.loss, loss(outputs.logits, labels))
+    assert model.config.problem_type is not None  # the pipeline of the library reads it
     twice = model(**batch, labels=labels, num_items_in_batch=2 * labels.numel()).loss
     torch.testing.assert_close(twice, outputs.loss / 2)
     if labels.is_floating_point():

@@ -149,6 +149,17 @@ assert torch.equal(model(ids, attention_mask=(ids != 0).long()).logits, expected
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_the_vocabulary_of_the_encoder_grows(tmp_path: Path) -> None:
+    model = classifier().eval()
+    before = model(IDS, attention_mask=MASK).logits
+    model.resize_token_embeddings(20, mean_resizing=False)
+    assert model.config.vocab_size == model.config.encoder.vocab_size == 20
+    torch.testing.assert_close(model(IDS, attention_mask=MASK).logits, before)
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path).eval()
+    torch.testing.assert_close(loaded(IDS, attention_mask=MASK).logits, before)
+
+
 def test_its_code_travels_and_loads_without_the_package(tmp_path: Path) -> None:
     model = classifier().eval()
     model.save_pretrained(tmp_path)

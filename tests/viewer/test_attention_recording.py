@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -47,6 +48,22 @@ def test_recorded_weights_equal_the_eager_ones_and_the_fused_kernel_stays(name: 
         real = batch["attention_mask"].bool() if kind in ("self", "encoder") else torch.ones(2, 5, dtype=torch.bool)
         for one, other in zip(found, layers, strict=True):
             torch.testing.assert_close(one.transpose(1, 2)[real], other.transpose(1, 2)[real], atol=1e-5, rtol=0)
+
+
+def test_a_recording_takes_the_passes_of_its_own_thread_alone() -> None:
+    model = tiny("small-transformer")
+    sources = [words(1, length, seed=length) for length in range(2, 12)]
+
+    def recorded_of(source: Tensor) -> Tensor:
+        with record_attention(model, [-1], kinds=("cross",)) as recorded:
+            model(input_ids=source, decoder_input_ids=words(1, 5, seed=1))
+        [weights] = next(iter(recorded["cross"].values()))
+        return weights
+
+    expected = [recorded_of(source) for source in sources] * 5
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(recorded_of, sources * 5))
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
 @pytest.mark.parametrize("name", [*DECODERS, *ENCODER_DECODERS])

@@ -267,7 +267,7 @@ class GraphemeToPhoneme(SequenceToSequence):
 
     def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
         """The alignment of a word, if the model has attention."""
-        if model.config.score != "none":
+        if getattr(model.config, "score", None) != "none":  # a Transformer has attention
             word = _readable(self.card.example, tokenizer)
             [best] = generate_texts(model, tokenizer, [word], decoding.get("num_beams", 1), batch_size=1)
             [pair] = align(model, tokenizer, [word], [best])

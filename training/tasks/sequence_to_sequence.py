@@ -76,6 +76,8 @@ def generate_texts(
     """
     if num_beams < 1:
         raise ValueError(f"num_beams must be at least 1, got {num_beams}")
+    if not texts:  # a process may have no row of a small split
+        return []
     lengths = [len(ids) for ids in tokenizer(texts, truncation=truncation)["input_ids"]]
 
     def predict(rows: list[int]) -> list[str]:
