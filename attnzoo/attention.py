@@ -374,7 +374,7 @@ class SourceAttention(nn.Module):
         """The source as every step needs it; keys that are projected already (from a cache) are taken as they are."""
         positions, length = source_positions(mask)
         if projected_key is None:
-            # An LSTM's outputs lie step after step; of such a key a frozen Linear copies its weight for every row.
+            # An LSTM's outputs are not contiguous. For such a key torch would copy a frozen weight once for every row.
             projected_key = self.score.project_key(value.contiguous(), positions)
         return Attended(value, projected_key, mask, positions, length)
 

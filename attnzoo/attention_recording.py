@@ -45,7 +45,8 @@ def record_attention(
 
     The value is ``{kind: {layer: [weights of each forward pass]}}``. The kind is "self" for a model with one stack,
     otherwise "encoder", "decoder" or "cross". ``generate()`` makes a forward pass for every step. A model that uses one
-    layer several times (ALBERT) has one layer here, with one entry for every use.
+    layer several times (ALBERT) has one layer here, with one entry for every use. Forward passes in other threads are
+    not recorded.
 
     Args:
         model: a model of Transformers, or of attnzoo
@@ -107,8 +108,8 @@ def attention_layers(model: nn.Module) -> dict[str, list[nn.Module]]:
 
 class _Recorder(TorchFunctionMode):
     """Computes the weights of one attention module whenever it runs torch's fused attention, or takes those that it
-    returns. It is active in the forward pass of this module alone, so nothing else becomes slower, and in the thread
-    that made it, since other threads may run the same module.
+    returns. It is active only in the forward pass of this module, so nothing else becomes slower, and only in the
+    thread that made it, since other threads may run the same module.
     """
 
     def __init__(self, module: nn.Module, heads: Sequence[int] | None, record: Callable[[Tensor], None]) -> None:

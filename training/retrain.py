@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def retrain(cards: Path, runs: Path, names: Sequence[str] | None = None) -> None:
-    """Train the models that are not trained yet, then release those that are not released yet.
+    """Train the models that are not trained yet, then calibrate and release those that are not released yet.
 
     Args:
         cards: the folders of the models, each with a recipe
@@ -67,11 +67,13 @@ def retrain(cards: Path, runs: Path, names: Sequence[str] | None = None) -> None
         AcceleratorState._reset_state()  # Accelerate has one precision for a process, and the recipes have several
         train_once(recipe, make_task(recipe), runs / folder.name)
     for folder in folders:  # after all trainings: a release changes the working tree, and run.json names its state
-        run, task = runs / folder.name, make_task(recipes[folder])
+        run = runs / folder.name
         if not is_released(run, folder):
             config, decoding = (_mapping(folder / name) for name in ("config.json", "generation_config.json"))
-            if isinstance(task, GraphemeToPhoneme) and config.get("confidence_temperature", 1.0) != 1.0:
-                calibrate(run / "best", task, decoding["num_beams"])
+            if config.get("confidence_temperature", 1.0) != 1.0:
+                task = make_task(recipes[folder])
+                assert isinstance(task, GraphemeToPhoneme)  # no other model is calibrated
+                calibrate(run / "best", task, decoding.get("num_beams"))
             # A length penalty that was chosen stays.
             release(run, folder, length_penalty=decoding.get("length_penalty"))
 
