@@ -180,8 +180,9 @@ class _Recorder(TorchFunctionMode):
                 )
             weights = returned.detach()
             weights = weights if self.heads is None else weights[:, self.chosen_heads(weights.shape[1])]
-        rows = len(output[0] if isinstance(output, tuple) else output)
-        if len(weights) < rows:  # the beams of a search, whose queries follow each other
+        states = output[0] if isinstance(output, tuple) else output
+        rows = len(states)
+        if states.ndim == 3 and len(weights) < rows:  # the beams of a search, whose queries follow each other
             weights = weights.unflatten(2, (rows // len(weights), -1)).transpose(1, 2).flatten(0, 1)
         self.record(weights)
 

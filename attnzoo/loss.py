@@ -161,13 +161,17 @@ def penalised_loss(
     return loss + coefficient * total
 
 
-def refuse_withheld_labels(labels: Tensor | None, num_items: Count, is_training: bool, coefficient: float) -> None:
-    """Raise a ValueError if a Trainer withholds the labels, so that the penalty would be lost."""
-    if labels is None and num_items is not None and is_training and coefficient:
+def refuse_withheld_labels(labels: Tensor | None, num_items: Count, is_training: bool, **coefficient: float) -> None:
+    """Raise a ValueError if a Trainer withholds the labels, so that a term of the loss would be lost.
+
+    ``coefficient`` is that of the term, by the name of its field in the config.
+    """
+    [(field, value)] = coefficient.items()
+    if labels is None and num_items is not None and is_training and value:
         raise ValueError(
-            "a Trainer with label_smoothing_factor or compute_loss_func withholds the labels: the penalty "
-            f"(penalty_coefficient={coefficient}) would be lost. Leave them out, or set "
-            "model.config.penalty_coefficient = 0 and use a compute_loss_func that adds outputs.penalty"
+            "a Trainer with label_smoothing_factor or compute_loss_func withholds the labels: the term of the loss "
+            f"whose coefficient is {field}={value} would be lost. Leave them out, or set model.config.{field} = 0 and "
+            "add the term in a compute_loss_func"
         )
 
 

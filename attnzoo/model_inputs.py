@@ -117,7 +117,7 @@ def _read(model: Any, name: str, value: Any) -> Any:
     if name in MASKS:
         return read_mask(value, name)
     if name in LABELS:
-        return _read_labels(model, value, name)
+        return read_labels(model, value, name)
     if name in EMBEDDINGS and not (isinstance(value, Tensor) and value.is_floating_point()):
         raise TypeError(f"{name} must be a tensor of floating-point numbers, got {_what(value)}")
     if name == "logits_to_keep" and (isinstance(value, bool) or not isinstance(value, int | Tensor)):
@@ -355,7 +355,7 @@ def _without_padding(embeddings: Tensor, mask: Tensor | None, name: str) -> Tens
     raise ValueError(f"{name} has values that are not finite (NaN or infinite) on real tokens")
 
 
-def _read_labels(model: Any, labels: Any, name: str) -> Tensor:
+def read_labels(model: Any, labels: Any, name: str) -> Tensor:
     """Check labels; whole numbers become int64. Labels of tokens must be ids of the vocabulary."""
     if not isinstance(labels, Tensor) or labels.is_complex():
         raise TypeError(f"{name} must be a tensor, got {_what(labels)}")

@@ -120,7 +120,8 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             names = "last_hidden_state", "past_key_values", "hidden_states", "attentions"
             return BaseModelOutputWithPast(**{name: outputs.get(name) for name in names})
         target = target_ids(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values)
-        if target is not decoder_input_ids and attention_mask is not None:  # with a 1 for the start token
+        if target is not decoder_input_ids and attention_mask is not None and attention_mask.ndim == 2:
+            # With a 1 for the start token.
             decoder_attention_mask = nn.functional.pad(attention_mask[:, :-1], (1, 0), value=1)
         if encoder_outputs is None:
             real_tokens = None if tokens_to_compute is None else attention_mask

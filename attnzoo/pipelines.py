@@ -161,7 +161,7 @@ class SourceToTargetPipeline(Pipeline):
         texts, messages = [], []
         for source in sources:
             try:
-                texts.append(self.read(source))
+                texts.append(self._fitting(self.read(source)))
                 messages.append("")
             except ValueError as error:
                 if errors == "raise":
@@ -188,7 +188,17 @@ class SourceToTargetPipeline(Pipeline):
             raise ValueError(f"a source must be a text, got {source!r}; for a dataset pass the column of texts")
         if not source.strip():
             raise ValueError("an empty source has no target")
+        source.encode()  # a ValueError for half of a surrogate pair, which is no character
         return source
+
+    def _fitting(self, text: str) -> str:
+        """The text, unless it has more tokens than the model has positions, which is a ValueError."""
+        config = self.model.config
+        if getattr(config, "position_embedding", None) == "learned":
+            length, most = len(self.tokenizer(text)["input_ids"]), config.max_position_embeddings
+            if length > most:
+                raise ValueError(f"{text[:40]!r}... has {length} tokens, and the model has {most} positions; split it")
+        return text
 
     def _forward(  # type: ignore[override]
         self, inputs: Any, n_best: int = 1, alignments: bool = False, **generate_kwargs: Any

@@ -19,7 +19,7 @@ from transformers.utils import cached_file, can_return_tuple
 from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_pooled_encoder import PooledEncoderConfig
 from .loss import penalised_loss, problem_type_of, refuse_withheld_labels
-from .model_inputs import source_mask
+from .model_inputs import read_labels, source_mask
 from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput
 
 WITH_DECODER = ("t5", "mt5", "umt5")  # for these AutoModel makes an encoder and a decoder
@@ -99,6 +99,8 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
     config_class = PooledEncoderConfig
     base_model_prefix = "encoder"
     accepts_loss_kwargs = True
+    # The attention is the encoder's, which refuses what it does not have.
+    _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
 
     def __init__(self, config: PooledEncoderConfig) -> None:
         super().__init__(config)
@@ -135,10 +137,14 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
     ) -> SelfAttentiveClassifierOutput:
         config = self.config
         coefficient = config.penalty_coefficient if self.attention is not None else 0.0
-        refuse_withheld_labels(labels, num_items_in_batch, self.training, coefficient)
+        refuse_withheld_labels(labels, num_items_in_batch, self.training, penalty_coefficient=coefficient)
+        if output_attentions is None:
+            output_attentions = config.output_attentions
+        if output_hidden_states is None:
+            output_hidden_states = config.output_hidden_states
         inputs |= {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
         given = {name: value for name, value in inputs.items() if value is not None}
-        encoded = self.encoder(**given, output_hidden_states=bool(output_hidden_states), return_dict=True)
+        encoded = self.encoder(**given, output_hidden_states=output_hidden_states, return_dict=True)
         states = encoded[0]  # (B, S, D)
         mask = source_mask(attention_mask, states)
         penalty = attentions = None
@@ -151,7 +157,7 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
         logits = self.classifier(self.dropout(self.hidden_proj(self.dropout(sentence)).relu()))
         loss = None
         if labels is not None:
-            labels = labels.to(logits.device)
+            labels = read_labels(self, labels, "labels").to(logits.device)
             # As in every Hugging Face classifier; the pipeline reads problem_type from the config.
             config.problem_type = problem_type = problem_type_of(config.problem_type, logits, labels)
             weighted = penalty, coefficient, config.penalty_reduction

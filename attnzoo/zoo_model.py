@@ -15,7 +15,7 @@ from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import ModelOutput, Seq2SeqLMOutput, Seq2SeqModelOutput
 
 from .copying import Copied, CopyingLMOutput, pointer_generator, source_ids_of
-from .loss import IGNORED, Count, coverage_loss, loss_and_logits
+from .loss import IGNORED, Count, coverage_loss, loss_and_logits, refuse_withheld_labels
 from .model_inputs import check_labels, require_shape, require_tokens, shift_right
 
 CONVERT = "which may run code; convert weights that you trust with torch.load(..., weights_only=True) and"
@@ -122,6 +122,7 @@ class ConditionalGenerationMixin(GenerationMixin):
     config: Any
     model: Any
     lm_head: nn.Linear
+    training: bool
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`."""
@@ -158,6 +159,8 @@ class ConditionalGenerationMixin(GenerationMixin):
         **inputs: Any,
     ) -> Seq2SeqLMOutput:
         """The logits of the target, and with ``labels`` their loss: ``forward`` of the classes, which explain it."""
+        coefficient = self.config.coverage_loss_coefficient if getattr(self.config, "coverage", False) else 0.0
+        refuse_withheld_labels(labels, num_items_in_batch, self.training, coverage_loss_coefficient=coefficient)
         self.add_target(inputs, labels, num_items_in_batch)
         if labels is not None and skip_logits:  # nothing reads what comes after the last label
             inputs["tokens_to_compute"] = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)
@@ -166,8 +169,7 @@ class ConditionalGenerationMixin(GenerationMixin):
         lm_head = self.lm_head if copied is None else lambda hidden: pointer_generator(self.lm_head(hidden), copied)
         hidden = outputs.last_hidden_state
         loss, logits = loss_and_logits(lm_head, hidden, labels, num_items_in_batch, smoothing, skip_logits)
-        if labels is not None and getattr(self.config, "coverage", False):
-            coefficient = self.config.coverage_loss_coefficient
+        if labels is not None and coefficient:
             loss = loss + coefficient * coverage_loss(outputs.alignments, labels, num_items_in_batch)
         head: dict[str, Any] = {"loss": loss, "logits": logits}
         if copied is None:

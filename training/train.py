@@ -12,8 +12,8 @@ are used up. Tokens per second are target tokens; a label counts as one. The out
   ``last/`` have no absolute paths.
 - ``run.json``: seed, git commit, versions, minutes and results.
 
-On several processes (``accelerate launch`` on GPUs, ``torchrun`` on CPUs) each process takes its part of the batches
-and of the evaluation. The loss is averaged over the target tokens of all processes.
+On several processes (``accelerate launch`` on GPUs, ``ACCELERATE_USE_CPU=1 torchrun`` on CPUs) each process takes its
+part of the batches and of the evaluation. The loss is averaged over the target tokens of all processes.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ import functools
 import gc
 import json
 import math
+import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,16 @@ from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, require_
 from .loop.distillation import Teachers
 from .loop.guided_alignment import LINKS, GuidedAlignment
 from .loop.progress import Batches, Best, Clock, SinceLog, progress_bar
-from .loop.run_folder import describe_run, differences, prepare_output, read_run, start_log, write_row
+from .loop.run_folder import (
+    check_output,
+    describe_run,
+    differences,
+    read_run,
+    size_of_run,
+    start_log,
+    start_output,
+    write_row,
+)
 from .loop.schedule import learning_rate, make_optimizer
 from .loop.starting import Start
 from .loop.stopping import StoppedError, exit_on_user_error, signals_to_stop
@@ -79,7 +89,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         FloatingPointError: the training diverges. The weights it diverged to are not saved.
         ValueError: an example is longer than a batch; ``output`` holds a run, and neither ``resume`` nor ``overwrite``
             is given; the run to resume has another recipe, model, data or number of processes, or no undamaged
-            checkpoint.
+            checkpoint; several processes were started that do not know of each other.
         OSError: ``output`` cannot be written, or has too little room.
         StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """
@@ -89,10 +99,13 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         raise ValueError(f"training.tracker={package} needs a package that is missing: pip install {package}")
     precision = _mixed_precision(settings)
     accelerator = Accelerator(mixed_precision=precision, log_with=settings.tracker, project_dir=output)
-    start = None
-    if settings.start_from is not None:  # before --overwrite removes anything
-        start = Start(settings.start_from, task, output)
-    checkpoint = prepare_output(output, recipe, resume, overwrite) if accelerator.is_main_process else None
+    if int(os.environ.get("WORLD_SIZE", 1)) > accelerator.num_processes:
+        raise ValueError(
+            f"{os.environ['WORLD_SIZE']} processes were started, and each would train alone, in one folder; on CPUs "
+            "call torchrun with ACCELERATE_USE_CPU=1"
+        )
+    start = None if settings.start_from is None else Start(settings.start_from, task, output)
+    checkpoint = check_output(output, recipe, resume, overwrite) if accelerator.is_main_process else None
     [checkpoint] = broadcast_object_list([checkpoint])
     set_seed(settings.seed)
 
@@ -101,7 +114,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     is_sharded = accelerator.distributed_type == DistributedType.FSDP
     is_averaged = bool(settings.ema_decay) or is_sharded
     if accelerator.is_main_process:
-        require_room(output, _room_needed(task, config, settings, is_averaged))
+        freed = 0 if resume else size_of_run(output)
+        require_room(output, _room_needed(task, config, settings, is_averaged) - freed)
     model = task.auto_class.from_config(config)  # the same on every process; when sharded, each keeps a part
     longest = getattr(config, "max_position_embeddings", LONGEST)
     tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
@@ -165,6 +179,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
 
     log = output / "log.jsonl"
     if accelerator.is_main_process:
+        if not resume:  # everything that the recipe names has been read by now
+            start_output(output, recipe)
         start_log(log, clock.steps)
     with signals_to_stop() as received:
         bar = progress_bar(settings, is_shown=accelerator.is_main_process)

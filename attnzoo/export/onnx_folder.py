@@ -156,7 +156,12 @@ def refuse_changed_weights(model: Any) -> None:
 def _check_options(model: Any) -> None:
     """Raise a ValueError for an option of the generation config that an export does not have."""
     options = model.generation_config.to_diff_dict()
-    if unknown := sorted(key for key, value in options.items() if key not in KNOWN_OPTIONS and value is not None):
+    unknown = sorted(key for key, value in options.items() if key not in KNOWN_OPTIONS and value is not None)
+    if (options.get("num_return_sequences") or 1) > 1:
+        unknown.append("num_return_sequences")
+    if options.get("do_sample") and (options.get("num_beams") or 1) > 1:
+        unknown.append("num_beams")  # an export samples without beams
+    if unknown:
         raise ValueError(
             f"the generation config has {unknown[0]}={options[unknown[0]]!r}, which an export does not have; "
             "remove it from model.generation_config"

@@ -44,7 +44,7 @@ class StackGraph:
         )
         angle = g.op("Mul", g.unsqueeze(g.op("Cast", positions, to=FLOAT), 2), frequencies)  # (R or 1, T, D / 2)
         waves = g.op("Concat", g.unsqueeze(g.op("Sin", angle), 3), g.unsqueeze(g.op("Cos", angle), 3), axis=3)
-        return g.op("Add", x, g.reshape(waves, 0, 0, -1))
+        return g.op("Add", x, g.reshape(waves, 0, 0, width))  # not -1, which has no answer for an empty sequence
 
     def to_heads(self, g: Graph, x: str) -> str:
         """(R, T, D) as (R, H, T, K)."""
@@ -65,7 +65,8 @@ class StackGraph:
 
     def join(self, g: Graph, heads: str, attention: MultiHeadAttention) -> str:
         """The projection of the heads (B, H, N, K) side by side: (B, N, D)."""
-        return g.linear(g.reshape(g.op("Transpose", heads, perm=[0, 2, 1, 3]), 0, 0, -1), attention.output_proj)
+        by_token = g.reshape(g.op("Transpose", heads, perm=[0, 2, 1, 3]), 0, 0, self.config.hidden_size)
+        return g.linear(by_token, attention.output_proj)
 
     def norm(self, g: Graph, x: str, norm: Any) -> str:
         weight, bias = g.parameter(norm.weight), g.parameter(norm.bias)

@@ -253,6 +253,18 @@ def test_a_word_that_cannot_be_read_does_not_lose_the_others(batch_size: int, pr
     assert pronounce("42", errors="skip")[0]["pronunciation"] is None
 
 
+def test_texts_that_no_model_could_read_are_skipped_too(translate: Any) -> None:
+    model = make_model("transformer-encoder-decoder", position_embedding="learned", max_position_embeddings=6)
+    model.generation_config.max_new_tokens = 5
+    short = pipeline("machine-translation", model=model, tokenizer=TOKENIZER, device="cpu")
+    found = short(["abc", "abcdefgh", "d"], errors="skip")
+    assert "9 tokens, and the model has 6 positions" in found[1][0]["error"]
+    assert all(targets[0]["translation_text"] is not None for targets in (found[0], found[2]))
+    found = translate(["abc", "\ud800"], errors="skip")
+    assert "surrogates not allowed" in found[1][0]["error"]
+    assert found[0] == translate(["abc"])[0]
+
+
 def test_the_best_target_comes_first(pronounce: Any) -> None:
     """The beam search has a length penalty, so that its own order is another one in a third of the lists."""
     words = ["alignment", "avalanche", "electricity", "castle", "bureau", "caterpillar", "colonel", "dinosaur", "queue"]

@@ -29,11 +29,12 @@ def assert_close(actual: np.ndarray, expected: Any, what: str) -> None:
 @torch.no_grad()
 def assert_generates_as_pytorch(model: Any, folder: Path) -> None:
     """The tokens of ``generate()``, and the logits and alignments of given tokens, two outputs for each source."""
-    found, batch = exported(model, folder), padded(EVERY_PADDING)
-    length = batch["input_ids"].shape[1] if found.task == "continuation" else 1
-    expected = model.generate(**batch, max_new_tokens=NEW_TOKENS, num_beams=1, do_sample=False)[:, length:].numpy()
-    tokens = found.generate(*arrays(batch), max_new_tokens=NEW_TOKENS, num_beams=1).tokens
-    assert tokens.tolist() == expected.tolist()
+    found = exported(model, folder)
+    for batch in (padded([[1]]), padded(EVERY_PADDING)):  # one token, and rows of every padding
+        length = batch["input_ids"].shape[1] if found.task == "continuation" else 1
+        expected = model.generate(**batch, max_new_tokens=NEW_TOKENS, num_beams=1, do_sample=False)[:, length:]
+        tokens = found.generate(*arrays(batch), max_new_tokens=NEW_TOKENS, num_beams=1).tokens
+        assert tokens.tolist() == expected.tolist()
     for name in ("input_ids", "attention_mask"):  # another length and another batch than before
         batch[name] = torch.nn.functional.pad(batch[name], (2, 1))[1:]
     rows = batch["input_ids"].shape[0]

@@ -174,6 +174,11 @@ def test_what_cannot_be_exported_is_named_and_nothing_is_written(tmp_path: Path)
     model = make_model("attentional-rnn")
     model.generation_config.repetition_penalty = 1.5
     refuse(model, "repetition_penalty=1.5", "model.generation_config")
+    several, sampled = {"num_return_sequences": 3}, {"do_sample": True}
+    for options, said in ((several, "num_return_sequences=3"), (sampled, "num_beams=4")):
+        model = make_model("attentional-rnn")
+        model.generation_config.update(num_beams=4, **options)
+        refuse(model, said, "model.generation_config")
     model = make_model("attentional-rnn")
     model.model.encoder.register_forward_hook(lambda *_: None)
     refuse(model, "model.encoder has forward hooks")

@@ -80,6 +80,16 @@ def test_a_transformer_without_a_source_copies_nothing(pattern: str) -> None:
         SmallTransformerConfig(attention_pattern=pattern, copy=True)
 
 
+def test_the_loss_of_coverage_is_not_lost_where_a_trainer_withholds_the_labels() -> None:
+    model = tiny_model("luong-lstm-concat-copy-coverage").train()
+    inputs = {"input_ids": words(2, 5), "decoder_input_ids": words(2, 3), "num_items_in_batch": 6}
+    with refused(ValueError, "withholds the labels", "coverage_loss_coefficient=1.0"):
+        model(**inputs)
+    model.eval()(**inputs)
+    model.config.coverage_loss_coefficient = 0
+    model.train()(**inputs)
+
+
 def test_a_cache_of_a_model_without_coverage_is_refused() -> None:
     name, source = "luong-lstm-concat-copy-coverage", words(2, 5)
     with_coverage, without = tiny_model(name), tiny_model(name, coverage=False)

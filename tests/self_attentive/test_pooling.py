@@ -1,6 +1,7 @@
 """Lin's pooling over any encoder: the equation, training, files, and the module of sentence-transformers."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -149,6 +150,17 @@ assert torch.equal(model(ids, attention_mask=(ids != 0).long()).logits, expected
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_the_attention_of_the_encoder_is_chosen_and_its_outputs_requested_by_the_config(tmp_path: Path) -> None:
+    classifier().save_pretrained(tmp_path)
+    for backend in ("sdpa", "eager"):
+        model = AutoModelForSequenceClassification.from_pretrained(tmp_path, attn_implementation=backend)
+        assert model.encoder.config._attn_implementation == backend
+    model.config.output_attentions = model.config.output_hidden_states = True
+    outputs = model(IDS, attention_mask=MASK)
+    assert outputs.attentions[0].shape == (3, 1, 3, 5)
+    assert len(outputs.hidden_states) == 2
+
+
 def test_the_vocabulary_of_the_encoder_grows(tmp_path: Path) -> None:
     model = classifier().eval()
     before = model(IDS, attention_mask=MASK).logits
@@ -203,6 +215,7 @@ def test_the_encoder_is_the_one_that_was_given() -> None:
         (lambda: classifier(number_of_hops=2), TypeError, "no field 'number_of_hops'"),
         (lambda: classifier(num_hops=0), Exception, "num_hops must be at least 1"),
         (lambda: classifier(penalty_coefficient=-1.0), Exception, "penalty_coefficient must be at least 0"),
+        (lambda: classifier(num_labels=1)(IDS, labels=torch.tensor([1.0, math.nan, 0.0])), ValueError, "not finite"),
         (lambda: with_self_attentive_pooling(T5Model(T5Config(vocab_size=9, d_model=4, d_kv=2, d_ff=4))), Exception,
          "with a decoder"),
     ],

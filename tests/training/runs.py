@@ -11,10 +11,13 @@ from typing import Any
 
 from attnzoo.training.train import main
 
+from tests.package.snippets import PRELOADED
+
 ROOT = Path(__file__).parents[2]
-# A process that has imported torch forks the trainings, so that each of them starts in no time.
+# A process that has imported torch forks the trainings, so that each of them starts in no time. It also forks the
+# snippets of pages, if one worker runs both, and these must not find attnzoo imported.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["attnzoo.training.train"])
+PROCESSES.set_forkserver_preload([*PRELOADED, "accelerate", "datasets"])
 
 
 def overrides(section: str, **values: Any) -> list[str]:

@@ -251,7 +251,7 @@ def test_phonemes_that_the_model_cannot_write_are_said(run: Path, tmp_path: Path
     assert "does not know" not in capsys.readouterr().err
 
 
-def test_dictionary_files(tmp_path: Path) -> None:
+def test_dictionary_files(tmp_path: Path, capsys: Any) -> None:
     path = tmp_path / "short.dict"
     path.write_text("hello HH AH0 L OW1\nhello(2) HH EH0 L OW1 # rarer\n")
     with pytest.raises(ValueError, match=r"has no words for the (train|validation|test) split, of 1 words"):
@@ -259,9 +259,15 @@ def test_dictionary_files(tmp_path: Path) -> None:
     path.write_text("hello HH AH0 L OW1\nworld\n")
     with pytest.raises(ValueError, match="line 2: 'world' has a word but no phonemes"):
         GraphemeToPhoneme(str(path))
+    (path.parent / "long.dict").write_text("\n".join(f"{word} T A" for word in words_of("greek")) + "\nworld\n")
+    task = GraphemeToPhoneme(PronunciationData(path=str(path.parent / "long.dict"), skip_bad_rows=True))
+    assert "skipped 1 of" in capsys.readouterr().err
+    assert all("world" not in rows["word"] for rows in task.splits.values())
     path.write_bytes("café K AH F EY\n".encode("latin-1"))
     with pytest.raises(ValueError, match=r"short\.dict is not UTF-8"):
         GraphemeToPhoneme(str(path))
+    with pytest.raises(ValueError, match="of 1 words"):
+        GraphemeToPhoneme(PronunciationData(path=str(path), encoding="latin-1"))
     with pytest.raises(FileNotFoundError, match="neither 'cmudict' nor 'misaki' nor a file"):
         GraphemeToPhoneme(str(tmp_path / "gone.dict"))
 
@@ -335,6 +341,18 @@ def test_accents_are_kept_where_training_words_have_them(tmp_path: Path) -> None
     assert readable_word("KÁ", tokenizer) == readable_word("ka\u0301", tokenizer) == "ká"
     with pytest.raises(ValueError, match="does not know: 'ñ'"):
         readable_word("nñ", tokenizer)
+
+
+def test_a_model_that_writes_letters_has_no_picture(run: Path, tmp_path: Path) -> None:
+    model, tokenizer = (auto.from_pretrained(run / "best") for auto in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    task = make_task(load_recipe(run / "recipe.yaml"))
+    task.draw(model, tokenizer, tmp_path)
+    [picture] = tmp_path.iterdir()
+    picture.unlink()
+    model.generation_config.suppress_tokens = list(tokenizer.get_added_vocab().values())
+    model.generation_config.max_new_tokens = 3
+    task.draw(model, tokenizer, tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_figures_of_data_with_stress(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from attnzoo.training.loop.guided_alignment import LINKS, GuidedAlignment, alignment_cross_entropy
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
+from attnzoo.training.tasks.summarization import Summarization, SummaryData
 from attnzoo.training.tasks.translation import Translation, TranslationData
 from attnzoo.training.train import main
 from torch import Tensor
@@ -114,6 +115,22 @@ def test_every_subword_has_the_links_of_its_word(tmp_path: Path) -> None:
     (tmp_path / "links").write_text("0-0\n")
     with pytest.raises(ValueError, match="has 1 lines, and there are 2 training examples"):
         guide.add_links(examples, task, tokenizer)
+
+
+def test_a_source_that_is_cut_keeps_the_links_of_its_beginning(tmp_path: Path) -> None:
+    data = translation(tmp_path, ["a b c d"] * 2, ["x y"] * 2)
+    columns: dict[str, Any] = {"source_column": "source", "target_column": "target"}
+    task = Summarization(SummaryData(path=str(data), vocabulary_size=20, max_source_tokens=3, **columns))
+    tokenizer = task.make_tokenizer()
+    examples = task.training_examples(tokenizer)
+    assert [len(ids) for ids in examples["input_ids"]] == [3, 3]  # a, b and the end
+    (tmp_path / "links").write_text("0-0 1-1 2-0 3-1\n\n")
+    guide = GuidedAlignment(str(tmp_path / "links"), 0.5, -1, 0, 0)
+    linked = guide.add_links(examples, task, tokenizer)
+    tokens = tokenizer.convert_ids_to_tokens(linked[0]["input_ids"])
+    assert {tokens[source].strip("\u2581") for source, _ in linked[0][LINKS]} == {"a", "b"}
+    batch = guide.collator(task.collator(tokenizer, None))([linked[0]])  # type: ignore[arg-type]
+    assert not batch[LINKS][0, :, -1].any()
 
 
 def test_letters_and_phonemes_are_words(dictionary: Path, tmp_path: Path) -> None:

@@ -86,6 +86,16 @@ def two(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return output
 
 
+def test_processes_that_do_not_know_of_each_other_are_refused(
+    dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torchrun on CPUs without the variable that tells Accelerate of it."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SystemExit, match=r"2 processes were started, .* ACCELERATE_USE_CPU=1"):
+        train_recipe("demo", tmp_path, sets(dictionary, 1))
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
 def test_two_processes_give_the_loss_curve_of_one(one: Path, two: Path) -> None:
     losses = [[row["loss"] for row in log_rows(output, "loss")] for output in (one, two)]
     assert len(losses[0]) == STEPS

@@ -22,13 +22,13 @@ def test_weights_and_tokenizer_are_those_of_the_start_and_another_model_is_refus
     dictionary: Path, tmp_path: Path
 ) -> None:
     first = run(dictionary, tmp_path / "first", "training.seed=7")
-    calibrated = json.loads((first / "config.json").read_text()) | {"confidence_temperature": 1.2}  # as a shipped model
-    (first / "config.json").write_text(json.dumps(calibrated))
+    published = json.loads((first / "config.json").read_text()) | {"confidence_temperature": 1.2, "auto_map": {}}
+    (first / "config.json").write_text(json.dumps(published))
     # Other data, with fewer letters, would give another tokenizer.
     lines = [line for line in dictionary.read_text().splitlines() if "b" not in line.split()[0].lower()]
     (tmp_path / "other.dict").write_text("\n".join(lines) + "\n")
     start = f"training.start_from={first}"
-    second = run(tmp_path / "other.dict", tmp_path / "second", start)
+    second = run(tmp_path / "other.dict", tmp_path / "second", start, "model.teacher_forcing_ratio=0.9")
     alone = run(tmp_path / "other.dict", tmp_path / "alone")
     vocabularies = [AutoTokenizer.from_pretrained(folder).get_vocab() for folder in (first, second, alone)]
     assert vocabularies[0] == vocabularies[1] != vocabularies[2]
@@ -36,14 +36,18 @@ def test_weights_and_tokenizer_are_those_of_the_start_and_another_model_is_refus
     assert before.keys() == after.keys()
     for name, weight in before.items():
         assert (weight - after[name]).abs().max() < 1e-6, name
-    # A field that changes no shape is compared as well; and what --overwrite would remove is refused before.
+    # A field that changes no shape is compared as well; and --overwrite removes nothing before all is checked.
     (tmp_path / "refused" / "best").mkdir(parents=True)
     (tmp_path / "refused" / "best" / "config.json").write_text("{}")
+    (tmp_path / "refused" / "run.json").write_text("{}")
     for message, *sets in (
         ("lies in the output folder", f"training.start_from={tmp_path}/refused/best"),
         (r"is not the one .*: score is '\w+' there and 'dot' here", start, "model.score=dot"),
         ("training.start_from: there is no model in 'nowhere'", "training.start_from=nowhere"),
         (r"is not the one .*: embedding_size is \d+ there and 9 here", start, "model.embedding_size=9"),
+        ("training.teachers: there is no model in 'nowhere'", "training.teachers=[nowhere]"),
+        ("there is no file 'nowhere'", "training.alignment_links=nowhere"),
     ):
         with pytest.raises(SystemExit, match=message):
             run(dictionary, tmp_path / "refused", *sets)
+        assert {path.name for path in (tmp_path / "refused").rglob("*")} == {"best", "config.json", "run.json"}

@@ -217,6 +217,8 @@ def test_a_mask_of_pairs_where_it_says_too_little() -> None:
     pairs = torch.ones(2, 1, 4, 4, dtype=torch.bool)
     with refused(ValueError, "attention_mask must be (batch, length) = (2, 4)", (2, 1, 4, 4)):
         forward(ENCODER_DECODER, attention_mask=pairs)
+    with refused(ValueError, "attention_mask must be (batch, length) = (2, 4)", (2, 1, 4, 4)):  # the source as target
+        tiny_model(ENCODER_DECODER)(words(2, 4), attention_mask=pairs)
     for variant in ("bidirectional-post-learned", "causal-pre-learned"):
         model = tiny_model(variant, SmallTransformerForSequenceClassification)
         with refused(ValueError, "attention_mask must be (batch, length) to classify texts", (2, 1, 4, 4)):

@@ -50,6 +50,23 @@ def test_recorded_weights_equal_the_eager_ones_and_the_fused_kernel_stays(name: 
             torch.testing.assert_close(one.transpose(1, 2)[real], other.transpose(1, 2)[real], atol=1e-5, rtol=0)
 
 
+def test_a_loss_that_leaves_padding_out_has_the_same_weights() -> None:
+    """The model then computes real tokens alone, which lie one after the other in all but the attention."""
+    model = tiny_model("encoder_decoder-post-sinusoidal").eval()
+    ids, mask = padded_batch([9, 2, 3], "right")
+    labels = words(3, 6, seed=1)
+    labels[1:, 2:] = -100
+    found = []
+    for skips in (False, True):
+        with record_attention(model) as recorded:
+            model(ids, attention_mask=mask, labels=labels, skip_logits=skips)
+        found.append(recorded)
+    for kind, is_real in (("encoder", mask.bool()), ("decoder", labels != -100), ("cross", labels != -100)):
+        for layer, [expected] in found[0][kind].items():
+            [weights] = found[1][kind][layer]
+            torch.testing.assert_close(weights.transpose(1, 2)[is_real], expected.transpose(1, 2)[is_real])
+
+
 def test_a_recording_takes_the_passes_of_its_own_thread_alone() -> None:
     model = tiny("small-transformer")
     sources = [words(1, length, seed=length) for length in range(2, 12)]

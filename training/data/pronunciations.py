@@ -12,8 +12,8 @@ from typing import Any, Literal
 import datasets
 from huggingface_hub.dataclasses import strict
 
-from .sources import Rows, Source, is_table, read_rows, readable, refuse_row_keys, short
-from .text_files import TAB, lines
+from .sources import Rows, Source, is_table, read_rows, readable, refuse_row_keys, report_skipped, short
+from .text_files import TAB, SourceError, lines
 
 
 @strict
@@ -73,17 +73,22 @@ def read_pronunciations(data: PronunciationData, only: str | None) -> dict[str, 
     if not path.is_file():
         raise FileNotFoundError(f"task.data.path is {data.path!r}: neither 'cmudict' nor 'misaki' nor a file or folder")
     refuse_row_keys(data, "is a dictionary")
-    with readable(data.path):
-        text = path.read_text(encoding="utf-8-sig")
     rows: dict[str, list[str]] = {"word": [], "pronunciation": []}
-    for number, line in enumerate(text.split("\n"), start=1):
-        fields = line.split(" #")[0].split(maxsplit=1)
-        if not fields or line.startswith(";;;"):
-            continue
-        if len(fields) == 1:
-            raise ValueError(f"{path}, line {number}: {short(repr(line))} has a word but no phonemes")
-        rows["word"].append(re.sub(r"\(\d+\)$", "", fields[0]))
-        rows["pronunciation"].append(fields[1])
+    bad: dict[int, str] = {}
+    with readable(data.path):
+        for number, line in enumerate(lines(path, data.encoding), start=1):
+            fields = line.split(" #")[0].split(maxsplit=1)
+            if not fields or line.startswith(";;;"):
+                continue
+            if len(fields) == 1:
+                bad[number - 1] = f"{short(repr(fields[0]))} has a word but no phonemes"
+                if not data.skip_bad_rows:
+                    remedy = "set task.data.skip_bad_rows=true to leave such lines out"
+                    raise SourceError(f"{path}, line {number}: {bad[number - 1]}; or {remedy}")
+                continue
+            rows["word"].append(re.sub(r"\(\d+\)$", "", fields[0]))
+            rows["pronunciation"].append(fields[1].rstrip())
+    report_skipped(bad, len(rows["word"]) + len(bad), str(path))
     return {only or "train": datasets.Dataset.from_dict(rows)}
 
 

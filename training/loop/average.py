@@ -60,13 +60,16 @@ def average(folders: list[Path], output: Path) -> None:
     Card and pictures are left out: they describe the last folder's weights.
 
     Raises:
-        ValueError: ``output`` exists, or the checkpoints have different models, tokenizers or labels.
+        ValueError: ``output`` exists; the last checkpoint's model is not one of attnzoo's; or the checkpoints have
+            different models, tokenizers or labels.
         OSError: a checkpoint cannot be read, or ``output`` cannot be written.
     """
     if output.exists():
         raise ValueError(f"{output} is there already; choose another --output")
     (architecture,) = AutoConfig.from_pretrained(folders[-1]).architectures
-    model_class = getattr(attnzoo, architecture)
+    model_class = getattr(attnzoo, architecture, None)
+    if model_class is None:
+        raise ValueError(f"{folders[-1]} has a model of class {architecture}, which is not one of attnzoo's")
     mean = model_class.from_pretrained(folders[-1], dtype=torch.float64)
     sums = dict(mean.named_parameters())
     for folder in folders[:-1]:

@@ -44,7 +44,8 @@ class GuidedAlignment:
 
     The file has a line for each training example, in their order and in Pharaoh format. Its links are between words, as
     :func:`attnzoo.aligning.align_both_ways` returns them: words are separated by white space. For a task of letters and
-    phonemes they are between these. Every token of a word gets the links of the word.
+    phonemes they are between these. Every token of a word gets the links of the word. Where a source is cut to the
+    tokenizer's greatest length, the links of the rest are left out.
 
     Args:
         path: the file
@@ -83,9 +84,11 @@ class GuidedAlignment:
                 "that have a validation and a test split, since they are taken from the rows otherwise"
             )
         columns = []
-        for number, ((sure, _), sides) in enumerate(
-            zip(given, task.words_of_tokens(examples, tokenizer), strict=True), start=1
+        for number, ((sure, _), sides, ids) in enumerate(
+            zip(given, task.words_of_tokens(examples, tokenizer), examples["input_ids"], strict=True), start=1
         ):
+            is_cut = len(ids) < len(sides[0])
+            read = len(ids) - is_cut  # a source that is cut has its end token in place of a word
             places = [_places(side) for side in sides]
             found = []
             for link in sorted(sure):
@@ -95,7 +98,7 @@ class GuidedAlignment:
                         f"line {number} of {self.path} has the link {link[0]}-{link[1]}, but source and target have "
                         f"{sizes} words"
                     )
-                found += [[s, t] for s in places[0][link[0]] for t in places[1][link[1]]]
+                found += [[s, t] for s in places[0][link[0]] for t in places[1][link[1]] if s < read]
             columns.append(found)
         feature = datasets.List(datasets.List(datasets.Value("int32")))
         return examples.add_column(LINKS, columns, feature=feature)

@@ -21,9 +21,11 @@ import attnzoo
 from ..recipe import Recipe, load_recipe, save_recipe
 from .checkpoint import checkpoints, newest_sound_checkpoint, recover, require_room, rotate, write_atomically
 
+RUN = ("checkpoints", "evaluated", "best", "last", "run.json")  # what a new run replaces
 
-def prepare_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) -> Path | None:
-    """Prepare the output folder and return the checkpoint to resume from, if any. Only ``overwrite`` deletes a run.
+
+def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) -> Path | None:
+    """Check the output folder and return the checkpoint to resume from, if any. No run is deleted.
 
     Raises:
         ValueError: the folder holds a run, and neither argument is given; or there is no run to resume, it has another
@@ -44,11 +46,23 @@ def prepare_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) 
     if not overwrite and (is_finished or checkpoints(output)):
         state, remedy = ("a finished run", "") if is_finished else ("a run that can go on", "--resume goes on, ")
         raise ValueError(f"{output} holds {state}; {remedy}--overwrite discards it, or choose another --output")
-    for name in ("checkpoints", "evaluated", "best", "last"):
-        shutil.rmtree(output / name, ignore_errors=True)
-    (output / "run.json").unlink(missing_ok=True)
-    save_recipe(recipe, output / "recipe.yaml")
     return None
+
+
+def start_output(output: Path, recipe: Recipe) -> None:
+    """Delete the run that is in the folder, if any, and write the recipe of the new one."""
+    for name in RUN:
+        if (output / name).is_dir():
+            shutil.rmtree(output / name, ignore_errors=True)
+        else:
+            (output / name).unlink(missing_ok=True)
+    save_recipe(recipe, output / "recipe.yaml")
+
+
+def size_of_run(output: Path) -> int:
+    """The bytes of the run that is in the folder."""
+    files = (file for name in RUN for file in (output / name, *(output / name).rglob("*")) if file.is_file())
+    return sum(file.stat().st_size for file in files)
 
 
 def differences(one: Recipe, other: Recipe) -> list[str]:

@@ -74,7 +74,7 @@ class Start:
 def _describing(config: PreTrainedConfig) -> dict[str, Any]:
     """The fields of a config that say what a model computes, with its labels; not how it is trained or was saved."""
     free = re.compile(
-        r"_name_or_path|architectures|dtype|transformers_version|problem_type|"
-        r".*dropout|penalty_.*|confidence_.*|.*_range"
+        r"_name_or_path|architectures|dtype|transformers_version|problem_type|auto_map|custom_pipelines|"
+        r".*dropout|penalty_.*|confidence_.*|.*_range|teacher_forcing_ratio|coverage_loss_coefficient"
     )
     return {field: value for field, value in config.to_dict().items() if not free.fullmatch(field)}

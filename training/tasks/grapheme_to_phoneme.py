@@ -266,12 +266,13 @@ class GraphemeToPhoneme(SequenceToSequence):
         return scores | {"examples": len(predictions)}
 
     def draw(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, **decoding: Any) -> None:
-        """The alignment of a word, if the model has attention."""
+        """The alignment of a word, if the model has attention and what it generates are phonemes."""
         if getattr(model.config, "score", None) != "none":  # a Transformer has attention
             word = _readable(self.card.example, tokenizer)
             [best] = generate_texts(model, tokenizer, [word], decoding.get("num_beams", 1), batch_size=1)
-            [pair] = align(model, tokenizer, [word], [best])
-            plot_alignments([pair.weights], [pair.source_words], [pair.target_words], folder / ALIGNMENT)
+            if best and known_phonemes(tokenizer).issuperset(best.split()):
+                [pair] = align(model, tokenizer, [word], [best])
+                plot_alignments([pair.weights], [pair.source_words], [pair.target_words], folder / ALIGNMENT)
 
     @property
     def _drops_stress(self) -> bool:
