@@ -256,8 +256,8 @@ def align_stream(
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     if shift == "paper":
         shift = paper_shift(model.config)
-    if shift < 0:
-        raise ValueError(f"shift must be 0 or more steps, got {shift}")
+    if not isinstance(shift, int) or shift < 0:
+        raise ValueError(f"shift must be 'paper', or 0 or more steps, got {shift!r}")
     start, remaining = 0, iter(pairs)
     while some := list(islice(remaining, batch_size * BATCHES_IN_MEMORY)):
         sources = _tokenize(tokenizer, [source for source, _ in some], "source", start)

@@ -49,6 +49,21 @@ def hooks_of(module: nn.Module, kinds: Mapping[str, Callable[..., Any]]) -> list
     return found
 
 
+def forward_hooks(module: nn.Module) -> list[Any]:
+    """The forward hooks of a module itself, but for two kinds that Transformers leaves there and that change nothing.
+
+    Those that record a layer's outputs do nothing in calls that request none. That of activation checkpointing lets the
+    embeddings require a gradient.
+    """
+    of_checkpointing = ("transformers.modeling_utils", "make_inputs_require_grads")
+    return [
+        hook
+        for hook in hooks_of(module, FORWARD_HOOKS)
+        if hook.__module__ != "transformers.utils.output_capturing"
+        and (hook.__module__, getattr(hook, "__name__", None)) != of_checkpointing
+    ]
+
+
 def has_blocked_linear(weight: Tensor) -> bool:
     """Whether torch has oneDNN's product with a weight of this type in blocks; torch's own product is the same."""
     has_operators = hasattr(torch.ops.mkldnn, REORDER_WEIGHT) and hasattr(torch.ops.mkldnn, BLOCKED_LINEAR)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .library_internals import BACKWARD_HOOKS, FORWARD_HOOKS, hooks_of
+from .library_internals import BACKWARD_HOOKS, forward_hooks, hooks_of
 
 IGNORED = -100
 TOKENS_AT_A_TIME = 384  # whose logits are held at once
@@ -265,15 +265,13 @@ def is_untouched(module: nn.Module) -> bool:
     """Whether the weights of a module may be read without calling the parts of it that hold them.
 
     False if a part has hooks, which would be bypassed (they may load the weights). False also if a part has another
-    ``forward``, or another class than when it was made (an adapter, a quantised layer). Hooks by which Transformers
-    records a layer's outputs are allowed: they stay after the first call that requests outputs, and do nothing in other
-    calls.
+    ``forward``, or another class than when it was made (an adapter, a quantised layer).
     """
     return all(
         # This file's own package, and not "attnzoo": beside a model's weights the same code has another name.
         type(part).__module__.startswith((f"{__package__}.", "torch.nn.modules."))
         and "forward" not in vars(part)  # accelerate replaces it where it loads weights on demand
-        and all(hook.__module__ == "transformers.utils.output_capturing" for hook in hooks_of(part, FORWARD_HOOKS))
+        and not forward_hooks(part)
         and not hooks_of(part, BACKWARD_HOOKS)
         for part in module.modules()
     )

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from .attention import Attended, AttentionSteps, SourceAttention
 from .copying import CopyGate
-from .library_internals import FORWARD_HOOKS, hooks_of
+from .library_internals import forward_hooks
 from .recurrent_cells import RecurrentStack, RecurrentState
 from .shared_products import LoopRows, first_rows
 
@@ -387,7 +387,7 @@ def open_loop(decoder: nn.Module, inputs: Tensor, state: DecoderState, source: A
     loops: dict[type, type[DecoderLoop]] = {BahdanauDecoder: BahdanauLoop}
     if state.input_feed is not None:
         loops[LuongDecoder] = LuongLoop
-    if type(decoder) not in loops or "forward" in vars(decoder) or hooks_of(decoder, FORWARD_HOOKS):
+    if type(decoder) not in loops or "forward" in vars(decoder) or forward_hooks(decoder):
         return None
     assert source is not None  # Bahdanau's and Luong's decoders always attend
     nothing = inputs.new_empty(1, 1, 0)  # one row, which is broadcast to the rows of each call

@@ -169,7 +169,7 @@ class ConditionalGenerationMixin(GenerationMixin):
         lm_head = self.lm_head if copied is None else lambda hidden: pointer_generator(self.lm_head(hidden), copied)
         hidden = outputs.last_hidden_state
         loss, logits = loss_and_logits(lm_head, hidden, labels, num_items_in_batch, smoothing, skip_logits)
-        if labels is not None and coefficient:
+        if labels is not None and loss is not None and coefficient:
             loss = loss + coefficient * coverage_loss(outputs.alignments, labels, num_items_in_batch)
         head: dict[str, Any] = {"loss": loss, "logits": logits}
         if copied is None:

@@ -250,7 +250,7 @@ def _may_be_weights(part: Tensor, sizes: Sizes, is_self: bool) -> bool:
     return others % (sizes.rows * sizes.queries) == 0 and part.ndim <= 4
 
 
-def all_sizes(subject: Subject, widths: tuple[int, ...], heads: int, is_self: bool, is_step: bool) -> Sizes:
+def all_sizes(widths: tuple[int, ...], heads: int, is_self: bool, is_step: bool) -> Sizes:
     """Numbers of rows, queries and keys that no other size of the layer equals."""
     taken = {*widths, heads, *(width // max(1, heads) for width in widths), 1, 2}
     free = [size for size in (3, 5, 7, 9, 11, 13) if size not in taken]
@@ -283,7 +283,7 @@ def understand(
             if any(part % count for part in widths):
                 continue
             layer = Layer(subject, roles, layout, widths, count, is_self, by_position)
-            sizes = all_sizes(subject, widths, count, is_self, layer.is_step)
+            sizes = all_sizes(widths, count, is_self, layer.is_step)
             found = _first_that_runs(layer, sizes, mask, errors)
             if found is not None:
                 working.append((found, sizes))

@@ -20,7 +20,7 @@ from transformers.generation import GenerationConfig, GenerationMode, LogitsProc
 from transformers.utils import ModelOutput
 
 from ..copying import pointer_generator
-from ..library_internals import FORWARD_HOOKS, hooks_of
+from ..library_internals import forward_hooks
 from ..loss import is_only_its_weight
 from .recurrent_steps import RecurrentSteps
 from .repeated_product import RepeatedProduct
@@ -76,7 +76,7 @@ def search(
     if config.return_dict_in_generate:
         refused += [name for name in STEP_OUTPUTS if getattr(config, name)]
     called = (model, model.model, model.model.decoder)
-    if any(hooks_of(part, FORWARD_HOOKS) or "forward" in vars(part) for part in called):
+    if any(forward_hooks(part) or "forward" in vars(part) for part in called):
         refused.append("calls of the whole decoder, which its hooks need")
     if refused:
         raise ValueError(f"search() has no {', '.join(refused)}; leave out custom_generate")

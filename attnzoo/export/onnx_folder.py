@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 import torch
 
-from ..library_internals import FORWARD_HOOKS, hooks_of
+from ..library_internals import forward_hooks
 from . import array_search, run
 from .generation_graphs import generation_graphs
 from .graph import WEIGHTS, Weights
@@ -146,7 +146,7 @@ def refuse_changed_weights(model: Any) -> None:
             f"{name} has other weights than its config says, such as {different[0][0]}; merge adapters "
             "(merge_and_unload) and undo quantisation before an export"
         )
-    if hooked := [key or name for key, module in model.named_modules() if hooks_of(module, FORWARD_HOOKS)]:
+    if hooked := [key or name for key, module in model.named_modules() if forward_hooks(module)]:
         raise ValueError(f"{hooked[0]} has forward hooks, which an export would lose; remove them")
     for key, parameter in model.named_parameters():
         if not bool(parameter.isfinite().all()):

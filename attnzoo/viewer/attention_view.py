@@ -171,7 +171,7 @@ def view(
         if target is not None:
             if not model.can_generate():
                 raise ValueError(f"{name} reads one text and has no target; leave target out")
-            source_ids = _continued(tokenizer, text, source_ids, target)
+            source_ids = _continued(tokenizer, text, target)
             inputs = {"input_ids": torch.tensor([source_ids], device=model.device)}
         of_source = _tokens(tokenizer, source_ids)
         sides = {"self": (of_source, of_source)}
@@ -252,7 +252,7 @@ def _target_ids(model: Any, tokenizer: Any, target: Any, inputs: dict[str, Tenso
     return ids
 
 
-def _continued(tokenizer: Any, text: Any, ids: list[int], target: Any) -> list[int]:
+def _continued(tokenizer: Any, text: Any, target: Any) -> list[int]:
     """The ids of a text and its continuation."""
     text_or_ids = _text_or_ids(target)
     if not isinstance(text_or_ids, str):

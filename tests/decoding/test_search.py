@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 from transformers import (
-    AttentionInterface,
     BartConfig,
     BartForConditionalGeneration,
     LogitsProcessor,
@@ -432,74 +431,3 @@ def test_a_source_of_padding_alone() -> None:
     batch = padded([[1, 1, 1], [0, 0, 0]])
     for beams in (1, 3):
         assert_like_generate(tiny_model(SEQ2SEQ[0], std=1.0), **batch, num_beams=beams, min_new_tokens=6)
-
-
-def another_attention(module: nn.Module, *arguments: Any, **options: Any) -> Any:
-    """Somebody's."""
-    raise AssertionError("not to be called")
-
-
-def test_another_attention_is_refused() -> None:
-    AttentionInterface.register("another", another_attention)
-    model = tiny_model(CAUSAL[0])
-    model.set_attn_implementation("another")
-    with pytest.raises(ValueError, match="attn_implementation='another'"):
-        model.generate(**padded(LEFT_PADDED), custom_generate=search, max_new_tokens=3)
-
-
-class Adapter(nn.Module):
-    """A layer in another's place, as those of low rank."""
-
-    def __init__(self, layer: nn.Linear) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, values: Tensor) -> Tensor:
-        return self.layer(values) + 1.0
-
-
-@pytest.mark.parametrize("variant", GENERATING)
-def test_layers_that_are_not_as_they_were_made_are_refused(variant: str) -> None:
-    model = tiny_model(variant)
-    feed_forward = model.model.decoder.layers[1].feed_forward
-    handle = feed_forward.output_proj.register_forward_hook(lambda layer, inputs, output: -output)
-    with pytest.raises(ValueError, match="hooks or adapters"):
-        model.generate(**padded(LEFT_PADDED), custom_generate=search, max_new_tokens=3)
-    handle.remove()
-    feed_forward.output_proj = Adapter(feed_forward.output_proj)
-    with pytest.raises(ValueError, match="hooks or adapters"):
-        model.generate(**padded(LEFT_PADDED), custom_generate=search, max_new_tokens=3)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-def test_a_quantised_layer_is_named() -> None:
-    model = tiny_model(SEQ2SEQ[0], dtype=torch.float32)
-    quantised = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
-    with pytest.raises(ValueError, match=r"quantised layers, here layers\.0\.self_attention\.query_proj.*quantized"):
-        quantised.generate(**padded(LEFT_PADDED), custom_generate=search, max_new_tokens=3)
-
-
-def test_dropout_is_refused() -> None:
-    model = tiny_model(CAUSAL[0], dropout=0.1).train()
-    with pytest.raises(ValueError, match=r"call model\.eval"):
-        model.generate(**padded(LEFT_PADDED), custom_generate=search, max_new_tokens=3)
-
-
-@pytest.mark.parametrize("name", ["luong-gru-concat", *CAUSAL])
-def test_a_cache_to_go_on_from_and_embeddings_are_refused(name: str) -> None:
-    model = tiny_model(name)
-    prompt = words(2, 4)
-    cache = model(prompt[:, :-1], use_cache=True).past_key_values
-    with pytest.raises(ValueError, match="past_key_values"):
-        model.generate(prompt, past_key_values=cache, custom_generate=search, max_new_tokens=3)
-    if name not in CAUSAL:
-        return
-    embeddings = model.get_input_embeddings()(prompt)
-    with pytest.raises(ValueError, match="inputs_embeds"):
-        model.generate(inputs_embeds=embeddings, custom_generate=search, max_new_tokens=3)
-
-
-def test_past_the_learned_positions_is_refused() -> None:
-    model = tiny_model("causal-pre-learned", max_position_embeddings=6)
-    with pytest.raises(ValueError, match="longer than max_position_embeddings=6"):
-        model.generate(words(1, 4), custom_generate=search, max_new_tokens=6, eos_token_id=None, pad_token_id=EOS)

@@ -201,7 +201,8 @@ def test_a_model_without_attention_cannot_align(variant: str) -> None:
         (["a", "b"], ["c", "x"], {}, "target 1, 'x', has words for which the tokenizer has no token"),
         (["a", ["a"]], ["c", "d"], {}, "sources must be a list of texts, or a list of lists of words"),
         ("ab", ["c", "d"], {}, "sources must be a list of texts"),
-        (["a"], ["c"], {"shift": -1}, "shift must be 0 or more steps, got -1"),
+        (["a"], ["c"], {"shift": -1}, "shift must be 'paper', or 0 or more steps, got -1"),
+        (["a"], ["c"], {"shift": "papers"}, "got 'papers'"),
         (["a"], ["c"], {"batch_size": 0}, "batch_size must be at least 1, got 0"),
     ],
 )

@@ -10,12 +10,13 @@ from torch import nn
 from transformers import Pipeline, PreTrainedModel
 from transformers.generation import GenerationMixin
 
-from attnzoo import library_internals
+from attnzoo import library_internals, search
 from attnzoo.decoding import repeated_product
 from attnzoo.decoding.repeated_product import FEW_PRODUCTS, RepeatedProduct
+from attnzoo.export import to_onnx
 from attnzoo.library_internals import BACKWARD_HOOKS, FORWARD_HOOKS, attention_backend, hooks_of
 from attnzoo.loss import is_untouched
-from tests.factory import KINDS, batch_for, make_model
+from tests.factory import KINDS, batch_for, make_model, words
 
 PACKAGE = sorted((Path(__file__).parents[2] / "attnzoo").rglob("*.py"))
 # Members that the authors of models and pipelines define, or that Transformers sets for them.
@@ -91,12 +92,26 @@ def test_hooks_are_found_without_their_private_names() -> None:
     assert hooks_of(layer, FORWARD_HOOKS) == []
 
 
+@pytest.mark.parametrize("kind", ["attentional-rnn", "transformer-encoder-decoder", "transformer-causal"])
+def test_hooks_that_transformers_leaves_behind_disturb_neither_search_nor_export(kind: str, tmp_path: Path) -> None:
+    model = make_model(kind).eval()
+    options: dict[str, Any] = {"custom_generate": search, "max_new_tokens": 4}
+    expected = model.generate(words(2, 3), **options)
+    model(**batch_for(model), output_attentions=True, output_hidden_states=True)
+    model.activation_checkpointing_enable()
+    model.activation_checkpointing_disable()
+    assert [hook for part in model.modules() for hook in hooks_of(part, FORWARD_HOOKS)]
+    assert is_untouched(model)
+    assert torch.equal(model.generate(words(2, 3), **options), expected)
+    to_onnx(model, tmp_path / "out")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_computes_the_same_without_the_private_names(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_model(kind)
     batch = batch_for(model)
     expected = model(**batch).loss
-    monkeypatch.setattr("attnzoo.loss.FORWARD_HOOKS", without(FORWARD_HOOKS))
+    monkeypatch.setattr("attnzoo.library_internals.FORWARD_HOOKS", without(FORWARD_HOOKS))
     monkeypatch.setattr("attnzoo.loss.BACKWARD_HOOKS", without(BACKWARD_HOOKS))
     assert is_untouched(model)
     assert torch.equal(model(**batch).loss, expected)
