@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from .additive_kernel import PassedKey, additive_score
+from .products import linear
 
 
 def dot_score(query: Tensor, key: Tensor, scale: float = 1.0) -> Tensor:
@@ -173,7 +174,7 @@ class GeneralScore(DotScore):
         self.key_proj = nn.Linear(key_size, query_size, bias=False)
 
     def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
-        return self.key_proj(key)
+        return linear(self.key_proj, key)
 
 
 class AdditiveScore(Score):
@@ -209,7 +210,7 @@ class AdditiveScore(Score):
         self.coverage_vector = nn.Parameter(torch.zeros(attention_size)) if coverage else None
 
     def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
-        return self.key_proj(key)
+        return linear(self.key_proj, key)
 
     def share_key(self, projected_key: Tensor, rows: Any) -> Any:
         return PassedKey(projected_key) if rows.is_shared else projected_key
@@ -458,7 +459,7 @@ class StructuredSelfAttention(nn.Module):
         self.hops = nn.Parameter(torch.zeros(num_hops, attention_size))
 
     def forward(self, states: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        scores = dot_score(self.hops, self.key_proj(states).tanh())
+        scores = dot_score(self.hops, linear(self.key_proj, states).tanh())
         return attend(scores, states, None if mask is None else mask.unsqueeze(1))
 
 

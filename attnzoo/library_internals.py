@@ -66,9 +66,25 @@ def forward_hooks(module: nn.Module) -> list[Any]:
 
 def has_blocked_linear(weight: Tensor) -> bool:
     """Whether torch has oneDNN's product with a weight of this type in blocks; torch's own product is the same."""
-    has_operators = hasattr(torch.ops.mkldnn, REORDER_WEIGHT) and hasattr(torch.ops.mkldnn, BLOCKED_LINEAR)
     is_supported = weight.device.type == "cpu" and weight.dtype == torch.float32
-    return is_supported and has_operators and torch.backends.mkldnn.is_available()
+    return is_supported and hasattr(torch.ops.mkldnn, REORDER_WEIGHT) and has_onednn_product()
+
+
+def has_onednn_product() -> bool:
+    """Whether torch has oneDNN's product for matrices of float32 on a CPU."""
+    return hasattr(torch.ops.mkldnn, BLOCKED_LINEAR) and torch.backends.mkldnn.is_available()
+
+
+def onednn_product(left: Tensor, right: Tensor) -> Tensor:
+    """``left`` (R, I) times ``right`` (I, O) by oneDNN, without gradients.
+
+    oneDNN reads a whole matrix as it lies, transposed or not. For a part of a wider one it can take a hundred times as
+    long, so parts are copied.
+    """
+    left, right = (
+        part if part.is_contiguous() or part.t().is_contiguous() else part.contiguous() for part in (left, right)
+    )
+    return getattr(torch.ops.mkldnn, BLOCKED_LINEAR)(left, right.t(), None, "none", [], "")
 
 
 def blocked_weight(weight: Tensor, rows: int) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .library_internals import BACKWARD_HOOKS, forward_hooks, hooks_of
+from .products import is_only_its_weight, linear, product, suits_onednn
 
 IGNORED = -100
 TOKENS_AT_A_TIME = 384  # whose logits are held at once
@@ -254,32 +254,11 @@ def loss_and_logits(
     if labels is None:
         if skip_logits:
             raise ValueError("skip_logits=True leaves nothing to return without labels")
-        return None, lm_head(hidden)
+        return None, linear(lm_head, hidden)
     if skip_logits and isinstance(lm_head, nn.Linear) and is_only_its_weight(lm_head):
         return linear_cross_entropy(hidden, lm_head.weight, labels, num_items, smoothing), None
-    logits = lm_head(hidden)
+    logits = linear(lm_head, hidden)
     return token_cross_entropy(logits, labels, num_items, smoothing), None if skip_logits else logits
-
-
-def is_untouched(module: nn.Module) -> bool:
-    """Whether the weights of a module may be read without calling the parts of it that hold them.
-
-    False if a part has hooks, which would be bypassed (they may load the weights). False also if a part has another
-    ``forward``, or another class than when it was made (an adapter, a quantised layer).
-    """
-    return all(
-        # This file's own package, and not "attnzoo": beside a model's weights the same code has another name.
-        type(part).__module__.startswith((f"{__package__}.", "torch.nn.modules."))
-        and "forward" not in vars(part)  # accelerate replaces it where it loads weights on demand
-        and not forward_hooks(part)
-        and not hooks_of(part, BACKWARD_HOOKS)
-        for part in module.modules()
-    )
-
-
-def is_only_its_weight(layer: nn.Module) -> bool:
-    """Whether a layer only multiplies with its weight, so that its caller may read the weight instead."""
-    return type(layer) is nn.Linear and layer.bias is None and is_untouched(layer)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -295,7 +274,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         for start in range(0, len(labels), TOKENS_AT_A_TIME):
             chunk = slice(start, start + TOKENS_AT_A_TIME)
             label = labels[chunk].unsqueeze(1)
-            logits = torch.mm(hidden[chunk], weight.t(), out=held[: len(label)]).to(sums)  # (n, vocabulary)
+            logits = product(hidden[chunk], weight.t(), out=held[: len(label)]).to(sums)  # (n, vocabulary)
             of_label, largest = logits.gather(1, label), logits.amax(dim=1, keepdim=True)
             if label_smoothing:
                 total -= label_smoothing * logits.mean(dim=1).sum()
@@ -308,11 +287,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
                     grad_logits -= label_smoothing / len(weight)
                 grad_logits.scatter_add_(1, label, torch.full_like(of_label, label_smoothing - 1))
                 grad_logits = grad_logits.to(hidden.dtype)
-                torch.mm(grad_logits, weight, out=grad_hidden[chunk])
-                if sums == hidden.dtype:
+                grad_hidden[chunk] = product(grad_logits, weight)
+                if sums == hidden.dtype and not suits_onednn(grad_logits.t(), hidden[chunk]):
                     grad_weight.addmm_(grad_logits.t(), hidden[chunk])
                 else:
-                    grad_weight += grad_logits.t() @ hidden[chunk]
+                    grad_weight += product(grad_logits.t(), hidden[chunk])
         if ctx.has_gradients:
             ctx.save_for_backward(grad_hidden, grad_weight)
         return total

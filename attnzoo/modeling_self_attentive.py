@@ -19,7 +19,8 @@ from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_self_attentive import SelfAttentiveConfig
 from .loss import penalised_loss, problem_type_of, refuse_withheld_labels
 from .model_inputs import checked, checked_head, embed, require_shape, source_mask
-from .recurrent_cells import ChoGRU, many_rows_linear
+from .products import linear
+from .recurrent_cells import ChoGRU
 from .recurrent_encoder import RecurrentEncoder
 from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput
 
@@ -253,7 +254,7 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         is_trained = torch.is_grad_enabled() or labels is not None or num_items_in_batch is not None
         with_penalty = is_trained or bool(inputs.get("output_attentions"))
         encoded: Encoded = self.model(**inputs, with_penalty=with_penalty)
-        hidden = many_rows_linear(self.hidden_proj, self.dropout(encoded.pooler_output)).relu()
+        hidden = linear(self.hidden_proj, self.dropout(encoded.pooler_output)).relu()
         logits = self.classifier(self.dropout(hidden))
         loss = None
         if labels is not None:

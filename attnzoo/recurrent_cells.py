@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .loss import is_untouched
-from .shared_products import FEW_ROWS, LoopRows, add_products, first_rows
+from .products import is_untouched
+from .shared_products import LoopRows, add_products, first_rows
 
 
 class RecurrentState(NamedTuple):
@@ -243,26 +243,6 @@ def known_and_new(weight: Tensor, bias: Tensor, known: Tensor) -> tuple[Tensor, 
     size = known.shape[1]
     base = add_products(bias, (known,), (weight[:, :size].mT,)) if size else bias.expand(known.shape[0], -1)
     return base.to(known.dtype), weight[:, size:]
-
-
-def many_rows_linear(layer: nn.Module, values: Tensor) -> Tensor:
-    """A linear layer of many rows (n, I). In float32 on a CPU, without gradients, oneDNN computes it.
-
-    If the weight is large, oneDNN takes two thirds to four fifths of the time of torch's BLAS. A layer that is more
-    than a product and a bias (hooks, an adapter, a quantised layer) is called as usual.
-    """
-    is_for_onednn = (
-        not torch.compiler.is_compiling()
-        and len(values) > FEW_ROWS
-        and values.device.type == "cpu"
-        and values.dtype == torch.float32
-        and not torch.is_grad_enabled()
-        and not torch.is_autocast_enabled("cpu")
-        and torch.backends.mkldnn.is_available()
-        and type(layer) is nn.Linear
-        and is_untouched(layer)
-    )
-    return layer(values.to_mkldnn()).to_dense() if is_for_onednn else layer(values)
 
 
 class Cell(NamedTuple):

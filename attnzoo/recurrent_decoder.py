@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from .attention import Attended, AttentionSteps, SourceAttention
 from .copying import CopyGate
 from .library_internals import forward_hooks
+from .products import linear
 from .recurrent_cells import RecurrentStack, RecurrentState
 from .shared_products import LoopRows, first_rows
 
@@ -188,7 +189,7 @@ class ChoDecoder(nn.Module):
         assert state.input_feed is not None  # by initial_state
         context = state.input_feed.to(inputs.dtype).unsqueeze(1).expand(-1, inputs.shape[1], -1)  # (B, T, H)
         outputs, recurrent = self.rnn(torch.cat([inputs, context], dim=-1), state.recurrent)
-        pairs = self.readout_proj(torch.cat([outputs[-1].to(inputs.dtype), inputs, context], dim=-1))
+        pairs = linear(self.readout_proj, torch.cat([outputs[-1].to(inputs.dtype), inputs, context], dim=-1))
         after = DecoderState(recurrent, state.input_feed)
         return DecoderOutput(self.dropout(_maxout(pairs)), hidden_states=outputs, state=after)
 
@@ -286,7 +287,7 @@ class BahdanauDecoder(nn.Module):
     def read_out(self, query: Tensor, inputs: Tensor, context: Tensor) -> tuple[Tensor, Tensor | None]:
         """The readouts (N, R), and the logits (N,) of the copy gate if there is one, from s_{i-1}, E y_{i-1}, c_i."""
         query, context = query.to(inputs.dtype), context.to(inputs.dtype)
-        readout = self.dropout(_maxout(self.readout_proj(torch.cat([query, inputs, context], dim=-1))))
+        readout = self.dropout(_maxout(linear(self.readout_proj, torch.cat([query, inputs, context], dim=-1))))
         return readout, None if self.copy_gate is None else self.copy_gate(context, query, inputs)
 
 
@@ -458,7 +459,7 @@ class LuongDecoder(nn.Module):
                 attend = AttentionSteps(self.attention, source, LoopRows(inputs), step, state.coverage)
                 looks = [attend(query, index) for index, query in enumerate(outputs[-1].unbind(dim=1))]
                 context, weights = (torch.stack(parts, dim=1) for parts in zip(*looks, strict=True))
-            readout = torch.tanh(self.output_proj(torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
+            readout = torch.tanh(linear(self.output_proj, torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
             gate = None if self.copy_gate is None else self.copy_gate(context, outputs[-1], inputs)
             after = covered(DecoderState(recurrent, coverage=state.coverage), weights)
             return DecoderOutput(readout, weights, gate, outputs, after)

@@ -12,7 +12,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import ModelOutput
 
 from .copying import source_ids_of
-from .loss import is_untouched
+from .products import is_untouched
 from .recurrent_cells import CELLS, PaddedLSTM, RecurrentState, run_lstms, stack_layers
 
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .loss import is_untouched
+from .products import is_untouched, product, suits_onednn
 
 FEW_ROWS = 8  # so few that on a CPU a product with a large weight waits for memory and not for arithmetic
 Notes = list[tuple[Tensor, Tensor]]  # input and gradient of every step, the last step first
@@ -182,7 +182,7 @@ class _FactorGradient(torch.autograd.Function):
         grad_base = _with_rows(gradients, ctx.rows) if ctx.needs_input_grad[1] else None
         gradients = gradients.to(ctx.dtype).mT
         grad_weights = (
-            gradients @ part if is_needed else None
+            product(gradients, part) if is_needed else None
             for part, is_needed in zip(values.split(ctx.widths, dim=-1), ctx.needs_input_grad[2:], strict=True)
         )
         return None, grad_base, *grad_weights
@@ -207,10 +207,8 @@ class _Product(torch.autograd.Function):
         used = (values[0] if len(values) == 1 else torch.cat(values, dim=1)).to(factor.dtype)
         ctx.save_for_backward(used, *factors)
         if base is None:
-            return (used @ factor).to(ctx.dtype), link
-        if used.dtype == base.dtype:
-            return torch.addmm(base, used, factor), link
-        return base + used @ factor, link
+            return product(used, factor).to(ctx.dtype), link
+        return add_product(base, used, factor), link
 
     @staticmethod
     @once_differentiable
@@ -227,7 +225,7 @@ class _Product(torch.autograd.Function):
             return None, grad_link, None, None, *([None] * len(factors))
         used = gradient.to(factors[0].dtype)
         ctx.notes.append((values, gradient if ctx.has_base else used))
-        return None, grad_link, None, None, *((used @ factor).to(ctx.dtype) for factor in factors)
+        return None, grad_link, None, None, *(product(used, factor).to(ctx.dtype) for factor in factors)
 
 
 class _SharedLinear:
@@ -237,8 +235,8 @@ class _SharedLinear:
         self.weight, self.bias = rows.share(layer.weight), layer.bias
 
     def __call__(self, values: Tensor) -> Tensor:
-        product = values @ self.weight.mT
-        return product if self.bias is None else product + self.bias
+        found = values @ self.weight.mT
+        return found if self.bias is None else found + self.bias
 
 
 def add_products(base: Tensor, values: Sequence[Tensor], factors: Sequence[Tensor]) -> Tensor:
@@ -247,11 +245,17 @@ def add_products(base: Tensor, values: Sequence[Tensor], factors: Sequence[Tenso
         is_compiling = torch.compiler.is_compiling()  # a graph must fit any number of rows, and every machine
         if not is_compiling and len(value) <= FEW_ROWS and value.device.type == "cpu" and _columns_are_faster():
             base = base + few_rows_product(value, factor.mT)
-        elif base.dtype == value.dtype == factor.dtype and not torch.is_autocast_enabled(value.device.type):
-            base = torch.addmm(base, value, factor)
         else:
-            base = base + value @ factor
+            base = add_product(base, value, factor)
     return base
+
+
+def add_product(base: Tensor, value: Tensor, factor: Tensor) -> Tensor:
+    """``base`` plus a value (n, I) times a transposed weight (I, O)."""
+    is_one_type = base.dtype == value.dtype == factor.dtype and not torch.is_autocast_enabled(value.device.type)
+    if is_one_type and not suits_onednn(value, factor):
+        return torch.addmm(base, value, factor)
+    return base + product(value, factor)
 
 
 def few_rows_product(values: Tensor, weight: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from .attention import attend, dot_score
 from .configuration_small_transformer import SmallTransformerConfig
 from .library_internals import attention_backend
+from .products import linear
 
 MAX_PACKED = 0.95  # a batch is not packed if a larger share of its tokens would be: packing would take longer
 
@@ -147,7 +148,7 @@ class MultiHeadAttention(nn.Module):
         source_packing: Packing | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        query = self._heads(self.query_proj(hidden_states), packing)
+        query = self._heads(linear(self.query_proj, hidden_states), packing)
         attended = (hidden_states, packing) if source is None else (source, source_packing)
         key, value = self._keys_and_values(*attended, source is not None, past_key_values)
         rows, length = query.shape[0], query.shape[2]
@@ -166,7 +167,8 @@ class MultiHeadAttention(nn.Module):
         if is_shared and attention_weights is not None:
             attention_weights = attention_weights.unflatten(2, (-1, length)).transpose(1, 2).flatten(0, 1)
         context = context.reshape(rows, length, -1)  # (B * N, T, D), from (B, N * T, H, K)
-        return self.output_proj(context if packing is None else packing.pack(context)), attention_weights
+        context = context if packing is None else packing.pack(context)
+        return linear(self.output_proj, context), attention_weights
 
     def _keys_and_values(
         self, tokens: Tensor, packing: Packing | None, is_source: bool, past_key_values: Cache | None
@@ -179,7 +181,7 @@ class MultiHeadAttention(nn.Module):
                 return layer.keys[:, :, :size], layer.values[:, :, :size]
             if is_source:
                 past_key_values.is_updated[self.layer_idx] = True
-        key, value = (self._heads(project(tokens), packing) for project in (self.key_proj, self.value_proj))
+        key, value = (self._heads(linear(project, tokens), packing) for project in (self.key_proj, self.value_proj))
         if cache is None:
             return key, value
         keys, values = cache.update(key, value, self.layer_idx)
@@ -211,7 +213,7 @@ class FeedForward(nn.Module):
         self.activation = nn.ReLU() if config.activation == "relu" else nn.GELU()
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        return self.output_proj(self.activation(self.intermediate_proj(hidden_states)))
+        return linear(self.output_proj, self.activation(linear(self.intermediate_proj, hidden_states)))
 
 
 class TransformerLayer(GradientCheckpointingLayer):

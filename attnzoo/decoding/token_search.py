@@ -21,7 +21,7 @@ from transformers.utils import ModelOutput
 
 from ..copying import pointer_generator
 from ..library_internals import forward_hooks
-from ..loss import is_only_its_weight
+from ..products import is_only_its_weight
 from .recurrent_steps import RecurrentSteps
 from .repeated_product import RepeatedProduct
 from .transformer_steps import TransformerSteps

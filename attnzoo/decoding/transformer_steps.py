@@ -21,8 +21,8 @@ from transformers import Cache, DynamicCache, EncoderDecoderCache
 
 from ..copying import Copied, source_ids_of
 from ..library_internals import attention_backend
-from ..loss import is_untouched
 from ..model_inputs import source_mask
+from ..products import is_untouched
 from ..transformer_layers import TransformerLayer
 from .repeated_product import RepeatedProduct
 

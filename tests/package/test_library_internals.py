@@ -15,7 +15,7 @@ from attnzoo.decoding import repeated_product
 from attnzoo.decoding.repeated_product import FEW_PRODUCTS, RepeatedProduct
 from attnzoo.export import to_onnx
 from attnzoo.library_internals import BACKWARD_HOOKS, FORWARD_HOOKS, attention_backend, hooks_of
-from attnzoo.loss import is_untouched
+from attnzoo.products import is_untouched
 from tests.factory import KINDS, batch_for, make_model, words
 
 PACKAGE = sorted((Path(__file__).parents[2] / "attnzoo").rglob("*.py"))
@@ -112,7 +112,7 @@ def test_a_model_computes_the_same_without_the_private_names(kind: str, monkeypa
     batch = batch_for(model)
     expected = model(**batch).loss
     monkeypatch.setattr("attnzoo.library_internals.FORWARD_HOOKS", without(FORWARD_HOOKS))
-    monkeypatch.setattr("attnzoo.loss.BACKWARD_HOOKS", without(BACKWARD_HOOKS))
+    monkeypatch.setattr("attnzoo.products.BACKWARD_HOOKS", without(BACKWARD_HOOKS))
     assert is_untouched(model)
     assert torch.equal(model(**batch).loss, expected)
 

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from attnzoo import SelfAttentiveConfig, SelfAttentiveForSequenceClassification
 from attnzoo.attention import StructuredSelfAttention, redundancy_penalty
 from attnzoo.modeling_self_attentive import GatedEncoder
-from attnzoo.recurrent_cells import many_rows_linear
 from tests.attention.tensors import assert_equal, assert_equal_with_gradients, random, randomize
 from tests.reference import self_attentive as reference
 
@@ -204,20 +203,6 @@ def test_weights_sum_to_one_and_are_zero_on_padding(fields: dict[str, Any]) -> N
         sums = (weights * in_sentence.unsqueeze(1)).sum(dim=-1)
         torch.testing.assert_close(sums[:-1], torch.ones_like(sums[:-1]), **CLOSE)
         assert (sums[-1] == 0).all()  # a row of padding
-
-
-def test_a_product_of_many_rows_is_the_layers_own() -> None:
-    layer, values = nn.Linear(70, 30), torch.randn(20, 70)
-    expected = (values.double() @ layer.weight.double().t() + layer.bias.double()).float()
-    with torch.no_grad():
-        torch.testing.assert_close(many_rows_linear(layer, values), expected)
-        heard = []
-        layer.register_forward_pre_hook(lambda _, inputs: heard.append(inputs[0].layout))
-        torch.testing.assert_close(many_rows_linear(layer, values), expected)
-    assert heard == [torch.strided]
-    torch.testing.assert_close(many_rows_linear(layer, values), expected)
-    many_rows_linear(layer, values).sum().backward()
-    assert layer.weight.grad is not None
 
 
 def test_one_sentence_does_not_read_token_types() -> None:

@@ -1,0 +1,82 @@
+"""What ``search()`` would compute otherwise than ``generate()``, it refuses."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import AttentionInterface
+
+from attnzoo import search
+from tests.factory import CAUSAL, EOS, GENERATING, SEQ2SEQ, padded, tiny_model, words
+
+
+def refuse(model: Any, said: str) -> None:
+    """``said`` is in the error by which a search of this model ends."""
+    with pytest.raises(ValueError, match=said):
+        model.generate(**padded([[0, 0, 1], [1, 1, 1]]), custom_generate=search, max_new_tokens=3)
+
+
+def another_attention(module: nn.Module, *arguments: Any, **options: Any) -> Any:
+    """Somebody's."""
+    raise AssertionError("not to be called")
+
+
+def test_another_attention_is_refused() -> None:
+    AttentionInterface.register("another", another_attention)
+    model = tiny_model(CAUSAL[0])
+    model.set_attn_implementation("another")
+    refuse(model, "attn_implementation='another'")
+
+
+class Adapter(nn.Module):
+    """A layer in another's place, as those of low rank."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, values: Tensor) -> Tensor:
+        return self.layer(values) + 1.0
+
+
+@pytest.mark.parametrize("variant", GENERATING)
+def test_layers_that_are_not_as_they_were_made_are_refused(variant: str) -> None:
+    model = tiny_model(variant)
+    feed_forward = model.model.decoder.layers[1].feed_forward
+    with feed_forward.output_proj.register_forward_hook(lambda layer, inputs, output: -output):
+        refuse(model, "hooks or adapters")
+    feed_forward.output_proj = Adapter(feed_forward.output_proj)
+    refuse(model, "hooks or adapters")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_a_quantised_layer_is_named() -> None:
+    model = tiny_model(SEQ2SEQ[0], dtype=torch.float32)
+    quantised = torch.ao.quantization.quantize_dynamic(model, {nn.Linear})
+    refuse(quantised, r"quantised layers, here layers\.0\.self_attention\.query_proj.*quantized")
+
+
+def test_dropout_is_refused() -> None:
+    model = tiny_model(CAUSAL[0], dropout=0.1).train()
+    refuse(model, r"call model\.eval")
+
+
+@pytest.mark.parametrize("name", ["luong-gru-concat", *CAUSAL])
+def test_a_cache_to_go_on_from_and_embeddings_are_refused(name: str) -> None:
+    model = tiny_model(name)
+    prompt = words(2, 4)
+    cache = model(prompt[:, :-1], use_cache=True).past_key_values
+    with pytest.raises(ValueError, match="past_key_values"):
+        model.generate(prompt, past_key_values=cache, custom_generate=search, max_new_tokens=3)
+    if name not in CAUSAL:
+        return
+    embeddings = model.get_input_embeddings()(prompt)
+    with pytest.raises(ValueError, match="inputs_embeds"):
+        model.generate(inputs_embeds=embeddings, custom_generate=search, max_new_tokens=3)
+
+
+def test_past_the_learned_positions_is_refused() -> None:
+    model = tiny_model("causal-pre-learned", max_position_embeddings=6)
+    with pytest.raises(ValueError, match="longer than max_position_embeddings=6"):
+        model.generate(words(1, 4), custom_generate=search, max_new_tokens=6, eos_token_id=None, pad_token_id=EOS)

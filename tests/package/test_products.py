@@ -1,0 +1,102 @@
+"""Products by oneDNN: the values and gradients of torch's own, in every layout, and only where they were measured."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attnzoo import library_internals, products
+from attnzoo.products import linear, product, suits_onednn
+from tests.factory import KINDS, batch_for, make_model, weights
+
+
+@pytest.fixture(autouse=True)
+def onednn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """oneDNN for every product that it can make, however small."""
+    monkeypatch.setenv(products.SWITCH, "1")
+    monkeypatch.setattr(products, "LARGE", 0)
+    products.onednn_is_faster.cache_clear()
+    yield
+    products.onednn_is_faster.cache_clear()
+
+
+def layouts(rows: int, columns: int) -> dict[str, Tensor]:
+    """A matrix as it lies, transposed, as a part of a wider one, and with one row for all."""
+    wide = torch.randn(rows, columns + 3)
+    return {
+        "whole": torch.randn(rows, columns),
+        "transposed": torch.randn(columns, rows).t(),
+        "part": wide[:, 1 : columns + 1],
+        "part of a transposed one": torch.randn(columns + 3, rows).t()[:, 2 : columns + 2],
+        "one row": torch.randn(1, columns).expand(rows, -1),
+    }
+
+
+@pytest.mark.parametrize("right", layouts(1, 1))
+@pytest.mark.parametrize("left", layouts(1, 1))
+def test_values_and_both_orders_of_gradients_are_those_of_torch(left: str, right: str) -> None:
+    factors = [layouts(5, 7)[left].requires_grad_(), layouts(7, 4)[right].requires_grad_()]
+    assert suits_onednn(*factors)
+    found = []
+    for multiply in (product, torch.matmul):
+        total = multiply(*factors).tanh()
+        gradients = torch.autograd.grad(total.square().sum(), factors, create_graph=True)
+        second = torch.autograd.grad(sum(gradient.square().sum() for gradient in gradients), factors)
+        found.append([total, *gradients, *second])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_linear_layer_and_what_is_more_than_one(bias: bool) -> None:
+    layer, values = nn.Linear(7, 4, bias=bias), torch.randn(2, 3, 7)
+    assert type(linear(layer, values).grad_fn).__name__ != type(layer(values).grad_fn).__name__
+    torch.testing.assert_close(linear(layer, values), layer(values))
+    with layer.register_forward_hook(lambda _, inputs, output: -output):
+        assert torch.equal(linear(layer, values), layer(values))
+    assert torch.equal(linear(torch.tanh, values), values.tanh())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_training_step_is_the_same_by_either_library(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model(kind).float().train(False)
+    batch = batch_for(model)
+    gradients = []
+    for switch in ("1", "0"):
+        monkeypatch.setenv(products.SWITCH, switch)
+        products.onednn_is_faster.cache_clear()
+        model.zero_grad()
+        model(**batch).loss.backward()
+        gradients.append([part.grad for part in model.parameters()])
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+    assert weights(model)
+
+
+def test_other_types_small_products_and_a_torch_without_it_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    values, weight = torch.randn(6, 5), torch.randn(5, 4)
+    for dtype in (torch.float64, torch.bfloat16):
+        assert not suits_onednn(values.to(dtype), weight.to(dtype))
+    assert not suits_onednn(values.to("meta"), weight.to("meta"))
+    assert not suits_onednn(values.unsqueeze(0), weight.unsqueeze(0))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not suits_onednn(values, weight)
+    monkeypatch.setattr(products, "LARGE", 6 * 5 * 4 + 1)
+    assert not suits_onednn(values, weight)
+    monkeypatch.setattr(products, "LARGE", 0)
+    monkeypatch.setattr(library_internals, "BLOCKED_LINEAR", "a_name_that_is_gone")
+    products.onednn_is_faster.cache_clear()
+    assert not suits_onednn(values, weight)
+    assert torch.equal(product(values, weight), values @ weight)
+
+
+def test_without_a_switch_the_machine_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(products.SWITCH)
+    seconds: dict[Any, float] = {}
+    monkeypatch.setattr(products.timeit, "repeat", lambda call, **_: [seconds[call.func]])
+    for onednn, expected in ((1.0, False), (0.8, False), (0.5, True)):
+        seconds |= {products.onednn_product: onednn, torch.mm: 1.0}
+        products.onednn_is_faster.cache_clear()
+        assert products.onednn_is_faster() is expected
