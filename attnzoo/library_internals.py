@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 # Where a module keeps its hooks, and the public method that adds one.
 FORWARD_HOOKS: dict[str, Callable[..., Any]] = {
@@ -30,6 +31,8 @@ BACKWARD_HOOKS: dict[str, Callable[..., Any]] = {
 REORDER_WEIGHT = "_reorder_linear_weight"
 BLOCKED_LINEAR = "_linear_pointwise"
 VERSION = "_version"  # of a tensor
+# The transforms of torch.func and the dispatch modes that are active, and the level of forward-mode AD, -1 for none.
+TRANSFORMS, DISPATCH_MODES, DUAL_LEVEL = "peek_interpreter_stack", "_len_torch_dispatch_stack", "_current_level"
 
 
 def hooks_of(module: nn.Module, kinds: Mapping[str, Callable[..., Any]]) -> list[Any]:
@@ -68,6 +71,19 @@ def has_blocked_linear(weight: Tensor) -> bool:
     """Whether torch has oneDNN's product with a weight of this type in blocks; torch's own product is the same."""
     is_supported = weight.device.type == "cpu" and weight.dtype == torch.float32
     return is_supported and hasattr(torch.ops.mkldnn, REORDER_WEIGHT) and has_onednn_product()
+
+
+def is_transformed() -> bool:
+    """Whether something looks at torch's operators: a trace, torch.func, forward-mode AD, a counter of operations.
+
+    These know torch's own product and not oneDNN's. If torch no longer has the private names, this is True.
+    """
+    stack = getattr(torch._C._functorch, TRANSFORMS, None)
+    modes = getattr(torch._C, DISPATCH_MODES, None)
+    level = getattr(forward_ad, DUAL_LEVEL, None)
+    if stack is None or modes is None or level is None:
+        return True
+    return torch.jit.is_tracing() or stack() is not None or modes() > 0 or level >= 0
 
 
 def has_onednn_product() -> bool:

@@ -18,7 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
-from .library_internals import BACKWARD_HOOKS, forward_hooks, has_onednn_product, hooks_of, onednn_product
+from .library_internals import (
+    BACKWARD_HOOKS,
+    forward_hooks,
+    has_onednn_product,
+    hooks_of,
+    is_transformed,
+    onednn_product,
+)
 
 LARGE = 2**22  # multiplications; below, oneDNN needs longer to start than it saves
 MARGIN = 1.3  # how many times as fast oneDNN must be, so that two processes of one machine decide alike
@@ -26,7 +33,7 @@ SWITCH = "ATTNZOO_ONEDNN"
 
 
 def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
-    """``left @ right``, of any shapes; of two matrices (R, I) and (I, O) by the faster library.
+    """``left @ right``, of any shapes; of two matrices, (R, I) and (I, O), by the faster library.
 
     ``out`` is memory that BLAS may write the result to. Then there is no gradient.
     """
@@ -43,20 +50,24 @@ def linear(layer: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
     What is more than a product and a bias (a layer with hooks, an adapter, a quantised layer, a function) is called as
     usual.
     """
-    if type(layer) is not nn.Linear or not suits_onednn(values, layer.weight.mT) or not is_untouched(layer):
+    if type(layer) is not nn.Linear or values.ndim < 2:
         return layer(values)
-    found = product(values.flatten(0, -2), layer.weight.mT).unflatten(0, values.shape[:-1])
+    rows, weight = values.flatten(0, -2), layer.weight.mT
+    if not suits_onednn(rows, weight) or not is_untouched(layer):
+        return layer(values)
+    found = product(rows, weight).unflatten(0, values.shape[:-1])
     return found if layer.bias is None else found + layer.bias
 
 
 def suits_onednn(left: Tensor, right: Tensor) -> bool:
-    """Whether oneDNN multiplies these faster: large float32 matrices on a CPU. ``left`` may have more dimensions."""
+    """Whether oneDNN multiplies these faster: large float32 matrices on a CPU."""
     return (
         not torch.compiler.is_compiling()
+        and not is_transformed()
         and left.device.type == right.device.type == "cpu"
         and left.dtype == right.dtype == torch.float32
         and left.numel() * right.shape[-1] >= LARGE
-        and left.ndim >= right.ndim == 2
+        and left.ndim == right.ndim == 2
         and type(left) in (Tensor, nn.Parameter)
         and type(right) in (Tensor, nn.Parameter)
         and not torch.is_autocast_enabled("cpu")

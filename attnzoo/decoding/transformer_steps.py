@@ -21,7 +21,7 @@ from transformers import Cache, DynamicCache, EncoderDecoderCache
 
 from ..copying import Copied, source_ids_of
 from ..library_internals import attention_backend
-from ..model_inputs import source_mask
+from ..model_inputs import read_mask, source_mask
 from ..products import is_untouched
 from ..transformer_layers import TransformerLayer
 from .repeated_product import RepeatedProduct
@@ -71,14 +71,16 @@ class TransformerSteps:
             raise ValueError("search() has no past_key_values to go on from; leave out custom_generate")
         self.decoder, self.num_sources, self.num_beams = decoder, num_sources, num_beams
         self.device = decoder.device
-        mask: Tensor | None = arguments.get("attention_mask")
+        names = "attention_mask", "decoder_attention_mask"
+        masks = (None if arguments.get(name) is None else read_mask(arguments[name], name) for name in names)
+        mask, target_mask = masks
         self.prompt_mask = mask
         self.source: dict[str, Tensor | None] = {}
         self.source_mask: Tensor | None = None
         self.copy_head = getattr(model, "copy_head", None)
         self.copied: Copied | None = None  # of the step that was read last
         if decoder.has_cross_attention:
-            outputs, self.prompt_mask = arguments["encoder_outputs"], arguments.get("decoder_attention_mask")
+            outputs, self.prompt_mask = arguments["encoder_outputs"], target_mask
             self.source = {"encoder_hidden_states": outputs[0], "encoder_attention_mask": mask}
             if self.copy_head is not None:
                 self.copied_from = outputs[0], source_mask(mask, outputs[0]), source_ids_of(outputs)

@@ -427,6 +427,16 @@ def test_processors_that_look_at_every_beam(variant: str) -> None:
     assert_like_generate(tiny_model(variant), **padded(LEFT_PADDED), num_beams=3, logits_processor=processors)
 
 
+@pytest.mark.parametrize("variant", ["luong-lstm-general-feeding", SEQ2SEQ[0]])
+def test_an_additive_mask_is_the_mask_that_it_means(variant: str) -> None:
+    model, batch = tiny_model(variant, std=1.0), padded([[1, 1, 1, 1, 0, 0], [1] * 6, [1, 0, 0, 0, 0, 0]])
+    additive = torch.zeros(3, 6, dtype=torch.float64).masked_fill(batch["attention_mask"] == 0, -1e9)
+    for beams in (1, 3):
+        options: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 6, "custom_generate": search}
+        expected = model.generate(**batch, **options)
+        assert torch.equal(model.generate(batch["input_ids"], attention_mask=additive, **options), expected)
+
+
 def test_a_source_of_padding_alone() -> None:
     batch = padded([[1, 1, 1], [0, 0, 0]])
     for beams in (1, 3):

@@ -6,10 +6,22 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from attnzoo import library_internals, products
 from attnzoo.products import linear, product, suits_onednn
 from tests.factory import KINDS, batch_for, make_model, weights
+
+
+class Called(nn.Module):
+    """A module that calls a layer by :func:`linear`."""
+
+    def __init__(self, layer: nn.Linear) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, values: Tensor) -> Tensor:
+        return linear(self.layer, values)
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +85,32 @@ def test_a_training_step_is_the_same_by_either_library(kind: str, monkeypatch: p
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
     assert weights(model)
+
+
+def test_what_looks_at_the_operators_sees_those_of_torch() -> None:
+    layer, values = nn.Linear(7, 4), torch.randn(5, 7)
+    weights_of = {name: part.detach() for name, part in layer.named_parameters()}
+
+    def total(parts: dict[str, Tensor]) -> Tensor:
+        named = {f"layer.{name}": part for name, part in parts.items()}
+        return torch.func.functional_call(Called(layer), named, values).square().sum()
+
+    tangents = {name: torch.randn_like(part) for name, part in weights_of.items()}
+    _, along = torch.func.jvp(total, (weights_of,), (tangents,))
+    gradients = torch.func.grad(total)(weights_of)
+    torch.testing.assert_close(along, sum((gradients[name] * tangents[name]).sum() for name in gradients))
+    with FlopCounterMode(display=False) as counter:
+        linear(layer, values)
+    assert counter.get_total_flops() == 2 * 5 * 7 * 4
+    traced = torch.jit.trace(Called(layer), values)
+    torch.testing.assert_close(traced(values), layer(values))
+
+
+def test_a_matrix_for_each_row_is_left_to_torch() -> None:
+    values = torch.randn(5, 2, 7).transpose(0, 1).requires_grad_()
+    weight = torch.randn(7, 4)
+    product(values, weight).sum().backward()
+    torch.testing.assert_close(product(values, weight), values @ weight)
 
 
 def test_other_types_small_products_and_a_torch_without_it_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,9 +104,7 @@ def own_loss(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int) -> 
 )
 def test_a_penalty_that_would_be_lost_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
     trainer = make_trainer(model_for("single"), tmp_path, parts=options.get("parts"), **options.get("settings", {}))
-    with pytest.raises(
-        ValueError, match=r"label_smoothing_factor .*penalty_coefficient=1\.0\) would be lost"
-    ) as caught:
+    with pytest.raises(ValueError, match=r"label_smoothing_factor .*penalty_coefficient=1\.0 would be lost") as caught:
         trainer.train()
     assert "compute_loss_func that adds outputs.penalty" in str(caught.value)
 
