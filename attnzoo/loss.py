@@ -171,7 +171,7 @@ def refuse_withheld_labels(labels: Tensor | None, num_items: Count, is_training:
         raise ValueError(
             "a Trainer with label_smoothing_factor or compute_loss_func withholds the labels: the term of the loss "
             f"whose coefficient is {field}={value} would be lost. Leave them out, or set model.config.{field} = 0 and "
-            "add the term in a compute_loss_func"
+            f"use a compute_loss_func that adds {'outputs.penalty' if field == 'penalty_coefficient' else 'the term'}"
         )
 
 
