@@ -12,6 +12,7 @@ import torch
 
 from attnzoo.alignment import generation_alignments
 from attnzoo.export import OnnxModel, to_onnx
+from attnzoo.export import run as export_run
 from tests.export.compare import arrays, assert_close, exported
 from tests.factory import EVERY_PADDING, TEXTS, TOKENIZER, make_model, padded, refused, tiny_model
 
@@ -225,6 +226,18 @@ def test_a_folder_runs_where_only_its_three_libraries_are(tmp_path: Path) -> Non
     assert found == f"{[one.text for one in expected]}\n"
     sampled = run("import run; run.main(['abc', '--sample', '--seed', '1', '--n-best', '2'])").splitlines()
     assert len(sampled) == 2
+
+
+@pytest.mark.parametrize("kind", ["self-attentive", "self-attentive-pair", "transformer-tagger", "transformer-masked"])
+def test_the_command_prints_what_a_model_reads_in_a_text(kind: str, tmp_path: Path, capsys: Any) -> None:
+    found = exported(make_model(kind), tmp_path / "out", tokenizer=TOKENIZER)
+    text = "abc\tde" if kind == "self-attentive-pair" else "abc"
+    export_run.main([text, "--folder", str(found.folder)])
+    printed, _, shown = capsys.readouterr().out.partition("\t")
+    assert shown == f"{text}\n"
+    if kind.startswith("self-attentive"):
+        [expected] = found(["abc"], ["de"] if kind == "self-attentive-pair" else None)
+        assert printed == expected.label
 
 
 @pytest.mark.wheel
