@@ -447,7 +447,7 @@ def main(arguments: list[str] | None = None) -> None:
         sides = [text.partition("\t") for text in texts]
         pairs = [pair for _, tab, pair in sides if tab] or None
         for text, found in zip(texts, model([side[0] for side in sides], pairs), strict=True):
-            parts = [found] if isinstance(found, Classified) else found  # of the whole text, or one of each token
+            parts: Any = [found] if isinstance(found, Classified) else found  # of the whole text, or one of each token
             print(" ".join(getattr(one, "label", one) for one in parts), text, sep="\t")
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
