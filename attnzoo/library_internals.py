@@ -74,11 +74,11 @@ def has_blocked_linear(weight: Tensor) -> bool:
 
 
 def is_transformed() -> bool:
-    """Whether something looks at torch's operators: a trace, torch.func, forward-mode AD, a counter of operations.
+    """Whether a trace, torch.func, forward-mode AD or a counter of operations follows each operator of torch.
 
-    These know torch's own product and not oneDNN's. If torch no longer has the private names, this is True.
+    These know torch's own product, and not oneDNN's. If torch no longer has the private names, this is True.
     """
-    stack = getattr(torch._C._functorch, TRANSFORMS, None)
+    stack = getattr(getattr(torch._C, "_functorch", None), TRANSFORMS, None)
     modes = getattr(torch._C, DISPATCH_MODES, None)
     level = getattr(forward_ad, DUAL_LEVEL, None)
     if stack is None or modes is None or level is None:

@@ -161,12 +161,13 @@ def penalised_loss(
     return loss + coefficient * total
 
 
-def refuse_withheld_labels(labels: Tensor | None, num_items: Count, is_training: bool, **coefficient: float) -> None:
+def refuse_withheld_labels(
+    labels: Tensor | None, num_items: Count, is_training: bool, field: str, value: float
+) -> None:
     """Raise a ValueError if a Trainer withholds the labels, so that a term of the loss would be lost.
 
-    ``coefficient`` is that of the term, by the name of its field in the config.
+    ``field`` is the term's coefficient in the config, and ``value`` is its value.
     """
-    [(field, value)] = coefficient.items()
     if labels is None and num_items is not None and is_training and value:
         raise ValueError(
             "a Trainer with label_smoothing_factor or compute_loss_func withholds the labels: the term of the loss "

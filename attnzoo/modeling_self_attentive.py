@@ -249,7 +249,7 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
     ) -> SelfAttentiveClassifierOutput:
         config = self.config
         refuse_withheld_labels(
-            labels, num_items_in_batch, self.training, penalty_coefficient=config.penalty_coefficient
+            labels, num_items_in_batch, self.training, "penalty_coefficient", config.penalty_coefficient
         )
         is_trained = torch.is_grad_enabled() or labels is not None or num_items_in_batch is not None
         with_penalty = is_trained or bool(inputs.get("output_attentions"))

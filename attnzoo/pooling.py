@@ -137,7 +137,7 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
     ) -> SelfAttentiveClassifierOutput:
         config = self.config
         coefficient = config.penalty_coefficient if self.attention is not None else 0.0
-        refuse_withheld_labels(labels, num_items_in_batch, self.training, penalty_coefficient=coefficient)
+        refuse_withheld_labels(labels, num_items_in_batch, self.training, "penalty_coefficient", coefficient)
         if output_attentions is None:
             output_attentions = config.output_attentions
         if output_hidden_states is None:

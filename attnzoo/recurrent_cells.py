@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .products import is_untouched
-from .shared_products import LoopRows, add_products, first_rows
+from .products import add_products, is_untouched
+from .shared_products import LoopRows, first_rows
 
 
 class RecurrentState(NamedTuple):

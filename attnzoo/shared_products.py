@@ -12,18 +12,16 @@ Letters in shapes: B batch, T steps, n rows of one step, N rows of all steps, I 
 """
 
 import copy
-import timeit
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .products import is_untouched, product, suits_onednn
+from .products import add_product, add_products, is_untouched, product
 
-FEW_ROWS = 8  # so few that on a CPU a product with a large weight waits for memory and not for arithmetic
 Notes = list[tuple[Tensor, Tensor]]  # input and gradient of every step, the last step first
 
 
@@ -237,50 +235,6 @@ class _SharedLinear:
     def __call__(self, values: Tensor) -> Tensor:
         found = values @ self.weight.mT
         return found if self.bias is None else found + self.bias
-
-
-def add_products(base: Tensor, values: Sequence[Tensor], factors: Sequence[Tensor]) -> Tensor:
-    """``base`` and the products of values (n, I) with transposed weights (I, O)."""
-    for value, factor in zip(values, factors, strict=True):
-        is_compiling = torch.compiler.is_compiling()  # a graph must fit any number of rows, and every machine
-        if not is_compiling and len(value) <= FEW_ROWS and value.device.type == "cpu" and _columns_are_faster():
-            base = base + few_rows_product(value, factor.mT)
-        else:
-            base = add_product(base, value, factor)
-    return base
-
-
-def add_product(base: Tensor, value: Tensor, factor: Tensor) -> Tensor:
-    """``base`` plus a value (n, I) times a transposed weight (I, O)."""
-    is_one_type = base.dtype == value.dtype == factor.dtype and not torch.is_autocast_enabled(value.device.type)
-    if is_one_type and not suits_onednn(value, factor):
-        return torch.addmm(base, value, factor)
-    return base + product(value, factor)
-
-
-def few_rows_product(values: Tensor, weight: Tensor) -> Tensor:
-    """Values (n, I) times the transpose of a large weight (O, I), for an n so small that memory is the limit.
-
-    On some processors BLAS reads the weight about twice as fast in its stored layout as transposed, and about twice as
-    fast for two columns as for one. So a single column is repeated.
-    """
-    columns = values.expand(max(2, len(values)), -1).contiguous().t()
-    return (weight @ columns)[:, : len(values)].t()
-
-
-@cache
-def _columns_are_faster() -> bool:
-    """Whether BLAS is faster by :func:`few_rows_product` on this machine, measured once a process in some milliseconds.
-
-    Twice as fast on an AMD processor, a third as fast on an Intel one with AMX.
-    """
-    with torch.inference_mode():
-        values, weight = torch.ones(1, 512), torch.ones(1024, 512)
-        by_columns, by_rows = (
-            min(timeit.repeat(partial(product, values, weight), number=2, repeat=5))
-            for product in (few_rows_product, nn.functional.linear)
-        )
-    return by_columns < by_rows
 
 
 def _autocast(factor: Tensor) -> Tensor:

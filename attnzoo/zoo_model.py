@@ -160,7 +160,7 @@ class ConditionalGenerationMixin(GenerationMixin):
     ) -> Seq2SeqLMOutput:
         """The logits of the target, and with ``labels`` their loss: ``forward`` of the classes, which explain it."""
         coefficient = self.config.coverage_loss_coefficient if getattr(self.config, "coverage", False) else 0.0
-        refuse_withheld_labels(labels, num_items_in_batch, self.training, coverage_loss_coefficient=coefficient)
+        refuse_withheld_labels(labels, num_items_in_batch, self.training, "coverage_loss_coefficient", coefficient)
         self.add_target(inputs, labels, num_items_in_batch)
         if labels is not None and skip_logits:  # nothing reads what comes after the last label
             inputs["tokens_to_compute"] = (labels != IGNORED).flip(1).cummax(dim=1).values.flip(1)

@@ -6,7 +6,8 @@ are used up. Tokens per second are target tokens; a label counts as one. The out
 - ``best/`` and ``last/``: complete Hub repositories with weights, config, tokenizer and recipe. The Auto classes load
   them. ``best`` had the best score on the validation split; it also has a card.
 - ``checkpoints/``: ``--resume`` continues from the newest. The resumed training gives the same weights, bit for bit, in
-  fp32 on the same number of processes and threads. Ctrl-C and SIGTERM write a checkpoint before they stop.
+  fp32 on the same machine with the same number of processes and threads. Ctrl-C and SIGTERM write a checkpoint before
+  they stop.
 - ``log.jsonl``: a line for every ``log_every`` steps and for every evaluation.
 - ``recipe.yaml``: the recipe with all defaults and the paths to the data as given. The copies in ``best/`` and
   ``last/`` have no absolute paths.

@@ -11,9 +11,9 @@ from torch.nn.functional import linear
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..library_internals import blocked_linear, blocked_weight, has_blocked_linear, version_of
+from ..products import LARGE
 
 FEW_PRODUCTS = 16  # with unchanged weights; from then on a copy of them pays
-LARGE_PRODUCT = 2**22  # multiplications; below, oneDNN needs longer to start than it saves
 
 
 class RepeatedProduct:
@@ -46,7 +46,7 @@ class RepeatedProduct:
         copies.products += 1
         if copies.products <= FEW_PRODUCTS:
             return self._product(values)
-        if copies.has_blocks and len(values) > 1 and len(values) * copies.size >= LARGE_PRODUCT:
+        if copies.has_blocks and len(values) > 1 and len(values) * copies.size >= LARGE:
             if copies.blocks is None:
                 copies.blocks = blocked_weight(copies.joined(self.weights), len(values))
             return blocked_linear(values, copies.blocks, self.bias)

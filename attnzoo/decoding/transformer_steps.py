@@ -71,9 +71,10 @@ class TransformerSteps:
             raise ValueError("search() has no past_key_values to go on from; leave out custom_generate")
         self.decoder, self.num_sources, self.num_beams = decoder, num_sources, num_beams
         self.device = decoder.device
-        names = "attention_mask", "decoder_attention_mask"
-        masks = (None if arguments.get(name) is None else read_mask(arguments[name], name) for name in names)
-        mask, target_mask = masks
+        mask, target_mask = (
+            None if arguments.get(name) is None else read_mask(arguments[name], name)
+            for name in ("attention_mask", "decoder_attention_mask")
+        )
         self.prompt_mask = mask
         self.source: dict[str, Tensor | None] = {}
         self.source_mask: Tensor | None = None
@@ -85,7 +86,7 @@ class TransformerSteps:
             if self.copy_head is not None:
                 self.copied_from = outputs[0], source_mask(mask, outputs[0]), source_ids_of(outputs)
             if mask is not None and not bool(mask.all()):
-                self.source_mask = self._added(mask.to(self.device).bool()[:, None, None])  # (B, 1, 1, S)
+                self.source_mask = self._added(mask.to(self.device)[:, None, None])  # (B, 1, 1, S)
         if self.prompt_mask is not None:  # repeated for the rows of a prompt
             self.prompt_mask = self.prompt_mask[:: len(self.prompt_mask) // num_sources]
         # Set by the first read: its cache, which tokens a row has seen, and the position of the next token.
@@ -161,7 +162,7 @@ class TransformerSteps:
         seen = torch.ones(self.num_sources, sequences.shape[1], dtype=torch.bool, device=self.device)
         self.positions = torch.full((1, 1), sequences.shape[1], device=self.device)
         if self.prompt_mask is not None:
-            seen = self.prompt_mask.to(self.device).bool()
+            seen = self.prompt_mask.to(self.device)
             self.positions = seen.sum(dim=1, keepdim=True)
         if self.num_beams > 1:
             self.mask = seen[:, None, None].expand(-1, 1, repeats, -1)

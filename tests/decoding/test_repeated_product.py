@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from attnzoo import search
 from attnzoo.decoding import repeated_product
 from attnzoo.decoding.repeated_product import _KEPT, FEW_PRODUCTS, RepeatedProduct
-from attnzoo.shared_products import FEW_ROWS, add_products
+from attnzoo.products import FEW_ROWS, add_products
 from tests.factory import CAUSAL, tiny_model, words
 
 pytestmark = pytest.mark.usefixtures("no_gradients")
@@ -33,14 +33,14 @@ def check(layer: nn.Linear) -> None:
         torch.testing.assert_close(use(layer, values=values)(values), layer(values))
 
 
-@pytest.mark.parametrize("large", [0, repeated_product.LARGE_PRODUCT], ids=["blocks", "transposed"])
+@pytest.mark.parametrize("large", [0, repeated_product.LARGE], ids=["blocks", "transposed"])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("rows", [1, 2, 5, 64])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_it_is_its_layers_side_by_side(
     dtype: torch.dtype, rows: int, bias: bool, large: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeated_product, "LARGE_PRODUCT", large)
+    monkeypatch.setattr(repeated_product, "LARGE", large)
     layers = [nn.Linear(24, width, bias=bias, dtype=dtype) for width in (7, 16, 3)]
     values = torch.randn(rows, 24, dtype=dtype)
     for number in (1, 2, 3):
@@ -198,6 +198,6 @@ def test_threads_share_the_copies() -> None:
 def test_products_of_few_rows_are_the_same_on_every_machine(
     rows: int, columns: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attnzoo.shared_products._columns_are_faster", lambda: columns)
+    monkeypatch.setattr("attnzoo.products._columns_are_faster", lambda: columns)
     base, values, weight = torch.randn(rows, 7), torch.randn(rows, 5), torch.randn(7, 5)
     torch.testing.assert_close(add_products(base, [values], [weight.mT]), base + values @ weight.T)

@@ -73,7 +73,7 @@ pytestmark = pytest.mark.usefixtures("no_gradients", "copies_at_once")
 def copies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights are copied before their first product, for products of any size."""
     monkeypatch.setattr(repeated_product, "FEW_PRODUCTS", 0)
-    monkeypatch.setattr(repeated_product, "LARGE_PRODUCT", 0)
+    monkeypatch.setattr(repeated_product, "LARGE", 0)
 
 
 def assert_like_generate(model: PreTrainedModel, **options: Any) -> Tensor:

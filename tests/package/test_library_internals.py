@@ -120,7 +120,7 @@ def test_a_model_computes_the_same_without_the_private_names(kind: str, monkeypa
 @pytest.mark.parametrize("name", ["REORDER_WEIGHT", "BLOCKED_LINEAR", "VERSION"])
 def test_a_repeated_product_is_the_same_without_the_private_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library_internals, name, "a_name_that_is_gone")
-    monkeypatch.setattr(repeated_product, "LARGE_PRODUCT", 0)
+    monkeypatch.setattr(repeated_product, "LARGE", 0)
     layers = nn.Linear(32, 8), nn.Linear(32, 16)
     values = torch.randn(5, 32)
     expected = torch.cat([layer(values) for layer in layers], dim=1)

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from attnzoo import library_internals, products
 from attnzoo.products import linear, product, suits_onednn
-from tests.factory import KINDS, batch_for, make_model, weights
+from tests.factory import KINDS, batch_for, make_model
 
 
 class Called(nn.Module):
@@ -84,7 +84,6 @@ def test_a_training_step_is_the_same_by_either_library(kind: str, monkeypatch: p
         gradients.append([part.grad for part in model.parameters()])
     for ours, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
-    assert weights(model)
 
 
 def test_what_looks_at_the_operators_sees_those_of_torch() -> None:
@@ -128,6 +127,15 @@ def test_other_types_small_products_and_a_torch_without_it_are_left_to_torch(mon
     products.onednn_is_faster.cache_clear()
     assert not suits_onednn(values, weight)
     assert torch.equal(product(values, weight), values @ weight)
+
+
+@pytest.mark.parametrize("name", ["TRANSFORMS", "DISPATCH_MODES", "DUAL_LEVEL"])
+def test_where_torch_does_not_say_what_follows_its_operators_it_multiplies(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert suits_onednn(torch.randn(6, 5), torch.randn(5, 4))
+    monkeypatch.setattr(library_internals, name, "a_name_that_is_gone")
+    assert not suits_onednn(torch.randn(6, 5), torch.randn(5, 4))
 
 
 def test_without_a_switch_the_machine_decides(monkeypatch: pytest.MonkeyPatch) -> None:
