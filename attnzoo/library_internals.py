@@ -30,6 +30,7 @@ BACKWARD_HOOKS: dict[str, Callable[..., Any]] = {
 # oneDNN's operators on float32 weights in blocks, as torch's own compiler calls them for a frozen linear layer.
 REORDER_WEIGHT = "_reorder_linear_weight"
 BLOCKED_LINEAR = "_linear_pointwise"
+INT8_PRODUCT = "_int_mm"
 VERSION = "_version"  # of a tensor
 # The transforms of torch.func and the dispatch modes that are active, and the level of forward-mode AD, -1 for none.
 TRANSFORMS, DISPATCH_MODES, DUAL_LEVEL = "peek_interpreter_stack", "_len_torch_dispatch_stack", "_current_level"
@@ -111,6 +112,17 @@ def blocked_weight(weight: Tensor, rows: int) -> Tensor:
 def blocked_linear(values: Tensor, blocks: Tensor, bias: Tensor | None) -> Tensor:
     """``values`` (R, I) times a :func:`blocked_weight`, and the bias: (R, O)."""
     return getattr(torch.ops.mkldnn, BLOCKED_LINEAR)(values.contiguous(), blocks, bias, "none", [], "")
+
+
+def has_int8_product() -> bool:
+    """Whether torch has a product of integers of eight bits."""
+    return hasattr(torch, INT8_PRODUCT)
+
+
+def int8_product(left: Tensor, right: Tensor) -> Tensor:
+    """``left`` (R, I) times ``right`` (I, O), integers of eight bits, in integers of 32 bits."""
+    found: Tensor = getattr(torch, INT8_PRODUCT)(left, right)
+    return found
 
 
 def version_of(weight: Tensor) -> int | None:

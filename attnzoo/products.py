@@ -21,8 +21,10 @@ from torch.autograd.function import FunctionCtx
 from .library_internals import (
     BACKWARD_HOOKS,
     forward_hooks,
+    has_int8_product,
     has_onednn_product,
     hooks_of,
+    int8_product,
     is_transformed,
     onednn_product,
 )
@@ -99,13 +101,22 @@ def onednn_is_faster() -> bool:
         return False
     if os.environ.get(SWITCH) in ("0", "1"):
         return os.environ[SWITCH] == "1"
-    with torch.inference_mode():
-        values, weight = torch.ones(64, 512), torch.ones(512, 1024)
-        by_onednn, by_blas = (
-            min(timeit.repeat(partial(multiply, values, weight), number=2, repeat=7))
-            for multiply in (onednn_product, torch.mm)
-        )
-    return by_blas > MARGIN * by_onednn
+    values, weight = torch.ones(64, 512), torch.ones(512, 1024)
+    return _seconds(torch.mm, values, weight) > MARGIN * _seconds(onednn_product, values, weight)
+
+
+@cache
+def int8_is_faster() -> bool:
+    """Whether a product with a weight in eight bits is faster than in float32, measured once a process.
+
+    It is on a processor with instructions for it. Like oneDNN, which computes it, the switch turns it on or off.
+    """
+    if not has_int8_product():
+        return False
+    if os.environ.get(SWITCH) in ("0", "1"):
+        return os.environ[SWITCH] == "1"
+    weight, values = torch.ones(2048, 512), torch.ones(512, 1)
+    return _seconds(int8_product, weight.to(torch.int8), values.to(torch.int8)) < _seconds(torch.mm, weight, values)
 
 
 def few_rows_product(values: Tensor, weight: Tensor) -> Tensor:
@@ -124,13 +135,13 @@ def _columns_are_faster() -> bool:
 
     Twice as fast on an AMD processor, a third as fast on an Intel one with AMX.
     """
-    with torch.inference_mode():
-        values, weight = torch.ones(1, 512), torch.ones(1024, 512)
-        by_columns, by_rows = (
-            min(timeit.repeat(partial(product, values, weight), number=2, repeat=5))
-            for product in (few_rows_product, nn.functional.linear)
-        )
-    return by_columns < by_rows
+    values, weight = torch.ones(1, 512), torch.ones(1024, 512)
+    return _seconds(few_rows_product, values, weight) < _seconds(nn.functional.linear, values, weight)
+
+
+@torch.no_grad()
+def _seconds(multiply: Callable[[Tensor, Tensor], Tensor], left: Tensor, right: Tensor) -> float:
+    return min(timeit.repeat(partial(multiply, left, right), number=2, repeat=7))
 
 
 def _by_onednn(left: Tensor, right: Tensor) -> Tensor:

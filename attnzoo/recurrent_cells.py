@@ -242,7 +242,7 @@ def known_and_new(weight: Tensor, bias: Tensor, known: Tensor) -> tuple[Tensor, 
     """What known inputs (N, I) and bias add to the gates (N, G), and the weight (G, X) of the inputs to come."""
     size = known.shape[1]
     base = add_products(bias, (known,), (weight[:, :size].mT,)) if size else bias.expand(known.shape[0], -1)
-    return base.to(known.dtype), weight[:, size:]
+    return base.to(known.dtype), weight[:, size:] if size else weight
 
 
 class Cell(NamedTuple):

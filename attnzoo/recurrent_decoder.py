@@ -379,11 +379,14 @@ class LuongLoop(DecoderLoop):
         self.feed = change(self.feed)
 
 
-def open_loop(decoder: nn.Module, inputs: Tensor, state: DecoderState, source: Attended | None) -> DecoderLoop | None:
+def open_loop(
+    decoder: nn.Module, rows: LoopRows, inputs: Tensor, state: DecoderState, source: Attended | None
+) -> DecoderLoop | None:
     """A loop that gets one token at a time. What its steps share is prepared once, for any number of rows and steps.
 
     None for a decoder whose steps do not wait for the attention of the step before, for a subclass, and for a decoder
-    with forward hooks or a replaced ``forward``. ``inputs`` (B, 1, E), the first embeddings, give dtype and device.
+    with forward hooks or a replaced ``forward``. ``rows`` are those of ``inputs`` (1, 1, 0), which are broadcast to the
+    rows of each call.
     """
     loops: dict[type, type[DecoderLoop]] = {BahdanauDecoder: BahdanauLoop}
     if state.input_feed is not None:
@@ -391,8 +394,7 @@ def open_loop(decoder: nn.Module, inputs: Tensor, state: DecoderState, source: A
     if type(decoder) not in loops or "forward" in vars(decoder) or forward_hooks(decoder):
         return None
     assert source is not None  # Bahdanau's and Luong's decoders always attend
-    nothing = inputs.new_empty(1, 1, 0)  # one row, which is broadcast to the rows of each call
-    return loops[type(decoder)](decoder, LoopRows(nothing), nothing[0], state, source, 0)
+    return loops[type(decoder)](decoder, rows, inputs[0], state, source, 0)
 
 
 def _copy_gate(sizes: DecoderSizes) -> CopyGate | None:

@@ -102,12 +102,16 @@ class LoopRows:
         if not self.is_shared:
             return module
         if isinstance(module, nn.Linear):
-            return _SharedLinear(module, self) if type(module) is nn.Linear and is_untouched(module) else module
+            return self.share_linear(module) if type(module) is nn.Linear and is_untouched(module) else module
         if "forward" in vars(module):  # somebody's own function, which knows the module and not its copy
             return module
         module = copy.copy(module)
         module._modules = {name: child and self.share_linears(child) for name, child in module._modules.items()}
         return module
+
+    def share_linear(self, layer: nn.Linear) -> Callable[[Tensor], Tensor]:
+        """A function that replaces a layer which is a product and a bias, and nothing else."""
+        return _SharedLinear(layer, self)
 
 
 class SharedFactor:

@@ -3,9 +3,11 @@
 Letters in shapes: B sources, R rows (equally many for each source), T tokens so far, H width of the readout.
 """
 
+from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from ..copying import Copied, source_ids_of
 from ..model_inputs import source_mask
@@ -13,6 +15,8 @@ from ..recurrent_cache import change_rows, check_target_mask
 from ..recurrent_cells import RecurrentState
 from ..recurrent_decoder import DecoderLoop, DecoderState, open_loop
 from ..recurrent_encoder import as_encoder_outputs
+from ..shared_products import LoopRows
+from .repeated_product import RepeatedProduct
 
 
 class RecurrentSteps:
@@ -64,7 +68,8 @@ class RecurrentSteps:
         for tokens in sequences[:, self.number :].unbind(dim=1):
             inputs = self.embed(tokens.unsqueeze(1))  # (R, 1, E), as the model's forward has them
             if self.number == 0:
-                self.loop = open_loop(self.wiring, inputs, self.state, self.source)
+                nothing = inputs.new_empty(1, 1, 0)
+                self.loop = open_loop(self.wiring, OpenRows(nothing), nothing, self.state, self.source)
             if self.loop is not None:
                 outputs = self.loop.read(inputs[:, 0])
             else:
@@ -86,3 +91,23 @@ class RecurrentSteps:
             self.loop.change_rows(select)
         else:
             self.state = change_rows(self.state, select)
+
+
+class OpenRows(LoopRows):
+    """Rows of a loop that gets one token at a time, without gradients. Its products are :class:`RepeatedProduct` s."""
+
+    def __init__(self, values: Tensor) -> None:
+        super().__init__(values)
+        self.is_shared = not torch.compiler.is_compiling()
+
+    def share(self, factor: Tensor) -> Tensor:
+        return factor
+
+    def share_sum(self, base: Tensor, *weights: Tensor) -> Callable[..., Tensor]:
+        """As in :class:`LoopRows`; the base is one row."""
+        product = RepeatedProduct(weights, base[0], is_sum=True)
+        return lambda step, *values: product(torch.cat(values, dim=1))
+
+    def share_linear(self, layer: nn.Linear) -> Callable[[Tensor], Tensor]:
+        product = RepeatedProduct.of(layer)
+        return lambda values: product(values.flatten(0, -2)).unflatten(0, values.shape[:-1])

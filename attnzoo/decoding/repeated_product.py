@@ -11,53 +11,88 @@ from torch.nn.functional import linear
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..library_internals import blocked_linear, blocked_weight, has_blocked_linear, version_of
-from ..products import LARGE
+from ..products import LARGE, add_products, int8_is_faster
+from .largest_output import MANY_WEIGHTS, LargestOutput
 
 FEW_PRODUCTS = 16  # with unchanged weights; from then on a copy of them pays
 
 
 class RepeatedProduct:
-    """Linear layers of one input as one product, without gradients.
+    """Products with several weights as one product, without gradients.
 
     On a CPU, in float32, a transposed copy of the weight is read fastest, and for large products oneDNN's blocks. On an
     Intel processor with AMX the first takes 0.7 to 0.9 of the time of ``torch.nn.functional.linear`` with 256 to 1,024
-    inputs and outputs; the second 0.65 with 5 rows and 8,000 outputs, 0.8 with 64 rows. Other processors, types and
-    devices were not measured; a copy is made for no other type or device.
+    inputs and outputs; the second 0.65 with 5 rows and 8,000 outputs, 0.8 with 64 rows. On an AMD Zen 5 they take 0.6
+    and 0.4 with weights that are not in the processor's cache. A copy is made for no other type or device.
 
     Args:
-        layers: linear layers and nothing else, all with a bias or none
+        weights: of linear layers, (O, I) each
+        bias: (O,), or None
+        is_sum: whether each weight has inputs of its own, side by side, and the outputs are added; otherwise all
+            weights have the same inputs, and the outputs are side by side
 
     Shape:
-        - values: (R, I)
-        - returns: (R, O), the layers' outputs side by side
+        - values: (R, I); with ``is_sum`` I is the sum of the weights' input widths
+        - returns: (R, O); without ``is_sum`` O is the sum of the weights' output widths
     """
 
-    def __init__(self, *layers: nn.Linear) -> None:
-        self.layers, self.weights = layers, [layer.weight for layer in layers]
-        self.bias: Tensor | None = layers[0].bias
-        if self.bias is not None and len(layers) > 1:
-            self.bias = torch.cat([layer.bias for layer in layers])
-        self.copies = _copies_of(self.weights)
+    def __init__(self, weights: Sequence[Tensor], bias: Tensor | None = None, is_sum: bool = False) -> None:
+        self.weights, self.bias, self.is_sum = weights, bias, is_sum
+        self.has_few_candidates = True  # for the largest output, so far
+        self.copies = _copies_of(weights)
+
+    @classmethod
+    def of(cls, *layers: nn.Linear) -> "RepeatedProduct":
+        """Linear layers and nothing else, all with a bias or none, of the same input."""
+        bias: Tensor | None = layers[0].bias
+        if bias is not None and len(layers) > 1:
+            bias = torch.cat([layer.bias for layer in layers])
+        return cls([layer.weight for layer in layers], bias)
 
     def __call__(self, values: Tensor) -> Tensor:
-        copies = self.copies
-        if copies is None or values.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
-            return self._product(values)
-        copies.products += 1
-        if copies.products <= FEW_PRODUCTS:
+        copies = self._copies_for(values)
+        if copies is None:
             return self._product(values)
         if copies.has_blocks and len(values) > 1 and len(values) * copies.size >= LARGE:
             if copies.blocks is None:
-                copies.blocks = blocked_weight(copies.joined(self.weights), len(values))
+                copies.blocks = blocked_weight(copies.joined(self.weights, self.is_sum), len(values))
             return blocked_linear(values, copies.blocks, self.bias)
         if copies.transposed is None:
-            copies.transposed = copies.joined(self.weights).t().contiguous()
+            copies.transposed = copies.joined(self.weights, self.is_sum).t().contiguous()
         return values @ copies.transposed if self.bias is None else torch.addmm(self.bias, values, copies.transposed)
+
+    def largest(self, values: Tensor, forbidden: Tensor) -> Tensor | None:
+        """The place (1,) of the largest output that is not forbidden, of one row and one weight without bias.
+
+        None where all outputs are as fast; see :class:`LargestOutput`.
+        """
+        copies = self._copies_for(values) if self.has_few_candidates and len(values) == 1 else None
+        if copies is None or copies.size < MANY_WEIGHTS or not int8_is_faster():
+            return None
+        if copies.largest is None:
+            copies.largest = LargestOutput(copies.joined(self.weights, self.is_sum))
+        found = copies.largest(values, self.weights[0], forbidden)
+        self.has_few_candidates = found is not None
+        return found
+
+    def _copies_for(self, values: Tensor) -> "_Copies | None":
+        """The copies, if they may be used for these values and have been asked for often enough."""
+        if self.copies is None or values.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
+            return None
+        self.copies.products += 1
+        return self.copies if self.copies.products > FEW_PRODUCTS else None
 
     def _product(self, values: Tensor) -> Tensor:
         """The product with the weights as they lie."""
-        parts = [linear(values, layer.weight, layer.bias) for layer in self.layers]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        if self.is_sum:
+            assert self.bias is not None
+            parts = values.split([weight.shape[1] for weight in self.weights], dim=1)
+            return add_products(self.bias, parts, [weight.mT for weight in self.weights])
+        if len(self.weights) == 1:
+            return linear(values, self.weights[0], self.bias)
+        sizes = [len(weight) for weight in self.weights]
+        biases = [None] * len(sizes) if self.bias is None else self.bias.split(sizes)
+        return torch.cat([linear(values, *layer) for layer in zip(self.weights, biases, strict=True)], dim=1)
 
 
 class _Copies:
@@ -75,13 +110,14 @@ class _Copies:
         self.has_blocks = has_blocked_linear(weights[0])
         self.blocks: Tensor | None = None
         self.transposed: Tensor | None = None
+        self.largest: LargestOutput | None = None
         self.products = 0
 
-    def joined(self, weights: Sequence[Tensor]) -> Tensor:
-        """The weights side by side, to be copied."""
+    def joined(self, weights: Sequence[Tensor], is_sum: bool) -> Tensor:
+        """The weights side by side as :class:`RepeatedProduct` has them, to be copied."""
         if self.fingerprints is None:
             self.fingerprints = [_fingerprint(weight) for weight in weights]
-        return torch.cat(list(weights)).detach()
+        return torch.cat(list(weights), dim=int(is_sum)).detach()
 
     def are_of(self, weights: Sequence[Tensor]) -> bool:
         """Whether the weights are still those that were copied.
@@ -115,7 +151,7 @@ def _place(weight: Tensor) -> tuple[int, torch.Size, int | None]:
 
 
 def _fingerprint(weight: Tensor) -> Tensor:
-    """(O,): a weighted sum of each row of a weight (O, I)."""
-    # Factors between 1/2 and 3/2 in no simple relation, so that changes of a row do not cancel out.
-    factors = torch.arange(1.0, weight.shape[1] + 1).mul_(2**0.5).frac_().add_(0.5)
-    return weight.detach() @ factors
+    """(I,): a weighted sum of each column of a weight (O, I)."""
+    # Factors between 1/2 and 3/2 in no simple relation, so that changes of a column do not cancel out.
+    factors = torch.arange(1.0, weight.shape[0] + 1).mul_(2**0.5).frac_().add_(0.5)
+    return factors @ weight.detach()

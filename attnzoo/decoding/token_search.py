@@ -4,7 +4,8 @@
 
 Transformers prepares the inputs, the options and the encoder's outputs as usual, and then calls :func:`search`. A step
 runs only the decoder: the source is read once and not repeated for its beams, and no output object is built. A step
-looks for the best continuations only in the blocks of the vocabulary with the largest scores.
+looks for the best continuations only in the blocks of the vocabulary with the largest scores. Greedy search of one
+sequence computes only the logits that may be the largest (``largest_output.py``).
 
 Letters in shapes: B sources, K beams of each, R = B * K rows, C candidates of each source, T tokens so far.
 """
@@ -116,11 +117,11 @@ def _one_by_one(
     has_end = any(hasattr(stop, "eos_token_id") for stop in stops)
     padding = next((token for token in (config.pad_token_id, *_end_tokens(config)) if token is not None), None)
     while is_open.any():
-        logits = scores.process(sequences, decoder.logits(sequences))  # (B, vocabulary)
         if config.do_sample:
+            logits = scores.process(sequences, decoder.logits(sequences))  # (B, vocabulary)
             tokens = torch.multinomial(logits.softmax(dim=-1), num_samples=1).squeeze(1)
         else:
-            tokens = logits.argmax(dim=-1)
+            tokens = decoder.best(sequences, scores)
         if has_end:
             tokens = torch.where(is_open, tokens, padding)  # type: ignore[arg-type]  # then there is one
         sequences = torch.cat([sequences, tokens.unsqueeze(1)], dim=1)
@@ -244,6 +245,10 @@ class _Scores:
                 scores.index_fill_(1, step[1].to(scores.device), -torch.inf)
         return scores
 
+    def forbidden(self, length: int) -> Tensor:
+        """The tokens that are forbidden after sequences of this length, if there are no other steps."""
+        return torch.cat([torch.empty(0, dtype=torch.long), *(step[1] for step in self.steps if length < step[0])])
+
 
 class _Decoder:
     """A decoder's steps and its output projection, as a :class:`RepeatedProduct` if it has no hooks or adapters."""
@@ -252,11 +257,24 @@ class _Decoder:
         self.steps = steps
         self.project: Callable[[Tensor], Tensor] = lambda hidden: lm_head(hidden).clone()  # a hook may keep its output
         if is_only_its_weight(lm_head):
-            self.project = RepeatedProduct(lm_head)
+            self.project = RepeatedProduct.of(lm_head)
 
     def logits(self, sequences: Tensor) -> Tensor:
         """The logits (R, vocabulary), float32, of the token after every sequence (R, T), whose last token is new."""
-        logits = self.project(self.steps.read(sequences)).float()
+        return self._logits(self.steps.read(sequences)).to(sequences.device)
+
+    def best(self, sequences: Tensor, scores: _Scores) -> Tensor:
+        """The token (R,) with the largest score after every sequence (R, T), whose last token is new."""
+        readouts = self.steps.read(sequences)
+        if isinstance(self.project, RepeatedProduct) and self.steps.copied is None and not scores.has_others:
+            tokens = self.project.largest(readouts, scores.forbidden(sequences.shape[1]))
+            if tokens is not None:
+                return tokens
+        logits = self._logits(readouts).to(sequences.device)
+        return scores.process(sequences, logits).argmax(dim=-1)
+
+    def _logits(self, readouts: Tensor) -> Tensor:
+        logits = self.project(readouts).float()
         if self.steps.copied is not None:
             logits = pointer_generator(logits.unsqueeze(1), self.steps.copied)[:, 0].float()
-        return logits.to(sequences.device)
+        return logits

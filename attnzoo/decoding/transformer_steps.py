@@ -181,14 +181,14 @@ class _LayerSteps:
         self.scaling, self.head_size = attention.scaling, attention.head_size
         self.keys, self.values = (tensor.repeat_interleave(copies, dim=0) for tensor in (own.keys, own.values))
         self.groups = len(self.keys)
-        self.inputs = RepeatedProduct(attention.query_proj, attention.key_proj, attention.value_proj)
-        self.output = RepeatedProduct(attention.output_proj)
+        self.inputs = RepeatedProduct.of(attention.query_proj, attention.key_proj, attention.value_proj)
+        self.output = RepeatedProduct.of(attention.output_proj)
         if (cross := layer.cross_attention) is not None:
             self.source = of_source.keys, of_source.values
-            self.source_query = RepeatedProduct(cross.query_proj)
-            self.source_output = RepeatedProduct(cross.output_proj)
-        self.intermediate = RepeatedProduct(layer.feed_forward.intermediate_proj)
-        self.feed_forward_output = RepeatedProduct(layer.feed_forward.output_proj)
+            self.source_query = RepeatedProduct.of(cross.query_proj)
+            self.source_output = RepeatedProduct.of(cross.output_proj)
+        self.intermediate = RepeatedProduct.of(layer.feed_forward.intermediate_proj)
+        self.feed_forward_output = RepeatedProduct.of(layer.feed_forward.output_proj)
 
     def make_room(self, length: int, more: int, order: Tensor | None) -> None:
         """Keep the first S keys, or those of ``order`` (G, S), with room for more."""

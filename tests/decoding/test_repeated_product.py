@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("no_gradients")
 
 def use(*layers: nn.Linear, values: Tensor | None = None) -> RepeatedProduct:
     """A product that has been made often enough for a copy of the weights."""
-    product = RepeatedProduct(*layers)
+    product = RepeatedProduct.of(*layers)
     for _ in range(FEW_PRODUCTS + 1):
         product(torch.randn(1, layers[0].in_features) if values is None else values)
     return product
@@ -44,7 +44,7 @@ def test_it_is_its_layers_side_by_side(
     layers = [nn.Linear(24, width, bias=bias, dtype=dtype) for width in (7, 16, 3)]
     values = torch.randn(rows, 24, dtype=dtype)
     for number in (1, 2, 3):
-        product = RepeatedProduct(*layers[:number])
+        product = RepeatedProduct.of(*layers[:number])
         expected = torch.cat([layer(values) for layer in layers[:number]], dim=1)
         for _ in range(FEW_PRODUCTS + 2):
             torch.testing.assert_close(product(values), expected)
@@ -52,18 +52,34 @@ def test_it_is_its_layers_side_by_side(
         assert is_copied == (dtype == torch.float32)
 
 
+@pytest.mark.parametrize("large", [0, repeated_product.LARGE], ids=["blocks", "transposed"])
+@pytest.mark.parametrize("rows", [1, 5, FEW_ROWS + 1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_it_is_the_sum_of_products_side_by_side(
+    dtype: torch.dtype, rows: int, large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeated_product, "LARGE", large)
+    weights = [nn.Parameter(torch.randn(16, width, dtype=dtype)) for width in (24, 7, 3)]
+    bias, values = torch.randn(16, dtype=dtype), torch.randn(rows, 34, dtype=dtype)
+    product = RepeatedProduct(weights, bias, is_sum=True)
+    expected = values.double() @ torch.cat(weights, dim=1).double().mT + bias.double()
+    tolerance = {"atol": 0.2, "rtol": 0.1} if dtype == torch.bfloat16 else {"atol": 1e-5, "rtol": 1e-5}
+    for _ in range(FEW_PRODUCTS + 2):
+        torch.testing.assert_close(product(values).double(), expected, **tolerance)
+
+
 def test_a_copy_is_made_after_a_few_products_and_kept_for_the_next_call() -> None:
     layer, values = nn.Linear(8, 4), torch.randn(1, 8)
     for _ in range(FEW_PRODUCTS):
-        product = RepeatedProduct(layer)
+        product = RepeatedProduct.of(layer)
         product(values)
         assert product.copies is not None
         assert product.copies.transposed is None
     product(values)
     assert product.copies.transposed is not None
-    again = RepeatedProduct(layer)
+    again = RepeatedProduct.of(layer)
     assert again.copies is product.copies
-    other = RepeatedProduct(copy.deepcopy(layer))
+    other = RepeatedProduct.of(copy.deepcopy(layer))
     assert other.copies is not product.copies
 
 
@@ -159,7 +175,7 @@ def test_ten_thousand_calls_keep_no_more_than_one() -> None:
     for call in range(10_000):
         if call % 100 == 0:
             layers[1].weight.add_(1.0)
-        RepeatedProduct(*layers)(values)
+        RepeatedProduct.of(*layers)(values)
     assert (len(_KEPT), tensors()) == (kept, held)
 
 

@@ -74,6 +74,8 @@ def copies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights are copied before their first product, for products of any size."""
     monkeypatch.setattr(repeated_product, "FEW_PRODUCTS", 0)
     monkeypatch.setattr(repeated_product, "LARGE", 0)
+    monkeypatch.setattr(repeated_product, "MANY_WEIGHTS", 0)
+    monkeypatch.setattr(repeated_product, "int8_is_faster", lambda: True)
 
 
 def assert_like_generate(model: PreTrainedModel, **options: Any) -> Tensor:

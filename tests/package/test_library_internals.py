@@ -125,7 +125,7 @@ def test_a_repeated_product_is_the_same_without_the_private_names(name: str, mon
     values = torch.randn(5, 32)
     expected = torch.cat([layer(values) for layer in layers], dim=1)
     with torch.no_grad():
-        product = RepeatedProduct(*layers)
+        product = RepeatedProduct.of(*layers)
         for _ in range(FEW_PRODUCTS + 1):
             torch.testing.assert_close(product(values), expected)
     if name == "VERSION":  # then nobody could tell whether a copy is still right

@@ -32,6 +32,7 @@ def onednn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     products.onednn_is_faster.cache_clear()
     yield
     products.onednn_is_faster.cache_clear()
+    products.int8_is_faster.cache_clear()
 
 
 def layouts(rows: int, columns: int) -> dict[str, Tensor]:
@@ -142,7 +143,24 @@ def test_without_a_switch_the_machine_decides(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv(products.SWITCH)
     seconds: dict[Any, float] = {}
     monkeypatch.setattr(products.timeit, "repeat", lambda call, **_: [seconds[call.func]])
-    for onednn, expected in ((1.0, False), (0.8, False), (0.5, True)):
-        seconds |= {products.onednn_product: onednn, torch.mm: 1.0}
+    for other, onednn, int8 in ((1.1, False, False), (0.8, False, True), (0.5, True, True)):
+        seconds |= {products.onednn_product: other, products.int8_product: other, torch.mm: 1.0}
         products.onednn_is_faster.cache_clear()
-        assert products.onednn_is_faster() is expected
+        products.int8_is_faster.cache_clear()
+        assert products.onednn_is_faster() is onednn
+        assert products.int8_is_faster() is int8
+
+
+@pytest.mark.parametrize("switch", ["0", "1"])
+def test_the_switch_decides_without_a_measurement(switch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(products.SWITCH, switch)
+    monkeypatch.setattr(products.timeit, "repeat", lambda *_, **__: pytest.fail("measured"))
+    for is_faster in (products.onednn_is_faster, products.int8_is_faster):
+        is_faster.cache_clear()
+        assert is_faster() is (switch == "1")
+
+
+def test_without_the_private_name_no_product_is_in_eight_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library_internals, "INT8_PRODUCT", "a_name_that_is_gone")
+    products.int8_is_faster.cache_clear()
+    assert not products.int8_is_faster()
