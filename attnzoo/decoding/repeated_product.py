@@ -11,7 +11,7 @@ from torch.nn.functional import linear
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..library_internals import blocked_linear, blocked_weight, has_blocked_linear, version_of
-from ..products import LARGE, add_products, int8_is_faster
+from ..products import LARGE, add_products, int8_is_faster, onednn_is_faster
 from .largest_output import MANY_WEIGHTS, LargestOutput
 
 FEW_PRODUCTS = 16  # with unchanged weights; from then on a copy of them pays
@@ -53,7 +53,7 @@ class RepeatedProduct:
         copies = self._copies_for(values)
         if copies is None:
             return self._product(values)
-        if copies.has_blocks and len(values) > 1 and len(values) * copies.size >= LARGE:
+        if copies.has_blocks and _blocks_are_faster(len(values), copies.size):
             if copies.blocks is None:
                 copies.blocks = blocked_weight(copies.joined(self.weights, self.is_sum), len(values))
             return blocked_linear(values, copies.blocks, self.bias)
@@ -93,6 +93,12 @@ class RepeatedProduct:
         sizes = [len(weight) for weight in self.weights]
         biases = [None] * len(sizes) if self.bias is None else self.bias.split(sizes)
         return torch.cat([linear(values, *layer) for layer in zip(self.weights, biases, strict=True)], dim=1)
+
+
+def _blocks_are_faster(rows: int, size: int) -> bool:
+    """Whether a product with so many weights is faster in oneDNN's blocks than with a transposed copy."""
+    multiplications = rows * size if rows > 1 else 0  # one row waits for memory
+    return multiplications >= LARGE or (multiplications >= LARGE // 8 and onednn_is_faster())
 
 
 class _Copies:
