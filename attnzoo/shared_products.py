@@ -151,7 +151,8 @@ class SharedSum:
 
     def __init__(self, base: Tensor, weights: Sequence[Tensor], sizes: list[int]) -> None:
         self.notes: Notes = []
-        self.bases, detached = base.detach().split(sizes), [weight.detach() for weight in weights]
+        # oneDNN would copy a part of a wider weight at every step.
+        self.bases, detached = base.detach().split(sizes), [weight.detach().contiguous() for weight in weights]
         self.factors = torch.cat([weight.mT for weight in detached]), *detached
         self.link = _FactorGradient.apply(self.notes, base, *weights)
 
