@@ -20,6 +20,8 @@ from torch.autograd.function import FunctionCtx
 
 from .library_internals import (
     BACKWARD_HOOKS,
+    blocked_linear,
+    blocked_weight,
     forward_hooks,
     has_int8_product,
     has_onednn_product,
@@ -38,15 +40,28 @@ SWITCH = "ATTNZOO_ONEDNN"
 def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
     """``left @ right``, of any shapes; of two matrices, (R, I) and (I, O), by the faster library.
 
-    ``out`` is memory that BLAS may write the result to. Then there is no gradient.
+    ``right`` may also come from :func:`laid_out`. ``out`` is memory that BLAS may write the result to. Then there is no
+    gradient.
     """
+    if right.is_mkldnn:
+        return blocked_linear(left, right, None)
     return _by_onednn(left, right) if suits_onednn(left, right) else torch.matmul(left, right, out=out)
+
+
+def laid_out(factor: Tensor, rows: int) -> Tensor:
+    """A factor (I, O) for many products, without gradients, with so many rows of values or fewer.
+
+    It is in oneDNN's blocks where these are faster, and only :func:`product` and :func:`add_product` read it.
+    """
+    if suits_onednn(factor.new_empty(rows, len(factor)), factor):
+        return blocked_weight(factor.mT, rows)
+    return factor.contiguous()
 
 
 def add_product(base: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """``base`` plus the product of two matrices, (R, I) and (I, O)."""
-    if suits_onednn(left, right):
-        return base + _by_onednn(left, right)
+    if right.is_mkldnn or suits_onednn(left, right):
+        return base + product(left, right)
     if base.dtype == left.dtype == right.dtype and not torch.is_autocast_enabled(left.device.type):
         return torch.addmm(base, left, right)
     return base + left @ right

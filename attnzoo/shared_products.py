@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .products import add_product, add_products, is_untouched, product
+from .products import add_product, add_products, is_untouched, laid_out, product
 
 Notes = list[tuple[Tensor, Tensor]]  # input and gradient of every step, the last step first
 
@@ -81,7 +81,7 @@ class LoopRows:
         """
         if len(self.sizes) > 1:
             factor = _autocast(factor)  # once, and not at every step
-        return SharedFactor(factor) if self.is_shared and factor.requires_grad else factor
+        return SharedFactor(factor, self.sizes[0]) if self.is_shared and factor.requires_grad else factor
 
     def share_sum(self, base: Tensor, *weights: Tensor) -> Callable[..., Tensor]:
         """A function of step t and values (n_t, I): rows of ``base`` (N, O) plus each value times its weight (O, I).
@@ -117,16 +117,21 @@ class LoopRows:
 class SharedFactor:
     """Stands for a tensor in ``values @ factor`` and ``values @ factor.mT``; see :meth:`LoopRows.share`."""
 
-    def __init__(self, factor: Tensor) -> None:
-        self.factor, self.dtype = factor, factor.dtype
-        detached = factor.detach()
-        # BLAS reads a weight faster as it is read here than transposed; every row's own factor is small.
-        self.factors = detached.contiguous() if factor.ndim == 2 else detached, detached.mT
+    def __init__(self, factor: Tensor, rows: int) -> None:
+        self.factor, self.rows, self.dtype = factor, rows, factor.dtype
         self.notes: Notes = []
 
     @cached_property
     def mT(self) -> "SharedFactor":  # noqa: N802
-        return SharedFactor(self.factor.mT)
+        return SharedFactor(self.factor.mT, self.rows)
+
+    @cached_property
+    def factors(self) -> tuple[Tensor, Tensor]:
+        """Those of the values and of their gradient."""
+        detached = self.factor.detach()
+        if detached.ndim == 3:  # every row's own factor is small
+            return detached, detached.mT
+        return laid_out(detached, self.rows), laid_out(detached.mT, self.rows)
 
     @cached_property
     def link(self) -> Tensor:
@@ -151,9 +156,8 @@ class SharedSum:
 
     def __init__(self, base: Tensor, weights: Sequence[Tensor], sizes: list[int]) -> None:
         self.notes: Notes = []
-        # oneDNN would copy a part of a wider weight at every step.
-        self.bases, detached = base.detach().split(sizes), [weight.detach().contiguous() for weight in weights]
-        self.factors = torch.cat([weight.mT for weight in detached]), *detached
+        self.bases, detached = base.detach().split(sizes), [weight.detach() for weight in weights]
+        self.factors = [laid_out(factor, sizes[0]) for factor in (torch.cat(detached, dim=1).mT, *detached)]
         self.link = _FactorGradient.apply(self.notes, base, *weights)
 
     def __call__(self, step: int, *values: Tensor) -> Tensor:
@@ -209,9 +213,9 @@ class _Product(torch.autograd.Function):
         factor, *factors = factors
         used = (values[0] if len(values) == 1 else torch.cat(values, dim=1)).to(factor.dtype)
         ctx.save_for_backward(used, *factors)
-        if base is None:
-            return product(used, factor).to(ctx.dtype), link
-        return add_product(base, used, factor), link
+        found = product(used, factor).to(ctx.dtype) if base is None else add_product(base, used, factor)
+        ctx.width = found.shape[-1]
+        return found, link
 
     @staticmethod
     @once_differentiable
@@ -221,10 +225,10 @@ class _Product(torch.autograd.Function):
         # that are already there come from an earlier backward pass that did not finish.
         if grad_link is None:
             ctx.notes.clear()
-            grad_link = factors[0].new_zeros(())
+            grad_link = values.new_zeros(())
         if gradient is None:  # this step has no part in the loss, but its rows of the base have their place
             if ctx.has_base:
-                ctx.notes.append((values, values.new_zeros(len(values), len(factors[0]))))
+                ctx.notes.append((values, values.new_zeros(len(values), ctx.width)))
             return None, grad_link, None, None, *([None] * len(factors))
         used = gradient.to(factors[0].dtype)
         ctx.notes.append((values, gradient if ctx.has_base else used))

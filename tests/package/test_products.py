@@ -28,7 +28,7 @@ class Called(nn.Module):
 def onednn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """oneDNN for every product that it can make, however small."""
     monkeypatch.setenv(products.SWITCH, "1")
-    monkeypatch.setattr(products, "LARGE", 0)
+    monkeypatch.setattr(products, "LARGE", 1)
     products.onednn_is_faster.cache_clear()
     yield
     products.onednn_is_faster.cache_clear()
@@ -123,7 +123,7 @@ def test_other_types_small_products_and_a_torch_without_it_are_left_to_torch(mon
         assert not suits_onednn(values, weight)
     monkeypatch.setattr(products, "LARGE", 6 * 5 * 4 + 1)
     assert not suits_onednn(values, weight)
-    monkeypatch.setattr(products, "LARGE", 0)
+    monkeypatch.setattr(products, "LARGE", 1)
     monkeypatch.setattr(library_internals, "BLOCKED_LINEAR", "a_name_that_is_gone")
     products.onednn_is_faster.cache_clear()
     assert not suits_onednn(values, weight)

@@ -274,7 +274,7 @@ def test_adapters_are_trained_with_shared_products(
         parameter.requires_grad_(True)
     shared = []
     make = SharedFactor.__init__
-    monkeypatch.setattr(SharedFactor, "__init__", lambda self, factor: shared.append(factor) or make(self, factor))
+    monkeypatch.setattr(SharedFactor, "__init__", lambda self, *given: shared.append(given) or make(self, *given))
     actual, expected = model(**inputs), plain(model, **inputs)
     assert shared
     assert_equal(actual.logits, expected.logits, "logits")

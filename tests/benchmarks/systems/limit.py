@@ -1,8 +1,8 @@
 """Not a toolkit: the matrix products of a training step and nothing else, as an estimate of the fp32 limit.
 
 Each product of a weight is one call over all real tokens, by the faster of torch's libraries, as if no step had to wait
-for the one before; autograd adds the two products of its backward. There are no gates, no softmax and no cross-entropy. What no system can reach, all can
-be measured against.
+for the one before; autograd adds the two products of its backward. There are no gates, no softmax and no cross-entropy.
+What no system can reach, all can be measured against.
 """
 
 from typing import Any
