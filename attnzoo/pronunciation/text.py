@@ -24,6 +24,16 @@ LONGEST_ACRONYM = 3  # letters; a longer word in capitals is more often a word
 # Letters that Unicode does not decompose into an English letter and an accent.
 LETTERS = str.maketrans(dict(zip("æœøłđðþß\u0131", ["ae", "oe", "o", "l", "d", "th", "th", "ss", "i"], strict=True)))
 APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\uff07", "'"))
+# An e whose accent says that it is sounded: at the end of a word, and before the ending of a plural, a possessive or
+# a past tense. A plain e would be silent there, or read as in "bee".
+SOUNDED_E = re.compile(r"ée?(?='?s?'?$)|ée(?=d$)|[èê](?=(?:'s)?$)", re.IGNORECASE)
+# The same, or an é that would be part of a digraph (séance), with the letters before it that depend on an e.
+WITH_CONSONANT = re.compile(rf"(ch|c|g|qu)?(?:{SOUNDED_E.pattern}|é(?=[aiou]))", re.IGNORECASE)
+AS_BEFORE_E = {"ch": "sh", "c": "s", "g": "j", "qu": "k"}  # how French loanwords sound there
+# A word and its ending: of a possessive, a contraction, or the plural of a word in é. There is one ending, not several.
+STEM = re.compile(
+    r"(.+)(?<!'[sdm])(?<!'(?:ll|ve|re))('s|'d|'ll|'ve|'re|'m|(?<=s)'|(?<=é)s|(?<=ée)s)", re.IGNORECASE | re.DOTALL
+)
 POSSESSIVE = re.compile(rf"['{''.join(map(chr, APOSTROPHES))}][sS](?!\w)")
 HYPHENS = "-\u2010\u2011"
 SIGNS = 10  # combining classes below are of signs of Indian scripts; those of accents and vowel points are above
@@ -109,6 +119,18 @@ def plain(word: str) -> str:
     """
     decomposed = unicodedata.normalize("NFKD", straight(word.lower()).translate(LETTERS))
     return "".join(character for character in decomposed if not _is_accent(character))
+
+
+def respelled(word: str) -> str:
+    """A word in which accented letters that would be silent or sound otherwise without their accents are respelled.
+
+    rosé is "rosay", cliché "clishay", Zoë "Zoey", façade "fasade" and piñata "pinyata". Other accents stay.
+    """
+    word = unicodedata.normalize("NFC", straight(word))
+    word = WITH_CONSONANT.sub(lambda found: AS_BEFORE_E.get((found[1] or "").lower(), found[1] or "") + "ay", word)
+    for letter, spelling in (("[ëË](?='?s?'?$)", "ey"), ("[çÇ]", "s"), ("[ñÑ]", "ny")):
+        word = re.sub(letter, spelling, word)
+    return word
 
 
 def _is_accent(character: str) -> bool:
