@@ -268,8 +268,12 @@ class Pronouncer:
         tokens = tokenize(text)
         if self._is_english:
             return tokens
-        is_spoken = [token.kind == "word" and token.parts != (token.text,) for token in tokens]
-        return [t._replace(parts=(), kind="unknown") if s else t for t, s in zip(tokens, is_spoken, strict=True)]
+        own = [token._replace(parts=(token.text.rstrip("."),)) for token in tokens]  # no words of English
+        is_spoken = [token.kind == "word" and token.parts != one.parts for token, one in zip(tokens, own, strict=True)]
+        return [
+            token if not spoken else one if one.parts[0].isalpha() else one._replace(parts=(), kind="unknown")
+            for token, one, spoken in zip(tokens, own, is_spoken, strict=True)
+        ]
 
     def _pronounce(self, texts: list[list[Token]], options: Options, items: Sequence[str] = ()) -> list[list[Word]]:
         """The words of every text; with ``items``, one word for each of them, whose tokens are ``texts``."""
@@ -298,7 +302,9 @@ class Pronouncer:
 
     def _plan(self, text: str, parts: tuple[str, ...], kind: str) -> list[Any]:
         """What is spoken for a token: a word that is listed or spelled out, or the text of one for the model."""
-        listed = self._listed(text)
+        listed = self._listed(text) or (look_up(self.lexicon, text.rstrip(".")) and self._listed(text.rstrip(".")))
+        if kind == "capitals":
+            kind, parts = ("acronym", parts) if self.dictionary else ("word", (text,))
         if kind != "word" and "." not in text:  # the lexicon's GPU gives GPUs
             singular = self._listed("".join(parts))
             listed = singular if singular and singular.source == "lexicon" else listed

@@ -5,12 +5,12 @@ import unicodedata
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from .numbers import AMOUNT, CURRENCIES, ORDINALS, TRAILING, number_words
+from .abbreviations import abbreviation, ends_sentence
+from .numbers import AMOUNT, CURRENCIES, ORDINALS, TIME, TRAILING, number_words
 
 SYMBOLS = {"%": "percent", "&": "and", "+": "plus", "@": "at", "=": "equals", "\u00d7": "times", "°": "degrees"}
 SYMBOLS |= {"№": "number", "²": "squared", "³": "cubed", "½": "one half", "¼": "one quarter", "¾": "three quarters"}
 SYMBOLS |= {"$": "dollars", "£": "pounds", "€": "euros"}  # after an amount, or alone
-ABBREVIATIONS = {"Dr.": "doctor", "Mr.": "mister", "Mrs.": "missus", "Ms.": "miz", "vs": "versus", "etc": "et cetera"}
 MINUS = "\u2212"  # and a hyphen before a number that stands alone
 SYMBOLS[MINUS] = "minus"
 FRACTIONS = {"½": "and a half", "¼": "and a quarter", "¾": "and three quarters"}  # after a whole number
@@ -20,7 +20,20 @@ CLITICS = frozenset(
 )
 # Initialisms that dictionaries also list as words (it, us). In capitals they are spelled out.
 INITIALISMS = frozenset(["AI", "EU", "ID", "IT", "PM", "UK", "UN", "US"])
+# After a capital A these words show that it is the letter: A is for apple, from A to Z.
+AFTER_LETTER_A = frozenset(["and", "as", "equals", "for", "has", "in", "is", "minus", "of", "or", "plus", "to", "was"])
 LONGEST_ACRONYM = 3  # letters; a longer word in capitals is more often a word
+LONGEST_INITIALISM = 5  # of those that begin or end as no word does: GPU, HDMI, IBM
+ONSETS = (
+    "bl br ch chl chr cl cr cz dr dw fl fr gh gl gn gr gw kh kl kn kr ll pf ph phl phr pl pn pr ps pt rh "
+    "sc sch schl schm schn schr schw scl scr sh shr sk sl sm sn sp sph spl spr sq st str sv sw sz th thr "
+    "thw tr ts tw vl vr wh wr zh zw"
+).replace(" ", "|")
+UNLIKE_WORDS = re.compile(
+    rf"(?!mc|(?:{ONSETS})[aeiouy])[^aeiouy]{{2}}"
+    r"|.*(?:(?!ck|(.)\1)[bcdfjkpqtvxz][bcdfgjklmnqrvwx]|s[bdfgjlnrvwxz])\Z",
+    re.IGNORECASE,
+)
 # Letters that Unicode does not decompose into an English letter and an accent.
 LETTERS = str.maketrans(dict(zip("æœøłđðþß\u0131", ["ae", "oe", "o", "l", "d", "th", "th", "ss", "i"], strict=True)))
 APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\uff07", "'"))
@@ -46,14 +59,14 @@ class Token(NamedTuple):
     Attributes:
         text: as it is written, in Unicode's NFC
         parts: the words that are spoken for it; the letters of an initialism, the last one with "'s" in a plural
-        kind: what it is. A number is a "word". An "acronym" is spelled out unless a lexicon or dictionary lists it; an
-            "initialism" unless the user's lexicon lists it
+        kind: what it is. A number is a "word". An "acronym" is spelled out unless a lexicon or dictionary lists it;
+            "capitals" too if there is a dictionary; an "initialism" unless the user's lexicon lists it
         space: the white space after it
     """
 
     text: str
     parts: tuple[str, ...]
-    kind: Literal["word", "acronym", "initialism", "punctuation", "unknown"]
+    kind: Literal["word", "capitals", "acronym", "initialism", "punctuation", "unknown"]
     space: str = ""
 
 
@@ -76,6 +89,7 @@ def tokenize(text: str) -> list[Token]:
     text = unicodedata.normalize("NFC", text)
     classes = "".join(map(_class_of, text))
     is_mixed = text.upper() != text
+    alone = text.strip(" .,:;!?")
     tokens: list[Token] = []
     place = 0
     while place < len(text):
@@ -85,23 +99,27 @@ def tokenize(text: str) -> list[Token]:
             end = _end_of_number(text, classes, place, end)
         if kind in ("number", "dotted") and POSSESSIVE.match(text, end):  # the 1990's, the F.B.I.'s
             end += len("'s")
-        if text[place : end + 1] in ABBREVIATIONS:
-            end += 1
-        written, spoken = text[place:end], None
-        if written == "St":
-            is_saint = re.match(r"\.? +A", classes[end:]) is not None  # where a name follows
-            end += is_saint and classes[end] == "."
-            written, spoken = text[place:end], "saint" if is_saint else "street"
-        elif written in FRACTIONS and classes[place - 1 : place] == "0":  # 1½
+        elif kind == "dotted" and text[end - 1] == "." and ends_sentence(text, end):
+            end -= 1  # the period ends the sentence too, and stays a token
+        spoken = SYMBOLS[MINUS] if kind == "minus" else None
+        if kind == "word":
+            number = _number_before(tokens)
+            if abbreviated := abbreviation(text, place, end, number):
+                end, spoken = abbreviated
+            elif number and text[place:end].lower() in ("am", "pm"):
+                kind = "dotted"
+                tokens[-1] = tokens[-1]._replace(parts=tuple(part for part in tokens[-1].parts if part != "o'clock"))
+            elif _is_article(text, place, end, tokens, is_mixed):
+                spoken = "a"
+        written = text[place:end]
+        if written in FRACTIONS and classes[place - 1 : place] == "0":  # 1½
             spoken = FRACTIONS[written]
-        elif kind == "minus":
-            spoken = SYMBOLS[MINUS]
         if kind == "clitic" and written[1:].lower() not in CLITICS:
             kind, written = "punctuation", written[0]
         place += len(written)
         if kind != "space":
-            token = _token(kind, written, is_mixed)
-            tokens.append(token._replace(parts=tuple(spoken.split())) if spoken else token)
+            parts = tuple(spoken.split()) if spoken else ()
+            tokens.append(Token(written, parts, "word") if parts else _token(kind, written, is_mixed, written == alone))
         elif tokens:
             tokens[-1] = tokens[-1]._replace(space=written)
     return tokens
@@ -140,8 +158,10 @@ def _is_accent(character: str) -> bool:
     return category in ("Me", "Cf") or (category == "Mn" and not is_sign)
 
 
-def _token(kind: str, written: str, is_mixed: bool) -> Token:
-    """``is_mixed``: whether the text has lower-case letters, so that capitals can mark an acronym."""
+def _token(kind: str, written: str, is_mixed: bool, is_alone: bool = False) -> Token:
+    """``is_mixed``: whether the text has lower-case letters, so that capitals can mark an acronym; ``is_alone``:
+    whether it has no other word.
+    """
     if kind in ("punctuation", "unknown"):
         return Token(written, (), kind)  # type: ignore[arg-type]  # one of the two
     if kind == "dotted":
@@ -158,15 +178,39 @@ def _token(kind: str, written: str, is_mixed: bool) -> Token:
         parts = (*letters[:-1], letters[-1] + ("'s" if plural else ""))
         if not set(letters) & set("AEIOUY") or (is_mixed and letters in INITIALISMS):
             return Token(written, parts, "initialism")
-        if plural == "s" or (is_mixed and len(letters) <= LONGEST_ACRONYM):
+        is_unlike = len(letters) <= LONGEST_INITIALISM and UNLIKE_WORDS.match(letters)
+        if plural == "s" or is_unlike or (is_mixed and len(letters) <= LONGEST_ACRONYM):
             return Token(written, parts, "acronym")
-    spoken = SYMBOLS.get(written) or ABBREVIATIONS.get(written) or written.replace("-n-", "-and-")
+        if is_alone and len(letters) <= LONGEST_ACRONYM:
+            return Token(written, parts, "capitals")
+    spoken = SYMBOLS.get(written) or written.replace("-n-", "-and-")
     return Token(written, tuple(spoken.split(" ")), "word")
+
+
+def _number_before(tokens: list[Token]) -> str | None:
+    """The number that a word directly follows, with a hyphen if one is between them."""
+    for token, hyphen in ((tokens[-1:], ""), (tokens[-2:-1], "-")):
+        is_near = token and (token[0].space in ("", " ", "\u00a0", "\u202f") if not hyphen else not token[0].space)
+        if hyphen and (not tokens or tokens[-1].text not in HYPHENS or tokens[-1].space):
+            return None
+        if is_near and ((token[0].text[0].isdigit() and token[0].text[-1].isdigit()) or token[0].text in FRACTIONS):
+            return token[0].text + hyphen
+    return None
+
+
+def _is_article(text: str, start: int, end: int, tokens: list[Token], is_mixed: bool) -> bool:
+    """Whether a capital A is the article: it begins a sentence, or all is in capitals, and a word or number follows."""
+    following = re.compile(r"\s+(\w\w+|\d)").match(text, end)
+    if text[start:end] != "A" or not following or following[1].lower() in AFTER_LETTER_A:
+        return False
+    before = tokens[-1] if tokens else None
+    is_first = before is None or "\n" in before.space or (before.kind == "punctuation" and before.text not in "/-&")
+    return is_first or not is_mixed
 
 
 def _end_of_number(text: str, classes: str, start: int, end: int) -> int:
     """The end of a number with the ending of an ordinal (3rd) or decade (1990s), the scale or currency of an amount."""
-    amount = AMOUNT.match(text, start) or TRAILING.match(text, start)
+    amount = TIME.match(text, start) or AMOUNT.match(text, start) or TRAILING.match(text, start)
     if amount:
         return amount.end()
     if text[start] in CURRENCIES:

@@ -153,6 +153,8 @@ def test_no_digit_or_symbol_is_lost(pronounce: Pronouncer) -> None:
     assert fbi.source == "rules"  # spelled out, not read as a word
     italian = Pronouncer(model="attentional-rnn-g2p-it")("5 gatti & € 3")
     assert [word.source for word in italian] == ["unknown", "model", "unknown", "unknown", "unknown"]
+    italian = Pronouncer(model="attentional-rnn-g2p-it")("A casa, St. Anna")  # neither article nor saint
+    assert [word.source for word in italian if word.source != "punctuation"] == ["model"] * 4
 
 
 def test_the_model_says_what_its_search_finds(pronounce: Pronouncer, capfd: pytest.CaptureFixture[str]) -> None:
