@@ -14,7 +14,7 @@ DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 MAX_DIGITS = 15  # of a number that is read as one; a longer one is read digit by digit
 YEARS = range(1100, 2100)
 CURRENCIES = {"$": ("dollar", "cent"), "£": ("pound", "pence"), "€": ("euro", "cent")}
-SCALES = {"k": "thousand", "m": "million", "b": "billion", "bn": "billion"}
+SCALES = {"k": "thousand", "m": "million", "b": "billion", "bn": "billion", "tn": "trillion"}
 SCALES |= {name: name for name in ("hundred", "thousand", "million", "billion", "trillion")}
 # An amount of money with a scale: $5M, $1.5 billion.
 AMOUNT = re.compile(rf"[$£€]([\d.,]*\d) ?((?ai:{'|'.join(sorted(SCALES, key=len, reverse=True))}))\b")

@@ -5,7 +5,7 @@ import unicodedata
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from .abbreviations import abbreviation, ends_sentence
+from .abbreviations import abbreviation, ends_sentence, roman_numeral
 from .numbers import AMOUNT, CURRENCIES, ORDINALS, TIME, TRAILING, number_words
 
 SYMBOLS = {"%": "percent", "&": "and", "+": "plus", "@": "at", "=": "equals", "\u00d7": "times", "°": "degrees"}
@@ -51,6 +51,14 @@ POSSESSIVE = re.compile(rf"['{''.join(map(chr, APOSTROPHES))}][sS](?!\w)")
 HYPHENS = "-\u2010\u2011"
 SIGNS = 10  # combining classes below are of signs of Indian scripts; those of accents and vowel points are above
 VARIATIONS = frozenset(["\u034f", *map(chr, range(0xFE00, 0xFE10))])
+
+
+# Addresses of mail and pages, in which punctuation is spoken.
+ADDRESS = re.compile(
+    r"(?:https?://|www\.)[^\s<>\"\u201d\u2019]*[\w/]|[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}"
+    r"|(?:[\w-]{1,63}\.){1,6}(?:com|org|net|edu|gov|io|uk)\b"
+)
+IN_ADDRESS = {".": "dot", "/": "slash", ":": "colon", "-": "dash", "_": "underscore", "?": "question mark", "#": "hash"}
 
 
 class Token(NamedTuple):
@@ -101,16 +109,18 @@ def tokenize(text: str) -> list[Token]:
             end += len("'s")
         elif kind == "dotted" and text[end - 1] == "." and ends_sentence(text, end):
             end -= 1  # the period ends the sentence too, and stays a token
+        if kind in ("word", "number", "dotted") and (address := ADDRESS.match(text, place)):
+            tokens += _address_tokens(address[0])
+            place = address.end()
+            continue
         spoken = SYMBOLS[MINUS] if kind == "minus" else None
         if kind == "word":
-            number = _number_before(tokens)
-            if abbreviated := abbreviation(text, place, end, number):
-                end, spoken = abbreviated
-            elif number and text[place:end].lower() in ("am", "pm"):
-                kind = "dotted"
-                tokens[-1] = tokens[-1]._replace(parts=tuple(part for part in tokens[-1].parts if part != "o'clock"))
-            elif _is_article(text, place, end, tokens, is_mixed):
-                spoken = "a"
+            kind, end, spoken = _word_in_context(text, place, end, tokens, is_mixed)
+        elif kind == "punctuation" and text[end - 1] == "#" and text[end : end + 1].isalnum():
+            if end - place > 1:
+                end -= 1  # the punctuation before it is another token
+            elif not (place and text[place - 1].isalnum()):  # not C#
+                spoken = "number" if text[end].isdigit() else "hashtag"
         written = text[place:end]
         if written in FRACTIONS and classes[place - 1 : place] == "0":  # 1½
             spoken = FRACTIONS[written]
@@ -123,6 +133,45 @@ def tokenize(text: str) -> list[Token]:
         elif tokens:
             tokens[-1] = tokens[-1]._replace(space=written)
     return tokens
+
+
+def _address_tokens(address: str) -> list[Token]:
+    """The tokens of an address: words and numbers, letters one by one where there is no vowel, and what is between."""
+    tokens = []
+    for piece in re.findall(r"[^\W\d_]+|\d+|[\W_]", address):
+        if spoken := IN_ADDRESS.get(piece):
+            tokens.append(Token(piece, tuple(spoken.split()), "word"))
+        elif piece.isascii() and piece.isalpha() and not set(piece.lower()) & set("aeiouy"):
+            tokens.append(Token(piece, tuple(piece), "acronym"))
+        else:
+            is_word = piece.isalnum() or piece in SYMBOLS
+            tokens.append(_token("number" if piece.isdecimal() else "word" if is_word else "punctuation", piece, True))
+    return tokens
+
+
+def _word_in_context(
+    text: str, place: int, end: int, tokens: list[Token], is_mixed: bool
+) -> tuple[str, int, str | None]:
+    """The kind and the end of a word, and what is spoken for it if that depends on what is before it and after it."""
+    before = tokens[-1] if tokens else None
+    number = _number_before(tokens)
+    word = text[place:end]
+    if before and before.text == "#" and before.parts:
+        return "word", end, " ".join(re.findall("[A-Z]+(?![a-z])|[A-Z]?[^A-Z]+", word))
+    if abbreviated := abbreviation(text, place, end, number):
+        return "word", *abbreviated
+    if before and number and number[-1].isdigit() and word.lower() in ("am", "pm"):
+        time = before.text.replace(".", ":")  # 10.30 am
+        parts = number_words(time) if TIME.fullmatch(time) else before.parts
+        tokens[-1] = before._replace(parts=tuple(part for part in parts if part != "o'clock"))
+        return "dotted", end, None
+    if before and before.space == " " and (numeral := roman_numeral(word, before.text)):
+        return "word", end, numeral
+    if re.fullmatch("[A-Z]{2}", word) and (
+        text[end : end + 1].isdigit() or "&" in text[end : end + 1] + text[place - 1]
+    ):
+        return "dotted", end, None  # CO2, AT&T
+    return "word", end, "a" if _is_article(text, place, end, tokens, is_mixed) else None
 
 
 def straight(word: str) -> str:

@@ -11,7 +11,9 @@ from attnzoo.pronunciation import numbers
 from attnzoo.pronunciation.text import plain, tokenize
 
 
-@given(st.text(alphabet=st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("aABsmkgSt:\n'’-.,$€01 %"))))
+@given(
+    st.text(alphabet=st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("aABsmkgSt:\n'’-.,$€01 %")))
+)
 def test_tokens_and_spaces_are_the_whole_text(text: str) -> None:
     tokens = tokenize(text)
     composed = unicodedata.normalize("NFC", text)
@@ -174,12 +176,34 @@ def test_numbers_with_num2words(number: str, words: str, with_num2words: None) -
         ("10:00 am", "ten a m"),
         ("7:15pm", "seven fifteen p m"),
         ("5 p.m.", "five p m ."),
+        ("10.30am", "ten thirty a m"),
+        ("1.2.3am", "one point two point three a m"),
+        ("½ am, 5-am", "one half am , five - am"),
         ("I am 5, AM", "I am five , A M"),
         ("1:23:45", "one : twenty three : forty five"),
         ("3:2", "three : two"),
     ],
 )
 def test_times_of_day(text: str, expected: str, with_num2words: None) -> None:
+    assert " ".join(spoken(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Henry VIII’s, Pius X. Charles I", "Henry the eighth’s , Pius the tenth . Charles I"),
+        ("World War II, Type IV; the II", "World War two , Type four ; the I I"),
+        ("An IV drip, Malcolm X, XIV", "An I V drip , Malcolm X , X I V"),
+        ("me@a-b.co.uk.", "me at a dash b dot co dot uk ."),
+        ("https://x.org/a_b?", "h t t p s colon slash slash x dot org slash a underscore b ?"),
+        ("Amazon.com, end.Come", "Amazon dot com , end . Come"),
+        ("(#1 C#5 #FlyMeTo)", "( number one C # five hashtag Fly Me To )"),
+        ("AT&T CO2 AT 5", "A T and T C O two AT five"),
+        ("£2tn on pp. 5", "two trillion pounds on pages five"),
+        ("Ph.D. and PhD. My Ph.D.", "P H D and P H D . My P H D ."),
+    ],
+)
+def test_numerals_addresses_and_letters(text: str, expected: str, with_num2words: None) -> None:
     assert " ".join(spoken(text)) == expected
 
 
