@@ -69,6 +69,8 @@ LETTER_NAMES = {
     ("en-gb", "kokoro"): "ˈA|bˈiː|sˈiː|dˈiː|ˈiː|ˈɛf|ʤˈiː|ˈAʧ|ˈI|ʤˈA|kˈA|ˈɛl|ˈɛm|ˈɛn|ˈQ|pˈiː|kjˈuː|ˈɑː|ˈɛs|tˈiː|jˈuː|"
     "vˈiː|dˈʌbᵊljuː|ˈɛks|wˈI|zˈɛd|ɐ",
 }
+# "the" before a vowel and before another sound; misaki's dictionary of American English has the first alone.
+THE = {"arpabet": ("DH IY0", "DH AH0"), "kokoro": ("ði", "ðə")}
 # Endings of the plural and the possessive: after a sibilant, after another voiceless consonant, after all others. Then
 # that of "they're".
 ENDINGS = {
@@ -80,7 +82,7 @@ ENDINGS = {
 }
 SIBILANTS = frozenset("S Z SH ZH CH JH s z ʃ ʒ ʧ ʤ".split())
 VOICELESS = frozenset("P T K F TH p t k f θ ʔ".split())
-VOWELS = KOKORO_VOWELS.union(ARPABET_VOWELS, "ː", *ARPABET_VOWELS.values())  # and the last characters of IPA's
+VOWELS = KOKORO_VOWELS.union(*ARPABET_VOWELS.values())  # characters of Kokoro's vowels and of IPA's
 
 
 def letter_names(accent: str, phone_set: str) -> dict[str, Phones]:
@@ -137,9 +139,15 @@ def with_ending(phones: Phones, ending: str, accent: str, phone_set: str) -> Pho
     elif letters == "re":
         added = of_re
     else:
-        schwa = "" if not letters or last in VOWELS else "AH0 " if is_arpabet else "ə"
+        schwa = "" if not letters or is_vowel(phones[-1], phone_set) else "AH0 " if is_arpabet else "ə"
         added = schwa + (letters[:1].upper() if is_arpabet else letters[:1])
     return (*phones, *split(added, phone_set))
+
+
+def is_vowel(phone: str, phone_set: str) -> bool:
+    """Whether a phone is a vowel, or the mark of a long one."""
+    bare = phone.strip(f"012ː{PRIMARY}{SECONDARY}")
+    return bare in ARPABET_VOWELS if phone_set == "arpabet" else not bare or bare in VOWELS
 
 
 def wrong_phone(phones: Collection[str], phone_set: str) -> str | None:

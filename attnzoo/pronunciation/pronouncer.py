@@ -18,7 +18,7 @@ from .lexicons import Entry, Lexicon, installed_dictionary, look_up, require_pho
 from .options import Options, chosen_options, iterator_of, texts_of
 from .phone_sets import Phones
 from .taggers import Tagger, installed_tagger, parts_of_speech
-from .text import HYPHENS, STEM, Token, plain, straight, tokenize
+from .text import HYPHENS, IN_ADDRESS, STEM, Token, plain, straight, tokenize
 from .word_model import MAX_LETTERS, Hypothesis, WordModel
 
 # The models that come with attnzoo, by accent and phones. IPA is made of the phones of ``phone_sets.SOURCE_OF_IPA``.
@@ -268,12 +268,14 @@ class Pronouncer:
         tokens = tokenize(text)
         if self._is_english:
             return tokens
-        own = [token._replace(parts=(token.text.rstrip("."),)) for token in tokens]  # no words of English
-        is_spoken = [token.kind == "word" and token.parts != one.parts for token, one in zip(tokens, own, strict=True)]
-        return [
-            token if not spoken else one if one.parts[0].isalpha() else one._replace(parts=(), kind="unknown")
-            for token, one, spoken in zip(tokens, own, is_spoken, strict=True)
-        ]
+        found = []
+        for token in tokens:
+            own = token.text.rstrip(".")
+            if token.kind == "word" and token.parts != (own,):
+                kind: Any = "word" if own.isalpha() else "punctuation" if token.text in IN_ADDRESS else "unknown"
+                token = token._replace(parts=(own,) if kind == "word" else (), kind=kind)
+            found.append(token)
+        return found
 
     def _pronounce(self, texts: list[list[Token]], options: Options, items: Sequence[str] = ()) -> list[list[Word]]:
         """The words of every text; with ``items``, one word for each of them, whose tokens are ``texts``."""
@@ -380,7 +382,11 @@ class Pronouncer:
         return tuple(variants.values())
 
     def _in_context(self, tokens: list[Token], parts: list[list[Any]]) -> list[list[Any]]:
-        """The parts, with the variant first that belongs to the part of speech that the word has in the text."""
+        """The parts, with the variant first that the word has in the text: before a vowel, or by its part of speech."""
+        for place, some in enumerate(parts[:-1]):
+            following = parts[place + 1]
+            if tokens[place].text.lower() == "the" and some[0] and some[0].source == "dictionary" and any(following):
+                parts[place] = [self._before(some[0], following[0])]
         of_several = [
             spoken
             for some in parts
@@ -392,6 +398,16 @@ class Pronouncer:
             return parts
         tags = tagger([token.text for token in tokens])
         return [[_as_tagged(spoken, tag) for spoken in some] for some, tag in zip(parts, tags, strict=True)]
+
+    def _before(self, the: _Spoken, following: _Spoken | None) -> _Spoken:
+        """The word "the" before another word."""
+        phones = phone_sets.without_stress(following.variants[0].phones) if following else ()
+        phone_set = self.phones if following and following.source == "lexicon" else self._base
+        starts_with_vowel = phones != () and phone_sets.is_vowel(phones[0], phone_set)
+        weak = phone_sets.split(phone_sets.THE[self._base][0 if starts_with_vowel else 1], self._base)
+        return the._replace(
+            variants=self._variants([Entry(weak), *(Entry(one.phones) for one in the.variants)], self._base)
+        )
 
     def _alignments(self, pieces: list[list[_Piece]]) -> dict[tuple[str, Phones], AlignedPair | None]:
         """The alignments of the spoken words."""

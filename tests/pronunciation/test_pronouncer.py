@@ -444,6 +444,19 @@ def test_an_accent_that_changes_a_letter_is_respelled(pronounce: Pronouncer) -> 
     assert italian.readable("perché") == "perché"
 
 
+def test_the_depends_on_the_next_sound(listed: Pronouncer) -> None:
+    """In misaki's dictionary it has one pronunciation for all."""
+    kokoro = Pronouncer(phones="kokoro")
+    kokoro.dictionary = {"the": (Entry(("ð", "i")),), "hour": (Entry(("ˈW", "ə", "ɹ")),)}
+    text = "The dog, the hour, the union, the FBI, the 8 the."
+    the = [word.phonemes for word in kokoro(text) if word.text.lower() == "the"]
+    assert the == ["ðə", "ði", "ðə", "ði", "ði", "ði"]
+    the = [word.phonemes for word in listed(text) if word.text.lower() == "the"]
+    assert the == ["DH AH0", "DH IY0", "DH AH0", "DH IY0", "DH IY0", "DH AH0"]
+    mine = Pronouncer(lexicon={"the": "D AH0"})
+    assert mine("the hour")[0].phonemes == "D AH0"
+
+
 def test_only_what_a_model_does_not_know_loses_its_accent(kokoro_folder: Path) -> None:
     read = Pronouncer(phones="kokoro", model=kokoro_folder).word_model
     read._normalizer = None
