@@ -257,6 +257,10 @@ class Pronouncer:
         known = self.word_model.phones
         return known.issuperset(phones) if self._base == "arpabet" else set("".join(phones)) <= set("".join(known))
 
+    def _vowels(self, phones: Phones) -> int:
+        """How many vowels a pronunciation of the model has."""
+        return sum(phone_sets.is_vowel(phone, self._base) for phone in phones)
+
     def _tokens(self, item: str) -> list[Token]:
         """The tokens of an item of a list; one for a word that is listed, or in a model's own language."""
         item = unicodedata.normalize("NFC", item.strip())
@@ -287,7 +291,8 @@ class Pronouncer:
         forms = {form for form in (*readable.values(), *plainly.values()) if form}
         read = self.word_model.read(forms, options.n_best, options.num_beams, options.batch_size)
         for word, form in plainly.items():  # a spelling that the model may have been trained on
-            if read[form] and sounds_its_e(word, read[form][0].phones):
+            phones, of_respelled = (read[f][0].phones if read[f] else () for f in (form, readable[word] or form))
+            if sounds_its_e(word, phones) and self._vowels(phones) >= self._vowels(of_respelled):
                 readable[word] = form
         by_model = {word: self._by_model(word, read.get(form or "", ())) for word, form in readable.items()}
         pieces = []

@@ -39,7 +39,9 @@ LETTERS = str.maketrans(dict(zip("æœøłđðþß\u0131", ["ae", "oe", "o", "l"
 APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\uff07", "'"))
 # An e whose accent says that it is sounded: at the end of a word, and before the ending of a plural, a possessive or
 # a past tense. A plain e would be silent there, or read as in "bee".
-SOUNDED_E = re.compile(r"ée?(?='?s?'?$)|ée(?=d$)|[èê](?=(?:'s)?$)", re.IGNORECASE)
+SOUNDED_E = re.compile(r"ée?(?='?s?'?$)|ée(?=d$)|[èê](?=(?:'s)?$)|è(?=d$)", re.IGNORECASE)
+# Between consonants a plain e may be silent too: Pokémon is not Poke-mon.
+INNER_E = re.compile(r"(?<=[aeiouy][^\Waeiouy])é(?=[^\Waeiouy]\w)", re.IGNORECASE)
 # The same, or an é that would be part of a digraph (séance), with the letters before it that depend on an e.
 WITH_CONSONANT = re.compile(rf"(ch|c|g|qu)?(?:{SOUNDED_E.pattern}|é(?=[aiou]))", re.IGNORECASE)
 AS_BEFORE_E = {"ch": "sh", "c": "s", "g": "j", "qu": "k"}  # how French loanwords sound there
@@ -194,7 +196,9 @@ def respelled(word: str) -> str:
     rosé is "rosay", cliché "clishay", Zoë "Zoey", façade "fasade" and piñata "pinyata". Other accents stay.
     """
     word = unicodedata.normalize("NFC", straight(word))
+    word = re.sub("[èÈ](?=[dD]$)", "i", word)  # learnèd
     word = WITH_CONSONANT.sub(lambda found: AS_BEFORE_E.get((found[1] or "").lower(), found[1] or "") + "ay", word)
+    word = INNER_E.sub("i", word)
     for letter, spelling in (("[ëË](?='?s?'?$)", "ey"), ("[çÇ]", "s"), ("[ñÑ]", "ny")):
         word = re.sub(letter, spelling, word)
     return word

@@ -10,7 +10,7 @@ from ..alignment import AlignedPair
 from ..phonemes import CLOSE, OPEN, known_phonemes
 from .engines import EngineName, load_engine
 from .phone_sets import english_set
-from .text import SOUNDED_E, plain, respelled, straight
+from .text import INNER_E, SOUNDED_E, plain, respelled, straight
 
 # The most phones of a word of English, by its letters. In CMUdict and in misaki's gold entries only initialisms and a
 # few entries of several words have more.
@@ -92,8 +92,9 @@ class WordModel:
         return None
 
     def unaccented(self, word: str) -> str | None:
-        """The letters of a word without accents, if :meth:`readable` respells an e at its end."""
-        return self.readable(plain(word)) if self._respells and SOUNDED_E.search(straight(word)) else None
+        """The letters of a word without accents, if :meth:`readable` respells an e that may be sounded without it."""
+        has_e = SOUNDED_E.search(straight(word)) or INNER_E.search(word)
+        return self.readable(plain(word)) if self._respells and has_e else None
 
     def _partly_plain(self, word: str) -> str:
         """A word whose unknown letters are without accents."""

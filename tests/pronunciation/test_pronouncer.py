@@ -434,10 +434,21 @@ def test_an_accented_e_at_the_end_is_sounded(
         assert last == vowel, (found, each.phones)
 
 
+def test_an_accented_e_inside_a_word_is_sounded(pronounce: Pronouncer, kokoro: Pronouncer, listed: Pronouncer) -> None:
+    """Where a plain e is silent: Pokémon is not "Poke-mon". Where it is sounded, nothing is changed."""
+    for each, vowels in ((pronounce, "AEIOU"), (kokoro, "AIOæɑɔəɛɜɪiʊuʌᵊᵻ")):
+        for word, syllables in (("Pokémon", 3), ("protégé", 3), ("Valérie", 3), ("séance", 2)):
+            (found,) = each.words([word])
+            assert sum(set(phone) & set(vowels) != set() for phone in found.variants[0].phones) == syllables, found
+    plain = pronounce.words(["America", "Valerie"])
+    assert [word.phonemes for word in pronounce.words(["América", "Valérie"])] == [word.phonemes for word in plain]
+    assert listed.words(["learnèd"])[0].phonemes == "L ER1 N IH0 D"
+
+
 def test_an_accent_that_changes_a_letter_is_respelled(pronounce: Pronouncer) -> None:
     read = pronounce.word_model.readable
     words = ["Zoë", "façade", "piñata", "séance", "protégés", "fiancée", "Crème", "Noël", "élan", "communiqué"]
-    letters = ["zoey", "fasade", "pinyata", "sayance", "protejays", "fiansay", "creme", "noel", "elan", "communikay"]
+    letters = ["zoey", "fasade", "pinyata", "sayance", "protijays", "fiansay", "creme", "noel", "elan", "communikay"]
     assert [read(word) for word in words] == letters
     assert pronounce.words(["soirée"])[0].phonemes == "S W AA0 R EY1"  # a training word, without its accent
     italian = Pronouncer(model="attentional-rnn-g2p-it").word_model
