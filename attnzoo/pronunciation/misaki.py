@@ -44,8 +44,6 @@ def phonemize(text: str, accent: str = "us", phones: str = "ipa", model: str | P
     Raises:
         ValueError: not a text, or as of :class:`Pronouncer`.
     """
-    if not isinstance(text, str):
-        raise ValueError(f"text must be one text, got {text!r}; for several call Pronouncer")
     return _pronouncer(ACCENTS.get(accent, accent), phones, model).phonemize(text)
 
 

@@ -14,13 +14,14 @@ DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight"
 MAX_DIGITS = 15  # of a number that is read as one; a longer one is read digit by digit
 YEARS = range(1100, 2100)
 CURRENCIES = {"$": ("dollar", "cent"), "£": ("pound", "pence"), "€": ("euro", "cent")}
-SCALES = {"k": "thousand", "m": "million", "b": "billion", "bn": "billion"}
+SCALES = {"k": "thousand", "m": "million", "b": "billion", "bn": "billion", "tn": "trillion"}
 SCALES |= {name: name for name in ("hundred", "thousand", "million", "billion", "trillion")}
 # An amount of money with a scale: $5M, $1.5 billion.
 AMOUNT = re.compile(rf"[$£€]([\d.,]*\d) ?((?ai:{'|'.join(sorted(SCALES, key=len, reverse=True))}))\b")
 TRAILING = re.compile(r"(\d[\d.,]*)(?<=\d) ?([$£€])(?!\.?\d)")  # 5 €, but not in 5 €10 notes
 DECIMAL_COMMA = re.compile(r"(?:\d+|\d{1,3}(?:\.\d{3})+),(?!\d{3}$)\d+")  # 5,20 and 1.234,5, but not 1,234
 GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)*")  # 1,234,567.8
+TIME = re.compile(r"(?<![\d:])(\d{1,2}):([0-5]\d)(?![\d:])")  # 10:30
 ORDINALS = ("st", "nd", "rd", "th")
 
 
@@ -32,7 +33,12 @@ def _num2words() -> Any:
 
 
 def number_words(number: str) -> list[str]:
-    """The words of a number such as 42, .5, 1,000.5, 1999, 3rd, 1990s, $5.20, 5,20 € or $5 million."""
+    """The words of a number such as 42, .5, 1,000.5, 1999, 3rd, 1990s, 10:30, $5.20, 5,20 € or $5 million."""
+    if time := TIME.fullmatch(number):
+        hour, minutes = str(int(time[1])), time[2]
+        if not int(minutes):
+            return [*number_words(hour), "o'clock" if 1 <= int(hour) <= 12 else "hundred"]
+        return [*number_words(hour), *(["oh"] if int(minutes) < 10 else []), *number_words(str(int(minutes)))]
     if trailing := TRAILING.fullmatch(number):
         return number_words(trailing[2] + trailing[1])
     if scaled := AMOUNT.fullmatch(number):

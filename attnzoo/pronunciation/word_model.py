@@ -9,7 +9,8 @@ from typing import NamedTuple
 from ..alignment import AlignedPair
 from ..phonemes import CLOSE, OPEN, known_phonemes
 from .engines import EngineName, load_engine
-from .text import plain
+from .phone_sets import english_set
+from .text import INNER_E, SOUNDED_E, plain, respelled, straight
 
 # The most phones of a word of English, by its letters. In CMUdict and in misaki's gold entries only initialisms and a
 # few entries of several words have more.
@@ -71,19 +72,29 @@ class WordModel:
         self.phones = frozenset(phones)
         self.letters = frozenset(token for token in vocabulary if len(token) == 1)
         self.is_english = is_english
+        self._respells = english_set(phones) is not None and self.letters.isdisjoint("çñéèêë")
         self.accent_token = accent_token if accent_token in vocabulary else ""
         self._phone_of = {vocabulary[f"{OPEN}{phone}{CLOSE}"]: phone for phone in phones}
         self._normalizer = tokenizer.backend_tokenizer.normalizer
 
     def readable(self, word: str) -> str | None:
-        """A word as the model can read it, if need be without accents; None if it cannot or the word is too long."""
+        """A word as the model can read it, if need be respelled and without accents; None if it cannot or the word is
+        too long.
+        """
         if any("\ud800" <= character <= "\udfff" for character in word):
             return None  # half a character, which no tokenizer takes
+        if self._respells:
+            word = respelled(word)
         for form_of in (str, self._partly_plain, plain):
             normalized = self._normalized(form_of(word))
             if normalized and len(normalized) <= MAX_LETTERS and self.letters.issuperset(normalized):
                 return normalized
         return None
+
+    def unaccented(self, word: str) -> str | None:
+        """The letters of a word without accents, if :meth:`readable` respells an e that may be sounded without it."""
+        has_e = SOUNDED_E.search(straight(word)) or INNER_E.search(word)
+        return self.readable(plain(word)) if self._respells and has_e else None
 
     def _partly_plain(self, word: str) -> str:
         """A word whose unknown letters are without accents."""

@@ -21,5 +21,11 @@ def listed() -> Pronouncer:
 
 
 @pytest.fixture(scope="session")
+def kokoro() -> Pronouncer:
+    """The model of Kokoro's phones alone."""
+    return Pronouncer(phones="kokoro", dictionary=False)
+
+
+@pytest.fixture(scope="session")
 def kokoro_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_kokoro_model(tmp_path_factory.mktemp("kokoro"))

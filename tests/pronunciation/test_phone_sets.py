@@ -13,7 +13,7 @@ from attnzoo.pronunciation.phone_sets import (
     letter_names,
     spelled,
     split,
-    with_s,
+    with_ending,
     written,
 )
 
@@ -67,9 +67,9 @@ def test_letters_have_names_and_initialisms_one_primary_stress(accent: str, phon
 
 def test_plurals() -> None:
     for word, plural in {"K AE1 T": "S", "D AO1 G": "Z", "B AA1 S": "IH0 Z", "CH ER1 CH": "IH0 Z"}.items():
-        assert " ".join(with_s(split(word, "arpabet"), "en-us", "arpabet")) == f"{word} {plural}"
+        assert " ".join(with_ending(split(word, "arpabet"), "s", "en-us", "arpabet")) == f"{word} {plural}"
     for word, plural in {"kˈæt": "s", "dˈɑɡ": "z", "bˈɔs": "ᵻz", "ʧˈɜɹʧ": "ᵻz"}.items():
-        assert "".join(with_s(split(word, "kokoro"), "en-us", "kokoro")) == word + plural
+        assert "".join(with_ending(split(word, "kokoro"), "'s", "en-us", "kokoro")) == word + plural
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from transformers import pipeline
 from attnzoo.alignment import forced_decode
 from attnzoo.export import to_onnx
 from attnzoo.pronunciation import Pronouncer, confidences, phone_sets, pronouncer, word_model
-from attnzoo.pronunciation.lexicons import Entry
+from attnzoo.pronunciation.lexicons import Entry, require_phones, user_lexicon
 from attnzoo.shipped_models import PRONUNCIATION
 from tests.factory import refused
 from tests.pronunciation.odd_strings import ODD_STRINGS
@@ -82,6 +82,24 @@ def test_lexicon_before_dictionary_before_model(tmp_path: Path) -> None:
     assert [word.source for word in alone("cat dog x")] == ["lexicon", "model", "rules"]
 
 
+def test_a_lexicon_has_its_words_with_endings_too(listed: Pronouncer) -> None:
+    """Also where the dictionary lists them: john's, it'd, i'll."""
+    mine = Pronouncer(lexicon={"John": "JH AA1 L", "it": ["IH1 K", "IY1"], "rosé": "R OW2 Z EY1", "GPU": "G UW1"})
+    found = mine.words(["John's", "JOHN’S", "John'll", "it'd", "it've", "it're", "Johns'", "rosés", "GPU's", "GPUs"])
+    assert [word.phonemes for word in found] == [
+        *["JH AA1 L Z"] * 2,
+        "JH AA1 L AH0 L",
+        *("IH1 K AH0 D", "IH1 K AH0 V", "IH1 K ER0"),
+        listed.words(["Johns'"])[0].phonemes,  # the plural is another word
+        "R OW2 Z EY1 Z",
+        *["G UW1 Z"] * 2,
+    ]
+    assert [variant.phonemes for variant in found[3].variants] == ["IH1 K AH0 D", "IY1 D"]
+    assert mine("John's")[0].source == "lexicon"
+    ipa = Pronouncer(phones="ipa", lexicon={"blorp": "blɔɹp", "zy": "zaɪ"})
+    assert [word.phonemes for word in ipa.words(["blorp's", "blorp'd", "zy'll"])] == ["blɔɹps", "blɔɹpəd", "zaɪl"]
+
+
 @pytest.mark.parametrize("text", ["cat", "cat\t", "\tK AE T"])
 def test_a_lexicon_that_cannot_be_read_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.tsv").write_text(f"dog\tD AO G\n{text}\n")
@@ -94,6 +112,9 @@ def test_a_lexicon_that_cannot_be_read_is_refused(text: str, tmp_path: Path) -> 
     (tmp_path / "latin1.tsv").write_bytes("café\tK AE F EY\n".encode("latin-1"))
     with refused(ValueError, "latin1.tsv is not UTF-8"):
         Pronouncer(lexicon=tmp_path / "latin1.tsv")
+    for key in (5, "", None):
+        with refused(ValueError, f"must be texts that are not empty, got {key!r} with 'K'"):
+            Pronouncer(lexicon={key: "K"})  # type: ignore[dict-item]
 
 
 def test_a_tagger_chooses_between_heteronyms(kokoro_folder: Path) -> None:
@@ -132,6 +153,8 @@ def test_no_digit_or_symbol_is_lost(pronounce: Pronouncer) -> None:
     assert fbi.source == "rules"  # spelled out, not read as a word
     italian = Pronouncer(model="attentional-rnn-g2p-it")("5 gatti & € 3")
     assert [word.source for word in italian] == ["unknown", "model", "unknown", "unknown", "unknown"]
+    italian = Pronouncer(model="attentional-rnn-g2p-it")("A casa, St. Anna")  # neither article nor saint
+    assert [word.source for word in italian if word.source != "punctuation"] == ["model"] * 4
 
 
 def test_the_model_says_what_its_search_finds(pronounce: Pronouncer, capfd: pytest.CaptureFixture[str]) -> None:
@@ -204,8 +227,8 @@ def test_no_word_is_read_twice_in_a_call(pronounce: Pronouncer, monkeypatch: pyt
     monkeypatch.setattr(
         pronounce.word_model, "_search", lambda words, beams: read.extend(words) or original(words, beams)
     )
-    pronounce("Blorp blorp; café cafe?", num_beams=1)
-    assert sorted(read) == ["blorp", "cafe"]
+    pronounce("Blorp blorp; rôle role?", num_beams=1)
+    assert sorted(read) == ["blorp", "role"]
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
@@ -302,6 +325,23 @@ def test_options_that_cannot_be_are_refused(pronounce: Pronouncer, options: dict
         pronounce("cat", **options)
 
 
+def test_an_option_that_there_is_not_is_refused(pronounce: Pronouncer) -> None:
+    with refused(TypeError, "no option 'nbest': did you mean 'n_best'? it takes n_best, num_beams, alignments"):
+        pronounce.words(["cat"], nbest=2)
+
+
+@pytest.mark.parametrize("given", [None, b"cat", 5])
+def test_what_is_no_text_is_refused(pronounce: Pronouncer, given: Any) -> None:
+    for call in (pronounce, pronounce.words):
+        with refused(ValueError, f"expected a text or a list of texts, got {given!r}"):
+            call(given)
+        with refused(ValueError, f"every item must be a text, got {given!r}"):
+            call(["cat", given])
+    for one in (given, ["a", "b"]):
+        with refused(ValueError, f"text must be one text, got {one!r}"):
+            pronounce.phonemize(one)
+
+
 def test_what_there_is_not_is_refused(pronounce: Pronouncer) -> None:
     with refused(ValueError, "accent must be one of en-us, en-gb", "accent='fr'"):
         Pronouncer("fr")
@@ -311,10 +351,6 @@ def test_what_there_is_not_is_refused(pronounce: Pronouncer) -> None:
         Pronouncer(model="small-transformer-multi30k-en-de")
     with refused(ValueError, "got the text 'cat'"):
         pronounce.words("cat")
-    with refused(ValueError, "every item must be a text, got 3"):
-        pronounce.words(["cat", 3])  # type: ignore[list-item]
-    with refused(ValueError, "every item must be a text, got None"):
-        pronounce(["cat", None])  # type: ignore[list-item]
     with refused(FileNotFoundError, "model='nope'"):
         Pronouncer(model="nope")
     with refused(ValueError, "self-attentive-sst2 is not a model of pronunciation"):
@@ -340,8 +376,6 @@ def test_a_model_has_its_own_phones_and_accents(kokoro_folder: Path) -> None:
 def test_a_lexicon_is_of_the_phones_that_are_asked_for(tmp_path: Path) -> None:
     with refused(ValueError, "the lexicon's word 'blorp' has 'OH', which is no phone of phones='arpabet'"):
         Pronouncer(lexicon={"blorp": ["B L AO1 R P", "B L OH R P"]})
-    with refused(ValueError, "the lexicon's word 'blorp' has 'B', which is no phone of phones='ipa'"):
-        Pronouncer(phones="ipa", lexicon={"blorp": "B L AO1 R P"})
     (tmp_path / "table.tsv").write_text("word\tphonemes\tsource\nblorp\tB L AO1 R P\tmodel\n")
     with refused(ValueError, "line 1: expected a word, a tab and its pronunciation"):
         Pronouncer(lexicon=tmp_path / "table.tsv")
@@ -353,6 +387,30 @@ def test_a_lexicon_is_of_the_phones_that_are_asked_for(tmp_path: Path) -> None:
         assert [word.source for word in (*mine(text), *mine.words([text]))] == ["lexicon", "lexicon"]
 
 
+@pytest.mark.parametrize(
+    ("phones", "given", "wrong", "remedy"),
+    [
+        ("arpabet", "B1 L AO1", "B1", "so write it in ARPABET"),
+        ("arpabet", "B L AO12", "AO12", "so write it in ARPABET"),
+        ("arpabet", "blˈɔɹp", "blˈɔɹp", "choose these, or write it in ARPABET"),
+        ("kokoro", "B L AO1 R P", "B", "phones='arpabet': choose these, or write it in Kokoro's phones"),
+        ("kokoro", "ˈblɔɹp", "ˈb", "phones='ipa'"),
+        ("kokoro", "həˈloʊ", "ˈl", "phones='ipa'"),
+        ("ipa", "B L AO1 R P", "B", "phones='arpabet'"),
+        ("ipa", "blˈɔɹp", "blˈ", "phones='kokoro': choose these, or write it in IPA"),
+    ],
+)
+def test_a_lexicon_of_other_phones_is_refused(phones: str, given: str, wrong: str, remedy: str) -> None:
+    message = f"the lexicon's word 'blorp' has {wrong!r}, which is no phone of phones={phones!r}, in {given!r}"
+    with refused(ValueError, message, remedy):
+        require_phones(user_lexicon({"blorp": given}, phones), phones)
+
+
+@pytest.mark.parametrize("given", ["ʃɑ̃ˈtɛl", "ˈkæt", "ʌnˈʌðɚ", "n̩ˈdiː", "ɪkˈstɹiːm pliːz"])
+def test_ipa_is_accepted(given: str) -> None:
+    require_phones(user_lexicon({"blorp": given}, "ipa"), "ipa")
+
+
 def test_a_loanword_is_not_another_word_without_its_accent(listed: Pronouncer) -> None:
     cafe, rose = listed.words(["café", "rosé"])
     assert (cafe.source, cafe.phonemes) == ("dictionary", "K AH0 F EY1")
@@ -360,11 +418,61 @@ def test_a_loanword_is_not_another_word_without_its_accent(listed: Pronouncer) -
     assert listed("b" + "'s" * 1200)  # and no recursion over endings
 
 
+@pytest.mark.parametrize(
+    "word",
+    ["rosés", "rose\u0301s", "EXPOSÉ", "exposés", "pâté’s", "fiancées", "cafés'", "cliché", "sautéed", "résumés"],
+)
+def test_an_accented_e_at_the_end_is_sounded(
+    word: str, pronounce: Pronouncer, listed: Pronouncer, kokoro: Pronouncer
+) -> None:
+    """rosés is not roses, with a dictionary and without; and of a possessive."""
+    for each, vowel in ((pronounce, "EY"), (listed, "EY"), (kokoro, "A")):
+        (found,) = each.words([word])
+        *_, last = phone_sets.without_stress(
+            tuple(p for p in found.variants[0].phones if p not in ("Z", "z", "D", "d"))
+        )
+        assert last == vowel, (found, each.phones)
+
+
+def test_an_accented_e_inside_a_word_is_sounded(pronounce: Pronouncer, kokoro: Pronouncer, listed: Pronouncer) -> None:
+    """Where a plain e is silent: Pokémon is not "Poke-mon". Where it is sounded, nothing is changed."""
+    for each, vowels in ((pronounce, "AEIOU"), (kokoro, "AIOæɑɔəɛɜɪiʊuʌᵊᵻ")):
+        for word, syllables in (("Pokémon", 3), ("protégé", 3), ("Valérie", 3), ("séance", 2)):
+            (found,) = each.words([word])
+            assert sum(set(phone) & set(vowels) != set() for phone in found.variants[0].phones) == syllables, found
+    plain = pronounce.words(["America", "Valerie"])
+    assert [word.phonemes for word in pronounce.words(["América", "Valérie"])] == [word.phonemes for word in plain]
+    assert listed.words(["learnèd"])[0].phonemes == "L ER1 N IH0 D"
+
+
+def test_an_accent_that_changes_a_letter_is_respelled(pronounce: Pronouncer) -> None:
+    read = pronounce.word_model.readable
+    words = ["Zoë", "façade", "piñata", "séance", "protégés", "fiancée", "Crème", "Noël", "élan", "communiqué"]
+    letters = ["zoey", "fasade", "pinyata", "sayance", "protijays", "fiansay", "creme", "noel", "elan", "communikay"]
+    assert [read(word) for word in words] == letters
+    assert pronounce.words(["soirée"])[0].phonemes == "S W AA0 R EY1"  # a training word, without its accent
+    italian = Pronouncer(model="attentional-rnn-g2p-it").word_model
+    assert italian.readable("perché") == "perché"
+
+
+def test_the_depends_on_the_next_sound(listed: Pronouncer) -> None:
+    """In misaki's dictionary it has one pronunciation for all."""
+    kokoro = Pronouncer(phones="kokoro")
+    kokoro.dictionary = {"the": (Entry(("ð", "i")),), "hour": (Entry(("ˈW", "ə", "ɹ")),)}
+    text = "The dog, the hour, the union, the FBI, the 8 the."
+    the = [word.phonemes for word in kokoro(text) if word.text.lower() == "the"]
+    assert the == ["ðə", "ði", "ðə", "ði", "ði", "ði"]
+    the = [word.phonemes for word in listed(text) if word.text.lower() == "the"]
+    assert the == ["DH AH0", "DH IY0", "DH AH0", "DH IY0", "DH IY0", "DH AH0"]
+    mine = Pronouncer(lexicon={"the": "D AH0"})
+    assert mine("the hour")[0].phonemes == "D AH0"
+
+
 def test_only_what_a_model_does_not_know_loses_its_accent(kokoro_folder: Path) -> None:
     read = Pronouncer(phones="kokoro", model=kokoro_folder).word_model
     read._normalizer = None
     read.letters |= {"ä", "न", "म"}
-    assert read.readable("äbñ") == "äbn"
+    assert read.readable("äbõ") == "äbo"
     assert read.readable("नम") == "नम"
     assert read.readable("न्म") is None  # a sign of Devanagari, which changes the word
     assert read.readable("\ud800") is None

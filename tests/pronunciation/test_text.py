@@ -11,7 +11,9 @@ from attnzoo.pronunciation import numbers
 from attnzoo.pronunciation.text import plain, tokenize
 
 
-@given(st.text(alphabet=st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("aBsm'’-.,$€0 %"))))
+@given(
+    st.text(alphabet=st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("aABsmkgSt:\n'’-.,$€01 %")))
+)
 def test_tokens_and_spaces_are_the_whole_text(text: str) -> None:
     tokens = tokenize(text)
     composed = unicodedata.normalize("NFC", text)
@@ -36,8 +38,8 @@ def spoken(text: str) -> list[str]:
         ("'tis rock-n-roll", ["'tis", "rock-and-roll"]),
         ("Dr. O'Neill etc.", ["doctor", "O'Neill", "et cetera", "."]),
         ("50% & more", ["five zero percent", "and", "more"]),
-        ("3 €, €3, $ ½ m²", ["three", "euros", ",", "three euros", ",", "dollars", "one half", "m", "squared"]),
-        ("St. Ives, St  John, Main St. is", ["saint", "Ives", ",", "saint", "John", ",", "Main", "street", ".", "is"]),
+        ("3 €, €3, $ ½ m²", ["three", "euros", ",", "three euros", ",", "dollars", "one half", "meters", "squared"]),
+        ("St. Ives, St  John, Main St. is", ["saint", "Ives", ",", "saint", "John", ",", "Main", "street", "is"]),
         ("1 €, 1 cup, $.50", ["one", "euro", ",", "one", "cup", ",", "zero point five zero dollars"]),
         ("$3rd, 5 €10 notes, $1", ["three dollars", "rd", ",", "five", "one zero euros", "notes", ",", "one dollar"]),
         ("-5 or \u22123 (-2.5)", ["minus", "five", "or", "minus", "three", "(", "minus", "two point five", ")"]),
@@ -53,6 +55,21 @@ def spoken(text: str) -> list[str]:
         ("5’s $5's 3rd's $5B's", ["five's", "five dollars", "three's", "five billion dollars"]),
         ("wait... what?!", ["wait", "...", "what", "?!"]),
         ("mp3 B-52", ["mp", "three", "B", "-", "five two"]),
+        ("A dog. “A cat”: A 10", ["a", "dog", ".", "“", "a", "cat", "”:", "a", "one zero"]),
+        ("A Tale. A is from A to Z, A", ["a", "Tale", ".", "A", "is", "from", "A", "to", "Z", ",", "A"]),
+        ("VITAMIN A, A CAT", ["VITAMIN", "A", ",", "a", "CAT"]),
+        ("Dr. Who, Mr Bean, MRS. May", ["doctor", "Who", ",", "mister", "Bean", ",", "missus", "May"]),
+        ("Ocean Dr met the Dr. Dr. No.", ["Ocean", "Dr", "met", "the", "doctor", "doctor", "No", "."]),
+        ("Main St. The Ave. and Jr.", ["Main", "street", ".", "The", "avenue", "and", "junior", "."]),
+        ("Gen. Lee. Gen Z. Col. is", ["general", "Lee", ".", "Gen", "Z", ".", "Col", ".", "is"]),
+        ("No. 5? No. Yes", ["number", "five", "?", "No", ".", "Yes"]),
+        ("etc. so vs. etc...", ["et cetera", "so", "versus", "et cetera", "..."]),
+        ("6 Nov 9 Jan. 5. Jan sat", ["six", "November", "nine", "January", "five", ".", "Jan", "sat"]),
+        ("5kg 1 km. 3 ft. of", ["five", "kilograms", "one", "kilometer", ".", "three", "feet", "of"]),
+        ("a 5-km run, 2 KG", ["a", "five", "-", "kilometer", "run", ",", "two", "kilograms"]),
+        ("9 km/h km N/A so", ["nine", "kilometers per hour", "km", "N", "/", "A", "so"]),
+        ("1½ km £5 km", ["one", "and a half", "kilometers", "five pounds", "km"]),
+        ("the U.S. The U.S. is in the U.S.", ["the", "U S", ".", "The", "U S", "is", "in", "the", "U S", "."]),
         ("x\u00ady", ["x\u00ady"]),
         ("नमस्ते 寿司 👍", ["नमस्ते", "寿司", "👍"]),
     ],
@@ -71,7 +88,17 @@ def test_words_and_punctuation(text: str, expected: list[str], without_num2words
         ("US and", "initialism", "U S"),
         ("US AND", "word", "US"),
         ("GPU is", "acronym", "G P U"),
-        ("GPU IS", "word", "GPU"),
+        ("GPU IS", "acronym", "G P U"),
+        ("GPU", "acronym", "G P U"),
+        ("The HDMI", "word", "The"),
+        ("HDMI is", "acronym", "H D M I"),
+        ("IBM", "acronym", "I B M"),
+        ("API", "capitals", "A P I"),
+        ("CAT!", "capitals", "C A T"),
+        ("API IS", "word", "API"),
+        ("HELLO", "word", "HELLO"),
+        ("SCHMO AND PSALM", "word", "SCHMO"),
+        ("MCKAY IS", "word", "MCKAY"),
         ("CDs ARE", "initialism", "C D's"),
         ("APIs are", "acronym", "A P I's"),
         ("BBC's is", "initialism", "B B C's"),
@@ -131,11 +158,53 @@ def with_num2words(monkeypatch: pytest.MonkeyPatch) -> None:
         ("192.168.0.1", "one nine two point one six eight point zero point one"),
         ("١٢", "twelve"),
         ("9" * 16, " ".join(["nine"] * 16)),
+        ("10:30", "ten thirty"),
+        ("09:05", "nine oh five"),
+        ("10:00", "ten o'clock"),
+        ("15:00", "fifteen hundred"),
     ],
 )
 def test_numbers_with_num2words(number: str, words: str, with_num2words: None) -> None:
     assert " ".join(numbers.number_words(number)) == words
     assert spoken(number) == [words]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10 AM is", "ten A M is"),
+        ("10:00 am", "ten a m"),
+        ("7:15pm", "seven fifteen p m"),
+        ("5 p.m.", "five p m ."),
+        ("10.30am", "ten thirty a m"),
+        ("1.2.3am", "one point two point three a m"),
+        ("½ am, 5-am", "one half am , five - am"),
+        ("I am 5, AM", "I am five , A M"),
+        ("1:23:45", "one : twenty three : forty five"),
+        ("3:2", "three : two"),
+    ],
+)
+def test_times_of_day(text: str, expected: str, with_num2words: None) -> None:
+    assert " ".join(spoken(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Henry VIII’s, Pius X. Charles I", "Henry the eighth’s , Pius the tenth . Charles I"),
+        ("World War II, Type IV; the II", "World War two , Type four ; the I I"),
+        ("An IV drip, Malcolm X, XIV", "An I V drip , Malcolm X , X I V"),
+        ("me@a-b.co.uk.", "me at a dash b dot co dot uk ."),
+        ("https://x.org/a_b?", "h t t p s colon slash slash x dot org slash a underscore b ?"),
+        ("Amazon.com, end.Come", "Amazon dot com , end . Come"),
+        ("(#1 C#5 #FlyMeTo)", "( number one C # five hashtag Fly Me To )"),
+        ("AT&T CO2 AT 5", "A T and T C O two AT five"),
+        ("£2tn on pp. 5", "two trillion pounds on pages five"),
+        ("Ph.D. and PhD. My Ph.D.", "P H D and P H D . My P H D ."),
+    ],
+)
+def test_numerals_addresses_and_letters(text: str, expected: str, with_num2words: None) -> None:
+    assert " ".join(spoken(text)) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,130 @@
+"""What is spoken for abbreviations: titles, streets, months and units of measure.
+
+An abbreviation takes its period, unless the period may end the sentence.
+"""
+
+import re
+from typing import NamedTuple
+
+from .numbers import number_words
+
+# Before a name.
+TITLES = {"Dr": "doctor", "Mr": "mister", "Mrs": "missus", "Ms": "miz", "St": "saint", "Mt": "mount", "Capt": "captain"}
+TITLES |= {"Col": "colonel", "Gen": "general", "Gov": "governor", "Lt": "lieutenant", "Prof": "professor"}
+TITLES |= {"Rev": "reverend", "Sen": "senator", "Sgt": "sergeant"}
+OFTEN_WITHOUT_PERIOD = frozenset(["PhD", "Dr", "Mr", "Mrs", "Ms", "St", "Jr", "Sr", "vs", "etc"])
+# A word that begins a sentence and is no name: in "Main St. The", St. is a street.
+NO_NAME = re.compile(
+    r"\s+(?i:a|an|and|as|at|but|by|for|from|he|how|i|if|in|it|not|on|or|she|so|that|the|then|there|these|they|this|to|we"
+    r"|what|when|where|why|you)\b"
+)
+ENDS_TEXT = re.compile(r"[\"'\u201d\u2019)\]]*\s*\Z")
+# Anywhere.
+WORDS = {"Dr": "doctor", "Mr": "mister", "Mrs": "missus", "Ms": "miz", "St": "street", "Ave": "avenue", "Rd": "road"}
+WORDS |= {"Blvd": "boulevard", "Jr": "junior", "Sr": "senior", "Co": "company", "Corp": "corporation"}
+WORDS |= {
+    "Inc": "incorporated",
+    "Ltd": "limited",
+    "approx": "approximately",
+    "vs": "versus",
+    "etc": "et cetera",
+    "PhD": "P H D",
+}
+# Before and after a number.
+MONTHS = {"Jan": "January", "Feb": "February", "Mar": "March", "Apr": "April", "Jun": "June", "Jul": "July"}
+MONTHS |= {"Aug": "August", "Sep": "September", "Sept": "September", "Oct": "October", "Nov": "November"}
+MONTHS |= {"Dec": "December"}
+BEFORE_NUMBERS = {"No": "number", "Fig": "figure", "Vol": "volume", "p": "page", "pp": "pages"} | MONTHS
+# After a number.
+UNITS = {"mm": "millimeter(s)", "cm": "centimeter(s)", "m": "meter(s)", "km": "kilometer(s)", "hr": "hour(s)"}
+UNITS |= {"ft": "foot", "mg": "milligram(s)", "g": "gram(s)", "kg": "kilogram(s)", "oz": "ounce(s)", "lb": "pound(s)"}
+UNITS |= {
+    "lbs": "pound(s)",
+    "ml": "milliliter(s)",
+    "l": "liter(s)",
+    "mph": "mile(s) per hour",
+    "m/s": "meter(s) per second",
+}
+UNITS |= {"km/h": "kilometer(s) per hour", "kW": "kilowatt(s)", "kWh": "kilowatt hour(s)", "Hz": "hertz"}
+UNITS |= {"kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz", "KB": "kilobyte(s)", "MB": "megabyte(s)"}
+UNITS |= {"GB": "gigabyte(s)", "TB": "terabyte(s)", "min": "minute(s)", "hrs": "hour(s)"}
+UNITS |= {unit.upper(): UNITS[unit] for unit in ("mm", "cm", "km", "mg", "kg", "oz", "lb", "lbs", "ft", "mph")}
+UNIT = re.compile(rf"(?:{'|'.join(sorted(UNITS, key=len, reverse=True))})(?![^\W²³])")
+NEXT_WORD = re.compile(r"(\s*)(\w*)")
+
+
+# Names after which a Roman numeral is an ordinal: Henry VIII. Else it is a cardinal: World War II.
+RULERS = re.compile(
+    "Alexander|Benedict|Catherine|Charles|Christian|Clement|Edward|Elizabeth|Francis|Frederick|George|Gregory|Gustav|Henry"
+    "|Innocent|Ivan|James|John|Leo|Louis|Napoleon|Nicholas|Paul|Peter|Philip|Pius|Richard|Robert|Urban|Wilhelm|William"
+)
+ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10}
+ROMAN = re.compile(r"(X{0,3}(?:IX|IV|V?I{0,3}))((?:['\u2019]s)?)")  # 1 to 39
+
+
+class Abbreviation(NamedTuple):
+    """Where an abbreviation ends, and the words that are spoken for it."""
+
+    end: int
+    spoken: str
+
+
+def abbreviation(text: str, start: int, end: int, number: str | None) -> Abbreviation | None:
+    """The abbreviation that the word of these places is, if it is one.
+
+    Args:
+        text: the whole text
+        start: where the word begins
+        end: where it ends
+        number: the number before it, with a hyphen after it if there is one
+    """
+    if number is not None and (unit := UNIT.match(text, start)):
+        is_one = number in ("1", "1-") or number.endswith("-")  # a 5-km run
+        of_unit = UNITS[unit[0]].replace("(s)", "" if is_one else "s")
+        end = unit.end()
+        return Abbreviation(end + _goes_on(text, end), of_unit if is_one else of_unit.replace("foot", "feet"))
+    if text.startswith("Ph.D.", start):
+        return Abbreviation(start + len("Ph.D") + (not ends_sentence(text, start + len("Ph.D."))), WORDS["PhD"])
+    has_period = text.startswith(".", end) and not text.startswith("..", end)
+    word = text[start:end]
+    if has_period and word.isupper():
+        word = word.capitalize()
+    if not has_period and word not in OFTEN_WITHOUT_PERIOD and word not in MONTHS:
+        return None
+    space, following = NEXT_WORD.match(text, end + has_period).groups()  # type: ignore[union-attr]  # it always matches
+    if word in TITLES and space and following[:1].isupper() and not NO_NAME.match(text, end + has_period):
+        return Abbreviation(end + has_period, TITLES[word])
+    if following[:1].isdigit() and (before_number := BEFORE_NUMBERS.get(word)):
+        return Abbreviation(end + has_period, before_number)
+    if word in MONTHS and number is not None:
+        spoken = MONTHS[word]
+    elif word in WORDS and (has_period or word not in ("Dr", "Mr", "Mrs", "Ms")):
+        spoken = WORDS[word]
+    else:
+        return None
+    return Abbreviation(end + _goes_on(text, end), spoken)
+
+
+def roman_numeral(word: str, before: str) -> str | None:
+    """What is spoken for a Roman numeral after the capitalised word ``before``; None if it is none, or one letter."""
+    found = ROMAN.fullmatch(word)
+    if not found or not re.fullmatch("[A-Z][a-z]+", before) or NO_NAME.fullmatch(f" {before}"):
+        return None
+    is_ruler = RULERS.fullmatch(before) is not None
+    if len(found[1]) < 2 and (not is_ruler or found[1] in ("", "I")):  # Malcolm X, and I
+        return None
+    values = [ROMAN_DIGITS[digit] for digit in found[1]]
+    number = sum(-one if one < following else one for one, following in zip(values, [*values[1:], 0], strict=True))
+    words = ["the", *number_words(f"{number}th")] if is_ruler else number_words(str(number))
+    return " ".join(words) + found[2]
+
+
+def ends_sentence(text: str, place: int) -> bool:
+    """Whether a sentence certainly ends before this place, where a period may be one of an abbreviation."""
+    found = NO_NAME.match(text, place)
+    return ENDS_TEXT.match(text, place) is not None or (found is not None and found[0].strip()[0].isupper())
+
+
+def _goes_on(text: str, place: int) -> bool:
+    """Whether a period is here after which the sentence goes on: with a small letter or another mark."""
+    return re.compile(r"\.(?:[,;:)]|\s*[^\W\d_A-Z])").match(text, place) is not None
