@@ -4,6 +4,7 @@
 
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,7 @@ def test_words_are_joined_for_long_words(tmp_path: Path) -> None:
         for accent in ("⟦gb⟧", "⟦us⟧")
         for a in "bdfgkpt"
         for b in "lmnrsvz"
-    }
+    } | {"⟦us⟧b-": "B AE2"}
     path = tmp_path / "words.tsv"
     path.write_text("word\tpronunciation\n" + "".join(f"{word}\t{sounds}\n" for word, sounds in words.items()))
     plain = GraphemeToPhoneme(str(path)).splits
@@ -204,6 +205,31 @@ def test_words_are_joined_for_long_words(tmp_path: Path) -> None:
     for bad, said in (({"compounds": -1}, "at least 0, got -1"), ({"compounds": 1, "streaming": True}, "leave it out")):
         with pytest.raises(ValueError, match=said):
             PronunciationData(path=str(path), **bad)
+
+
+@pytest.mark.parametrize(
+    ("vowel", "others", "expected"),
+    [
+        ("AA1", {}, "AA1"),
+        ("AA1", {"b-": "AA0"}, "AA0"),
+        ("AA1", {"b-": "AA0", "d-": "AA2"}, "AA2"),
+        ("ˈa", {"b-": "a"}, "a"),
+        ("ˈa", {"b-": "a", "d-": "ˌa"}, "ˌa"),
+        ("ˈ a", {}, "a"),  # the mark is a phoneme of its own
+    ],
+)
+def test_joined_words_have_the_phonemes_of_training_words(
+    vowel: str, others: dict[str, str], expected: str, tmp_path: Path
+) -> None:
+    words = {a + b: f"{a.upper()} {vowel} {b.upper()}" for a in "bdfgkpt" for b in "lmnrsvz"} | others
+    task = GraphemeToPhoneme(PronunciationData(path=str(write_words(tmp_path / "words.tsv", words)), compounds=50))
+    joined = [row for row in task.splits["train"] if len(row["word"]) > 3]
+    assert len(joined) == 50
+    for row in joined:
+        (sounds,) = row["pronunciations"]
+        vowels = re.sub(r" ?[BDFGKPTLMNRSVZ] ?", "|", sounds).strip("|").replace("||", "|").split("|")
+        assert sorted(vowels) == sorted([vowel] + [expected] * (len(row["word"]) // 2 - 1))
+    assert len(task.training_examples(task.make_tokenizer())) == len(task.splits["train"])
 
 
 @pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])

@@ -42,7 +42,7 @@ class PronunciationData(Source):
             all words of a lemma family of English (see ``lemma_families``). None is "word", but "family" for misaki.
         compounds: how many training words to make of two or three others, chosen at random and joined. With them a
             model learns to read words that are longer than those of the data. One part keeps its primary stress, that
-            of the others becomes secondary. Not for streams.
+            of the others becomes secondary, or is dropped where no training word has such a phoneme. Not for streams.
     """
 
     word_column: str = "word"

@@ -350,7 +350,10 @@ class GraphemeToPhoneme(SequenceToSequence):
             word = accent + "".join(accent_and_spelling(part)[1] for part in parts)
             stressed = chance.randrange(len(parts))
             sounds = [words[part][0] for part in parts]
-            sounds = [one if place == stressed else _with_secondary_stress(one) for place, one in enumerate(sounds)]
+            sounds = [
+                one if place == stressed else _with_weaker_stress(one, found.phonemes)
+                for place, one in enumerate(sounds)
+            ]
             if len(words) < wanted and word not in known and not self.is_held_out(word):
                 found.add("train", word, " ".join(sounds), is_streamed=False)
 
@@ -423,11 +426,13 @@ def _without_stress(pronunciation: str) -> str:
     return " ".join(without_stress(tuple(pronunciation.split())))
 
 
-def _with_secondary_stress(pronunciation: str) -> str:
-    """With secondary stress where the primary one was."""
-    sounds = pronunciation.replace(PRIMARY, SECONDARY).split()
-    is_arpabet = are_arpabet(sounds)
-    return " ".join(f"{sound[:-1]}2" if is_arpabet and sound.endswith("1") else sound for sound in sounds)
+def _with_weaker_stress(pronunciation: str, known: set[str]) -> str:
+    """With secondary stress where the primary one was, or without stress, whichever of the two is a known phoneme."""
+    sounds = pronunciation.split()
+    primary, weaker = ("1", ("2", "0", "")) if are_arpabet(sounds) else (PRIMARY, (SECONDARY, ""))
+    forms = ([sound.replace(primary, mark) for mark in weaker] for sound in sounds)
+    chosen = (next((f for f in of_sound if f in known or not f), sounds[at]) for at, of_sound in enumerate(forms))
+    return " ".join(filter(None, chosen))  # a mark may be a phoneme of its own
 
 
 def _figures(
