@@ -47,10 +47,11 @@ from .loop.guided_alignment import LINKS, GuidedAlignment
 from .loop.progress import Batches, Best, Clock, SinceLog, progress_bar
 from .loop.run_folder import (
     check_output,
+    contents,
     describe_run,
     differences,
     read_run,
-    size_of_run,
+    size_of,
     start_log,
     start_output,
     write_row,
@@ -75,7 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
     add_overrides(parser, f"change the recipe, for example {example}; may be repeated")
     existing = parser.add_mutually_exclusive_group()
     existing.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the output folder")
-    existing.add_argument("--overwrite", action="store_true", help="discard the run that is in the output folder")
+    existing.add_argument("--overwrite", action="store_true", help="replace the run that is in the output folder")
     options = parser.parse_args(arguments)
     output = options.output or Path("runs") / Path(options.recipe).stem
     with exit_on_user_error("--resume goes on from there"):
@@ -114,9 +115,9 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     config = recipe.model_config(**task.config_fields(tokenizer))
     is_sharded = accelerator.distributed_type == DistributedType.FSDP
     is_averaged = bool(settings.ema_decay) or is_sharded
+    replaced = [] if resume else contents(output)
     if accelerator.is_main_process:
-        freed = 0 if resume else size_of_run(output)
-        require_room(output, _room_needed(task, config, settings, is_averaged) - freed)
+        require_room(output, _room_needed(task, config, settings, is_averaged) - size_of(replaced))
     model = task.auto_class.from_config(config)  # the same on every process; when sharded, each keeps a part
     longest = getattr(config, "max_position_embeddings", LONGEST)
     tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
@@ -179,9 +180,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         accelerator.init_trackers(project, chosen, init_kwargs=names)
 
     log = output / "log.jsonl"
-    if accelerator.is_main_process:
-        if not resume:  # everything that the recipe names has been read by now
-            start_output(output, recipe)
+    if accelerator.is_main_process and resume:
         start_log(log, clock.steps)
     with signals_to_stop() as received:
         bar = progress_bar(settings, is_shown=accelerator.is_main_process)
@@ -211,6 +210,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
                     accelerator.backward(loss * accelerator.num_processes)  # gradients are averaged over processes
                 since_log.loss += loss.detach()
             accelerator.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
+            if accelerator.is_main_process and not clock.steps:  # all that the recipe names was read and fits
+                start_output(output, recipe, replaced)
             optimizer.step()
             optimizer.zero_grad()
             if averaged is not None:
@@ -288,13 +289,17 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
 def train_once(recipe: Recipe, task: Task, output: Path) -> dict[str, Any]:
     """Train, or resume an interrupted run, unless ``output`` holds a finished run of this recipe. Return ``run.json``.
 
+    A run of this recipe that was interrupted before its first checkpoint starts again.
+
     Raises:
-        ValueError: what is in ``output`` is of another recipe.
+        ValueError: what is in ``output`` is of another recipe, or a part of a run without its recipe.
     """
+    own = output / "recipe.yaml"
     if not (output / "run.json").is_file():  # written at the end of a training
         print(f"\n{output.name}:")
-        return train(recipe, task, output, resume=bool(checkpoints(output)))
-    if changed := differences(load_recipe(output / "recipe.yaml"), recipe):
+        is_own = bool(contents(output)) and own.is_file() and not differences(load_recipe(own), recipe)
+        return train(recipe, task, output, resume=bool(checkpoints(output)), overwrite=is_own)
+    if changed := differences(load_recipe(own), recipe):
         raise ValueError(
             f"{output} was trained from another recipe, which differs in {', '.join(changed)}; remove it, or keep the "
             "new models elsewhere"
