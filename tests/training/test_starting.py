@@ -36,6 +36,8 @@ def test_weights_and_tokenizer_are_those_of_the_start_and_another_model_is_refus
     assert before.keys() == after.keys()
     for name, weight in before.items():
         assert (weight - after[name]).abs().max() < 1e-6, name
+    more = (dictionary.read_text(), "zatu Z AA T UW", "zako ZH AA K OW", "tu T UW1")
+    (tmp_path / "more.dict").write_text("\n".join(more) + "\n")
     # A field that changes no shape is compared as well; and --overwrite removes nothing before all is checked.
     (tmp_path / "refused" / "best").mkdir(parents=True)
     (tmp_path / "refused" / "best" / "config.json").write_text("{}")
@@ -45,6 +47,11 @@ def test_weights_and_tokenizer_are_those_of_the_start_and_another_model_is_refus
         (r"is not the one .*: score is '\w+' there and 'dot' here", start, "model.score=dot"),
         ("training.start_from: there is no model in 'nowhere'", "training.start_from=nowhere"),
         (r"is not the one .*: embedding_size is \d+ there and 9 here", start, "model.embedding_size=9"),
+        (
+            r"more.dict: the model of training.start_from does not know the letters 'z' and the phonemes 'UW1' 'ZH', "
+            r"as in tu T UW1; leave such words out, .*; --set task.data.stress=drop",
+            *(start, f"task.data.path={tmp_path}/more.dict"),
+        ),
         ("training.teachers: there is no model in 'nowhere'", "training.teachers=[nowhere]"),
         ("there is no file 'nowhere'", "training.alignment_links=nowhere"),
     ):
