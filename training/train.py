@@ -39,6 +39,7 @@ from attnzoo.loss import IGNORED
 
 from .card import describe, write_card
 from .commands import add_overrides, command_parser
+from .data.text_files import short
 from .loop.average import MovingAverage
 from .loop.batching import LengthBatchSampler, LengthBatchStream, length_of
 from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_atomically
@@ -135,12 +136,17 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         examples, collate = guide.add_links(examples, task, tokenizer), guide.collator(collate)
     batches_per_step = accelerator.num_processes * settings.accumulation_steps
     batching = settings.batch_tokens, settings.seed, batches_per_step
+
+    def describe_example(example: dict[str, Any]) -> str:
+        return short(repr(tokenizer.decode(example["input_ids"], skip_special_tokens=True)))
+
     order: LengthBatchSampler | LengthBatchStream
     if isinstance(examples, IterableDataset):
-        order, size = LengthBatchStream(examples, *batching, longest=task.longest), "streamed"
+        order, size = LengthBatchStream(examples, *batching, describe_example, task.longest), "streamed"
     else:
         lengths = [length_of(row) for row in examples]
-        order, size = LengthBatchSampler(lengths, *batching), f"{len(examples):,}"
+        order = LengthBatchSampler(lengths, *batching, lambda row: describe_example(examples[row]))
+        size = f"{len(examples):,}"
 
     def load(batch: list[Any]) -> dict[str, Tensor]:
         rows = batch if isinstance(examples, IterableDataset) else examples.__getitems__(batch)
