@@ -1,6 +1,8 @@
 """Tables of text: keys, quotation marks, encodings and bad rows."""
 
+import bz2
 import gzip
+import lzma
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +81,13 @@ def test_quotation_marks_stand_around_cells_or_belong_to_the_text(
         ("a.csv", "word,pronunciation\nkinn,k\n".encode("utf-16"), {}, "not UTF-8 .*task.data.encoding=utf-16"),
         ("a.csv", "word,pronunciation\nkinn,k\n", {"encoding": "utf-16"}, "a.csv is not UTF-16"),
         ("a.jsonl", '{"word": "a", "pronunciation": "k"}', NAMED, "task.data.columns is for tables of text"),
+        ("a.csv", '"word";"pronunciation"\n"kinn";"k"\n', {}, "\"task.data.separator=';'\""),
+        ("a.csv", 'word;pronunciation\nkinn;"k"\n"b";k\n', {}, "\"task.data.separator=';'\""),
+        ("a.tsv", "word pronunciation\nkinn k\n", {}, "The separator is tab, so it has 1 column, and 2 are needed"),
         ("a.csv", b"PK\x03\x04", {}, "is a zip file or a workbook"),
+        ("a.tsv", bz2.compress(b"a"), {}, "a.tsv is compressed by bzip2, not text; unpack"),
+        ("a.jsonl.xz", lzma.compress(b"a"), {}, "a.jsonl.xz is compressed by xz, not text; unpack"),
+        ("a.zst", b"\x28\xb5\x2f\xfd", {"separator": "tab"}, "is compressed by zstd, not text; unpack"),
         (
             "a.csv",
             gzip.compress(b"word,pronunciation\na,b\n", mtime=0),
