@@ -33,7 +33,7 @@ from accelerate.tracking import get_available_trackers
 from accelerate.utils import broadcast_object_list, gather_object, send_to_device, set_seed
 from datasets import IterableDataset
 from torch import Tensor
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from attnzoo.loss import IGNORED
 
@@ -107,12 +107,19 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
             f"{os.environ['WORLD_SIZE']} processes were started, and each would train alone, in one folder; on CPUs "
             "call torchrun with ACCELERATE_USE_CPU=1"
         )
-    start = None if settings.start_from is None else Start(settings.start_from, task, output)
     checkpoint = check_output(output, recipe, resume, overwrite) if accelerator.is_main_process else None
     [checkpoint] = broadcast_object_list([checkpoint])
     set_seed(settings.seed)
 
-    tokenizer = task.make_tokenizer() if start is None else start.tokenizer()
+    start = None
+    tokenizer: PreTrainedTokenizerBase
+    if settings.start_from is None:
+        tokenizer = task.make_tokenizer()
+    elif checkpoint is not None and (checkpoint / "tokenizer.json").is_file():
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint)  # its weights are there, too
+    else:
+        start = Start(settings.start_from, task, output)
+        tokenizer = start.tokenizer()
     config = recipe.model_config(**task.config_fields(tokenizer))
     is_sharded = accelerator.distributed_type == DistributedType.FSDP
     is_averaged = bool(settings.ema_decay) or is_sharded
@@ -168,7 +175,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     options = {"skip_logits": True} if unwrapped.get_output_embeddings() is not None and teachers is None else {}
     if guide is not None:
         options["output_attentions"] = True
-    state = TrainingState(accelerator, unwrapped, optimizer, averaged, clock, batches, best, since_log)
+    given = None if settings.start_from is None else tokenizer
+    state = TrainingState(accelerator, unwrapped, optimizer, averaged, clock, batches, best, since_log, given)
     if checkpoint is not None:
         state.load(checkpoint)
     accelerator.print(
