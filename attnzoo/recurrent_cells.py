@@ -261,6 +261,17 @@ CELLS = {
 }
 
 
+def find_cell(name: str) -> Cell:
+    """The cell of this name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in CELLS:
+        raise ValueError(f"cell is {name!r}; it must be one of {', '.join(CELLS)}")
+    return CELLS[name]
+
+
 class RecurrentStack(nn.Module):
     """Layers of one cell in one direction, each reading the outputs of the one below, with dropout in between.
 
@@ -276,7 +287,7 @@ class RecurrentStack(nn.Module):
         super().__init__()
         sizes = [input_size] + [hidden_size] * (num_layers - 1)
         self.cell = cell
-        self.layers = nn.ModuleList(CELLS[cell].layer(size, hidden_size) for size in sizes)
+        self.layers = nn.ModuleList(find_cell(cell).layer(size, hidden_size) for size in sizes)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[list[Tensor], RecurrentState]:

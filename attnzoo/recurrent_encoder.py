@@ -13,7 +13,7 @@ from transformers.modeling_outputs import ModelOutput
 
 from .copying import source_ids_of
 from .products import is_untouched
-from .recurrent_cells import CELLS, PaddedLSTM, RecurrentState, run_lstms, stack_layers
+from .recurrent_cells import PaddedLSTM, RecurrentState, find_cell, run_lstms, stack_layers
 
 
 @dataclass
@@ -152,7 +152,7 @@ class EncoderLayer(GradientCheckpointingLayer):
 
     def __init__(self, cell: str, input_size: int, hidden_size: int, directions: tuple[str, ...]) -> None:
         super().__init__()
-        make = CELLS[cell].layer
+        make = find_cell(cell).layer
         self.forward_rnn = make(input_size, hidden_size) if "forward" in directions else None
         self.backward_rnn = make(input_size, hidden_size) if "backward" in directions else None
 

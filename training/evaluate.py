@@ -24,7 +24,7 @@ from .commands import add_overrides, command_parser
 from .loop.checkpoint import require_model
 from .loop.stopping import exit_on_user_error
 from .recipe import checkpoint_recipe
-from .tasks import make_task
+from .tasks import TASKS, make_task
 from .tasks.base import Task
 
 LENGTH_PENALTY = (
@@ -65,9 +65,13 @@ def task_for(folder: Path, overrides: list[str], split: str) -> Task:
     A file with the name of the training data counts as the training data, even in another folder.
 
     Raises:
-        OSError, ValueError: as for ``checkpoint_recipe`` and ``make_task``.
+        OSError, ValueError: as for ``checkpoint_recipe`` and ``make_task``; or a key of the tokenizer is overridden.
     """
     recipe, own = checkpoint_recipe(folder, overrides), checkpoint_recipe(folder)
+    for key in TASKS[recipe.task.name].tokenizer_keys:
+        there, here = (getattr(data, key, None) for data in (own.task.data, recipe.task.data))
+        if there != here:
+            raise ValueError(f"task.data.{key}={here} has no effect: {folder} has its tokenizer, made with {there}")
     path, trained_on = Path(recipe.task.data.path), Path(own.task.data.path)
     is_there = path.exists() and trained_on.exists()
     if path.name == trained_on.name or (is_there and path.samefile(trained_on)):

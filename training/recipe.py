@@ -410,7 +410,8 @@ def _override(tree: dict[str, Any], override: str) -> tuple[str, Any]:
         if not isinstance(tree, dict):
             raise ValueError(f"--set {override}: {section!r} is a value, not a section")
     try:
-        tree[key] = parsed_value(text)
+        is_sign = len(text) == 1 and not text.isalnum() and text != "~"  # of YAML some are no value, and ~ is null
+        tree[key] = text if is_sign else parsed_value(text)
     except ValueError as error:
         raise ValueError(f"--set {dotted}: the value {error}") from error
     return dotted, tree[key]

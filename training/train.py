@@ -33,12 +33,13 @@ from accelerate.tracking import get_available_trackers
 from accelerate.utils import broadcast_object_list, gather_object, send_to_device, set_seed
 from datasets import IterableDataset
 from torch import Tensor
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from attnzoo.loss import IGNORED
 
 from .card import describe, write_card
 from .commands import add_overrides, command_parser
+from .data.text_files import short
 from .loop.average import MovingAverage
 from .loop.batching import LengthBatchSampler, LengthBatchStream, length_of
 from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_atomically
@@ -47,10 +48,11 @@ from .loop.guided_alignment import LINKS, GuidedAlignment
 from .loop.progress import Batches, Best, Clock, SinceLog, progress_bar
 from .loop.run_folder import (
     check_output,
+    contents,
     describe_run,
     differences,
     read_run,
-    size_of_run,
+    size_of,
     start_log,
     start_output,
     write_row,
@@ -75,7 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
     add_overrides(parser, f"change the recipe, for example {example}; may be repeated")
     existing = parser.add_mutually_exclusive_group()
     existing.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the output folder")
-    existing.add_argument("--overwrite", action="store_true", help="discard the run that is in the output folder")
+    existing.add_argument("--overwrite", action="store_true", help="replace the run that is in the output folder")
     options = parser.parse_args(arguments)
     output = options.output or Path("runs") / Path(options.recipe).stem
     with exit_on_user_error("--resume goes on from there"):
@@ -105,18 +107,25 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
             f"{os.environ['WORLD_SIZE']} processes were started, and each would train alone, in one folder; on CPUs "
             "call torchrun with ACCELERATE_USE_CPU=1"
         )
-    start = None if settings.start_from is None else Start(settings.start_from, task, output)
     checkpoint = check_output(output, recipe, resume, overwrite) if accelerator.is_main_process else None
     [checkpoint] = broadcast_object_list([checkpoint])
     set_seed(settings.seed)
 
-    tokenizer = task.make_tokenizer() if start is None else start.tokenizer()
+    start = None
+    tokenizer: PreTrainedTokenizerBase
+    if settings.start_from is None:
+        tokenizer = task.make_tokenizer()
+    elif checkpoint is not None and (checkpoint / "tokenizer.json").is_file():
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint)  # its weights are there, too
+    else:
+        start = Start(settings.start_from, task, output)
+        tokenizer = start.tokenizer()
     config = recipe.model_config(**task.config_fields(tokenizer))
     is_sharded = accelerator.distributed_type == DistributedType.FSDP
     is_averaged = bool(settings.ema_decay) or is_sharded
+    replaced = [] if resume else contents(output)
     if accelerator.is_main_process:
-        freed = 0 if resume else size_of_run(output)
-        require_room(output, _room_needed(task, config, settings, is_averaged) - freed)
+        require_room(output, _room_needed(task, config, settings, is_averaged) - size_of(replaced))
     model = task.auto_class.from_config(config)  # the same on every process; when sharded, each keeps a part
     longest = getattr(config, "max_position_embeddings", LONGEST)
     tokenizer.model_max_length = min(tokenizer.model_max_length, longest)
@@ -134,12 +143,17 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         examples, collate = guide.add_links(examples, task, tokenizer), guide.collator(collate)
     batches_per_step = accelerator.num_processes * settings.accumulation_steps
     batching = settings.batch_tokens, settings.seed, batches_per_step
+
+    def describe_example(example: dict[str, Any]) -> str:
+        return short(repr(tokenizer.decode(example["input_ids"], skip_special_tokens=True)))
+
     order: LengthBatchSampler | LengthBatchStream
     if isinstance(examples, IterableDataset):
-        order, size = LengthBatchStream(examples, *batching, longest=task.longest), "streamed"
+        order, size = LengthBatchStream(examples, *batching, describe_example, task.longest), "streamed"
     else:
         lengths = [length_of(row) for row in examples]
-        order, size = LengthBatchSampler(lengths, *batching), f"{len(examples):,}"
+        order = LengthBatchSampler(lengths, *batching, lambda row: describe_example(examples[row]))
+        size = f"{len(examples):,}"
 
     def load(batch: list[Any]) -> dict[str, Tensor]:
         rows = batch if isinstance(examples, IterableDataset) else examples.__getitems__(batch)
@@ -161,7 +175,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     options = {"skip_logits": True} if unwrapped.get_output_embeddings() is not None and teachers is None else {}
     if guide is not None:
         options["output_attentions"] = True
-    state = TrainingState(accelerator, unwrapped, optimizer, averaged, clock, batches, best, since_log)
+    given = None if settings.start_from is None else tokenizer
+    state = TrainingState(accelerator, unwrapped, optimizer, averaged, clock, batches, best, since_log, given)
     if checkpoint is not None:
         state.load(checkpoint)
     accelerator.print(
@@ -179,9 +194,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         accelerator.init_trackers(project, chosen, init_kwargs=names)
 
     log = output / "log.jsonl"
-    if accelerator.is_main_process:
-        if not resume:  # everything that the recipe names has been read by now
-            start_output(output, recipe)
+    if accelerator.is_main_process and resume:
         start_log(log, clock.steps)
     with signals_to_stop() as received:
         bar = progress_bar(settings, is_shown=accelerator.is_main_process)
@@ -211,6 +224,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
                     accelerator.backward(loss * accelerator.num_processes)  # gradients are averaged over processes
                 since_log.loss += loss.detach()
             accelerator.clip_grad_norm_(model.parameters(), settings.max_grad_norm)
+            if accelerator.is_main_process and not clock.steps:  # all that the recipe names was read and fits
+                start_output(output, recipe, replaced)
             optimizer.step()
             optimizer.zero_grad()
             if averaged is not None:
@@ -288,13 +303,17 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
 def train_once(recipe: Recipe, task: Task, output: Path) -> dict[str, Any]:
     """Train, or resume an interrupted run, unless ``output`` holds a finished run of this recipe. Return ``run.json``.
 
+    A run of this recipe that was interrupted before its first checkpoint starts again.
+
     Raises:
-        ValueError: what is in ``output`` is of another recipe.
+        ValueError: what is in ``output`` is of another recipe, or a part of a run without its recipe.
     """
+    own = output / "recipe.yaml"
     if not (output / "run.json").is_file():  # written at the end of a training
         print(f"\n{output.name}:")
-        return train(recipe, task, output, resume=bool(checkpoints(output)))
-    if changed := differences(load_recipe(output / "recipe.yaml"), recipe):
+        is_own = bool(contents(output)) and own.is_file() and not differences(load_recipe(own), recipe)
+        return train(recipe, task, output, resume=bool(checkpoints(output)), overwrite=is_own)
+    if changed := differences(load_recipe(own), recipe):
         raise ValueError(
             f"{output} was trained from another recipe, which differs in {', '.join(changed)}; remove it, or keep the "
             "new models elsewhere"

@@ -17,6 +17,11 @@ from tests.reference import attentional_rnn as reference
 # The encoder
 
 
+def test_an_unknown_cell_is_named() -> None:
+    with pytest.raises(ValueError, match=r"cell is 'foo'; it must be one of cho_gru, gru, lstm, rnn"):
+        RecurrentEncoder("foo", 3, 4, num_layers=1, dropout=0.0)
+
+
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("directions", [("forward", "backward"), ("forward",), ("backward",)], ids="-".join)

@@ -4,6 +4,7 @@
 
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,7 @@ def test_words_are_joined_for_long_words(tmp_path: Path) -> None:
         for accent in ("⟦gb⟧", "⟦us⟧")
         for a in "bdfgkpt"
         for b in "lmnrsvz"
-    }
+    } | {"⟦us⟧b-": "B AE2"}
     path = tmp_path / "words.tsv"
     path.write_text("word\tpronunciation\n" + "".join(f"{word}\t{sounds}\n" for word, sounds in words.items()))
     plain = GraphemeToPhoneme(str(path)).splits
@@ -206,6 +207,31 @@ def test_words_are_joined_for_long_words(tmp_path: Path) -> None:
             PronunciationData(path=str(path), **bad)
 
 
+@pytest.mark.parametrize(
+    ("vowel", "others", "expected"),
+    [
+        ("AA1", {}, "AA1"),
+        ("AA1", {"b-": "AA0"}, "AA0"),
+        ("AA1", {"b-": "AA0", "d-": "AA2"}, "AA2"),
+        ("ˈa", {"b-": "a"}, "a"),
+        ("ˈa", {"b-": "a", "d-": "ˌa"}, "ˌa"),
+        ("ˈ a", {}, "a"),  # the mark is a phoneme of its own
+    ],
+)
+def test_joined_words_have_the_phonemes_of_training_words(
+    vowel: str, others: dict[str, str], expected: str, tmp_path: Path
+) -> None:
+    words = {a + b: f"{a.upper()} {vowel} {b.upper()}" for a in "bdfgkpt" for b in "lmnrsvz"} | others
+    task = GraphemeToPhoneme(PronunciationData(path=str(write_words(tmp_path / "words.tsv", words)), compounds=50))
+    joined = [row for row in task.splits["train"] if len(row["word"]) > 3]
+    assert len(joined) == 50
+    for row in joined:
+        (sounds,) = row["pronunciations"]
+        vowels = re.sub(r" ?[BDFGKPTLMNRSVZ] ?", "|", sounds).strip("|").replace("||", "|").split("|")
+        assert sorted(vowels) == sorted([vowel] + [expected] * (len(row["word"]) // 2 - 1))
+    assert len(task.training_examples(task.make_tokenizer())) == len(task.splits["train"])
+
+
 @pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
 def test_words_with_letters_of_their_own_are_for_training(streaming: bool, tmp_path: Path, capsys: Any) -> None:
     """The hash cuts the data blindly: of a script of many letters it would leave words that no model can read."""
@@ -223,7 +249,7 @@ def test_words_with_letters_of_their_own_are_for_training(streaming: bool, tmp_p
 
 
 def test_a_word_list_needs_no_header(tmp_path: Path, capsys: Any) -> None:
-    """Its first line is a row if its symbols are those of the other rows; a header's are not."""
+    """Its first line is a row if a symbol of it is in another row; those of a header are not."""
     rows = "".join(f"{word}\t{' '.join(word)}\n" for word in map("".join, itertools.product("abcd", repeat=4)))
     path = tmp_path / "words.tsv"
     sizes = []
@@ -234,9 +260,32 @@ def test_a_word_list_needs_no_header(tmp_path: Path, capsys: Any) -> None:
         assert ("has no header" in capsys.readouterr().err) == (not header)
     assert sizes[0] == sizes[1]
     assert sum(sizes[0].values()) == 4**4
-    path.write_text("spelling\tsounds\n" + rows)
-    with pytest.raises(ValueError, match=r"no column 'word'; set task\.data\.word_column"):
-        GraphemeToPhoneme(PronunciationData(path=str(path)))
+    short = "kinn\tç i n\nnál\tn au l\nsól\ts o l\n"  # ç is in the first row alone
+    path.write_text(short)
+    assert len(GraphemeToPhoneme(str(path), "test").splits["test"]) == 3
+    for first, others in (("spelling\tsounds", rows), ("hús\th u s", "nál\tn au l\n")):
+        path.write_text(f"{first}\n{others}")
+        shown = first.replace("\t", ", ")
+        with pytest.raises(ValueError, match=rf"no column 'word', .* line, {shown}, may be a header or a row"):
+            GraphemeToPhoneme(str(path), "test")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.tsv", "kinn  k i n\nkala k a l\n", "has no tab between words and pronunciations; .* end in .txt"),
+        ("a.txt", "word\tpronunciation\nkala\tk a l\n", "read as a dictionary.* 'word', 'pronunciation'; if it is"),
+        ("a.txt", "kinn;k i n\nkala;k a l\n", "read as a dictionary.* 'kinn;k', 'i n'; if it is a table"),
+        ("a.txt", "# a comment\n\n", "a.txt is empty"),
+        ("a.txt", "kinn,k\nkala,k a l\n", "line 1: 'kinn,k' has a word but no phonemes.*separator=','"),
+    ],
+)
+def test_a_file_that_is_no_table_or_no_dictionary_is_refused(
+    name: str, text: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        GraphemeToPhoneme(str(tmp_path / name), "test")
 
 
 def test_phonemes_that_the_model_cannot_write_are_said(run: Path, tmp_path: Path, capsys: Any) -> None:

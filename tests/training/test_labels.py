@@ -66,6 +66,7 @@ def test_lines_that_begin_with_a_label(
         ("__label__a __label__b x\n", {}, "row 1 has two labels"),
         ("a x\nb y\n", {}, r"a\.txt is not of a known kind: .* set task\.data\.label_first=true; .*separator"),
         ("", {"label_first": True}, r"a\.txt is empty"),
+        ("\ufeff\n\n", {}, r"a\.txt is empty"),
         ("__label__a x\n", {"streaming": True}, "is read whole: leave out subset and streaming"),
         ("__label__a x\n", {"columns": ["a"]}, r"task\.data\.columns is for tables of text"),
         ("__label__a x\n", {"text_pair_column": "b"}, r"leave out task\.data\.text_pair_column"),
@@ -227,7 +228,7 @@ def test_a_table_inside_a_wheel(tmp_path: Path) -> None:
         task(only={"Kind": "2"})
     with pytest.raises(ValueError, match=r"short\.tab, row 2: it has 2 cells, and the table 3 columns"):
         task(member="data/short.tab")
-    with pytest.raises(ValueError, match=r"gaps\.tab, row 401: column 'review' is empty; or set .*skip_bad_rows=true"):
+    with pytest.raises(ValueError, match=r"gaps\.tab, row 401: column 'review' is empty, beside .*skip_bad_rows=true"):
         task(member="data/gaps.tab")
     assert sum(len(rows) for rows in task(member="data/gaps.tab", skip_bad_rows=True).splits.values()) == 400
     with pytest.raises(ValueError, match=r"empty\.tab has no rows"):

@@ -66,6 +66,12 @@ def test_a_budget_in_minutes_takes_the_place_of_one_in_steps_and_the_other_way_r
         load_recipe("demo", ["training.max_steps=7", "training.max_minutes=2"])
 
 
+def test_a_sign_is_a_value_also_where_yaml_has_another_meaning_for_it() -> None:
+    for sign in ",|;: #-":
+        assert load_recipe("demo", [f"task.data.separator={sign}"]).task.data.separator == sign
+    assert load_recipe("demo", ["task.data.separator=~"]).task.data.separator is None
+
+
 def test_what_ships_figures_counts_steps() -> None:
     """Minutes are other steps on another machine, and so other figures; the demo alone may."""
     shipped = [*RECIPES, *(RECIPES[0].parent.parent / "model_cards").glob("*/recipe.yaml")]
@@ -109,7 +115,7 @@ def test_saved_recipe_is_the_same_recipe_with_every_default(sound: Path, tmp_pat
         ("model.input_feeding=true", "input_feeding=True belongs to wiring='luong', got wiring='bahdanau'"),
         ("seed", "--set takes section.key=value, got 'seed'"),
         ("task.name.x=1", "'name' is a value, not a section"),
-        ("training.seed=[", "not valid YAML"),
+        ("training.seed=[1", "not valid YAML"),
         ("training.seed=" + "[" * 5000, "--set training.seed: the value is nested too deeply"),
         ("training=[&steps 3, *steps]", "aliases (*name) are not allowed"),
         ("training={seed: 1, seed: 2}", "the key 'seed' is given twice"),

@@ -18,7 +18,10 @@ import pytest
 from attnzoo.training.loop import checkpoint
 from attnzoo.training.loop.checkpoint import checkpoint_folder, checkpoints, recover, replacing, require_room, rotate
 from attnzoo.training.loop.run_folder import read_run, write_row
-from attnzoo.training.train import main
+from attnzoo.training.recipe import load_recipe, save_recipe
+from attnzoo.training.tasks import make_task
+from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
+from attnzoo.training.train import main, train, train_once
 from transformers import AutoModelForSeq2SeqLM
 
 from tests.regular_language import SMALL
@@ -382,6 +385,47 @@ def test_a_run_is_not_lost_by_starting_another(dictionary: Path, uninterrupted: 
         main(arguments(dictionary, unfinished, "--resume", "--set=model.dropout=0.1", "--set=training.batch_tokens=99"))
     main(arguments(dictionary, unfinished, "--resume", "--set=expected.per=1"))  # which is for the reader
     assert (unfinished / "run.json").exists()
+
+
+OLD = ["checkpoints/step-00000001/x", "evaluated/checkpoints/step-00000001/x", "best/x", "last/x", "tensorboard/x"]
+OLD += ["log.jsonl", "run.json"]
+
+
+def write_old(output: Path, *names: str) -> None:
+    for name in names:
+        (output / name).parent.mkdir(parents=True, exist_ok=True)
+        (output / name).write_text("old")
+
+
+def test_overwrite_deletes_nothing_before_the_first_batch_is_known_to_be_good(dictionary: Path, tmp_path: Path) -> None:
+    """Whether the model has the head that is guided is known when it has attended to something."""
+    output, task = tmp_path / "run", GraphemeToPhoneme(str(dictionary))
+    write_old(output, *OLD, "recipe.yaml")
+    (tmp_path / "links").write_text("0-0\n" * len(task.training_examples(task.make_tokenizer())))
+    sets = overrides("training", alignment_links=str(tmp_path / "links"), alignment_head=1)
+    with pytest.raises(SystemExit, match=r"training\.alignment_head 0 to 0, got -1 and 1"):
+        main(arguments(dictionary, output, "--overwrite", *(f"--set={value}" for value in sets)))
+    assert all((output / name).read_text() == "old" for name in [*OLD, "recipe.yaml"])
+    main(arguments(dictionary, output, "--overwrite", "--set=training.max_steps=1"))
+    assert not [name for name in OLD if (output / name).is_file() and (output / name).read_text() == "old"]
+
+
+@pytest.mark.parametrize("name", OLD[1:4])
+def test_a_part_of_a_run_is_not_lost_by_starting_another(name: str, dictionary: Path, tmp_path: Path) -> None:
+    """Such as ``best``, of which somebody has deleted all that takes room; or ``last``, where a kill came early."""
+    write_old(tmp_path, name, "log.jsonl")
+    sets = [*RECIPE, f"task.data.path={dictionary}", "training.max_steps=1"]
+    recipe, part = load_recipe("demo", sets), name.partition("/")[0]
+    task = make_task(recipe)
+    for _ in range(2):  # there is no recipe, or another one
+        for begin in (train, train_once):
+            with pytest.raises(ValueError, match=rf"holds a part of a run \({part}\); --overwrite discards it"):
+                begin(recipe, task, tmp_path)
+        save_recipe(load_recipe("demo"), tmp_path / "recipe.yaml")
+    assert (tmp_path / name).read_text() == "old"
+    save_recipe(recipe, tmp_path / "recipe.yaml")
+    train_once(recipe, task, tmp_path)
+    assert not (tmp_path / name).exists()
 
 
 def test_the_newest_checkpoints_are_kept(uninterrupted: Path) -> None:

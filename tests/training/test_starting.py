@@ -1,9 +1,11 @@
 """A training that starts from a trained model."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+from attnzoo.training.loop.checkpoint import checkpoint_folder
 from attnzoo.training.train import main
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
@@ -36,6 +38,8 @@ def test_weights_and_tokenizer_are_those_of_the_start_and_another_model_is_refus
     assert before.keys() == after.keys()
     for name, weight in before.items():
         assert (weight - after[name]).abs().max() < 1e-6, name
+    more = (dictionary.read_text(), "zatu Z AA T UW", "zako ZH AA K OW", "tu T UW1")
+    (tmp_path / "more.dict").write_text("\n".join(more) + "\n")
     # A field that changes no shape is compared as well; and --overwrite removes nothing before all is checked.
     (tmp_path / "refused" / "best").mkdir(parents=True)
     (tmp_path / "refused" / "best" / "config.json").write_text("{}")
@@ -45,9 +49,31 @@ def test_weights_and_tokenizer_are_those_of_the_start_and_another_model_is_refus
         (r"is not the one .*: score is '\w+' there and 'dot' here", start, "model.score=dot"),
         ("training.start_from: there is no model in 'nowhere'", "training.start_from=nowhere"),
         (r"is not the one .*: embedding_size is \d+ there and 9 here", start, "model.embedding_size=9"),
+        (
+            r"more.dict: the model of training.start_from does not know the letters 'z' and the phonemes 'UW1' 'ZH', "
+            r"as in tu T UW1; leave such words out, .*; --set task.data.stress=drop",
+            *(start, f"task.data.path={tmp_path}/more.dict"),
+        ),
         ("training.teachers: there is no model in 'nowhere'", "training.teachers=[nowhere]"),
         ("there is no file 'nowhere'", "training.alignment_links=nowhere"),
     ):
         with pytest.raises(SystemExit, match=message):
             run(dictionary, tmp_path / "refused", *sets)
         assert {path.name for path in (tmp_path / "refused").rglob("*")} == {"best", "config.json", "run.json"}
+
+
+def test_a_training_goes_on_without_the_model_that_it_started_from(dictionary: Path, tmp_path: Path) -> None:
+    first = run(dictionary, tmp_path / "first")
+    # Other data, with fewer letters: a tokenizer made from it would not fit the weights.
+    lines = [line for line in dictionary.read_text().splitlines() if "b" not in line.split()[0].lower()]
+    (tmp_path / "other.dict").write_text("\n".join(lines) + "\n")
+    output, settings = tmp_path / "run", overrides("training", max_steps=4, checkpoint_every=2, start_from=str(first))
+    settings += overrides("training", evaluations=1)
+    arguments = command_line("demo", output, [*SMALL, f"task.data.path={tmp_path / 'other.dict'}", *settings])
+    main(arguments)
+    weights = (output / "last" / "model.safetensors").read_bytes()
+    for folder in (first, output / "best", output / "last", checkpoint_folder(output, 4)):
+        shutil.rmtree(folder)
+    (output / "run.json").unlink()
+    main([*arguments, "--resume"])
+    assert (output / "last" / "model.safetensors").read_bytes() == weights

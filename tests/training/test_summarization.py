@@ -233,6 +233,15 @@ def test_long_texts_are_cut(tmp_path: Path) -> None:
     assert {len(ids) for ids in encoded["input_ids"]} == {5}
     assert {ids[-1] for ids in encoded["input_ids"]} == {tokenizer.eos_token_id}
     assert max(len(labels) for labels in encoded["labels"]) > 5
+    # Also with the tokenizer of another training, to start from or to evaluate.
+    tokenizer.model_max_length = 9
+    model, text = make_model("luong-lstm-concat-copy-coverage", vocab_size=len(tokenizer)), task.splits["test"][:1]
+    task.prepare(model, tokenizer)
+    assert tokenizer.model_max_length == 5
+    tokenizer.model_max_length = 9
+    first = tokenizer(text["source"], truncation=True, max_length=5, return_tensors="pt")
+    [cut] = task.predict_rows(model.eval(), tokenizer, datasets.Dataset.from_dict(text))
+    assert cut == tokenizer.decode(model.generate(**first)[0], skip_special_tokens=True)
 
 
 def test_phonemes_are_not_copied() -> None:

@@ -104,7 +104,7 @@ def test_evaluate_prints_the_figures_of_a_split(run: Path, capsys: pytest.Captur
         (["demo", "--set", "model.dropout=2"], "dropout must be at least 0 and below 1"),
         (["configs/demo.yaml", "--set", "model.score=dott"], "dott"),
         (["demo", "{data}", "--set", "model.encoder_hidden_size=60000"], " MB and the disk of "),
-        (["demo", "{data}", "--set", "training.batch_tokens=4"], "tokens, more than batch_tokens=4"),
+        (["demo", "{data}", "--set", "training.batch_tokens=4"], "'khathikhe' has 10 tokens, more than batch_tokens=4"),
     ],
 )
 def test_a_mistake_in_train_is_said_without_a_traceback(

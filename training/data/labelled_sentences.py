@@ -119,8 +119,11 @@ def _label_files(data: ClassificationData) -> dict[Path, str]:
     if data.label_first or not files:
         return files
     with readable(data.path), open_unpacked(next(iter(files))) as opened:
-        if opened.read(20).lstrip(b"\xef\xbb\xbf \r\n").startswith(FASTTEXT.encode()):
-            return files
+        start = opened.read(1000).lstrip(b"\xef\xbb\xbf \r\n")
+    if not start:
+        raise SourceError(f"{path} is empty")
+    if start.startswith(FASTTEXT.encode()):
+        return files
     if not is_table(data):
         raise SourceError(
             f"{path} is not of a known kind: if every line is a label and a sentence set "

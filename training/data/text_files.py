@@ -13,7 +13,10 @@ from typing import Any, BinaryIO
 import pandas as pd
 
 UNPACKED_LIMIT = 2**30  # bytes of one decompressed file, so that a small file cannot fill the disk
-GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+GZIP = b"\x1f\x8b"
+# The first bytes of other compressed files, and what messages call them.
+PACKED = {b"PK\x03\x04": "a zip file or a workbook", b"BZh": "compressed by bzip2", b"\xfd7zXZ": "compressed by xz"}
+PACKED |= {b"\x28\xb5\x2f\xfd": "compressed by zstd", b"7z\xbc\xaf": "a 7z archive"}
 TAB = "\t"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 NOT_DECODED = re.compile("[\udc80-\udcff]")  # what the error handler "surrogateescape" writes for such bytes
@@ -40,13 +43,22 @@ def refuse_large(size: int, name: str) -> None:
         )
 
 
+def refuse_packed(file: Path) -> None:
+    """Raise a SourceError if the file is compressed, but not by gzip."""
+    with file.open("rb") as opened:
+        start = opened.read(6)
+    if kind := next((kind for signature, kind in PACKED.items() if start.startswith(signature)), None):
+        raise SourceError(f"{file} is {kind}, not text; unpack or export it, or compress the text by gzip instead")
+
+
 def open_unpacked(file: Path) -> BinaryIO | gzip.GzipFile:
     """The bytes of a file, unpacked if it is gzip.
 
     Raises:
-        SourceError: it unpacks to more than ``UNPACKED_LIMIT``.
+        SourceError: it unpacks to more than ``UNPACKED_LIMIT``, or is compressed otherwise.
         OSError, EOFError, zlib.error: it cannot be unpacked.
     """
+    refuse_packed(file)
     with file.open("rb") as opened:
         if opened.read(2) != GZIP:
             return file.open("rb")
@@ -100,6 +112,9 @@ def has_quotes(file: Path, separator: str, encoding: str, has_header: bool) -> b
         incorrect = f"line {rows.line_num}: {error}"
     if separator != TAB:
         if incorrect:
+            header = next(lines(file, encoding))
+            if separator not in header and (remedy := separator_remedy(header)):
+                raise SourceError(f"{file} has no {separator!r} in its first line{remedy}")
             raise SourceError(
                 f"{file}, {incorrect}; if quotation marks belong to the text set task.data.quoting=false, and if "
                 "they enclose cells correct the file, or set task.data.quoting=true to read it in spite of the error"
@@ -175,15 +190,24 @@ def require_columns(columns: dict[str, str], found: list[str], where: str, remed
 
 def _remedy(cells: list[str], columns: dict[str, str], separator: str) -> str:
     """Advice for a header that lacks a column: set another separator, or name the columns."""
-    others = [sign for sign in (TAB, ";", ",", "|") if sign != separator and sign in cells[0]]
-    if len(cells) == 1 and others:
-        name = "tab" if others[0] == TAB else f"'{others[0]}'"
-        return f'. If columns are separated otherwise, set it: --set "task.data.separator={name}"'
+    if len(cells) == 1 and (remedy := separator_remedy(cells[0])):
+        return remedy
+    if len(cells) < len(columns):
+        sign = "tab" if separator == TAB else repr(separator)
+        comment = "; a table has no comments, so delete such lines" if cells[0].startswith("#") else ""
+        return f". Its first line has {len(cells)} of {len(columns)} columns (the separator is {sign}){comment}"
     wanted = [*columns, *(f"column{number}" for number in range(len(columns) + 1, len(cells) + 1))]
     return (
         ". If the file has no header, name its columns in their order: "
         f'--set "task.data.columns=[{short(", ".join(wanted[: len(cells)]))}]"'
     )
+
+
+def separator_remedy(header: str) -> str:
+    """Advice for a header that is not divided: the separator that it has; nothing if there is none."""
+    sign = next((sign for sign in (TAB, ";", ",", "|") if sign in header), None)
+    name = "tab" if sign == TAB else f"'{sign}'"
+    return f'. If columns are separated otherwise, set it: --set "task.data.separator={name}"' if sign else ""
 
 
 def refuse_long_rows(file: Path, separator: str, encoding: str, quoting: bool, number: int) -> None:

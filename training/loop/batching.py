@@ -1,7 +1,7 @@
 """Batches of examples of similar length, counted in tokens."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import datasets
@@ -21,8 +21,8 @@ class LengthBatches:
 
     batches_per_epoch: int | None = None  # if it is known
 
-    def __init__(self, batch_tokens: int, seed: int, multiple_of: int) -> None:
-        self.batch_tokens, self.seed, self.multiple_of = batch_tokens, seed, multiple_of
+    def __init__(self, batch_tokens: int, seed: int, multiple_of: int, describe: Callable[[Any], str]) -> None:
+        self.batch_tokens, self.seed, self.multiple_of, self.describe = batch_tokens, seed, multiple_of, describe
         self.epoch = self.skipped = 0
 
     def start_at(self, epoch: int, skipped: int = 0) -> None:
@@ -47,6 +47,7 @@ class LengthBatchSampler(LengthBatches):
         seed: of the order, together with the number of the epoch
         multiple_of: drop batches at the end of an epoch so that a multiple of this is left. If it is the number of
             processes times the accumulation steps, no optimiser step spans two epochs and no process waits.
+        describe: what a message calls the row of a number
 
     Raises:
         ValueError: there are no rows, too few for ``multiple_of`` batches, or a row is longer than ``batch_tokens``.
@@ -54,14 +55,21 @@ class LengthBatchSampler(LengthBatches):
 
     batches_per_epoch: int
 
-    def __init__(self, lengths: Sequence[tuple[int, int]], batch_tokens: int, seed: int, multiple_of: int = 1) -> None:
+    def __init__(
+        self,
+        lengths: Sequence[tuple[int, int]],
+        batch_tokens: int,
+        seed: int,
+        multiple_of: int = 1,
+        describe: Callable[[int], str] = str,
+    ) -> None:
         if not len(lengths):
             raise ValueError("there are no examples to train on")
         self.lengths = np.asarray(lengths)
         if self.lengths.max() > batch_tokens:
             row = int(self.lengths.max(axis=1).argmax())
-            raise _too_long(f"example {row}", self.lengths[row].max(), batch_tokens)
-        super().__init__(batch_tokens, seed, multiple_of)
+            raise _too_long(describe(row), self.lengths[row].max(), batch_tokens)
+        super().__init__(batch_tokens, seed, multiple_of, describe)
         num_batches = len(self._batches())  # the same in every epoch: it depends on the lengths alone
         self.batches_per_epoch = num_batches - num_batches % multiple_of
         if not self.batches_per_epoch:
@@ -89,6 +97,7 @@ class LengthBatchStream(LengthBatches):
         batch_tokens: the most tokens in a batch
         seed: of the order, together with the number of the epoch
         multiple_of: as for ``LengthBatchSampler``
+        describe: what a message calls an example
         longest: the longest example as a message shows it, and its number of tokens, if known; it is checked at once
 
     Raises:
@@ -105,11 +114,12 @@ class LengthBatchStream(LengthBatches):
         batch_tokens: int,
         seed: int,
         multiple_of: int = 1,
+        describe: Callable[[Example], str] = str,
         longest: tuple[str, int] | None = None,
     ) -> None:
         if longest is not None and longest[1] > batch_tokens:
-            raise _too_long(f"the training example {longest[0]}", longest[1], batch_tokens)
-        super().__init__(batch_tokens, seed, multiple_of)
+            raise _too_long(longest[0], longest[1], batch_tokens)
+        super().__init__(batch_tokens, seed, multiple_of, describe)
         self.examples = examples
 
     def __iter__(self) -> Iterator[list[Example]]:
@@ -139,7 +149,7 @@ class LengthBatchStream(LengthBatches):
         for example in self.examples.shuffle(generator=random, buffer_size=self.SHUFFLED):
             length = length_of(example)
             if max(length) > self.batch_tokens:
-                raise _too_long("an example of the stream", max(length), self.batch_tokens)
+                raise _too_long(self.describe(example), max(length), self.batch_tokens)
             pool.append(example)
             lengths.append(length)
             tokens += max(length)
@@ -175,7 +185,10 @@ def _length_batches(
 
 
 def _too_long(what: str, tokens: int, batch_tokens: int) -> ValueError:
-    return ValueError(f"{what} has {tokens} tokens, more than batch_tokens={batch_tokens}; raise it or drop the row")
+    return ValueError(
+        f"the training example {what} has {tokens} tokens, more than batch_tokens={batch_tokens}; raise it, or "
+        "drop the row"
+    )
 
 
 def _too_few(num_examples: int, num_batches: int, batch_tokens: int, multiple_of: int) -> ValueError:

@@ -9,6 +9,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +22,16 @@ import attnzoo
 from ..recipe import Recipe, load_recipe, save_recipe
 from .checkpoint import checkpoints, newest_sound_checkpoint, recover, require_room, rotate, write_atomically
 
-RUN = ("checkpoints", "evaluated", "best", "last", "run.json")  # what a new run replaces
+MODELS = ("checkpoints/*", "evaluated/*", "best/*", "last/*")
+RUN = (*MODELS, "tensorboard/*", "log.jsonl", "run.json")  # what a new run replaces
 
 
 def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) -> Path | None:
     """Check the output folder and return the checkpoint to resume from, if any. No run is deleted.
 
     Raises:
-        ValueError: the folder holds a run, and neither argument is given; or there is no run to resume, it has another
-            recipe, or all its checkpoints are damaged.
+        ValueError: the folder holds a run or a part of one, and neither argument is given; or there is no run to
+            resume, it has another recipe, or all its checkpoints are damaged.
         OSError: the folder cannot be written.
     """
     require_room(output, 0)
@@ -43,26 +45,35 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
         if checkpoints(output) and (changed := differences(load_recipe(output / "recipe.yaml"), recipe)):
             raise ValueError(f"{output} was started with another recipe, which differs in {', '.join(changed)}")
         return newest_sound_checkpoint(output)
-    if not overwrite and (is_finished or checkpoints(output)):
-        state, remedy = ("a finished run", "") if is_finished else ("a run that can go on", "--resume goes on, ")
+    parts = sorted({path.relative_to(output).parts[0] for path in contents(output, MODELS)})
+    if not overwrite and (is_finished or parts):
+        state, remedy = f"a part of a run ({', '.join(parts)})", ""
+        if is_finished:
+            state = "a finished run"
+        elif checkpoints(output):
+            state, remedy = "a run that can go on", "--resume goes on, "
         raise ValueError(f"{output} holds {state}; {remedy}--overwrite discards it, or choose another --output")
     return None
 
 
-def start_output(output: Path, recipe: Recipe) -> None:
-    """Delete the run that is in the folder, if any, and write the recipe of the new one."""
-    for name in RUN:
-        if (output / name).is_dir():
-            shutil.rmtree(output / name, ignore_errors=True)
+def contents(output: Path, patterns: Sequence[str] = RUN) -> list[Path]:
+    """What a run has written into the folder: its files, and what is in its folders."""
+    return [path for pattern in patterns for path in output.glob(pattern)]
+
+
+def start_output(output: Path, recipe: Recipe, replaced: list[Path]) -> None:
+    """Delete what is replaced, files and folders, and write the recipe of the new run."""
+    for path in replaced:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
         else:
-            (output / name).unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
     save_recipe(recipe, output / "recipe.yaml")
 
 
-def size_of_run(output: Path) -> int:
-    """The bytes of the run that is in the folder."""
-    files = (file for name in RUN for file in (output / name, *(output / name).rglob("*")) if file.is_file())
-    return sum(file.stat().st_size for file in files)
+def size_of(paths: list[Path]) -> int:
+    """The bytes of files and folders."""
+    return sum(file.stat().st_size for path in paths for file in (path, *path.rglob("*")) if file.is_file())
 
 
 def differences(one: Recipe, other: Recipe) -> list[str]:

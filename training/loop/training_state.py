@@ -4,6 +4,7 @@ There are no pickles. Tensors are saved as safetensors, by the names of the para
 
 - ``model.safetensors``, ``optimizer.safetensors`` and, if there is a moving average, ``average.safetensors``: complete
   tensors, also if several processes share them in the training
+- the files of the tokenizer, if the training started from a model
 - ``state.json``: clock, position in the data, best evaluation, and for each process its random states and its sums for
   the next line of the log
 
@@ -23,6 +24,7 @@ from accelerate.utils import gather_object
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
+from transformers import PreTrainedTokenizerBase
 
 from .average import MovingAverage
 from .checkpoint import checkpoint_folder, replacing, rotate, write_manifest
@@ -31,7 +33,10 @@ from .progress import Batches, Best, Clock, SinceLog
 
 @dataclass
 class TrainingState:
-    """Everything in a checkpoint. ``model`` is the model without Accelerate's wrapper."""
+    """Everything in a checkpoint. ``model`` is the model without Accelerate's wrapper.
+
+    ``tokenizer`` is one that the task does not make from its data.
+    """
 
     accelerator: Accelerator
     model: nn.Module
@@ -41,6 +46,7 @@ class TrainingState:
     batches: Batches
     best: Best
     since_log: SinceLog
+    tokenizer: PreTrainedTokenizerBase | None = None
 
     def save(self, output: Path, keep: int) -> None:
         """Write the checkpoint of this step and keep the newest ``keep``. All processes must call it.
@@ -63,6 +69,8 @@ class TrainingState:
             with replacing(checkpoint_folder(output, self.clock.steps)) as new:
                 for name, of_file in tensors.items():
                     save_file(of_file, new / f"{name}.safetensors")
+                if self.tokenizer is not None:
+                    self.tokenizer.save_pretrained(new)
                 (new / "state.json").write_text(json.dumps(state, default=lambda array: array.tolist()))
                 write_manifest(new)
             rotate(output, keep)

@@ -87,6 +87,7 @@ class Task(ABC):
         greater_is_better: whether a greater score of that key is better.
         num_beams: beams of a released model; None for a task that generates nothing.
         known_data: the data sets that the task knows.
+        tokenizer_keys: the keys of ``task.data`` that only :meth:`make_tokenizer` reads; a trained model has them.
         card: what a card says; ``__init__`` adds what is known about the data.
         name: what messages and cards call the data.
         splits: the rows of each split.
@@ -109,6 +110,7 @@ class Task(ABC):
     greater_is_better: ClassVar[bool] = False
     num_beams: ClassVar[int | None] = None
     known_data: ClassVar[tuple[KnownData, ...]] = ()
+    tokenizer_keys: ClassVar[tuple[str, ...]] = ()
     card: Card
     longest: tuple[str, int] | None = None
 

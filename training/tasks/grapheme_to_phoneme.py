@@ -236,10 +236,11 @@ class GraphemeToPhoneme(SequenceToSequence):
         """Set how many phonemes a new model generates by default; this is saved with the model.
 
         Raises:
-            ValueError: a model that copies.
+            ValueError: a model that copies, or a tokenizer without a letter or phoneme of the training words.
         """
         if model.config.copy:
             raise ValueError("model.copy=true copies tokens of the source, and no letter is a phoneme; leave it out")
+        self._refuse_unknown(tokenizer)
         model.generation_config.update(max_new_tokens=max(MAX_PHONEMES, self.longest[1]))
 
     def predict_rows(
@@ -295,18 +296,42 @@ class GraphemeToPhoneme(SequenceToSequence):
             groups.add("_names" if word in self._names else "_common")
         return groups
 
+    def _refuse_unknown(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        """Raise a ValueError if the tokenizer, that of a start, lacks a letter or phoneme of training words."""
+        known, normalizer = {*tokenizer.get_vocab()}, tokenizer.backend_tokenizer.normalizer or self._normalizer
+        letters = {c for c in self._letters if not {*(c if c.isspace() else normalizer.normalize_str(c))} <= known}
+        phonemes = {one for one in self._phonemes if bracketed(one) not in known}
+        if not letters and not phonemes:
+            return
+        rows = () if self.data.streaming else self.splits["train"]
+        pairs = ((row["word"], one) for row in rows for one in row["pronunciations"])
+        unknown = letters | phonemes
+        pair = next((p for p in pairs if unknown & {*p[0], accent_and_spelling(p[0])[0], *p[1].split()}), ())
+        kinds = ("letters", letters), ("phonemes", phonemes)
+        said = [f"{name} {' '.join(map(repr, sorted(of_kind)))}" for name, of_kind in kinds if of_kind]
+        raise ValueError(
+            f"{self.data.path}: the model of training.start_from does not know the {short(' and the '.join(said))}"
+            f"{', as in ' + short(' '.join(pair)) if pair else ''}; leave such words out, or leave out "
+            "training.start_from, which brings the letters and phonemes of its model"
+            + self._stress_remedy(phonemes, known_phonemes(tokenizer))
+        )
+
     def _report_unknown_phonemes(self, tokenizer: PreTrainedTokenizerBase, pronunciations: list[str]) -> None:
         """Report phonemes of the references that the model cannot predict: each occurrence counts as an error."""
         known = known_phonemes(tokenizer)
         unknown = sorted({phoneme for listed in pronunciations for phoneme in listed.split()} - known)
         if known and unknown:
-            has_stress = not self._drops_stress and any(_without_stress(phoneme) in known for phoneme in unknown)
-            remedy = "; --set task.data.stress=drop takes stress off them" if has_stress else ""
             print(
                 f"{self.data.path}: the model does not know {len(unknown)} phonemes of the references, and each is an "
-                f"error in its figures: {' '.join(unknown[:5])}{' ...' if len(unknown) > 5 else ''}{remedy}",
+                f"error in its figures: {' '.join(unknown[:5])}{' ...' if len(unknown) > 5 else ''}"
+                + self._stress_remedy(unknown, known),
                 file=sys.stderr,
             )
+
+    def _stress_remedy(self, unknown: Iterable[str], known: set[str]) -> str:
+        """What to do about unknown phonemes that are known without stress, if there are any."""
+        has_stress = not self._drops_stress and any(_without_stress(phoneme) in known for phoneme in unknown)
+        return "; --set task.data.stress=drop takes stress off them" if has_stress else ""
 
     def _move_unseen_letters(self, found: _Words) -> None:
         """Move held-out words with letters of no training word to the training split, if a hash made the splits.
@@ -350,7 +375,10 @@ class GraphemeToPhoneme(SequenceToSequence):
             word = accent + "".join(accent_and_spelling(part)[1] for part in parts)
             stressed = chance.randrange(len(parts))
             sounds = [words[part][0] for part in parts]
-            sounds = [one if place == stressed else _with_secondary_stress(one) for place, one in enumerate(sounds)]
+            sounds = [
+                one if place == stressed else _with_weaker_stress(one, found.phonemes)
+                for place, one in enumerate(sounds)
+            ]
             if len(words) < wanted and word not in known and not self.is_held_out(word):
                 found.add("train", word, " ".join(sounds), is_streamed=False)
 
@@ -423,11 +451,13 @@ def _without_stress(pronunciation: str) -> str:
     return " ".join(without_stress(tuple(pronunciation.split())))
 
 
-def _with_secondary_stress(pronunciation: str) -> str:
-    """With secondary stress where the primary one was."""
-    sounds = pronunciation.replace(PRIMARY, SECONDARY).split()
-    is_arpabet = are_arpabet(sounds)
-    return " ".join(f"{sound[:-1]}2" if is_arpabet and sound.endswith("1") else sound for sound in sounds)
+def _with_weaker_stress(pronunciation: str, known: set[str]) -> str:
+    """With secondary stress where the primary one was, or without stress, whichever of the two is a known phoneme."""
+    sounds = pronunciation.split()
+    primary, weaker = ("1", ("2", "0", "")) if are_arpabet(sounds) else (PRIMARY, (SECONDARY, ""))
+    forms = ([sound.replace(primary, mark) for mark in weaker] for sound in sounds)
+    chosen = (next((f for f in of_sound if f in known or not f), sounds[at]) for at, of_sound in enumerate(forms))
+    return " ".join(filter(None, chosen))  # a mark may be a phoneme of its own
 
 
 def _figures(

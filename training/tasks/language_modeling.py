@@ -53,6 +53,7 @@ class LanguageModeling(Task):
     rows_called = "texts"
     target = "text"
     known_data = (SPEECHES,)
+    tokenizer_keys = ("vocabulary_size",)
     special_tokens: ClassVar[tuple[str, ...]]
     template: ClassVar[str]
 

@@ -73,6 +73,10 @@ class SentenceClassification(Task):
     metric_names = {"accuracy": "accuracy", "macro_f1": "macro-F1", "matthews": "Matthews"}
     units = {"accuracy": " %", "macro_f1": " %", "matthews": " %"}
     known_data = (SST2, FILM_REVIEWS)
+    tokenizer_keys = (
+        *("lower_case", "normalization", "tokens", "min_count"),
+        *("vocabulary_size", "added_words", "end_token"),
+    )
     card = Card(
         tags=("sentence-embedding", "self-attention"),
         pipeline_tag="text-classification",

@@ -58,7 +58,7 @@ def generate_texts(
     num_beams: int,
     batch_size: int,
     longer: int | None = None,
-    truncation: bool = False,
+    max_length: int | None = None,
 ) -> list[str]:
     """What the model generates for every text, in the order given; greedy with one beam.
 
@@ -69,7 +69,7 @@ def generate_texts(
         num_beams: width of the beam search
         batch_size: texts at a time
         longer: how many more tokens than its source an output may have; None for the model's generation config
-        truncation: whether texts are cut to the tokenizer's ``model_max_length``
+        max_length: texts are cut to so many tokens; None reads them whole
 
     Raises:
         ValueError: ``num_beams`` is below 1.
@@ -78,11 +78,12 @@ def generate_texts(
         raise ValueError(f"num_beams must be at least 1, got {num_beams}")
     if not texts:  # a process may have no row of a small split
         return []
-    lengths = [len(ids) for ids in tokenizer(texts, truncation=truncation)["input_ids"]]
+    cut = {"truncation": max_length is not None, "max_length": max_length}
+    lengths = [len(ids) for ids in tokenizer(texts, **cut)["input_ids"]]
 
     def predict(rows: list[int]) -> list[str]:
         of_rows = [texts[row] for row in rows]
-        batch = tokenizer(of_rows, padding=True, truncation=truncation, return_tensors="pt").to(model.device)
+        batch = tokenizer(of_rows, padding=True, **cut, return_tensors="pt").to(model.device)
         limit = {} if longer is None else {"max_new_tokens": min(lengths[rows[-1]] + longer, max_positions(model) - 1)}
         ids = model.generate(**batch, num_beams=num_beams, do_sample=False, **limit)  # type: ignore[operator]
         return tokenizer.batch_decode(ids, skip_special_tokens=True)

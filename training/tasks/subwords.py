@@ -69,6 +69,7 @@ class SubwordTask(SequenceToSequence):
     columns = ["source", "target"]
     target = "target"
     rows_called = "pairs"
+    tokenizer_keys = ("vocabulary_size",)
     max_new_tokens: int  # of generate() unless told otherwise
     is_cut = False  # whether texts are cut to the tokenizer's ``model_max_length``
 

@@ -98,10 +98,12 @@ class Summarization(SubwordTask):
         return tokenizer
 
     def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Let a new model repeat no three tokens in a summary, unless generate() is told otherwise.
+        """Set the greatest length of a text, and let a new model repeat no three tokens in a summary, unless generate()
+        is told otherwise.
 
         Paulus et al. (2018), "A Deep Reinforced Model for Abstractive Summarization", arXiv:1705.04304, section 2.5.
         """
+        tokenizer.model_max_length = self.data.max_source_tokens  # where a training starts from a model, too
         super().prepare(model, tokenizer)
         model.generation_config.update(no_repeat_ngram_size=3)
 
@@ -109,7 +111,8 @@ class Summarization(SubwordTask):
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: datasets.Dataset, num_beams: int = 1
     ) -> list[str]:
         """The summaries of these rows."""
-        return generate_texts(model, tokenizer, rows["source"][:], num_beams, batch_size=64, truncation=True)
+        longest = self.data.max_source_tokens
+        return generate_texts(model, tokenizer, rows["source"][:], num_beams, batch_size=64, max_length=longest)
 
     def score(self, split: str, predictions: list[Any]) -> dict[str, Any]:
         """ROUGE, and the percentage of new words (see ``metric_note`` of the card)."""
