@@ -54,7 +54,8 @@ def search(
 
     It returns the sequences of ``generate()``, up to rounding. With ``return_dict_in_generate=True`` it returns an
     output with the sequences and, for beams, their scores. All logits processors and stopping criteria apply.
-    Transformers passes neither a streamer nor the tokenizer that ``stop_strings`` needs to a ``custom_generate``.
+    Transformers passes neither a streamer, which the models refuse, nor the tokenizer that ``stop_strings`` needs to a
+    ``custom_generate``.
 
     Raises:
         ValueError: an option that only Transformers' own loops have: sampled beams, outputs of single steps
