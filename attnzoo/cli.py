@@ -41,7 +41,6 @@ from .command_line import (
     texts_of,
     with_progress,
 )
-from .phonemes import known_phonemes
 from .shipped_models import SENTIMENT, SUMMARIES, TRANSLATION
 from .viewer import plot_alignments, sentences_html
 
@@ -120,7 +119,7 @@ def pronounce(arguments: list[str]) -> None:
     if options.sentence and (options.output != "plain" or options.n_best != 1):
         raise ValueError("--sentence prints one line of phonemes for a text: leave --output and --n-best out")
     lines = lines_of(options.file) if options.file else texts_of(options, "word")
-    folder = options.model and folder_of(options.model)
+    folder = options.model and folder_of(options.model, "pronounce")
     sources = options.accent, options.phones, options.lexicon, options.dictionary, folder
     device = "cuda" if torch.cuda.is_available() else "cpu"
     pronouncer = Pronouncer(*sources, device=device, engine=options.engine)
@@ -170,22 +169,20 @@ def translate(arguments: list[str]) -> None:
     """``attnzoo translate``: a line for every sentence, or for each of its n best translations."""
     example = 'attnzoo translate "Two dogs are playing in the snow."'
     parser = command_parser("translate", COMMANDS["translate"][0], example, TRANSLATION, "sentence", "translations")
-    _print_targets(parser.parse_args(arguments), "sentence", "machine-translation")
+    _print_targets(parser.parse_args(arguments), "translate", "sentence", "machine-translation")
 
 
 def summarize(arguments: list[str]) -> None:
     """``attnzoo summarize``: a line for every text, or for each of its n best summaries."""
     example = 'attnzoo summarize "Quux is a library for PNG images."'
     parser = command_parser("summarize", COMMANDS["summarize"][0], example, SUMMARIES, "text", "summaries")
-    _print_targets(parser.parse_args(arguments), "text", "text-summarization")
+    _print_targets(parser.parse_args(arguments), "summarize", "text", "text-summarization")
 
 
-def _print_targets(options: argparse.Namespace, what: str, task: str) -> None:
+def _print_targets(options: argparse.Namespace, command: str, what: str, task: str) -> None:
     """The targets of all sources, by the pipeline of this task."""
     sentences = texts_of(options, what)
-    pipe: Any = pipeline(task, model=folder_of(options.model))  # type: ignore[call-overload]  # ours
-    if known_phonemes(pipe.tokenizer):
-        raise ValueError(f"{options.model} is a model of pronunciation; use attnzoo pronounce")
+    pipe: Any = pipeline(task, model=folder_of(options.model, command))  # type: ignore[call-overload]  # ours
     beams = {} if options.num_beams is None else {"num_beams": options.num_beams}
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
@@ -216,7 +213,7 @@ def classify(arguments: list[str]) -> None:
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that shows the attention to words")
     options = parser.parse_args(arguments)
     sentences = [sentence for sentence in texts_of(options, "sentence") if sentence.strip()]
-    folder = folder_of(options.model)
+    folder = folder_of(options.model, "classify")
     model, report = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
     if missing := ", ".join(sorted(report["missing_keys"])):
         raise ValueError(f"{options.model} is not a classifier: it has no weights {missing}")
@@ -270,7 +267,7 @@ def view_text(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     require_utf8([options.text], "text")
     require_utf8([options.target or ""], "target")
-    folder = folder_of(options.model)
+    folder = folder_of(options.model, "view")
     config = AutoConfig.from_pretrained(folder)
     heads = " ".join(config.architectures or ())
     auto_class: Any = AutoModel
@@ -305,7 +302,7 @@ def export(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if options.examples is not None and options.examples < 1:
         raise ValueError(f"--examples must be at least 1, got {options.examples}")
-    source = folder_of(options.model)
+    source = folder_of(options.model, "export")
     try:
         from .export.command import export_folder
     except ModuleNotFoundError as error:

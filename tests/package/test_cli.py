@@ -2,6 +2,7 @@
 
 import io
 import re
+import shutil
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -14,7 +15,8 @@ import attnzoo
 from attnzoo import SelfAttentiveConfig, model_path
 from attnzoo.alignment import alignment_error_rate, from_pharaoh
 from attnzoo.cli import COMMANDS, label_of, main
-from attnzoo.shipped_models import PRONUNCIATION, SENTIMENT, SHIPPED, TRANSLATION
+from attnzoo.command_line import EXPORT, folder_of
+from attnzoo.shipped_models import PRONUNCIATION, SENTIMENT, SHIPPED, SUMMARIES, TRANSLATION
 from tests.regular_language import spell_out
 
 ROOT = Path(__file__).parents[2]
@@ -143,15 +145,44 @@ def test_translate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("command", "model", "message"),
     [
-        ("pronounce", TRANSLATION, "is not a model of pronunciation; use attnzoo translate"),
-        ("translate", PRONUNCIATION, "is a model of pronunciation; use attnzoo pronounce"),
-        ("classify", "small-transformer-sotu-masked", r"is not a classifier: it has no weights classifier\.bias"),
+        ("pronounce", TRANSLATION, r"a model for translation \(.*\), which attnzoo pronounce .* attnzoo translate"),
+        ("pronounce", SUMMARIES, "a model for summarization .* use attnzoo summarize"),
+        ("translate", PRONUNCIATION, "a model for grapheme-to-phoneme .* use attnzoo pronounce"),
+        ("translate", SUMMARIES, "a model for summarization .* use attnzoo summarize"),
+        ("translate", SENTIMENT, r"a classifier \(SelfAttentive.*\), which .* use attnzoo classify"),
+        ("summarize", TRANSLATION, "a model for translation .* use attnzoo translate"),
+        ("summarize", "small-transformer-sotu-causal", r"without source and target \(SmallTransformerForCausalLM\)"),
+        ("classify", PRONUNCIATION, "which attnzoo classify does not read; use attnzoo pronounce"),
+        ("classify", TRANSLATION, "which attnzoo classify does not read; use attnzoo translate"),
+        ("classify", "small-transformer-sotu-masked", r"\(SmallTransformerForMaskedLM\), which .* use attnzoo view"),
     ],
 )
 def test_a_model_of_another_task_is_refused(command: str, model: str, message: str) -> None:
     """It would answer, and nobody would see that it is no answer."""
-    with pytest.raises(SystemExit, match=message):
+    with pytest.raises(SystemExit, match=f"^error: {model} is .*{message}"):
         main([command, "hello", "--model", model])
+
+
+def test_without_a_card_the_tokenizer_says_what_pronounces(tmp_path: Path) -> None:
+    words, sentences = (
+        str(shutil.copytree(model_path(name), tmp_path / name, ignore=shutil.ignore_patterns("README.md")))
+        for name in (PRONUNCIATION, TRANSLATION)
+    )
+    assert folder_of(sentences, "summarize") == sentences
+    with pytest.raises(ValueError, match=r"a model for grapheme-to-phoneme .* use attnzoo pronounce"):
+        folder_of(words, "translate")
+
+
+@pytest.mark.parametrize("command", ["translate x --model", "classify x --model", "view -o a.html", "export", "align"])
+def test_an_exported_model_is_refused_by_all_but_pronounce(command: str, tmp_path: Path) -> None:
+    for name in ("config.json", EXPORT, "a"):
+        (tmp_path / name).write_text("{}")
+    arguments = [*command.split(), str(tmp_path)]
+    if command == "align":
+        arguments = ["align", str(tmp_path / "a"), str(tmp_path / "a"), "--model", str(tmp_path)]
+    name = command.split()[0]
+    with pytest.raises(SystemExit, match=f"is an exported model, which attnzoo {name} does not read; give the model"):
+        main([*arguments, "x"] if name in ("view", "export") else arguments)
 
 
 def test_classify_prints_labels_and_shows_the_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
