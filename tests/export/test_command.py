@@ -1,13 +1,20 @@
 """``attnzoo export``: the folder, its card with the certificate, and what stops it."""
 
 import json
+from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from attnzoo.training.tasks.sequence_to_sequence import generate_texts
+from datasets import Dataset
 
 from attnzoo.cli import main
+from attnzoo.export import to_onnx
 from attnzoo.export.certificate import faults
-from tests.factory import save_folder
+from attnzoo.export.command import measure
+from tests.factory import TOKENIZER, make_model, save_folder
 
 KINDS = ["attentional-rnn", "self-attentive-pair", "transformer-causal", "transformer-masked", "transformer-tagger"]
 
@@ -68,6 +75,28 @@ def test_ctranslate2_is_certified_too(tmp_path: Path) -> None:
             ]
         )
     assert not (tmp_path / "no").exists()
+
+
+def test_model_and_export_are_scored_with_the_length_limit_of_the_task(tmp_path: Path) -> None:
+    model = make_model("transformer-encoder-decoder").eval()
+    model.generation_config.update(max_new_tokens=9, eos_token_id=None)
+    tokenizer = deepcopy(TOKENIZER)
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]
+
+    def predict(one: Any, tokenizer: Any, split: str, num_beams: int) -> list[str]:
+        return generate_texts(one, tokenizer, rows["source"][:], num_beams, batch_size=2, longer=2)
+
+    def score(split: str, predictions: list[str]) -> dict[str, float]:
+        return {"length": sum(len(TOKENIZER.tokenize(one)) for one in predictions) / len(predictions)}
+
+    rows = Dataset.from_dict({"source": ["ab", "cabd"]})
+    task = SimpleNamespace(
+        splits={"test": rows}, columns=["source"], predict=predict, score=score, metric_names={"length": ""}
+    )
+    certificate = measure(model, tokenizer, to_onnx(model, tmp_path / "out", tokenizer), task)
+    of_model, of_export = certificate["scores"]["length"]
+    assert 0 < of_model == of_export
+    assert certificate["scored"] == 2
 
 
 def test_faults_of_a_certificate() -> None:
