@@ -69,6 +69,10 @@ def read_figures(folder: Path) -> dict[str, Any]:
         FileNotFoundError: there is none.
         ValueError: it is damaged, or lacks a figure.
     """
+    if not (folder / "run.json").is_file():
+        raise FileNotFoundError(
+            f"{folder} is not a released model: it has no run.json; `attnzoo release RUN {folder}` writes one"
+        )
     run = read_mapping(folder / "run.json")
     if missing := [name for name, kind in FIGURES.items() if not isinstance(run.get(name), kind)]:
         raise ValueError(f"{folder / 'run.json'} is damaged: it has no {', '.join(missing)}")

@@ -120,6 +120,10 @@ def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture
         ("align FILE FILE --batch-size 0", "--batch-size must be at least 1, got 0"),
         ("align FILE FILE --choose FILE FILE FILE --head 1", "leave --layer, --head and --shift out"),
         ("align FILE FILE --gold FILE", "FILE is empty, and there is no error rate"),
+        ("card nothing", "nothing is not a released model: it has no run.json; `attnzoo release RUN nothing`"),
+        ("publish FILE a:b/c --dry-run", "repo_id must be owner/name, got 'a:b/c'"),
+        ("publish FILE x/y/z --dry-run", "repo_id must be owner/name, got 'x/y/z'"),
+        ("publish FILE x --dry-run", "repo_id='x' does not say whose it is; write owner/x"),
         ("align FILE FILE --model self-attentive-sst2", "give an encoder-decoder, not a self_attentive"),
     ],
 )
@@ -322,6 +326,8 @@ def test_shipped_models_are_the_folders_of_model_cards(monkeypatch: pytest.Monke
     monkeypatch.setattr("attnzoo.shipped_models.__file__", str(tmp_path / "attnzoo" / "shipped_models.py"))
     with pytest.raises(FileNotFoundError, match="pip install attnzoo-models"):
         model_path(SENTIMENT)
+    with pytest.raises(SystemExit, match=r"error: the model .* pip install attnzoo-models"):
+        main(["publish", "--all", "owner", "--dry-run"])
 
 
 def test_importing_the_package_loads_no_code_that_only_some_need() -> None:
