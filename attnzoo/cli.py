@@ -43,6 +43,7 @@ from .command_line import (
 )
 from .shipped_models import SENTIMENT, SUMMARIES, TRANSLATION
 from .viewer import plot_alignments, sentences_html
+from .viewer.pictures import require_page, require_picture
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -116,6 +117,8 @@ def pronounce(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if options.file and options.texts:
         raise ValueError(f"--file reads the words from {options.file}, got {options.texts[0]!r} too; leave one out")
+    if options.plot:
+        require_picture(options.plot)
     if options.sentence and (options.output != "plain" or options.n_best != 1):
         raise ValueError("--sentence prints one line of phonemes for a text: leave --output and --n-best out")
     lines = lines_of(options.file) if options.file else texts_of(options, "word")
@@ -212,6 +215,8 @@ def classify(arguments: list[str]) -> None:
     parser = command_parser("classify", COMMANDS["classify"][0], example, SENTIMENT, "sentence", more=more)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that shows the attention to words")
     options = parser.parse_args(arguments)
+    if options.html is not None:
+        require_page(options.html)
     sentences = [sentence for sentence in texts_of(options, "sentence") if sentence.strip()]
     folder = folder_of(options.model, "classify")
     model, report = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
@@ -267,6 +272,8 @@ def view_text(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     require_utf8([options.text], "text")
     require_utf8([options.target or ""], "target")
+    is_page = options.output.suffix.lower() in (".html", ".htm")
+    (require_page if is_page else require_picture)(options.output)
     folder = folder_of(options.model, "view")
     config = AutoConfig.from_pretrained(folder)
     heads = " ".join(config.architectures or ())
@@ -282,8 +289,7 @@ def view_text(arguments: list[str]) -> None:
     text = tuple(pair) if len(pair) == 2 else options.text
     found = attnzoo.view(model, tokenizer, text, options.target, options.layers)
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    write: Callable[[Path], Any] = found.save if options.output.suffix.lower() in (".html", ".htm") else found.plot
-    write(options.output)
+    (found.save if is_page else found.plot)(options.output)
 
 
 def export(arguments: list[str]) -> None:

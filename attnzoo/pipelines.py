@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import AutoModelForSeq2SeqLM, GenerationConfig, Pipeline, PreTrainedTokenizerBase
 
-from .alignment import forced_decode
+from .alignment import forced_decode, require_whole
 from .loss import IGNORED
 from .phonemes import accent_and_spelling, token_names
 
@@ -85,8 +85,8 @@ class SourceToTargetPipeline(Pipeline):
 
     def __init__(self, *args: Any, batch_size: int | None = None, **kwargs: Any) -> None:
         super().__init__(*args, batch_size=batch_size, **kwargs)
-        _require_whole("batch_size", batch_size)
         self.batch_size = BATCH_SIZE if batch_size is None else batch_size
+        require_whole("batch_size", self.batch_size)
 
     def __call__(self, inputs: Any, *args: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
         if hasattr(inputs, "tolist"):  # an array, or a column of pandas
@@ -95,7 +95,8 @@ class SourceToTargetPipeline(Pipeline):
             inputs = list(inputs)  # a tuple, or a column of a dataset
             if not inputs:
                 return []
-        _require_whole("batch_size", batch_size)
+        if batch_size is not None:
+            require_whole("batch_size", batch_size)
         # A source without a length, such as a generator, is batched on request only: the first result would wait for
         # a whole batch.
         if batch_size is None and isinstance(inputs, Sized):
@@ -120,8 +121,9 @@ class SourceToTargetPipeline(Pipeline):
             raise ValueError(f"generation_config must be a GenerationConfig, got {generation_config!r}")
         fields = {} if generation_config is None else generation_config.to_diff_dict()
         generate_kwargs = {name: fields[name] for name in fields if name in SEARCH_ARGUMENTS} | generate_kwargs
-        _require_whole("n_best", n_best)
-        _require_whole("num_beams", generate_kwargs.get("num_beams"))
+        for name, number in (("n_best", n_best), ("num_beams", generate_kwargs.get("num_beams"))):
+            if number is not None:
+                require_whole(name, number)
         for name, value in generate_kwargs.items():
             if name in REFUSED and value not in (None, False):
                 raise ValueError(f"{self.task} does not take {name}={value!r}: {REFUSED[name]}")
@@ -298,11 +300,6 @@ PIPELINES: dict[str, type[SourceToTargetPipeline]] = {
     "machine-translation": TranslationPipeline,
     "text-summarization": SummarizationPipeline,
 }
-
-
-def _require_whole(name: str, number: Any) -> None:
-    if number is not None and (type(number) is not int or number < 1):
-        raise ValueError(f"{name} must be a whole number from 1, got {number!r}")
 
 
 def labels_of(sequences: Tensor, ends: Any) -> Tensor:

@@ -117,6 +117,13 @@ def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture
         ("pronounce cat --sentence --output tsv", "leave --output and --n-best out"),
         ("pronounce cat --sentence --n-best 2", "leave --output and --n-best out"),
         ("pronounce ... --plot FILE.png", "FILE.png is not drawn"),
+        (
+            "pronounce cat --plot a.xyz",
+            "a picture needs the name of a file that ends in .png, .pdf or .svg, got 'a.xyz'",
+        ),
+        ("pronounce cat --plot .", "a picture needs the name of a file that ends in .png, .pdf or .svg, got '.'"),
+        ("view nowhere a -o a.xyz", "a picture needs the name of a file that ends in .png, .pdf or .svg, got 'a.xyz'"),
+        ("classify a --html .", "a page needs the name of a file that ends in .html or .htm, got '.'"),
         ("align FILE FILE --batch-size 0", "--batch-size must be at least 1, got 0"),
         ("align FILE FILE --choose FILE FILE FILE --head 1", "leave --layer, --head and --shift out"),
         ("align FILE FILE --gold FILE", "FILE is empty, and there is no error rate"),
