@@ -81,6 +81,7 @@ class SourceToTargetPipeline(Pipeline):
     auto_class: Any = AutoModelForSeq2SeqLM
     card_tag: str
     target_key = "target_text"
+    is_cut = False  # whether only the first model_max_length tokens of a text are read
     search: Any = None  # a custom_generate that also returns scores, where the package is installed
 
     def __init__(self, *args: Any, batch_size: int | None = None, **kwargs: Any) -> None:
@@ -171,7 +172,17 @@ class SourceToTargetPipeline(Pipeline):
                 messages.append(str(error))
         if not texts:
             return {"errors": messages}
-        encoded = self.tokenizer(texts, padding=len(texts) > 1, return_tensors="pt")
+        # verbose: Transformers' own warning of long texts speaks of errors that these models do not have.
+        options = {"padding": len(texts) > 1, "truncation": self.is_cut, "verbose": False}
+        encoded = self.tokenizer(texts, **options, return_tensors="pt")
+        most = self.tokenizer.model_max_length
+        for text, encoding in zip(texts, encoded.encodings or (), strict=False):  # a slow tokenizer has none
+            if encoding.overflowing:
+                limit = f"{most} tokens, the tokenizer's model_max_length: only these are read"
+                warnings.warn(f"{text[:40]!r}... is longer than {limit}", stacklevel=2)
+            elif (length := sum(encoding.attention_mask)) > most:
+                limit = f"more than the {most} of the tokenizer's model_max_length; split it if the result is poor"
+                warnings.warn(f"{text[:40]!r}... has {length} tokens, {limit}", stacklevel=2)
         unknown_id = self.tokenizer.unk_token_id
         for row, (text, ids) in enumerate(zip(texts, encoded["input_ids"].tolist(), strict=True)):
             spans = [encoded.token_to_chars(row, place) for place, token in enumerate(ids) if token == unknown_id]
@@ -197,7 +208,8 @@ class SourceToTargetPipeline(Pipeline):
         """The text, unless it has more tokens than the model has positions, which is a ValueError."""
         config = self.model.config
         if getattr(config, "position_embedding", None) == "learned":
-            length, most = len(self.tokenizer(text)["input_ids"]), config.max_position_embeddings
+            ids = self.tokenizer(text, truncation=self.is_cut, verbose=False)["input_ids"]
+            length, most = len(ids), config.max_position_embeddings
             if length > most:
                 raise ValueError(f"{text[:40]!r}... has {length} tokens, and the model has {most} positions; split it")
         return text
@@ -288,10 +300,14 @@ class TranslationPipeline(SourceToTargetPipeline):
 
 
 class SummarizationPipeline(SourceToTargetPipeline):
-    """The summaries of texts, each a ``summary_text``; see :class:`SourceToTargetPipeline`."""
+    """The summaries of texts, each a ``summary_text``; see :class:`SourceToTargetPipeline`.
+
+    Of a text longer than the tokenizer's ``model_max_length``, only so many tokens are read, with a warning.
+    """
 
     card_tag = "summarization"
     target_key = "summary_text"
+    is_cut = True
 
 
 # Transformers refuses every task whose name begins with that of a removed pipeline, such as "translation".
