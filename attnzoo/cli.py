@@ -310,14 +310,15 @@ def export(arguments: list[str]) -> None:
         raise ValueError(f"--examples must be at least 1, got {options.examples}")
     source = folder_of(options.model, "export")
     try:
+        from .export.certificate import figures
         from .export.command import export_folder
     except ModuleNotFoundError as error:
         _exit_without_package("export", error, "export")
 
     task = _test_examples(source, options.examples, options.set)
     certificate = export_folder(source, options.folder, options.format, options.weights, task, options.check)
-    for name, value in certificate.items():
-        print(name, f"{value:.1e}" if isinstance(value, float) else value, sep="\t")
+    for figure in figures(certificate):
+        print(*figure, sep="\t")
 
 
 def _test_examples(source: str, number: int | None, overrides: list[str]) -> Any:

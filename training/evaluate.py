@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
-from datasets import IterableDataset
+from datasets import IterableDataset, disable_progress_bars
 from transformers import AutoConfig, AutoTokenizer
 
 from attnzoo.shipped_models import named_folder  # importing attnzoo also registers the Auto classes
@@ -67,6 +67,7 @@ def task_for(folder: Path, overrides: list[str], split: str) -> Task:
     Raises:
         OSError, ValueError: as for ``checkpoint_recipe`` and ``make_task``.
     """
+    disable_progress_bars()  # of reading data, which would stand between the figures
     recipe, own = checkpoint_recipe(folder, overrides), checkpoint_recipe(folder)
     path, trained_on = Path(recipe.task.data.path), Path(own.task.data.path)
     is_there = path.exists() and trained_on.exists()

@@ -12,7 +12,7 @@ from datasets import Dataset
 
 from attnzoo.cli import main
 from attnzoo.export import to_onnx
-from attnzoo.export.certificate import faults
+from attnzoo.export.certificate import faults, figures
 from attnzoo.export.command import measure
 from tests.factory import TOKENIZER, make_model, save_folder
 
@@ -33,7 +33,9 @@ def test_an_export_is_certified(kind: str, tmp_path: Path, capsys: pytest.Captur
     assert f"| {certificate['examples']} of {certificate['examples']} |" in card
     assert (folder / "MODEL_CARD.md").read_text() == (source / "README.md").read_text()
     main(["export", str(source), str(folder), "--check"])
-    assert f"examples\t{certificate['examples']}" in capsys.readouterr().out
+    printed = dict(line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert float(printed["largest difference of logits"]) == pytest.approx(certificate["logits"], rel=0.1)
+    assert f"{certificate['examples']} of {certificate['examples']}" in printed.values()
     with pytest.raises(SystemExit, match="is not empty"):
         main(["export", str(source), str(folder)])
 
@@ -97,6 +99,10 @@ def test_model_and_export_are_scored_with_the_length_limit_of_the_task(tmp_path:
     of_model, of_export = certificate["scores"]["length"]
     assert 0 < of_model == of_export
     assert certificate["scored"] == 2
+    assert figures(certificate)[-1] == (
+        "length of 2 texts, greedy search, by PyTorch and by the export",
+        f"{of_model:.2f} and {of_model:.2f}",
+    )
 
 
 def test_faults_of_a_certificate() -> None:
