@@ -73,14 +73,16 @@ def search(
     known = make_steps.reads | IGNORED_ARGUMENTS
     refused = [name for name, value in model_kwargs.items() if name not in known and value is not None]
     if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE, GenerationMode.BEAM_SEARCH):
-        refused.append(f"mode {mode.value}")
+        refused.append(f"{mode.value} (num_beams={config.num_beams}, do_sample={config.do_sample})")
     if config.return_dict_in_generate:
-        refused += [name for name in STEP_OUTPUTS if getattr(config, name)]
+        refused += [f"{name}=True" for name in STEP_OUTPUTS if getattr(config, name)]
     called = (model, model.model, model.model.decoder)
     if any(forward_hooks(part) or "forward" in vars(part) for part in called):
-        refused.append("calls of the whole decoder, which its hooks need")
+        refused.append("hooks on the model or its decoder")
     if refused:
-        raise ValueError(f"search() has no {', '.join(refused)}; leave out custom_generate")
+        raise ValueError(
+            f"search() does not support {', '.join(refused)}; leave out custom_generate, and generate() does"
+        )
     scores = _Scores(logits_processor, model.config.vocab_size)
     repeats = max(config.num_beams, config.num_return_sequences)  # of every source, by generate()
     skip = 1
