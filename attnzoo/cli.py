@@ -72,6 +72,9 @@ def main(arguments: list[str] | None = None) -> None:
         try:
             run = importlib.import_module(run).main
         except ModuleNotFoundError as error:
+            parsers = importlib.import_module("attnzoo.training.commands").PARSERS
+            if command in parsers:
+                parsers[command]().parse_args(arguments[1:])  # --help ends here: it needs no package
             _exit_without_package(command, error, "train")
         run(arguments[1:])
         return

@@ -20,29 +20,19 @@ from transformers import AutoConfig, AutoTokenizer
 from attnzoo.shipped_models import named_folder  # importing attnzoo also registers the Auto classes
 
 from .card import describe
-from .commands import add_overrides, command_parser
+from .commands import evaluate_parser
 from .loop.checkpoint import require_model
 from .loop.stopping import exit_on_user_error
 from .recipe import checkpoint_recipe
 from .tasks import make_task
 from .tasks.base import Task
 
-LENGTH_PENALTY = (
-    "of beam search: the score of an output is divided by its length in tokens to this power, so above 1 it favours "
-    "longer outputs (default: what the generation config in {} says, or else 1)"
-)
 MAX_LENGTH_PENALTY = 100  # a power that no length in tokens makes infinite
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = command_parser("attnzoo evaluate", "Evaluate a checkpoint folder.", "runs/demo/best")
-    parser.add_argument("folder", help="a checkpoint folder, such as runs/demo/best, or the name of a shipped model")
-    parser.add_argument("--split", default="test", help="train, validation or test (default: test)")
-    parser.add_argument("--num-beams", type=int, help="default: what the folder's generation config says, or else 1")
-    parser.add_argument("--length-penalty", type=float, help=LENGTH_PENALTY.format("the folder"))
-    add_overrides(parser)
-    options = parser.parse_args(arguments)
+    options = evaluate_parser().parse_args(arguments)
     with exit_on_user_error():
         folder = Path(named_folder(options.folder))
         require_model(folder)

@@ -50,11 +50,19 @@ def test_the_command_is_installed() -> None:
     assert command.load() is main
 
 
-def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_packages_of_training_help_works_and_the_command_names_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(attnzoo, "training", attnzoo.training)  # what is imported below does not stay
     for module in [name for name in sys.modules if name.startswith("attnzoo.training")]:
         monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "accelerate", None)
+    for package in ("accelerate", "datasets", "jinja2", "matplotlib", "matplotlib.figure", "scipy"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for command in [name for name, (_, run) in COMMANDS.items() if isinstance(run, str)]:
+        with pytest.raises(SystemExit) as stopped:
+            main([command, "--help"])
+        assert stopped.value.code == 0
+        assert f"example: attnzoo {command} " in " ".join(capsys.readouterr().out.split())
     with pytest.raises(SystemExit, match=r"needs the package 'accelerate'.*pip install 'attnzoo\[train\]'"):
         main(["train", "demo"])
 
