@@ -139,9 +139,10 @@ def forced_decode(
     Raises:
         ValueError: no such layer or head, or ``heads`` is empty.
     """
-    heads = ((layer, head),) if heads is None else tuple(heads)
-    if not heads:
-        raise ValueError("heads must have at least one pair (layer, head)")
+    heads = ((layer, head),) if heads is None else heads
+    are_pairs = isinstance(heads, Sequence) and all(isinstance(one, list | tuple) and len(one) == 2 for one in heads)
+    if not are_pairs or not heads:
+        raise ValueError(f"heads must be one or more pairs (layer, head), such as [(0, 1), (0, 3)], got {heads!r}")
     logits, cross_attentions = _decode(model, input_ids, labels, attention_mask, {of_layer for of_layer, _ in heads})
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1)
     chosen = nn.functional.cross_entropy(logits, labels.flatten().long(), reduction="none").view_as(labels)
@@ -176,16 +177,16 @@ def _decode(
 
 def _require_layers(layers: set[int], count: int) -> None:
     for layer in layers:
-        if not -count <= layer < count:
-            raise ValueError(f"layer must be 0 to {count - 1}, the decoder's layers, got {layer}")
+        if layer not in range(-count, count):
+            raise ValueError(f"layer must be 0 to {count - 1}, the decoder's layers, got {layer!r}")
 
 
 def _head_of(of_layer: Tensor, head: int | None) -> Tensor:
     """The weights (N, T, S) of one head of a layer (N, H, T, S), or the mean of its heads."""
     if head is None:
         return of_layer.mean(dim=1)
-    if not 0 <= head < of_layer.shape[1]:
-        raise ValueError(f"head must be 0 to {of_layer.shape[1] - 1}, the layer's heads, or None, got {head}")
+    if head not in range(of_layer.shape[1]):
+        raise ValueError(f"head must be 0 to {of_layer.shape[1] - 1}, the layer's heads, or None, got {head!r}")
     return of_layer[:, head]
 
 
@@ -252,8 +253,7 @@ def align_stream(
     Results have the order of the pairs. The pairs of a few batches are sorted by length, so that there is little
     padding.
     """
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+    require_whole("batch_size", batch_size)
     if shift == "paper":
         shift = paper_shift(model.config)
     if not isinstance(shift, int) or shift < 0:
@@ -289,6 +289,12 @@ def _aligned(
         by_word = torch.stack([weights[:, places].sum(dim=1) for places in sources[row].places], dim=1)
         by_word = torch.stack([by_word[places].nanmean(dim=0) for places in targets[row].places])
         yield AlignedPair(sources[row].words, targets[row].words, by_word, links_of(by_word), score)
+
+
+def require_whole(name: str, number: Any) -> None:
+    """Raise a ValueError unless the number is a whole one from 1."""
+    if type(number) is not int or number < 1:
+        raise ValueError(f"{name} must be a whole number from 1, got {number!r}")
 
 
 def _padded(rows: list[list[int]], padding: int, device: torch.device) -> Tensor:

@@ -73,8 +73,8 @@ def record_attention(
     of_kind = {kind: of_kind[kind] for kind in kinds or of_kind}
     most = max(map(len, of_kind.values()))
     for layer in layers or ():
-        if not -most <= layer < most:
-            raise ValueError(f"layers must be 0 to {most - 1}, got {layer}")
+        if layer not in range(-most, most):
+            raise ValueError(f"layers must be 0 to {most - 1}, got {layer!r}")
     recorded: Recorded = {kind: {} for kind in of_kind}
     with ExitStack() as hooks:  # at its end all are removed
         for kind, modules in of_kind.items():
@@ -189,6 +189,6 @@ class _Recorder(TorchFunctionMode):
     def chosen_heads(self, num_heads: int) -> list[int]:
         """The numbers of the heads to record."""
         for head in self.heads or ():
-            if not 0 <= head < num_heads:
-                raise ValueError(f"heads must be 0 to {num_heads - 1}, got {head}")
+            if head not in range(num_heads):
+                raise ValueError(f"heads must be 0 to {num_heads - 1}, got {head!r}")
         return list(range(num_heads) if self.heads is None else self.heads)

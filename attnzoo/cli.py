@@ -41,9 +41,9 @@ from .command_line import (
     texts_of,
     with_progress,
 )
-from .phonemes import known_phonemes
 from .shipped_models import SENTIMENT, SUMMARIES, TRANSLATION
 from .viewer import plot_alignments, sentences_html
+from .viewer.pictures import require_page, require_picture
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -72,6 +72,9 @@ def main(arguments: list[str] | None = None) -> None:
         try:
             run = importlib.import_module(run).main
         except ModuleNotFoundError as error:
+            parsers = importlib.import_module("attnzoo.training.commands").PARSERS
+            if command in parsers:
+                parsers[command]().parse_args(arguments[1:])  # --help ends here: it needs no package
             _exit_without_package(command, error, "train")
         run(arguments[1:])
         return
@@ -117,10 +120,12 @@ def pronounce(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if options.file and options.texts:
         raise ValueError(f"--file reads the words from {options.file}, got {options.texts[0]!r} too; leave one out")
+    if options.plot:
+        require_picture(options.plot)
     if options.sentence and (options.output != "plain" or options.n_best != 1):
         raise ValueError("--sentence prints one line of phonemes for a text: leave --output and --n-best out")
     lines = lines_of(options.file) if options.file else texts_of(options, "word")
-    folder = options.model and folder_of(options.model)
+    folder = options.model and folder_of(options.model, "pronounce")
     sources = options.accent, options.phones, options.lexicon, options.dictionary, folder
     device = "cuda" if torch.cuda.is_available() else "cpu"
     pronouncer = Pronouncer(*sources, device=device, engine=options.engine)
@@ -170,22 +175,20 @@ def translate(arguments: list[str]) -> None:
     """``attnzoo translate``: a line for every sentence, or for each of its n best translations."""
     example = 'attnzoo translate "Two dogs are playing in the snow."'
     parser = command_parser("translate", COMMANDS["translate"][0], example, TRANSLATION, "sentence", "translations")
-    _print_targets(parser.parse_args(arguments), "sentence", "machine-translation")
+    _print_targets(parser.parse_args(arguments), "translate", "sentence", "machine-translation")
 
 
 def summarize(arguments: list[str]) -> None:
     """``attnzoo summarize``: a line for every text, or for each of its n best summaries."""
     example = 'attnzoo summarize "Quux is a library for PNG images."'
     parser = command_parser("summarize", COMMANDS["summarize"][0], example, SUMMARIES, "text", "summaries")
-    _print_targets(parser.parse_args(arguments), "text", "text-summarization")
+    _print_targets(parser.parse_args(arguments), "summarize", "text", "text-summarization")
 
 
-def _print_targets(options: argparse.Namespace, what: str, task: str) -> None:
+def _print_targets(options: argparse.Namespace, command: str, what: str, task: str) -> None:
     """The targets of all sources, by the pipeline of this task."""
     sentences = texts_of(options, what)
-    pipe: Any = pipeline(task, model=folder_of(options.model))  # type: ignore[call-overload]  # ours
-    if known_phonemes(pipe.tokenizer):
-        raise ValueError(f"{options.model} is a model of pronunciation; use attnzoo pronounce")
+    pipe: Any = pipeline(task, model=folder_of(options.model, command))  # type: ignore[call-overload]  # ours
     beams = {} if options.num_beams is None else {"num_beams": options.num_beams}
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
@@ -215,8 +218,10 @@ def classify(arguments: list[str]) -> None:
     parser = command_parser("classify", COMMANDS["classify"][0], example, SENTIMENT, "sentence", more=more)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that shows the attention to words")
     options = parser.parse_args(arguments)
+    if options.html is not None:
+        require_page(options.html)
     sentences = [sentence for sentence in texts_of(options, "sentence") if sentence.strip()]
-    folder = folder_of(options.model)
+    folder = folder_of(options.model, "classify")
     model, report = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
     if missing := ", ".join(sorted(report["missing_keys"])):
         raise ValueError(f"{options.model} is not a classifier: it has no weights {missing}")
@@ -270,7 +275,9 @@ def view_text(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     require_utf8([options.text], "text")
     require_utf8([options.target or ""], "target")
-    folder = folder_of(options.model)
+    is_page = options.output.suffix.lower() in (".html", ".htm")
+    (require_page if is_page else require_picture)(options.output)
+    folder = folder_of(options.model, "view")
     config = AutoConfig.from_pretrained(folder)
     heads = " ".join(config.architectures or ())
     auto_class: Any = AutoModel
@@ -285,8 +292,7 @@ def view_text(arguments: list[str]) -> None:
     text = tuple(pair) if len(pair) == 2 else options.text
     found = attnzoo.view(model, tokenizer, text, options.target, options.layers)
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    write: Callable[[Path], Any] = found.save if options.output.suffix.lower() in (".html", ".htm") else found.plot
-    write(options.output)
+    (found.save if is_page else found.plot)(options.output)
 
 
 def export(arguments: list[str]) -> None:
@@ -305,16 +311,17 @@ def export(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if options.examples is not None and options.examples < 1:
         raise ValueError(f"--examples must be at least 1, got {options.examples}")
-    source = folder_of(options.model)
+    source = folder_of(options.model, "export")
     try:
+        from .export.certificate import figures
         from .export.command import export_folder
     except ModuleNotFoundError as error:
         _exit_without_package("export", error, "export")
 
     task = _test_examples(source, options.examples, options.set)
     certificate = export_folder(source, options.folder, options.format, options.weights, task, options.check)
-    for name, value in certificate.items():
-        print(name, f"{value:.1e}" if isinstance(value, float) else value, sep="\t")
+    for figure in figures(certificate):
+        print(*figure, sep="\t")
 
 
 def _test_examples(source: str, number: int | None, overrides: list[str]) -> Any:

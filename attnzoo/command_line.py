@@ -1,19 +1,26 @@
 """What the commands that use a model share: their arguments, the texts that they read, and a progress bar."""
 
 import argparse
+import contextlib
 import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import ModelCard
 from huggingface_hub.utils import enable_progress_bars, tqdm
+from transformers import AutoConfig, AutoTokenizer
 
 from .encoding import reading_utf8
+from .phonemes import known_phonemes
 from .shipped_models import SHIPPED, named_folder
 
 PROGRESS = "attnzoo"  # the name of our progress bars, which are shown though those of Transformers are not
 MODEL_HELP = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub"
+EXPORT = "export.json"  # in every folder that attnzoo export wrote
+# The command that reads the models whose cards have this tag.
+READERS = {"grapheme-to-phoneme": "pronounce", "translation": "translate", "summarization": "summarize"}
 
 
 def plain_parser(command: str, description: str, example: str) -> argparse.ArgumentParser:
@@ -55,20 +62,47 @@ def require_utf8(texts: list[str], what: str) -> list[str]:
     return texts
 
 
-def folder_of(model: str) -> str:
-    """The folder or Hub id of this model, for ``from_pretrained``.
+def folder_of(model: str, command: str) -> str:
+    """The folder or Hub id of the model that a command reads, for ``from_pretrained``.
 
     Raises:
         FileNotFoundError: there is no such model.
+        ValueError: the command does not read models of this kind; the message names the one that does.
     """
     folder = named_folder(model)
     path, is_hub_id = Path(folder), re.fullmatch(r"[\w.-]+/[\w.-]+", model)
-    if (path / "config.json").is_file() or (is_hub_id and not path.exists()):
-        return folder
-    if path.exists():
-        best = f"; did you mean {path / 'best'}?" if (path / "best" / "config.json").is_file() else ""
-        raise FileNotFoundError(f"{model} is not a checkpoint folder: it has no config.json{best}")
-    raise FileNotFoundError(f"{model} is neither a folder nor the name of a shipped model: {', '.join(SHIPPED)}")
+    if not (path / "config.json").is_file() and (path.exists() or not is_hub_id):
+        if path.exists():
+            best = f"; did you mean {path / 'best'}?" if (path / "best" / "config.json").is_file() else ""
+            raise FileNotFoundError(f"{model} is not a checkpoint folder: it has no config.json{best}")
+        raise FileNotFoundError(f"{model} is neither a folder nor the name of a shipped model: {', '.join(SHIPPED)}")
+    if (path / EXPORT).is_file():
+        if command != "pronounce":
+            remedy = "give the model that it was exported from; of all commands, only pronounce reads exported models"
+            raise ValueError(f"{model} is an exported model, which attnzoo {command} does not read; {remedy}")
+    elif command in ("classify", *READERS.values()):
+        kind, readers = _kind_and_readers(folder)
+        if command not in readers:
+            raise ValueError(f"{model} is {kind}, which attnzoo {command} does not read; use attnzoo {readers[0]}")
+    return folder
+
+
+def _kind_and_readers(folder: str) -> tuple[str, list[str]]:
+    """What a model is, in words, and the commands that read it: by its config, its card and its tokenizer."""
+    config = AutoConfig.from_pretrained(folder)
+    head = (config.architectures or [config.model_type])[0]
+    if "SequenceClassification" in head:
+        return f"a classifier ({head})", ["classify"]
+    if not config.is_encoder_decoder:
+        return f"a model without source and target ({head})", ["view"]
+    card, tags = Path(folder, "README.md"), set[str | None]()
+    with contextlib.suppress(OSError, ValueError):  # without a card that can be read
+        data = ModelCard.load(card if Path(folder).exists() else folder).data
+        tags = {*(data.tags or ()), data.pipeline_tag}
+    tasks = [task for task in READERS if task in tags]
+    if not tasks and known_phonemes(AutoTokenizer.from_pretrained(folder)):
+        tasks = ["grapheme-to-phoneme"]
+    return f"a model for {' and '.join(tasks)} ({head})", [READERS[task] for task in tasks or READERS]
 
 
 def lines_of(path: Path) -> list[str]:

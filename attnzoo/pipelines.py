@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import AutoModelForSeq2SeqLM, GenerationConfig, Pipeline, PreTrainedTokenizerBase
 
-from .alignment import forced_decode
+from .alignment import forced_decode, require_whole
 from .loss import IGNORED
 from .phonemes import accent_and_spelling, token_names
 
@@ -81,12 +81,13 @@ class SourceToTargetPipeline(Pipeline):
     auto_class: Any = AutoModelForSeq2SeqLM
     card_tag: str
     target_key = "target_text"
+    is_cut = False  # whether only the first model_max_length tokens of a text are read
     search: Any = None  # a custom_generate that also returns scores, where the package is installed
 
     def __init__(self, *args: Any, batch_size: int | None = None, **kwargs: Any) -> None:
         super().__init__(*args, batch_size=batch_size, **kwargs)
-        _require_whole("batch_size", batch_size)
         self.batch_size = BATCH_SIZE if batch_size is None else batch_size
+        require_whole("batch_size", self.batch_size)
 
     def __call__(self, inputs: Any, *args: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
         if hasattr(inputs, "tolist"):  # an array, or a column of pandas
@@ -95,7 +96,8 @@ class SourceToTargetPipeline(Pipeline):
             inputs = list(inputs)  # a tuple, or a column of a dataset
             if not inputs:
                 return []
-        _require_whole("batch_size", batch_size)
+        if batch_size is not None:
+            require_whole("batch_size", batch_size)
         # A source without a length, such as a generator, is batched on request only: the first result would wait for
         # a whole batch.
         if batch_size is None and isinstance(inputs, Sized):
@@ -120,8 +122,9 @@ class SourceToTargetPipeline(Pipeline):
             raise ValueError(f"generation_config must be a GenerationConfig, got {generation_config!r}")
         fields = {} if generation_config is None else generation_config.to_diff_dict()
         generate_kwargs = {name: fields[name] for name in fields if name in SEARCH_ARGUMENTS} | generate_kwargs
-        _require_whole("n_best", n_best)
-        _require_whole("num_beams", generate_kwargs.get("num_beams"))
+        for name, number in (("n_best", n_best), ("num_beams", generate_kwargs.get("num_beams"))):
+            if number is not None:
+                require_whole(name, number)
         for name, value in generate_kwargs.items():
             if name in REFUSED and value not in (None, False):
                 raise ValueError(f"{self.task} does not take {name}={value!r}: {REFUSED[name]}")
@@ -169,7 +172,17 @@ class SourceToTargetPipeline(Pipeline):
                 messages.append(str(error))
         if not texts:
             return {"errors": messages}
-        encoded = self.tokenizer(texts, padding=len(texts) > 1, return_tensors="pt")
+        # verbose: Transformers' own warning of long texts speaks of errors that these models do not have.
+        options = {"padding": len(texts) > 1, "truncation": self.is_cut, "verbose": False}
+        encoded = self.tokenizer(texts, **options, return_tensors="pt")
+        most = self.tokenizer.model_max_length
+        for text, encoding in zip(texts, encoded.encodings or (), strict=False):  # a slow tokenizer has none
+            if encoding.overflowing:
+                limit = f"{most} tokens, the tokenizer's model_max_length: only these are read"
+                warnings.warn(f"{text[:40]!r}... is longer than {limit}", stacklevel=2)
+            elif (length := sum(encoding.attention_mask)) > most:
+                limit = f"more than the {most} of the tokenizer's model_max_length; split it if the result is poor"
+                warnings.warn(f"{text[:40]!r}... has {length} tokens, {limit}", stacklevel=2)
         unknown_id = self.tokenizer.unk_token_id
         for row, (text, ids) in enumerate(zip(texts, encoded["input_ids"].tolist(), strict=True)):
             spans = [encoded.token_to_chars(row, place) for place, token in enumerate(ids) if token == unknown_id]
@@ -195,7 +208,8 @@ class SourceToTargetPipeline(Pipeline):
         """The text, unless it has more tokens than the model has positions, which is a ValueError."""
         config = self.model.config
         if getattr(config, "position_embedding", None) == "learned":
-            length, most = len(self.tokenizer(text)["input_ids"]), config.max_position_embeddings
+            ids = self.tokenizer(text, truncation=self.is_cut, verbose=False)["input_ids"]
+            length, most = len(ids), config.max_position_embeddings
             if length > most:
                 raise ValueError(f"{text[:40]!r}... has {length} tokens, and the model has {most} positions; split it")
         return text
@@ -286,10 +300,14 @@ class TranslationPipeline(SourceToTargetPipeline):
 
 
 class SummarizationPipeline(SourceToTargetPipeline):
-    """The summaries of texts, each a ``summary_text``; see :class:`SourceToTargetPipeline`."""
+    """The summaries of texts, each a ``summary_text``; see :class:`SourceToTargetPipeline`.
+
+    Of a text longer than the tokenizer's ``model_max_length``, only so many tokens are read, with a warning.
+    """
 
     card_tag = "summarization"
     target_key = "summary_text"
+    is_cut = True
 
 
 # Transformers refuses every task whose name begins with that of a removed pipeline, such as "translation".
@@ -298,11 +316,6 @@ PIPELINES: dict[str, type[SourceToTargetPipeline]] = {
     "machine-translation": TranslationPipeline,
     "text-summarization": SummarizationPipeline,
 }
-
-
-def _require_whole(name: str, number: Any) -> None:
-    if number is not None and (type(number) is not int or number < 1):
-        raise ValueError(f"{name} must be a whole number from 1, got {number!r}")
 
 
 def labels_of(sequences: Tensor, ends: Any) -> Tensor:

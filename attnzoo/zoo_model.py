@@ -97,6 +97,24 @@ class SafetensorsModel(PreTrainedModel):
             raise ValueError(f"guidance_scale={options.guidance_scale} is for models without an encoder; leave it out")
         return options, model_kwargs
 
+    def _extract_generation_mode_kwargs(
+        self, custom_generate: Any, kwargs: Any, synced_gpus: Any, assistant_model: Any, streamer: Any
+    ) -> dict[str, Any]:
+        """The options of single loops of ``generate()``, as Transformers prepares them.
+
+        Raises:
+            ValueError: a ``streamer`` with a function as ``custom_generate``, to which Transformers would not pass it.
+        """
+        if streamer is not None and callable(custom_generate):
+            streamer.end()  # its reader, in another thread, would wait for ever
+            raise ValueError(
+                f"streamer={type(streamer).__name__} gets no token from custom_generate="
+                f"{getattr(custom_generate, '__name__', custom_generate)}, "
+                "which returns whole sequences; leave out custom_generate to stream, or streamer"
+            )
+        arguments = custom_generate, kwargs, synced_gpus, assistant_model, streamer
+        return super()._extract_generation_mode_kwargs(*arguments)  # type: ignore[misc]
+
     @staticmethod
     def _load_pretrained_model(
         model: Any, state_dict: Any, checkpoint_files: list[str] | None, *args: Any, **kwargs: Any

@@ -19,7 +19,7 @@ from transformers import AutoConfig, PreTrainedConfig
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
-from .commands import add_overrides, command_parser
+from .commands import card_parser
 from .loop.run_folder import read_mapping
 from .loop.stopping import exit_on_user_error
 from .markdown import code, escaped, one_line
@@ -52,10 +52,7 @@ def describe(task: Task, scores: dict[str, float]) -> str:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = command_parser("attnzoo card", "Write a card again.", "my-model")
-    parser.add_argument("folder", type=Path, help="a released model, such as model_cards/NAME")
-    add_overrides(parser, "where the data is")
-    options = parser.parse_args(arguments)
+    options = card_parser().parse_args(arguments)
     with exit_on_user_error():
         path, figures = options.folder / "recipe.yaml", read_figures(options.folder)
         task = make_task(load_recipe(path, options.set))
@@ -69,6 +66,10 @@ def read_figures(folder: Path) -> dict[str, Any]:
         FileNotFoundError: there is none.
         ValueError: it is damaged, or lacks a figure.
     """
+    if not (folder / "run.json").is_file():
+        raise FileNotFoundError(
+            f"{folder} is not a released model: it has no run.json; `attnzoo release RUN {folder}` writes one"
+        )
     run = read_mapping(folder / "run.json")
     if missing := [name for name, kind in FIGURES.items() if not isinstance(run.get(name), kind)]:
         raise ValueError(f"{folder / 'run.json'} is damaged: it has no {', '.join(missing)}")

@@ -14,35 +14,25 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import PartialState
-from datasets import IterableDataset
+from datasets import IterableDataset, disable_progress_bars
 from transformers import AutoConfig, AutoTokenizer
 
 from attnzoo.shipped_models import named_folder  # importing attnzoo also registers the Auto classes
 
 from .card import describe
-from .commands import add_overrides, command_parser
+from .commands import evaluate_parser
 from .loop.checkpoint import require_model
 from .loop.stopping import exit_on_user_error
 from .recipe import checkpoint_recipe
 from .tasks import TASKS, make_task
 from .tasks.base import Task
 
-LENGTH_PENALTY = (
-    "of beam search: the score of an output is divided by its length in tokens to this power, so above 1 it favours "
-    "longer outputs (default: what the generation config in {} says, or else 1)"
-)
 MAX_LENGTH_PENALTY = 100  # a power that no length in tokens makes infinite
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = command_parser("attnzoo evaluate", "Evaluate a checkpoint folder.", "runs/demo/best")
-    parser.add_argument("folder", help="a checkpoint folder, such as runs/demo/best, or the name of a shipped model")
-    parser.add_argument("--split", default="test", help="train, validation or test (default: test)")
-    parser.add_argument("--num-beams", type=int, help="default: what the folder's generation config says, or else 1")
-    parser.add_argument("--length-penalty", type=float, help=LENGTH_PENALTY.format("the folder"))
-    add_overrides(parser)
-    options = parser.parse_args(arguments)
+    options = evaluate_parser().parse_args(arguments)
     with exit_on_user_error():
         folder = Path(named_folder(options.folder))
         require_model(folder)
@@ -67,6 +57,7 @@ def task_for(folder: Path, overrides: list[str], split: str) -> Task:
     Raises:
         OSError, ValueError: as for ``checkpoint_recipe`` and ``make_task``; or a key of the tokenizer is overridden.
     """
+    disable_progress_bars()  # of reading data, which would stand between the figures
     recipe, own = checkpoint_recipe(folder, overrides), checkpoint_recipe(folder)
     for key in TASKS[recipe.task.name].tokenizer_keys:
         there, here = (getattr(data, key, None) for data in (own.task.data, recipe.task.data))

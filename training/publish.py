@@ -15,6 +15,7 @@ from pathlib import Path
 from huggingface_hub.utils import disable_progress_bars
 
 from attnzoo.hub import push
+from attnzoo.hub.access import require_repo_id
 from attnzoo.hub.folder_contents import contents, printable
 from attnzoo.hub.model_code import code_files
 from attnzoo.shipped_models import SHIPPED, model_path, named_folder
@@ -44,9 +45,11 @@ def main(arguments: list[str] | None = None) -> None:
     del options.all, options.dry_run  # the others are the arguments of push
     if (None in one) if owner is None else (one != (None, None)):
         parser.error("give a folder and a repo_id, or --all OWNER alone")
-    models = [one] if owner is None else [(model_path(name), f"{owner}/{name}") for name in SHIPPED]
     disable_progress_bars()
     with exit_on_user_error():
+        models = [one] if owner is None else [(model_path(name), f"{owner}/{name}") for name in SHIPPED]
+        for _, repo_id in models:
+            require_repo_id(repo_id)
         for model, options.repo_id in models:
             options.folder = Path(named_folder(model))
             _publish(options, is_dry_run)

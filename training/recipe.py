@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import difflib
-import importlib.resources
 import math
 import re
 import reprlib
@@ -21,6 +20,7 @@ from transformers import PreTrainedConfig
 from attnzoo import AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig
 from attnzoo.encoding import reading_utf8
 
+from .commands import shipped_recipes
 from .data.known import find_known
 from .data.sources import is_hub_id
 from .tasks import TASKS
@@ -348,12 +348,6 @@ def _check_model(recipe: Recipe) -> None:
         raise ValueError(f"the section model is not for the task {recipe.task.name!r}: {reason}") from error
     except RuntimeError as error:  # torch cannot represent such sizes
         raise ValueError(f"the section model is too large: {error}") from error
-
-
-def shipped_recipes() -> dict[str, Path]:
-    """The recipes that come with attnzoo, by name."""
-    folder = Path(str(importlib.resources.files("attnzoo.configs")))
-    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
 
 
 def _shipped(path: Path) -> Path:

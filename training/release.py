@@ -16,8 +16,8 @@ from transformers import AutoTokenizer
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
 from .card import describe, read_figures, write_card
-from .commands import command_parser
-from .evaluate import LENGTH_PENALTY, decoding_of, evaluate
+from .commands import release_parser
+from .evaluate import decoding_of, evaluate
 from .loop.checkpoint import replacing, require_model
 from .loop.run_folder import read_mapping
 from .loop.stopping import exit_on_user_error
@@ -27,13 +27,7 @@ from .tasks import TASKS, make_task
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = command_parser("attnzoo release", "Release a finished run.", "runs/demo my-model")
-    parser.add_argument("run", type=Path, help="the output folder of a training, such as runs/demo")
-    parser.add_argument("folder", type=Path, help="what to write, such as model_cards/NAME; it is replaced")
-    parser.add_argument("--num-beams", type=int, help="beams to decode with (default: what the task has)")
-    parser.add_argument("--length-penalty", type=float, help=LENGTH_PENALTY.format("the run's best"))
-    parser.add_argument("--note", help="what a reader of the card has to know about the run, beside its figures")
-    options = parser.parse_args(arguments)
+    options = release_parser().parse_args(arguments)
     with exit_on_user_error():
         release(options.run, options.folder, options.num_beams, options.length_penalty, options.note)
 

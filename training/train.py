@@ -38,7 +38,7 @@ from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTr
 from attnzoo.loss import IGNORED
 
 from .card import describe, write_card
-from .commands import add_overrides, command_parser
+from .commands import train_parser
 from .data.text_files import short
 from .loop.average import MovingAverage
 from .loop.batching import LengthBatchSampler, LengthBatchStream, length_of
@@ -61,7 +61,7 @@ from .loop.schedule import learning_rate, make_optimizer
 from .loop.starting import Start
 from .loop.stopping import StoppedError, exit_on_user_error, signals_to_stop
 from .loop.training_state import TrainingState
-from .recipe import Recipe, Training, load_recipe, save_recipe, shipped_recipes, without_machine_paths
+from .recipe import Recipe, Training, load_recipe, save_recipe, without_machine_paths
 from .tasks import make_task
 from .tasks.base import Task
 
@@ -70,15 +70,7 @@ LONGEST = 512  # tokens a tokenizer truncates to, on request, if the model has n
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = command_parser("attnzoo train", "Train a recipe.", "demo --output runs/demo --set training.max_minutes=1")
-    parser.add_argument("recipe", help=f"a YAML file, or the name of a shipped recipe: {', '.join(shipped_recipes())}")
-    parser.add_argument("--output", type=Path, help="folder for the results (default: runs/<name of the recipe>)")
-    example = "training.max_steps=100 or task.data.path=words.tsv"
-    add_overrides(parser, f"change the recipe, for example {example}; may be repeated")
-    existing = parser.add_mutually_exclusive_group()
-    existing.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the output folder")
-    existing.add_argument("--overwrite", action="store_true", help="replace the run that is in the output folder")
-    options = parser.parse_args(arguments)
+    options = train_parser().parse_args(arguments)
     output = options.output or Path("runs") / Path(options.recipe).stem
     with exit_on_user_error("--resume goes on from there"):
         recipe = load_recipe(options.recipe, options.set)

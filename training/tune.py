@@ -30,10 +30,10 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from .commands import add_overrides, command_parser
+from .commands import tune_parser
 from .loop.checkpoint import write_atomically
 from .loop.stopping import StoppedError, exit_on_user_error
-from .recipe import Recipe, load_recipe, parsed_value, shipped_recipes
+from .recipe import Recipe, load_recipe, parsed_value
 from .tasks import make_task
 from .train import train_once
 
@@ -47,16 +47,7 @@ Suggest = Callable[[Any], Any]  # from a trial of Optuna to a value
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    example = "demo --minutes 60 --set training.max_steps=500 --search model.dropout=0..0.5"
-    parser = command_parser("attnzoo tune", "Search for a better recipe, judged on the validation split.", example)
-    parser.add_argument("recipe", help=f"a YAML file, or the name of a shipped recipe: {', '.join(shipped_recipes())}")
-    parser.add_argument("--output", type=Path, help="folder for the trials (default: runs/tune_<name of the recipe>)")
-    parser.add_argument("--minutes", type=float, default=60, help="start no trial after so many minutes (default: 60)")
-    parser.add_argument("--trials", type=int, help="stop after so many finished trials, earlier ones included")
-    searched = "what to search: a range (1e-4..1e-2, 1..8) or choices (0.1,0.2); may be repeated"
-    parser.add_argument("--search", action="append", default=[], metavar="SECTION.KEY=VALUES", help=searched)
-    add_overrides(parser, "change the recipe of all trials")
-    options = parser.parse_args(arguments)
+    options = tune_parser().parse_args(arguments)
     output = options.output or Path("runs") / f"tune_{Path(options.recipe).stem}"
     with exit_on_user_error():
         for name in ("minutes", "trials"):

@@ -97,7 +97,7 @@ def main(arguments: list[str]) -> None:
 
 def _aligner(name: str) -> tuple[Any, Any]:
     """A model for conditional generation, on the GPU where there is one, and its tokenizer."""
-    folder = folder_of(name)
+    folder = folder_of(name, "align")
     config = AutoConfig.from_pretrained(folder)
     if not config.is_encoder_decoder:
         raise ValueError(

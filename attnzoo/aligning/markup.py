@@ -9,8 +9,11 @@ from typing import NamedTuple
 
 from ..alignment import Links
 
+# A comment, a processing instruction, a declaration such as <!DOCTYPE html>, or a tag, which alone has a name.
 TAG = re.compile(
-    r"<(?P<end>/?)(?P<name>[A-Za-z][\w:.-]*)(?P<attributes>(?:\"[^\"]*\"|'[^']*'|[^<>\"'])*?)(?P<empty>/?)>"
+    r"<!--.*?-->|<\?.*?\?>|<![A-Za-z][^<>]*>"
+    r"|<(?P<end>/?)(?P<name>[A-Za-z][\w:.-]*)(?P<attributes>(?:\"[^\"]*\"|'[^']*'|[^<>\"'])*?)(?P<empty>/?)>",
+    re.DOTALL,
 )
 # An entity, a word with its hyphens and apostrophes, or a single other character.
 UNIT = re.compile(r"&(?:#\d+|#x[0-9A-Fa-f]+|\w+);|\w+(?:[-'\u2019]\w+)*|[^\w\s]")
@@ -51,7 +54,8 @@ def transfer_markup(source: str, target: str, aligner: Callable[[list[str], list
     elements that both of its neighbours share. If the words of an element are not adjacent in the target, the element
     is split. The result is always well formed. An element around a part of a word is put around the whole word. An
     element without a word, such as ``<br>``, is put before the translation of the next word. So is an element whose
-    words have no translation, without content.
+    words have no translation, without content. So are comments (``<!-- ... -->``), declarations and processing
+    instructions, whole: their words are not aligned.
 
     Words, punctuation marks and entities (``&amp;``) are aligned one by one.
 
@@ -93,6 +97,8 @@ def _read(source: str) -> tuple[list[str], list[Elements], list[Alone]]:
     alone: list[Alone] = []
     opened: list[tuple[Element, int, int]] = []  # with the numbers of words and of tags without a word before each
     position = number = 0
+    if "<!--" in TAG.sub("", source):
+        raise ValueError("source is not well formed: a comment, <!--, has no end, -->")
     for tag in TAG.finditer(source):
         _add_words(source[position : tag.start()], words, around, opened)
         position, name = tag.end(), tag["name"]
@@ -105,7 +111,7 @@ def _read(source: str) -> tuple[list[str], list[Elements], list[Alone]]:
             if words_before == len(words):
                 inner = "".join(one.text for one in alone[alone_before:])
                 alone[alone_before:] = [Alone(len(words), f"{element.start}{inner}{tag[0]}", elements[:-1])]
-        elif tag["empty"] or name.lower() in VOID:
+        elif not name or tag["empty"] or name.lower() in VOID:
             alone.append(Alone(len(words), tag[0], elements))
         else:
             opened.append((Element(number, tag[0], name), len(words), len(alone)))

@@ -55,7 +55,8 @@ def search(
 
     It returns the sequences of ``generate()``, up to rounding. With ``return_dict_in_generate=True`` it returns an
     output with the sequences and, for beams, their scores. All logits processors and stopping criteria apply.
-    Transformers passes neither a streamer nor the tokenizer that ``stop_strings`` needs to a ``custom_generate``.
+    Transformers passes neither a streamer, which the models refuse, nor the tokenizer that ``stop_strings`` needs to a
+    ``custom_generate``.
 
     Raises:
         ValueError: an option that only Transformers' own loops have: sampled beams, outputs of single steps
@@ -73,14 +74,16 @@ def search(
     known = make_steps.reads | IGNORED_ARGUMENTS
     refused = [name for name, value in model_kwargs.items() if name not in known and value is not None]
     if mode not in (GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE, GenerationMode.BEAM_SEARCH):
-        refused.append(f"mode {mode.value}")
+        refused.append(f"{mode.value} (num_beams={config.num_beams}, do_sample={config.do_sample})")
     if config.return_dict_in_generate:
-        refused += [name for name in STEP_OUTPUTS if getattr(config, name)]
+        refused += [f"{name}=True" for name in STEP_OUTPUTS if getattr(config, name)]
     called = (model, model.model, model.model.decoder)
     if any(forward_hooks(part) or "forward" in vars(part) for part in called):
-        refused.append("calls of the whole decoder, which its hooks need")
+        refused.append("hooks on the model or its decoder")
     if refused:
-        raise ValueError(f"search() has no {', '.join(refused)}; leave out custom_generate")
+        raise ValueError(
+            f"search() does not support {', '.join(refused)}; leave out custom_generate, and generate() does"
+        )
     scores = _Scores(logits_processor, model.config.vocab_size)
     repeats = max(config.num_beams, config.num_return_sequences)  # of every source, by generate()
     skip = 1

@@ -60,15 +60,18 @@ class TransformerSteps:
                 f"here {name} ({type(part).__module__}.{type(part).__name__}); leave out custom_generate"
             )
         if decoder.training and (decoder.dropout or decoder.config.attention_dropout):
-            raise ValueError("search() drops nothing out; call model.eval(), or leave out custom_generate")
+            raise ValueError(
+                f"search() has no dropout, and the model is in training mode with dropout={decoder.dropout}; call "
+                "model.eval(), or leave out custom_generate"
+            )
         if (backend := attention_backend(decoder.config)) not in SCALED_DOT_PRODUCTS:
             raise ValueError(
-                f"search() has scaled dot-product attention, not attn_implementation={backend!r}; leave out "
-                "custom_generate"
+                f"search() computes scaled dot-product attention, which attn_implementation={backend!r} may not be; "
+                "leave out custom_generate"
             )
         cache = arguments.get("past_key_values")
         if cache is not None and cache.get_seq_length():
-            raise ValueError("search() has no past_key_values to go on from; leave out custom_generate")
+            raise ValueError("search() cannot continue from past_key_values; leave out custom_generate")
         self.decoder, self.num_sources, self.num_beams = decoder, num_sources, num_beams
         self.device = decoder.device
         mask, target_mask = (

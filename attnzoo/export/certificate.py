@@ -220,6 +220,24 @@ and in batches of 64. Rows of random tokens are longer and shorter than any text
 LOOPS = "`encoder.onnx` reads a source, `step.onnx` makes the next token, and `greedy.onnx` has the loop inside.\n\n"
 
 
+def figures(certificate: dict[str, Any]) -> list[tuple[str, str]]:
+    """The figures of a certificate, each as what was measured and its value in words."""
+    examples = certificate["examples"]
+    largest = {"logits": "largest difference of logits", "attention": "largest difference of attention weights"}
+    rows = [(said, f"{certificate[key]:.1e}") for key, said in largest.items() if key in certificate]
+    counts = {
+        "greedy": "same greedy outputs",
+        "beams": f"same outputs of beam {BEAMS}",
+        "predictions": "same predictions",
+    }
+    rows += [(said, f"{certificate[key]} of {examples}") for key, said in counts.items() if key in certificate]
+    for key, (before, after) in certificate.get("scores", {}).items():
+        how = ", greedy search" if "greedy" in certificate else ""
+        said = f"{key} of {certificate['scored']:,} texts{how}, by PyTorch and by the export"
+        rows.append((said, f"{before:.2f} and {after:.2f}"))
+    return rows
+
+
 def write_card(folder: Path, certificate: dict[str, Any], name: str, header: str, example: str) -> None:
     """Write ``README.md`` of an export, and the certificate into its details.
 
@@ -233,19 +251,7 @@ def write_card(folder: Path, certificate: dict[str, Any], name: str, header: str
     path = folder / DETAILS
     details = json.loads(path.read_text(encoding="utf-8")) | {"certificate": certificate}
     path.write_text(json.dumps(details, indent=2) + "\n", encoding="utf-8")
-    examples = certificate["examples"]
-    largest = {"logits": "largest difference of logits", "attention": "largest difference of attention weights"}
-    rows = [(said, f"{certificate[key]:.1e}") for key, said in largest.items() if key in certificate]
-    counts = {
-        "greedy": "same greedy outputs",
-        "beams": f"same outputs of beam {BEAMS}",
-        "predictions": "same predictions",
-    }
-    rows += [(said, f"{certificate[key]} of {examples}") for key, said in counts.items() if key in certificate]
-    for key, (before, after) in certificate.get("scores", {}).items():
-        how = ", greedy search" if "greedy" in certificate else ""
-        said = f"{key} of {certificate['scored']:,} texts{how}, by PyTorch and by this folder"
-        rows.append((said, f"{before:.2f} and {after:.2f}"))
+    rows = figures(certificate)
     files = sorted([*folder.glob("*.onnx"), *folder.glob("model.bin")])
     rows += [(f"`{file.name}`", f"{file.stat().st_size:,} bytes") for file in files]
     is_onnx, weights = details["task"] != "ctranslate2", details["weights"]

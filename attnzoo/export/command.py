@@ -14,6 +14,7 @@ from .certificate import certify, faults, write_card
 from .ctranslate2_folder import certify_translations, to_ctranslate2
 from .graph import Weights
 from .onnx_folder import place, refuse_full, to_onnx
+from .pipeline_model import OnnxForPipelines
 from .run import DETAILS, OnnxModel
 
 CERTIFIED = 200  # texts whose outputs are compared; scores are of all that are given
@@ -110,7 +111,7 @@ def measure_translations(model: Any, tokenizer: Any, folder: Path, task: Any) ->
 def measure(model: Any, tokenizer: Any, folder: Path, task: Any) -> dict[str, Any]:
     """The certificate, with the task's scores of PyTorch and of the export if its test split can be scored.
 
-    Outputs that are generated are scored as greedy search finds them.
+    Outputs that are generated are scored as greedy search finds them, with the length limit that the task has.
     """
     exported = OnnxModel(folder)
     if task is None:
@@ -121,19 +122,13 @@ def measure(model: Any, tokenizer: Any, folder: Path, task: Any) -> dict[str, An
         beginnings = [" ".join(text.split()[:30]) for text in sides[0]]
         return certify(model, exported, tokenizer, [text for text in beginnings if text][:CERTIFIED])
     certificate = certify(model, exported, tokenizer, *(side[:CERTIFIED] for side in sides))
-    if exported.generates:
-        options: Any = {"num_beams": 1}  # greedy, since all texts of a test split are scored, which may be thousands
-        found = [outputs[0].text for outputs in exported(sides[0], **options)]
-    else:
-        options = {}
-        names = [model.config.id2label[number] for number in range(model.config.num_labels)]
-        with warnings.catch_warnings():  # of unknown words, which a test split has
-            warnings.simplefilter("ignore", UserWarning)
-            found = [names.index(one.label) for one in exported(*sides)]
-    scores = [
-        task.score("test", predictions) for predictions in (task.predict(model, tokenizer, "test", **options), found)
-    ]
-    certificate["scored"] = len(found)
+    # Greedy, since all texts of a test split are scored, which may be thousands.
+    options: dict[str, Any] = {"num_beams": 1} if exported.generates else {}
+    with warnings.catch_warnings():  # of unknown words, which a test split has
+        warnings.simplefilter("ignore", UserWarning)
+        found = [task.predict(one, tokenizer, "test", **options) for one in (model, OnnxForPipelines(folder))]
+    scores = [task.score("test", predictions) for predictions in found]
+    certificate["scored"] = len(rows)
     certificate["scores"] = {key: [score[key] for score in scores] for key in task.metric_names if key in scores[0]}
     return certificate
 

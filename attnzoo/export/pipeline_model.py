@@ -46,12 +46,12 @@ class OnnxForPipelines(nn.Module):
         """Whether the export generates texts; a classifier does not."""
         return self.onnx.generates
 
-    def generate(self, **options: Any) -> dict[str, Tensor]:
-        """The best outputs or samples, and log p of each.
+    def generate(self, **options: Any) -> Tensor | dict[str, Tensor]:
+        """The best outputs or samples; with a ``custom_generate``, such as that of the pipelines, also log p of each.
 
         Args:
             options: ``input_ids``, ``attention_mask``, ``num_return_sequences``, and the options of
-                :meth:`OnnxModel.generate`. ``custom_generate`` has no effect: ONNX Runtime runs the search
+                :meth:`OnnxModel.generate`. ONNX Runtime runs the search, with ``custom_generate`` too
 
         Shape:
             - sequences: (B * N, 1 + T), after the start token; scores: (B * N,)
@@ -60,8 +60,8 @@ class OnnxForPipelines(nn.Module):
             ValueError: an export does not have an option, or its value is out of range.
         """
         options = {name: value for name, value in options.items() if value is not None}
-        for name in ("custom_generate", "return_dict_in_generate"):
-            options.pop(name, None)
+        options.pop("return_dict_in_generate", None)
+        with_scores = options.pop("custom_generate", None) is not None
         options["n_best"] = options.pop("num_return_sequences", 1)
         if options.get("do_sample") and options.get("num_beams") == 1:
             options["seed"] = int(torch.randint(2**31, ()))  # torch.manual_seed makes samples repeatable
@@ -72,10 +72,8 @@ class OnnxForPipelines(nn.Module):
         except TypeError as error:
             raise ValueError(f"{error}: an exported model does not have this option") from error
         start = torch.full((len(found.tokens), 1), self.config.decoder_start_token_id)
-        return {
-            "sequences": torch.cat([start, torch.from_numpy(found.tokens)], dim=1),
-            "scores": torch.from_numpy(found.scores),
-        }
+        sequences = torch.cat([start, torch.from_numpy(found.tokens)], dim=1)
+        return {"sequences": sequences, "scores": torch.from_numpy(found.scores)} if with_scores else sequences
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **inputs: Any) -> Any:
         """The logits: of ``labels`` (B, T), read one after the other, or of a text, (B, K). They have no gradient.

@@ -84,7 +84,7 @@ class OnnxModel:
         self.task: str = self.details.get("task", "")
         if self.task not in TASKS:
             raise ValueError(
-                f"{self.folder} is no export to ONNX: its {DETAILS} has the task {self.task!r}; export it anew"
+                f"{self.folder} is no export to ONNX: {DETAILS} has the task {self.task!r}; export the model to ONNX"
             )
         self.generates = self.task in ("text-to-text", "continuation")
         self.generation: dict[str, Any] = self._json("generation_config.json")

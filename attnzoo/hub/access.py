@@ -24,14 +24,8 @@ def require_write_access(repo_id: str, *, create_pr: bool = False, token: str | 
         ConnectionError: the Hub does not answer.
         FileNotFoundError: a pull request for a repository that does not exist.
     """
-    try:
-        validate_repo_id(repo_id)
-    except ValueError as error:  # of a class of huggingface_hub
-        raise ValueError(str(error)) from error
-    namespace, _, name = repo_id.partition("/")
-    if not name:
-        raise ValueError(f"{repo_id!r} does not say whose it is; write owner/{repo_id}")
-    api = client(token)
+    require_repo_id(repo_id)
+    namespace, api = repo_id.partition("/")[0], client(token)
     try:
         with answering(api):
             user: dict[str, Any] = api.whoami()
@@ -62,6 +56,16 @@ def require_write_access(repo_id: str, *, create_pr: bool = False, token: str | 
             f"{account} may not write to {repo_id}; push to a repository of your own, or open a pull request"
         ) from error
     return account
+
+
+def require_repo_id(repo_id: str) -> None:
+    """Raise a ValueError unless this is an id that a repository of the Hub can have."""
+    try:
+        validate_repo_id(repo_id)
+    except ValueError as error:  # of a class of huggingface_hub
+        raise ValueError(f"repo_id must be owner/name, got {repo_id!r}: {error}") from error
+    if "/" not in repo_id:
+        raise ValueError(f"repo_id={repo_id!r} does not say whose it is; write owner/{repo_id}")
 
 
 def require_visibility(api: HfApi, repo_id: str, private: bool | None) -> None:

@@ -15,7 +15,7 @@ from ..alignment import evaluation_mode
 from ..attention_recording import attention_layers, record_attention
 from ..phonemes import bracketed, known_phonemes, require_phonemes
 from .page import page
-from .pictures import plot_alignments, plot_heads, plot_sentence
+from .pictures import plot_alignments, plot_heads, plot_sentence, require_page
 from .tokens import shown_tokens, word_numbers
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ class AttentionView:
             ValueError: the file name does not end in .html or .htm.
         """
         path = Path(path)
-        if path.suffix.lower() not in (".html", ".htm"):
-            raise ValueError(f"save writes an HTML page, got {str(path)!r}; plot() writes pictures")
+        require_page(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.to_html(), encoding="utf-8")
         return path
@@ -108,13 +107,13 @@ class AttentionView:
             raise ValueError(f"kind must be one of {', '.join(self.maps)}, got {kind!r}")
         target, source, weights = self.maps[kind]
         if layer is not None and layer not in weights:
-            raise ValueError(f"layer must be one of {', '.join(map(str, weights))}, got {layer}")
+            raise ValueError(f"layer must be one of {', '.join(map(str, weights))}, got {layer!r}")
         shown = weights if layer is None else {layer: weights[layer]}
         first = next(iter(shown.values()))
         if head is not None and len(shown) > 1:
             raise ValueError("a head needs the number of its layer; give layer=")
-        if head is not None and not 0 <= head < len(first):
-            raise ValueError(f"head must be 0 to {len(first) - 1}, got {head}")
+        if head is not None and head not in range(len(first)):
+            raise ValueError(f"head must be 0 to {len(first) - 1}, got {head!r}")
         if kind == "hops" and head is None:
             return plot_sentence(first[0], source.names, path)
         if head is not None or sum(map(len, shown.values())) == 1:
@@ -157,6 +156,8 @@ def view(
         ValueError: the text is empty, the model cannot read a target, the model has no attention, or there is no such
             layer.
     """
+    if layers is not None and (not isinstance(layers, Sequence) or isinstance(layers, str) or not layers):
+        raise ValueError(f"layers must be numbers of layers, such as [0, 3], or None for all, got {layers!r}")
     inputs = {key: value.to(model.device) for key, value in _encode(tokenizer, text).items()}
     source_ids = inputs["input_ids"][0].tolist()
     title = text if isinstance(text, str) else " ".join(text)

@@ -24,6 +24,19 @@ COLOURS = (
 )
 
 
+def require_page(path: str | Path) -> None:
+    """Raise a ValueError unless a file of this name can be an HTML page."""
+    if Path(path).suffix.lower() not in (".html", ".htm") or Path(path).is_dir():
+        raise ValueError(f"a page needs the name of a file that ends in .html or .htm, got {str(path)!r}")
+
+
+def require_picture(path: str | Path) -> None:
+    """Raise a ValueError unless matplotlib can write a picture into a file of this name."""
+    known = _figure(1, 1).canvas.get_supported_filetypes()
+    if Path(path).suffix.lower().removeprefix(".") not in known or Path(path).is_dir():
+        raise ValueError(f"a picture needs the name of a file that ends in .png, .pdf or .svg, got {str(path)!r}")
+
+
 def plot_alignments(
     attention_weights: Sequence[Tensor | Sequence[Sequence[float]]],
     source_tokens: Sequence[Sequence[str]],
@@ -271,6 +284,7 @@ def _finished(figure: "Figure", path: str | Path | None) -> "Figure":
         colours = images[0] if is_one_scale else ScalarMappable(cmap=images[0].cmap)
         figure.colorbar(colours, ax=figure.axes, label=label, aspect=40)
     if path is not None:
+        require_picture(path)
         figure.savefig(path, dpi=150)
     return figure
 

@@ -114,8 +114,6 @@ def test_several_heads_are_read_as_their_mean(name: str) -> None:
     torch.testing.assert_close(alignments[0], outputs.cross_attentions[0][:, 1], atol=1e-5, rtol=0)
     expected = -outputs.loss * labels.shape[1]
     torch.testing.assert_close(found.scores[0], expected.detach(), atol=1e-4, rtol=1e-4)
-    with pytest.raises(ValueError, match="heads must have at least one pair"):
-        forced_decode(untrained, batch["input_ids"], labels, heads=[])
 
 
 class SlowTokenizer:

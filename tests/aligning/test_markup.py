@@ -41,6 +41,15 @@ ONE_TO_ONE = lambda source, target: {(n, n) for n in range(min(len(source), len(
         ('<p>a</p><p><img src="i">b</p>', "x y", ONE_TO_ONE, '<p>x</p> <p><img src="i">y</p>'),
         ("<a><b></b></a> c", "z", ONE_TO_ONE, "<a><b></b></a>z"),
         ("a <b>b</b> c", "x z", linked((0, 0), (2, 1)), "x <b></b>z"),
+        # Comments, declarations and instructions are no words, and stay whole.
+        (
+            "a <!-- no <b>word</b>\n-- here > --><i>b</i>",
+            "y x",
+            linked((0, 1), (1, 0)),
+            "<!-- no <b>word</b>\n-- here > --><i>y</i> x",
+        ),
+        ("<!DOCTYPE html><p>a<?x y > z?> b</p>", "x y", ONE_TO_ONE, "<!DOCTYPE html><p>x <?x y > z?>y</p>"),
+        ("<b><!-- a --></b>b <!---->", "x", ONE_TO_ONE, "<b><!-- a --></b>x<!---->"),
         # Most links decide; a part of a word is the whole word; entities are words.
         ("<i>a b</i> c", "x", linked((0, 0), (1, 0), (2, 0)), "<i>x</i>"),
         ("<u>un</u>sure", "unsicher x", linked((0, 0), (1, 0)), "<u>unsicher</u> x"),
@@ -94,6 +103,7 @@ def test_any_markup_under_any_links_is_well_formed_and_nothing_is_lost() -> None
     ("source", "message"),
     [
         ("a <b>c", "<b> has no end tag"),
+        ("a <!-- b", "a comment, <!--, has no end"),
         ("a</b>", "</b> at character 1 is inside no element"),
         ("<b><i>a</b></i>", "</b> at character 7 is inside <i>"),
     ],
@@ -106,3 +116,5 @@ def test_a_source_that_is_not_well_formed_is_refused(source: str, message: str) 
 def test_a_target_with_tags_is_refused() -> None:
     with pytest.raises(ValueError, match="target must have no tags"):
         transfer_markup("a", "<b>x</b>", ONE_TO_ONE)
+    with pytest.raises(ValueError, match="target must have no tags"):
+        transfer_markup("a", "x <!-- y -->", ONE_TO_ONE)

@@ -223,8 +223,8 @@ def test_single_precision(variant: str) -> None:
 
 
 REFUSED: dict[str, dict[str, Any]] = {
-    "mode beam_sample": {"do_sample": True, "num_beams": 3},
-    "output_scores": {"output_scores": True, "return_dict_in_generate": True},
+    r"beam_sample \(num_beams=3, do_sample=True\); leave": {"do_sample": True, "num_beams": 3},
+    "output_scores=True": {"output_scores": True, "return_dict_in_generate": True},
     "output_attentions": {"output_attentions": True, "return_dict_in_generate": True},
 }
 

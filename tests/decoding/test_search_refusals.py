@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface
+from transformers import AttentionInterface, TextIteratorStreamer
 
 from attnzoo import search
 from tests.factory import CAUSAL, EOS, GENERATING, SEQ2SEQ, padded, tiny_model, words
@@ -80,3 +80,12 @@ def test_past_the_learned_positions_is_refused() -> None:
     model = tiny_model("causal-pre-learned", max_position_embeddings=6)
     with pytest.raises(ValueError, match="longer than max_position_embeddings=6"):
         model.generate(words(1, 4), custom_generate=search, max_new_tokens=6, eos_token_id=None, pad_token_id=EOS)
+
+
+@pytest.mark.parametrize("name", ["luong-gru-concat", SEQ2SEQ[0], CAUSAL[0]])
+def test_a_streamer_is_refused_and_its_reader_does_not_wait(name: str) -> None:
+    tokenizer: Any = None
+    streamer = TextIteratorStreamer(tokenizer, timeout=1)
+    with pytest.raises(ValueError, match="streamer=TextIteratorStreamer gets no token from custom_generate=search"):
+        tiny_model(name).generate(words(1, 4), streamer=streamer, custom_generate=search, max_new_tokens=3)
+    assert list(streamer) == [""]

@@ -2,6 +2,7 @@
 
 import math
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -203,11 +204,16 @@ def test_a_model_without_attention_cannot_align(variant: str) -> None:
         ("ab", ["c", "d"], {}, "sources must be a list of texts"),
         (["a"], ["c"], {"shift": -1}, "shift must be 'paper', or 0 or more steps, got -1"),
         (["a"], ["c"], {"shift": "papers"}, "got 'papers'"),
-        (["a"], ["c"], {"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        *((["a"], ["c"], {"batch_size": size}, f"batch_size must be a whole number .* {size}") for size in (0, 1.5)),
+        (["a"], ["c"], {"layer": "last"}, "layer must be 0 to 0, the decoder's layers, got 'last'"),
+        (["a"], ["c"], {"head": "first"}, "head must be 0 to 0, the layer's heads, or None, got 'first'"),
+        (["a"], ["c"], {"heads": []}, r"heads must be one or more pairs \(layer, head\), .* got \[\]"),
+        (["a"], ["c"], {"heads": (0, 1)}, r"heads must be one or more pairs \(layer, head\), .* got \(0, 1\)"),
+        (["a"], ["c"], {"heads": 0}, r"heads must be one or more pairs \(layer, head\), .* got 0"),
     ],
 )
 def test_pairs_that_cannot_be_aligned_are_refused(
-    sources: list[str], targets: list[str], options: dict[str, int], message: str
+    sources: list[str], targets: list[str], options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         align(tiny_model("luong-lstm-dot"), word_tokenizer(), sources, targets, **options)

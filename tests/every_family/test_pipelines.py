@@ -1,5 +1,6 @@
 """Pipelines: what they give is what the model and ``generate()`` give, in batches as one by one."""
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +264,25 @@ def test_texts_that_no_model_could_read_are_skipped_too(translate: Any) -> None:
     found = translate(["abc", "\ud800"], errors="skip")
     assert "surrogates not allowed" in found[1][0]["error"]
     assert found[0] == translate(["abc"])[0]
+
+
+def test_a_long_text_is_cut_by_the_summary_alone_and_both_warn() -> None:
+    model = make_model("transformer-encoder-decoder", position_embedding="learned", max_position_embeddings=9)
+    model.generation_config.max_new_tokens = 5
+    tokenizer = deepcopy(TOKENIZER)
+    tokenizer.model_max_length = 4
+    summarize, translate = (
+        pipeline(task, model=model, tokenizer=tokenizer, device="cpu")
+        for task in ("text-summarization", "machine-translation")
+    )
+    with pytest.warns(
+        UserWarning, match=r"'abcdefghab'\.\.\. is longer than 4 tokens, .* only these are read"
+    ) as warned:
+        cut, whole = summarize(["abcdefghab", "abc"])
+    assert len(warned) == 1
+    assert cut == whole
+    with pytest.warns(UserWarning, match=r"'abcde'\.\.\. has 6 tokens, more than the 4 of .* model_max_length"):
+        translate("abcde")
 
 
 def test_the_best_target_comes_first(pronounce: Any) -> None:

@@ -1,13 +1,20 @@
 """``attnzoo export``: the folder, its card with the certificate, and what stops it."""
 
 import json
+from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from attnzoo.training.tasks.sequence_to_sequence import generate_texts
+from datasets import Dataset
 
 from attnzoo.cli import main
-from attnzoo.export.certificate import faults
-from tests.factory import save_folder
+from attnzoo.export import to_onnx
+from attnzoo.export.certificate import faults, figures
+from attnzoo.export.command import measure
+from tests.factory import TOKENIZER, make_model, save_folder
 
 KINDS = ["attentional-rnn", "self-attentive-pair", "transformer-causal", "transformer-masked", "transformer-tagger"]
 
@@ -26,7 +33,9 @@ def test_an_export_is_certified(kind: str, tmp_path: Path, capsys: pytest.Captur
     assert f"| {certificate['examples']} of {certificate['examples']} |" in card
     assert (folder / "MODEL_CARD.md").read_text() == (source / "README.md").read_text()
     main(["export", str(source), str(folder), "--check"])
-    assert f"examples\t{certificate['examples']}" in capsys.readouterr().out
+    printed = dict(line.split("\t") for line in capsys.readouterr().out.splitlines())
+    assert float(printed["largest difference of logits"]) == pytest.approx(certificate["logits"], rel=0.1)
+    assert f"{certificate['examples']} of {certificate['examples']}" in printed.values()
     with pytest.raises(SystemExit, match="is not empty"):
         main(["export", str(source), str(folder)])
 
@@ -68,6 +77,32 @@ def test_ctranslate2_is_certified_too(tmp_path: Path) -> None:
             ]
         )
     assert not (tmp_path / "no").exists()
+
+
+def test_model_and_export_are_scored_with_the_length_limit_of_the_task(tmp_path: Path) -> None:
+    model = make_model("transformer-encoder-decoder").eval()
+    model.generation_config.update(max_new_tokens=9, eos_token_id=None)
+    tokenizer = deepcopy(TOKENIZER)
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]
+
+    def predict(one: Any, tokenizer: Any, split: str, num_beams: int) -> list[str]:
+        return generate_texts(one, tokenizer, rows["source"][:], num_beams, batch_size=2, longer=2)
+
+    def score(split: str, predictions: list[str]) -> dict[str, float]:
+        return {"length": sum(len(TOKENIZER.tokenize(one)) for one in predictions) / len(predictions)}
+
+    rows = Dataset.from_dict({"source": ["ab", "cabd"]})
+    task = SimpleNamespace(
+        splits={"test": rows}, columns=["source"], predict=predict, score=score, metric_names={"length": ""}
+    )
+    certificate = measure(model, tokenizer, to_onnx(model, tmp_path / "out", tokenizer), task)
+    of_model, of_export = certificate["scores"]["length"]
+    assert 0 < of_model == of_export
+    assert certificate["scored"] == 2
+    assert figures(certificate)[-1] == (
+        "length of 2 texts, greedy search, by PyTorch and by the export",
+        f"{of_model:.2f} and {of_model:.2f}",
+    )
 
 
 def test_faults_of_a_certificate() -> None:

@@ -2,6 +2,7 @@
 
 import io
 import re
+import shutil
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -14,7 +15,8 @@ import attnzoo
 from attnzoo import SelfAttentiveConfig, model_path
 from attnzoo.alignment import alignment_error_rate, from_pharaoh
 from attnzoo.cli import COMMANDS, label_of, main
-from attnzoo.shipped_models import PRONUNCIATION, SENTIMENT, SHIPPED, TRANSLATION
+from attnzoo.command_line import EXPORT, folder_of
+from attnzoo.shipped_models import PRONUNCIATION, SENTIMENT, SHIPPED, SUMMARIES, TRANSLATION
 from tests.regular_language import spell_out
 
 ROOT = Path(__file__).parents[2]
@@ -48,11 +50,19 @@ def test_the_command_is_installed() -> None:
     assert command.load() is main
 
 
-def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_packages_of_training_help_works_and_the_command_names_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(attnzoo, "training", attnzoo.training)  # what is imported below does not stay
     for module in [name for name in sys.modules if name.startswith("attnzoo.training")]:
         monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "accelerate", None)
+    for package in ("accelerate", "datasets", "jinja2", "matplotlib", "matplotlib.figure", "scipy"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for command in [name for name, (_, run) in COMMANDS.items() if isinstance(run, str)]:
+        with pytest.raises(SystemExit) as stopped:
+            main([command, "--help"])
+        assert stopped.value.code == 0
+        assert f"example: attnzoo {command} " in " ".join(capsys.readouterr().out.split())
     with pytest.raises(SystemExit, match=r"needs the package 'accelerate'.*pip install 'attnzoo\[train\]'"):
         main(["train", "demo"])
 
@@ -115,9 +125,20 @@ def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture
         ("pronounce cat --sentence --output tsv", "leave --output and --n-best out"),
         ("pronounce cat --sentence --n-best 2", "leave --output and --n-best out"),
         ("pronounce ... --plot FILE.png", "FILE.png is not drawn"),
+        (
+            "pronounce cat --plot a.xyz",
+            "a picture needs the name of a file that ends in .png, .pdf or .svg, got 'a.xyz'",
+        ),
+        ("pronounce cat --plot .", "a picture needs the name of a file that ends in .png, .pdf or .svg, got '.'"),
+        ("view nowhere a -o a.xyz", "a picture needs the name of a file that ends in .png, .pdf or .svg, got 'a.xyz'"),
+        ("classify a --html .", "a page needs the name of a file that ends in .html or .htm, got '.'"),
         ("align FILE FILE --batch-size 0", "--batch-size must be at least 1, got 0"),
         ("align FILE FILE --choose FILE FILE FILE --head 1", "leave --layer, --head and --shift out"),
         ("align FILE FILE --gold FILE", "FILE is empty, and there is no error rate"),
+        ("card nothing", "nothing is not a released model: it has no run.json; `attnzoo release RUN nothing`"),
+        ("publish FILE a:b/c --dry-run", "repo_id must be owner/name, got 'a:b/c'"),
+        ("publish FILE x/y/z --dry-run", "repo_id must be owner/name, got 'x/y/z'"),
+        ("publish FILE x --dry-run", "repo_id='x' does not say whose it is; write owner/x"),
         ("align FILE FILE --model self-attentive-sst2", "give an encoder-decoder, not a self_attentive"),
     ],
 )
@@ -143,15 +164,44 @@ def test_translate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("command", "model", "message"),
     [
-        ("pronounce", TRANSLATION, "is not a model of pronunciation; use attnzoo translate"),
-        ("translate", PRONUNCIATION, "is a model of pronunciation; use attnzoo pronounce"),
-        ("classify", "small-transformer-sotu-masked", r"is not a classifier: it has no weights classifier\.bias"),
+        ("pronounce", TRANSLATION, r"a model for translation \(.*\), which attnzoo pronounce .* attnzoo translate"),
+        ("pronounce", SUMMARIES, "a model for summarization .* use attnzoo summarize"),
+        ("translate", PRONUNCIATION, "a model for grapheme-to-phoneme .* use attnzoo pronounce"),
+        ("translate", SUMMARIES, "a model for summarization .* use attnzoo summarize"),
+        ("translate", SENTIMENT, r"a classifier \(SelfAttentive.*\), which .* use attnzoo classify"),
+        ("summarize", TRANSLATION, "a model for translation .* use attnzoo translate"),
+        ("summarize", "small-transformer-sotu-causal", r"without source and target \(SmallTransformerForCausalLM\)"),
+        ("classify", PRONUNCIATION, "which attnzoo classify does not read; use attnzoo pronounce"),
+        ("classify", TRANSLATION, "which attnzoo classify does not read; use attnzoo translate"),
+        ("classify", "small-transformer-sotu-masked", r"\(SmallTransformerForMaskedLM\), which .* use attnzoo view"),
     ],
 )
 def test_a_model_of_another_task_is_refused(command: str, model: str, message: str) -> None:
     """It would answer, and nobody would see that it is no answer."""
-    with pytest.raises(SystemExit, match=message):
+    with pytest.raises(SystemExit, match=f"^error: {model} is .*{message}"):
         main([command, "hello", "--model", model])
+
+
+def test_without_a_card_the_tokenizer_says_what_pronounces(tmp_path: Path) -> None:
+    words, sentences = (
+        str(shutil.copytree(model_path(name), tmp_path / name, ignore=shutil.ignore_patterns("README.md")))
+        for name in (PRONUNCIATION, TRANSLATION)
+    )
+    assert folder_of(sentences, "summarize") == sentences
+    with pytest.raises(ValueError, match=r"a model for grapheme-to-phoneme .* use attnzoo pronounce"):
+        folder_of(words, "translate")
+
+
+@pytest.mark.parametrize("command", ["translate x --model", "classify x --model", "view -o a.html", "export", "align"])
+def test_an_exported_model_is_refused_by_all_but_pronounce(command: str, tmp_path: Path) -> None:
+    for name in ("config.json", EXPORT, "a"):
+        (tmp_path / name).write_text("{}")
+    arguments = [*command.split(), str(tmp_path)]
+    if command == "align":
+        arguments = ["align", str(tmp_path / "a"), str(tmp_path / "a"), "--model", str(tmp_path)]
+    name = command.split()[0]
+    with pytest.raises(SystemExit, match=f"is an exported model, which attnzoo {name} does not read; give the model"):
+        main([*arguments, "x"] if name in ("view", "export") else arguments)
 
 
 def test_classify_prints_labels_and_shows_the_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -291,6 +341,8 @@ def test_shipped_models_are_the_folders_of_model_cards(monkeypatch: pytest.Monke
     monkeypatch.setattr("attnzoo.shipped_models.__file__", str(tmp_path / "attnzoo" / "shipped_models.py"))
     with pytest.raises(FileNotFoundError, match="pip install attnzoo-models"):
         model_path(SENTIMENT)
+    with pytest.raises(SystemExit, match=r"error: the model .* pip install attnzoo-models"):
+        main(["publish", "--all", "owner", "--dry-run"])
 
 
 def test_importing_the_package_loads_no_code_that_only_some_need() -> None:

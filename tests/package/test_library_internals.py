@@ -27,7 +27,7 @@ OF_MODELS = {
 }
 OF_GENERATION = {
     *("_expand_inputs_for_generation", "_prepare_generation_config", "_prepare_position_ids_for_generation"),
-    *("_reorder_cache", "_supports_default_dynamic_cache"),
+    *("_extract_generation_mode_kwargs", "_reorder_cache", "_supports_default_dynamic_cache"),
 }
 OF_PIPELINES = {
     *("_load_feature_extractor", "_load_image_processor", "_load_processor", "_load_tokenizer"),

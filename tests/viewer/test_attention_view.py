@@ -161,6 +161,11 @@ def test_the_model_keeps_its_mode() -> None:
         ("bart", (TEXT, 3), TypeError, "target must be a text, .* got int"),
         ("bart", (TEXT, [{"label": "good"}]), ValueError, "a pipeline's result without a text; it has label"),
         ("bert", (TEXT, None, [7]), ValueError, "layers must be 0 to 2, got 7"),
+        ("bert", (TEXT, None, ["last"]), ValueError, "layers must be 0 to 2, got 'last'"),
+        *(
+            ("bert", (TEXT, None, layers), ValueError, f"such as .* or None for all, got {layers}")
+            for layers in (1, ())
+        ),
     ],
 )
 def test_what_cannot_be_shown_is_refused(
@@ -231,9 +236,14 @@ def test_a_notebook_shows_the_page_in_a_frame() -> None:
     assert 'sandbox="allow-scripts"' in frame
 
 
-def test_only_a_page_can_be_saved(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="save writes an HTML page"):
-        attnzoo.view(tiny("bert"), tokenizer_of(), "ab").save(tmp_path / "page.png")
+def test_a_page_and_a_picture_need_their_suffixes(tmp_path: Path) -> None:
+    found = attnzoo.view(tiny("bert"), tokenizer_of(), "ab")
+    for path in (tmp_path / "page.png", tmp_path):
+        with pytest.raises(ValueError, match=r"a page needs the name of a file that ends in \.html or \.htm, got '.*"):
+            found.save(path)
+    for path in (tmp_path / "a.xyz", tmp_path):
+        with pytest.raises(ValueError, match=r"a picture needs the name of a file that ends in \.png, .*, got '.*"):
+            found.plot(path)
 
 
 def test_pictures_of_all_heads_a_layer_and_a_head(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from transformers import DataCollatorForSeq2Seq, DataCollatorWithPadding
 from attnzoo.alignment import evaluation_mode
 from attnzoo.shipped_models import named_folder
 
-from ..commands import add_overrides, command_parser
+from ..commands import faithfulness_parser
 from ..data.splits import chosen_rows
 from ..evaluate import load_model, task_for
 from ..loop.checkpoint import require_model
@@ -209,21 +209,7 @@ TESTS = (
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = command_parser(
-        "attnzoo faithfulness",
-        "Test how well attention explains the predictions of a sentence classifier or of an RNN with attention.",
-        "self-attentive-sst2 --set task.data.path=sst2",
-    )
-    seeds = "a checkpoint folder; further folders are other seeds of the same recipe"
-    parser.add_argument("folders", nargs="+", metavar="FOLDER", help=seeds)
-    parser.add_argument(
-        "--examples", type=int, default=500, help="number of examples from the test split (default: %(default)s)"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path("faithfulness"), help="folder for the results (default: %(default)s)"
-    )
-    add_overrides(parser, "change the recipe, such as task.data.path=FOLDER for the folder of the examples")
-    options = parser.parse_args(arguments)
+    options = faithfulness_parser().parse_args(arguments)
     with exit_on_user_error():
         folders = [Path(named_folder(name)) for name in options.folders]
         run(folders, options.examples, options.output, options.set)

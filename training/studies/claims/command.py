@@ -22,7 +22,7 @@ import torch
 
 import attnzoo
 
-from ...commands import command_parser
+from ...commands import claims_parser
 from ...loop.checkpoint import write_atomically
 from ...loop.stopping import exit_on_user_error
 from . import NAMES
@@ -33,22 +33,11 @@ STUDIES = "attnzoo.training.studies."
 NOT_MEASURED, FRAME = f"{STUDIES}claims.style", f"{STUDIES}claims.frame"
 JUDGES_AND_DRAWS = ("judge", "draw", "_example", "CLAIM")  # in the file of a claim
 OPTIONS = {"seconds": "smoke", "quick": "quick", "full": "full"}
-MINUTES = {"seconds": "some seconds", "quick": "at most two minutes", "full": "at most an hour"}
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = command_parser("attnzoo claims", "Test claims of papers and tutorials about attention.", "quadratic-cost")
-    parser.add_argument("name", nargs="?", help="a claim; without a name and --all, the command lists all claims")
-    parser.add_argument("--all", action="store_true", help="check every claim, and write a page for each and an index")
-    budget = parser.add_mutually_exclusive_group()
-    for name in ("full", "quick"):
-        said = f"{MINUTES[name]} for a claim" + ("; the verdict is preliminary (default)" if name == "quick" else "")
-        budget.add_argument(f"--{name}", dest="budget", action="store_const", const=name, help=said)
-    smoke = "some seconds for a claim: only shows that it runs; the verdict means nothing"
-    budget.add_argument("--smoke", dest="budget", action="store_const", const="seconds", help=smoke)
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: runs/claims; with --all docs/claims")
-    parser.add_argument("--again", action="store_true", help="replace existing results, also those of a larger budget")
+    parser = claims_parser()
     options = parser.parse_args(arguments)
     if options.all and options.name:
         parser.error(f"give a claim or --all, not both: {options.name}")
