@@ -3,6 +3,8 @@
 Letters in shapes: B batch, S source length, L layers, D input width, H hidden width of one direction, V output width.
 """
 
+import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +16,8 @@ from transformers.modeling_outputs import ModelOutput
 from .copying import source_ids_of
 from .products import is_untouched
 from .recurrent_cells import PaddedLSTM, RecurrentState, find_cell, run_lstms, stack_layers
+
+GROUP = 20  # rows that run by themselves, about
 
 
 @dataclass
@@ -159,17 +163,13 @@ class EncoderLayer(GradientCheckpointingLayer):
     def forward(
         self, inputs: Tensor, lengths: Tensor | None, with_state: bool = True
     ) -> tuple[Tensor, RecurrentState | None]:
-        is_padding = None
-        if lengths is not None:
-            is_padding = torch.arange(inputs.shape[1], device=inputs.device) >= lengths.unsqueeze(1)  # (B, S)
         cell: Tensor | None
         rnns: Any = [rnn for rnn in (self.forward_rnn, self.backward_rnn) if rnn is not None]
         # Exactly this class: a subclass may compute something else.
         if len(rnns) == 2 and all(type(rnn) is PaddedLSTM for rnn in rnns) and is_untouched(self):
-            outputs, _, cells = run_lstms(rnns, inputs, is_padding)
-            cell = cells.transpose(0, 1).flatten(1)
+            outputs, cell = _run_both(rnns, inputs, lengths)
         else:
-            parts = []
+            parts, is_padding = [], _padding(inputs, lengths)
             for rnn in rnns:
                 is_backward = rnn is self.backward_rnn
                 found, cell = _run(rnn, _reversed(inputs, lengths) if is_backward else inputs, is_padding)
@@ -182,6 +182,32 @@ class EncoderLayer(GradientCheckpointingLayer):
         size = 0 if self.forward_rnn is None else self.forward_rnn.hidden_size
         last = outputs[:, -1] if lengths is None else _last(outputs, lengths)
         return outputs, RecurrentState(torch.cat([last[:, :size], outputs[:, 0, size:]], dim=-1), cell)
+
+
+def _padding(inputs: Tensor, lengths: Tensor | None) -> Tensor | None:
+    """(B, S) bool, for inputs (B, S, D)."""
+    return None if lengths is None else torch.arange(inputs.shape[1], device=inputs.device) >= lengths.unsqueeze(1)
+
+
+def _run_both(rnns: Sequence[PaddedLSTM], inputs: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Outputs (B, S, V), not to be used on padding, and cell states (B, V) of an LSTM in each direction.
+
+    On a CPU, rows of similar length run in groups where that saves much padding. A group's numbers also fit the
+    processor's cache better.
+    """
+    is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    if lengths is not None and inputs.device.type == "cpu" and len(inputs) >= 2 * GROUP and not is_traced:
+        ordered, order = lengths.sort(descending=True, stable=True)
+        groups = ordered.tensor_split(len(inputs) // GROUP)
+        sizes, steps = [len(group) for group in groups], [max(1, int(group[0])) for group in groups]
+        if sum(map(operator.mul, sizes, steps)) <= 0.9 * len(inputs) * inputs.shape[1]:
+            parts = zip(inputs.index_select(0, order).split(sizes), steps, groups, strict=True)
+            found = [_run_both(rnns, part[:, :longest], group) for part, longest, group in parts]
+            padded = [nn.functional.pad(part, (0, 0, 0, inputs.shape[1] - part.shape[1])) for part, _ in found]
+            joined, back = (torch.cat(padded), torch.cat([cell for _, cell in found])), order.argsort()
+            return joined[0].index_select(0, back), joined[1].index_select(0, back)
+    outputs, _, cells = run_lstms(rnns, inputs, _padding(inputs, lengths))
+    return outputs, cells.transpose(0, 1).flatten(1)
 
 
 def _run(rnn: nn.Module, inputs: Tensor, is_padding: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from attnzoo import recurrent_cells
+from attnzoo import recurrent_cells, recurrent_encoder
 from attnzoo.recurrent_cells import ChoGRU
 from attnzoo.recurrent_encoder import RecurrentEncoder
 from tests.attention.tensors import assert_equal, assert_equal_with_gradients, random, randomize
@@ -26,8 +26,12 @@ def test_an_unknown_cell_is_named() -> None:
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("directions", [("forward", "backward"), ("forward",), ("backward",)], ids="-".join)
 @pytest.mark.parametrize("padding", ["none", "much", "little", "after all"])
-def test_the_encoder_equals_the_loop(padding: str, directions: tuple[str, ...], depth: int, cell: str) -> None:
+@pytest.mark.parametrize("group", [recurrent_encoder.GROUP, 2, 1])
+def test_the_encoder_equals_the_loop(
+    group: int, padding: str, directions: tuple[str, ...], depth: int, cell: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Much padding: most rows end long before the longest. After all: there are columns without a token."""
+    monkeypatch.setattr(recurrent_encoder, "GROUP", group)
     width, size = 3, 2
     encoder = randomize(RecurrentEncoder(cell, width, size, depth, dropout=0.0, directions=directions), seed=1)
     inputs = random(BATCH, SOURCE, width, seed=2)
