@@ -77,6 +77,9 @@ def checked_head(model_class: Any, *passed_on: str) -> Callable[[Forward], Forwa
 
 def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
     _, *parameters, _ = signature.parameters  # all but self and **kwargs
+    dropped = [name for name in DROPPED_ARGUMENTS if name not in parameters]
+    defaults = [name for name in CONFIG_DEFAULTS if name in parameters]
+    embedded = [name for name in ("inputs_embeds", "decoder_inputs_embeds") if name in parameters]
 
     @functools.wraps(forward)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -86,11 +89,10 @@ def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
         for name in kwargs:
             if name not in parameters:
                 _check_extra(self, name, given, parameters)
-        for name in DROPPED_ARGUMENTS:
-            if name not in parameters:
-                given.pop(name, None)
-        for name in CONFIG_DEFAULTS:
-            if name in parameters and given.get(name) is None:
+        for name in dropped:
+            given.pop(name, None)
+        for name in defaults:
+            if given.get(name) is None:
                 given[name] = getattr(self.config, name)
         for name, value in given.items():
             if value is not None:
@@ -98,9 +100,10 @@ def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
         if "decoder_input_ids" in parameters and given.get("encoder_outputs") is not None:
             # Not in the decoder's own forward(), which reads what the model has checked or computed.
             _check_source(given["encoder_outputs"], given.get("past_key_values"))
-        for name in ("inputs_embeds", "decoder_inputs_embeds"):
-            embeddings, mask = given.get(name), given.get(name.replace("inputs_embeds", "attention_mask"))
+        for name in embedded:
+            embeddings = given.get(name)
             if embeddings is not None and _is_readable(embeddings) and not bool(embeddings.isfinite().all()):
+                mask = given.get(name.replace("inputs_embeds", "attention_mask"))
                 given[name] = _without_padding(embeddings, mask, name)
         return forward(self, **given)
 

@@ -195,8 +195,7 @@ def _run_both(rnns: Sequence[PaddedLSTM], inputs: Tensor, lengths: Tensor | None
     On a CPU, rows of similar length run in groups where that saves much padding. A group's numbers also fit the
     processor's cache better.
     """
-    is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    if lengths is not None and inputs.device.type == "cpu" and len(inputs) >= 2 * GROUP and not is_traced:
+    if lengths is not None and _may_group(inputs):
         ordered, order = lengths.sort(descending=True, stable=True)
         groups = ordered.tensor_split(len(inputs) // GROUP)
         sizes, steps = [len(group) for group in groups], [max(1, int(group[0])) for group in groups]
@@ -208,6 +207,11 @@ def _run_both(rnns: Sequence[PaddedLSTM], inputs: Tensor, lengths: Tensor | None
             return joined[0].index_select(0, back), joined[1].index_select(0, back)
     outputs, _, cells = run_lstms(rnns, inputs, _padding(inputs, lengths))
     return outputs, cells.transpose(0, 1).flatten(1)
+
+
+def _may_group(inputs: Tensor) -> bool:
+    is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return inputs.device.type == "cpu" and len(inputs) >= 2 * GROUP and not is_traced
 
 
 def _run(rnn: nn.Module, inputs: Tensor, is_padding: Tensor | None) -> tuple[Tensor, Tensor | None]:
