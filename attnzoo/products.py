@@ -84,12 +84,10 @@ def linear(layer: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
     What is more than a product and a bias (a layer with hooks, an adapter, a quantised layer, a function) is called as
     usual.
     """
-    if type(layer) is not nn.Linear or values.ndim < 2 or torch.compiler.is_compiling():
-        return layer(values)
-    if values.numel() * layer.out_features < LARGE or values.numel() == layer.in_features:  # one row waits for memory
+    if type(layer) is not nn.Linear or values.ndim < 2:
         return layer(values)
     rows, weight = values.flatten(0, -2), layer.weight.mT
-    if not suits_onednn(rows, weight) or not is_untouched(layer):
+    if not suits_onednn(rows, weight) or len(rows) == 1 or not is_untouched(layer):  # one row waits for memory
         return layer(values)
     found = _by_onednn(rows, weight).unflatten(0, values.shape[:-1])
     return found if layer.bias is None else found + layer.bias
@@ -99,10 +97,10 @@ def suits_onednn(left: Tensor, right: Tensor) -> bool:
     """Whether oneDNN multiplies these faster: large float32 matrices on a CPU."""
     return (
         not torch.compiler.is_compiling()
-        and left.numel() * right.shape[-1] >= LARGE
         and not is_transformed()
         and left.device.type == right.device.type == "cpu"
         and left.dtype == right.dtype == torch.float32
+        and left.numel() * right.shape[-1] >= LARGE
         and left.ndim == right.ndim == 2
         and type(left) in (Tensor, nn.Parameter)
         and type(right) in (Tensor, nn.Parameter)
