@@ -17,7 +17,7 @@ from .copying import source_ids_of
 from .products import is_untouched
 from .recurrent_cells import PaddedLSTM, RecurrentState, find_cell, run_lstms, stack_layers
 
-GROUP = 20  # rows that run by themselves, about
+GROUP = 20  # about how many rows a group has
 
 
 @dataclass
@@ -210,8 +210,9 @@ def _run_both(rnns: Sequence[PaddedLSTM], inputs: Tensor, lengths: Tensor | None
 
 
 def _may_group(inputs: Tensor) -> bool:
-    is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    return inputs.device.type == "cpu" and len(inputs) >= 2 * GROUP and not is_traced
+    if torch.compiler.is_compiling() or torch.compiler.is_exporting() or torch.jit.is_tracing():
+        return False  # a graph is for any number of rows
+    return inputs.device.type == "cpu" and len(inputs) >= 2 * GROUP
 
 
 def _run(rnn: nn.Module, inputs: Tensor, is_padding: Tensor | None) -> tuple[Tensor, Tensor | None]:

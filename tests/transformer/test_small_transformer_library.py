@@ -89,7 +89,7 @@ def test_generation_goes_on_from_positions_that_are_given(variant: str) -> None:
     options: dict[str, Any] = {"max_new_tokens": 5, "eos_token_id": None, "pad_token_id": 0}
     found = model.generate(prompt, position_ids=torch.arange(7, 11).expand(2, -1), **options)
     assert torch.equal(found, expected)
-    with pytest.raises(ValueError, match=r"search\(\) has no position_ids"):
+    with pytest.raises(ValueError, match=r"search\(\) does not support position_ids"):
         model.generate(prompt, position_ids=torch.arange(7, 11).expand(2, -1), custom_generate=search, **options)
 
 
