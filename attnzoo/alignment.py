@@ -294,7 +294,7 @@ def _aligned(
 def require_whole(name: str, number: Any) -> None:
     """Raise a ValueError unless the number is a whole one from 1."""
     if type(number) is not int or number < 1:
-        raise ValueError(f"{name} must be a whole number from 1, got {number!r}")
+        raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
 
 
 def _padded(rows: list[list[int]], padding: int, device: torch.device) -> Tensor:

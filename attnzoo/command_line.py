@@ -83,7 +83,9 @@ def folder_of(model: str, command: str) -> str:
     elif command in ("classify", *READERS.values()):
         kind, readers = _kind_and_readers(folder)
         if command not in readers:
-            raise ValueError(f"{model} is {kind}, which attnzoo {command} does not read; use attnzoo {readers[0]}")
+            raise ValueError(
+                f"{model} is {kind}, which attnzoo {command} does not read; use attnzoo {' or '.join(readers)}"
+            )
     return folder
 
 
@@ -102,7 +104,9 @@ def _kind_and_readers(folder: str) -> tuple[str, list[str]]:
     tasks = [task for task in READERS if task in tags]
     if not tasks and known_phonemes(AutoTokenizer.from_pretrained(folder)):
         tasks = ["grapheme-to-phoneme"]
-    return f"a model for {' and '.join(tasks)} ({head})", [READERS[task] for task in tasks or READERS]
+    if not tasks:
+        return f"an encoder-decoder whose card names no task ({head})", ["translate", "summarize"]
+    return f"a model for {' and '.join(tasks)} ({head})", [READERS[task] for task in tasks]
 
 
 def lines_of(path: Path) -> list[str]:

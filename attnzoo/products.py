@@ -122,16 +122,21 @@ def onednn_is_faster() -> bool:
 
 @cache
 def int8_is_faster() -> bool:
-    """Whether a product with a weight in eight bits is faster than in float32, measured once a process.
+    """Whether a product with a weight in eight bits is exact, and faster than in float32, measured once a process.
 
-    It is on a processor with instructions for it. Like oneDNN, which computes it, the switch turns it on or off.
+    It is faster on a processor with instructions for eight bits. On another one its sums may overflow 16 bits. oneDNN
+    computes it, so ``ATTNZOO_ONEDNN`` decides here too.
     """
-    if not has_int8_product():
+    if not has_int8_product() or os.environ.get(SWITCH) == "0":
         return False
-    if os.environ.get(SWITCH) in ("0", "1"):
-        return os.environ[SWITCH] == "1"
-    weight, values = torch.ones(2048, 512), torch.ones(512, 1)
-    return _seconds(int8_product, weight.to(torch.int8), values.to(torch.int8)) < _seconds(torch.mm, weight, values)
+    weight, values = torch.full((2048, 512), 127.0), torch.full((512, 1), 127.0)
+    integers = weight.to(torch.int8), values.to(torch.int8)
+    is_exact = all(
+        bool((int8_product(sign * integers[0], integers[1]) == sign * 512 * 127**2).all()) for sign in (1, -1)
+    )
+    return is_exact and (
+        os.environ.get(SWITCH) == "1" or _seconds(int8_product, *integers) < _seconds(torch.mm, weight, values)
+    )
 
 
 def few_rows_product(values: Tensor, weight: Tensor) -> Tensor:

@@ -212,7 +212,9 @@ class _Product(torch.autograd.Function):
             factors = [factor[: len(values[0])] for factor in factors]
         factor, *factors = factors
         used = (values[0] if len(values) == 1 else torch.cat(values, dim=1)).to(factor.dtype)
-        ctx.save_for_backward(used, *factors)
+        # Blocks are no ordinary tensors, which hooks of saved tensors expect.
+        ctx.blocks = [factor if factor.is_mkldnn else None for factor in factors]
+        ctx.save_for_backward(used, *(factor for factor in factors if not factor.is_mkldnn))
         found = product(used, factor).to(ctx.dtype) if base is None else add_product(base, used, factor)
         ctx.width = found.shape[-1]
         return found, link
@@ -220,7 +222,8 @@ class _Product(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor | None, grad_link: Tensor | None) -> tuple[Tensor | None, ...]:
-        values, *factors = ctx.saved_tensors
+        values, *plain = ctx.saved_tensors
+        factors = [plain.pop(0) if blocks is None else blocks for blocks in ctx.blocks]
         # No gradient of the link yet: this is the first call of a backward pass, for the last step of the loop. Notes
         # that are already there come from an earlier backward pass that did not finish.
         if grad_link is None:

@@ -100,17 +100,16 @@ class SafetensorsModel(PreTrainedModel):
     def _extract_generation_mode_kwargs(
         self, custom_generate: Any, kwargs: Any, synced_gpus: Any, assistant_model: Any, streamer: Any
     ) -> dict[str, Any]:
-        """The options of single loops of ``generate()``, as Transformers prepares them.
+        """The arguments that Transformers passes to its own decoding loops.
 
         Raises:
             ValueError: a ``streamer`` with a function as ``custom_generate``, to which Transformers would not pass it.
         """
         if streamer is not None and callable(custom_generate):
-            streamer.end()  # its reader, in another thread, would wait for ever
+            streamer.end()  # its reader, in another thread, would wait forever
             raise ValueError(
-                f"streamer={type(streamer).__name__} gets no token from custom_generate="
-                f"{getattr(custom_generate, '__name__', custom_generate)}, "
-                "which returns whole sequences; leave out custom_generate to stream, or streamer"
+                f"custom_generate={getattr(custom_generate, '__name__', custom_generate)} cannot stream to "
+                f"streamer={type(streamer).__name__}; leave out custom_generate, or leave out streamer"
             )
         arguments = custom_generate, kwargs, synced_gpus, assistant_model, streamer
         return super()._extract_generation_mode_kwargs(*arguments)  # type: ignore[misc]

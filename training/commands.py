@@ -41,7 +41,7 @@ def train_parser() -> argparse.ArgumentParser:
     add_overrides(parser, f"change the recipe, for example {example}; may be repeated")
     existing = parser.add_mutually_exclusive_group()
     existing.add_argument("--resume", action="store_true", help="go on from the last checkpoint in the output folder")
-    existing.add_argument("--overwrite", action="store_true", help="replace the run that is in the output folder")
+    existing.add_argument("--overwrite", action="store_true", help="delete the run that is in the output folder")
     return parser
 
 

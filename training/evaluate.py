@@ -62,7 +62,9 @@ def task_for(folder: Path, overrides: list[str], split: str) -> Task:
     for key in TASKS[recipe.task.name].tokenizer_keys:
         there, here = (getattr(data, key, None) for data in (own.task.data, recipe.task.data))
         if there != here:
-            raise ValueError(f"task.data.{key}={here} has no effect: {folder} has its tokenizer, made with {there}")
+            raise ValueError(
+                f"task.data.{key}={here} has no effect: {folder} has its tokenizer, made with {there}; leave it out"
+            )
     path, trained_on = Path(recipe.task.data.path), Path(own.task.data.path)
     is_there = path.exists() and trained_on.exists()
     if path.name == trained_on.name or (is_there and path.samefile(trained_on)):

@@ -103,6 +103,9 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     [checkpoint] = broadcast_object_list([checkpoint])
     set_seed(settings.seed)
 
+    for teacher in settings.teachers:
+        if Path(teacher).resolve().is_relative_to(output.resolve()):
+            raise ValueError(f"training.teachers has {teacher}, which lies in the output folder {output}; move it")
     start = None
     tokenizer: PreTrainedTokenizerBase
     if settings.start_from is None:

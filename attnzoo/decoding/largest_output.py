@@ -1,4 +1,4 @@
-r"""The largest of many products, without most of them: greedy search needs only the best word of the vocabulary.
+r"""Find the largest output without computing all outputs: greedy search needs only the best word of the vocabulary.
 
 A copy of the weights in eight bits is a quarter of the memory to read. Its products are exact integers, so the error of
 each output has a bound. Only the outputs whose bounds reach the largest one are computed from the weights themselves.
@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ..library_internals import int8_product
 
-MANY_WEIGHTS = 2**20  # from which on it is faster than all outputs
-FEW = 1 / 8  # of the outputs: if more are candidates, all of them are computed
+MANY_WEIGHTS = 2**20  # the smallest weight for which this is faster than the whole product
+FEW = 1 / 8  # of the outputs: if more are candidates, the whole product is computed
 LEVELS = 127  # of the integers, on either side of 0
 MARGIN = 1.1  # of the bound, for the rounding of float32: less than a tenth of the bound up to 6,000 inputs
 
@@ -49,7 +49,9 @@ class LargestOutput:
         candidates = (upper >= lower.max()).nonzero()[:, 0]
         if not 0 < len(candidates) <= FEW * len(weight):  # 0 with NaN, which is not larger than anything
             return None
-        return candidates[(weight.index_select(0, candidates) @ values[0]).argmax(dim=0, keepdim=True)]
+        # Not a matrix product, which may round equal rows differently: of equal outputs the first is the largest.
+        outputs = (weight.index_select(0, candidates) * values).sum(dim=1)
+        return candidates[outputs.argmax(dim=0, keepdim=True)]
 
 
 def _rounded(values: Tensor) -> tuple[Tensor, Tensor]:

@@ -81,9 +81,7 @@ def search(
     if any(forward_hooks(part) or "forward" in vars(part) for part in called):
         refused.append("hooks on the model or its decoder")
     if refused:
-        raise ValueError(
-            f"search() does not support {', '.join(refused)}; leave out custom_generate, and generate() does"
-        )
+        raise ValueError(f"search() does not support {' or '.join(refused)}; leave out custom_generate")
     scores = _Scores(logits_processor, model.config.vocab_size)
     repeats = max(config.num_beams, config.num_return_sequences)  # of every source, by generate()
     skip = 1

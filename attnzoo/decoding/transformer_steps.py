@@ -66,8 +66,8 @@ class TransformerSteps:
             )
         if (backend := attention_backend(decoder.config)) not in SCALED_DOT_PRODUCTS:
             raise ValueError(
-                f"search() computes scaled dot-product attention, which attn_implementation={backend!r} may not be; "
-                "leave out custom_generate"
+                f"search() computes scaled dot-product attention, and attn_implementation={backend!r} may compute "
+                "something else; leave out custom_generate"
             )
         cache = arguments.get("past_key_values")
         if cache is not None and cache.get_seq_length():

@@ -156,7 +156,7 @@ class OnnxModel:
         ids, mask = self._checked(input_ids, attention_mask)
         do_sample = bool(self.generation.get("do_sample")) if do_sample is None else do_sample
         if num_beams is not None and (type(num_beams) is not int or num_beams < 1):
-            raise ValueError(f"num_beams must be a whole number from 1, got {num_beams!r}")
+            raise ValueError(f"num_beams must be a whole number of at least 1, got {num_beams!r}")
         beams = 1 if do_sample else num_beams or max(n_best, self.generation.get("num_beams") or 1)
         if type(n_best) is not int or n_best < 1 or (beams < n_best and not do_sample):
             raise ValueError(f"n_best must be a whole number from 1 to num_beams={beams}, got {n_best!r}")

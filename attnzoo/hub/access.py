@@ -65,7 +65,7 @@ def require_repo_id(repo_id: str) -> None:
     except ValueError as error:  # of a class of huggingface_hub
         raise ValueError(f"repo_id must be owner/name, got {repo_id!r}: {error}") from error
     if "/" not in repo_id:
-        raise ValueError(f"repo_id={repo_id!r} does not say whose it is; write owner/{repo_id}")
+        raise ValueError(f"repo_id={repo_id!r} has no owner; write owner/{repo_id}")
 
 
 def require_visibility(api: HfApi, repo_id: str, private: bool | None) -> None:

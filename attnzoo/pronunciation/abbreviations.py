@@ -16,7 +16,7 @@ OFTEN_WITHOUT_PERIOD = frozenset(["PhD", "Dr", "Mr", "Mrs", "Ms", "St", "Jr", "S
 # A word that begins a sentence and is no name: in "Main St. The", St. is a street.
 NO_NAME = re.compile(
     r"\s+(?i:a|an|and|as|at|but|by|for|from|he|how|i|if|in|it|not|on|or|she|so|that|the|then|there|these|they|this|to|we"
-    r"|what|when|where|why|you)\b"
+    r"|what|when|where|why|you)\b(?!\.\s*[A-Z])"  # in "Prof. A. Smith", A is an initial
 )
 ENDS_TEXT = re.compile(r"[\"'\u201d\u2019)\]]*\s*\Z")
 # Anywhere.
@@ -102,7 +102,7 @@ def abbreviation(text: str, start: int, end: int, number: str | None) -> Abbrevi
         spoken = WORDS[word]
     else:
         return None
-    return Abbreviation(end + _goes_on(text, end), spoken)
+    return Abbreviation(end + (_goes_on(text, end) or (has_period and following[:1].isdigit())), spoken)
 
 
 def roman_numeral(word: str, before: str) -> str | None:
@@ -126,5 +126,5 @@ def ends_sentence(text: str, place: int) -> bool:
 
 
 def _goes_on(text: str, place: int) -> bool:
-    """Whether a period is here after which the sentence goes on: with a small letter or another mark."""
+    """Whether the text has a period here that does not end the sentence: a small letter or a mark follows."""
     return re.compile(r"\.(?:[,;:)]|\s*[^\W\d_A-Z])").match(text, place) is not None

@@ -86,10 +86,12 @@ def require_phones(lexicon: Lexicon, phones: str) -> None:
             if wrong := wrong_phone(entry.phones, phones):
                 given = (" " if phones == "arpabet" else "").join(entry.phones)
                 fitting = [one for one in PHONE_SETS if not wrong_phone(split(given, one), one)]
-                remedy = f"it is written in the phones of phones={fitting[0]!r}: choose these, or" if fitting else "so"
+                remedy = (
+                    f"it fits {' or '.join(f'phones={one!r}' for one in fitting)}: choose that, or " if fitting else ""
+                )
                 raise ValueError(
                     f"the lexicon's word {word!r} has {wrong!r}, which is no phone of phones={phones!r}, in {given!r}; "
-                    f"{remedy} write it in {DESCRIPTIONS[phones]}"
+                    f"{remedy}write it in {DESCRIPTIONS[phones]}"
                 )
 
 

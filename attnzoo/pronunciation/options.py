@@ -24,7 +24,7 @@ class Options:
         for name in ("n_best", "num_beams", "batch_size"):
             number = getattr(self, name)
             if (number is not None or name != "num_beams") and (type(number) is not int or number < 1):
-                raise ValueError(f"{name} must be a whole number from 1, got {number!r}")
+                raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
         if self.num_beams is not None and self.num_beams < self.n_best:
             raise ValueError(
                 f"a search with num_beams={self.num_beams} has no n_best={self.n_best} pronunciations; leave num_beams "
@@ -40,7 +40,9 @@ def chosen_options(options: Mapping[str, Any]) -> Options:
     for name in options:
         if name not in known:
             nearest = "".join(f"did you mean {near!r}? " for near in get_close_matches(name, known, n=1))
-            raise TypeError(f"a call of a pronouncer has no option {name!r}: {nearest}it takes {', '.join(known)}")
+            raise TypeError(
+                f"unknown option {name!r} of a pronouncer's call; {nearest}the options are {', '.join(known)}"
+            )
     return Options(**options)
 
 

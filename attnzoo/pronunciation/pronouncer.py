@@ -309,7 +309,8 @@ class Pronouncer:
 
     def _plan(self, text: str, parts: tuple[str, ...], kind: str) -> list[Any]:
         """What is spoken for a token: a word that is listed or spelled out, or the text of one for the model."""
-        listed = self._listed(text) or (look_up(self.lexicon, text.rstrip(".")) and self._listed(text.rstrip(".")))
+        own = next((form for form in (text, text.rstrip(".")) if look_up(self.lexicon, form)), text)
+        listed = self._listed(own)
         if kind == "capitals":
             kind, parts = ("acronym", parts) if self.dictionary else ("word", (text,))
         if kind != "word" and "." not in text:  # the lexicon's GPU gives GPUs

@@ -167,7 +167,8 @@ def _word_in_context(
         parts = number_words(time) if TIME.fullmatch(time) else before.parts
         tokens[-1] = before._replace(parts=tuple(part for part in parts if part != "o'clock"))
         return "dotted", end, None
-    if before and before.space == " " and (numeral := roman_numeral(word, before.text)):
+    is_initial = len(word) == 1 and text.startswith(".", end) and not ends_sentence(text, end + 1)  # John V. Lindsay
+    if before and before.space == " " and not is_initial and (numeral := roman_numeral(word, before.text)):
         return "word", end, numeral
     if re.fullmatch("[A-Z]{2}", word) and (
         text[end : end + 1].isdigit() or "&" in text[end : end + 1] + text[place - 1]

@@ -27,14 +27,14 @@ COLOURS = (
 def require_page(path: str | Path) -> None:
     """Raise a ValueError unless a file of this name can be an HTML page."""
     if Path(path).suffix.lower() not in (".html", ".htm") or Path(path).is_dir():
-        raise ValueError(f"a page needs the name of a file that ends in .html or .htm, got {str(path)!r}")
+        raise ValueError(f"pages are written to files that end in .html or .htm, got {str(path)!r}")
 
 
 def require_picture(path: str | Path) -> None:
     """Raise a ValueError unless matplotlib can write a picture into a file of this name."""
     known = _figure(1, 1).canvas.get_supported_filetypes()
     if Path(path).suffix.lower().removeprefix(".") not in known or Path(path).is_dir():
-        raise ValueError(f"a picture needs the name of a file that ends in .png, .pdf or .svg, got {str(path)!r}")
+        raise ValueError(f"pictures are written to files that end in .png, .pdf or .svg, got {str(path)!r}")
 
 
 def plot_alignments(

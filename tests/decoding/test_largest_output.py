@@ -24,7 +24,7 @@ def largest(values: Tensor, weight: Tensor, forbidden: Tensor = NONE) -> int:
 @pytest.mark.parametrize("scale", [1e-30, 1.0, 1e15])
 @pytest.mark.parametrize("shape", [(300, 1), (300, 7), (500, 64), (200, 2000)])
 def test_it_is_the_largest(shape: tuple[int, int], scale: float) -> None:
-    """A sharp case, too: rows that differ by less than the weight's steps, so that the copy alone would be wrong."""
+    """Also with two rows that differ by less than one step of the weight in eight bits."""
     torch.manual_seed(shape[1])
     found = 0
     for _ in range(20):
@@ -57,6 +57,16 @@ def test_rounded_inputs_may_have_another_order() -> None:
     weight[:2] = torch.tensor([row(127.0, 0.0, first=120.0, second=0.0), row(127.0, 0.0, first=0.0, second=118.0)])
     values = torch.tensor([row(0.0, 127.0, first=1.49, second=1.51)])
     assert find(values, weight) == largest(values, weight) == 0
+
+
+def test_of_equal_rows_it_is_the_first() -> None:
+    for seed in range(50):
+        torch.manual_seed(seed)
+        weight, values = torch.randn(400, 256), torch.randn(1, 256)
+        best = largest(values, weight)
+        weight[[(best + 7) % 400, (best + 90) % 400]] = weight[best].clone()
+        first = min(best, (best + 7) % 400, (best + 90) % 400)
+        assert find(values, weight) == first
 
 
 def test_of_equal_outputs_it_is_the_first() -> None:

@@ -86,6 +86,6 @@ def test_past_the_learned_positions_is_refused() -> None:
 def test_a_streamer_is_refused_and_its_reader_does_not_wait(name: str) -> None:
     tokenizer: Any = None
     streamer = TextIteratorStreamer(tokenizer, timeout=1)
-    with pytest.raises(ValueError, match="streamer=TextIteratorStreamer gets no token from custom_generate=search"):
+    with pytest.raises(ValueError, match="custom_generate=search cannot stream to streamer=TextIteratorStreamer"):
         tiny_model(name).generate(words(1, 4), streamer=streamer, custom_generate=search, max_new_tokens=3)
     assert list(streamer) == [""]

@@ -207,7 +207,7 @@ def pushed(hub: LoopbackHub, make_folder: MakeFolder, tmp_path_factory: pytest.T
             "PermissionError: zoo may not write to stranger/theirs; push to a repository of your own",
         ),
         ("bad id", "ValueError: repo_id must be owner/name, got 'zoo/a/b': Repo id must be in the form"),
-        ("no owner", "ValueError: repo_id='new' does not say whose it is; write owner/new"),
+        ("no owner", "ValueError: repo_id='new' has no owner; write owner/new"),
         ("pull request on nothing", "FileNotFoundError: there is no zoo/new to open a pull request on"),
         ("pull request on gated", "PermissionError: stranger/gated is gated; ask for access on its page, as zoo"),
         ("pull request on no branch", "OSError: the push to stranger/theirs failed: 404"),

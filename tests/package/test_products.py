@@ -160,6 +160,23 @@ def test_the_switch_decides_without_a_measurement(switch: str, monkeypatch: pyte
         assert is_faster() is (switch == "1")
 
 
+def test_sums_that_overflow_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without instructions for eight bits, oneDNN adds pairs of products in 16 bits."""
+
+    def saturated(left: Tensor, right: Tensor) -> Tensor:
+        pairs = (left.int().unsqueeze(2) * right.int().unsqueeze(0)).unflatten(1, (-1, 2)).sum(dim=2)
+        return pairs.clamp(-(2**14), 2**14).sum(dim=1)
+
+    for switch in ("1", "0"):
+        monkeypatch.setenv(products.SWITCH, switch)
+        products.int8_is_faster.cache_clear()
+        assert products.int8_is_faster() is (switch == "1")
+    monkeypatch.setenv(products.SWITCH, "1")
+    monkeypatch.setattr(products, "int8_product", saturated)
+    products.int8_is_faster.cache_clear()
+    assert not products.int8_is_faster()
+
+
 def test_without_the_private_name_no_product_is_in_eight_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library_internals, "INT8_PRODUCT", "a_name_that_is_gone")
     products.int8_is_faster.cache_clear()

@@ -83,14 +83,14 @@ def test_a_lexicon_is_of_the_phones_that_are_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("phones", "given", "wrong", "remedy"),
     [
-        ("arpabet", "B1 L AO1", "B1", "so write it in ARPABET"),
-        ("arpabet", "B L AO12", "AO12", "so write it in ARPABET"),
-        ("arpabet", "blˈɔɹp", "blˈɔɹp", "choose these, or write it in ARPABET"),
-        ("kokoro", "B L AO1 R P", "B", "phones='arpabet': choose these, or write it in Kokoro's phones"),
+        ("arpabet", "B1 L AO1", "B1", "; write it in ARPABET"),
+        ("arpabet", "B L AO12", "AO12", "; write it in ARPABET"),
+        ("arpabet", "blˈɔɹp", "blˈɔɹp", "choose that, or write it in ARPABET"),
+        ("kokoro", "B L AO1 R P", "B", "phones='arpabet': choose that, or write it in Kokoro's phones"),
         ("kokoro", "ˈblɔɹp", "ˈb", "phones='ipa'"),
         ("kokoro", "həˈloʊ", "ˈl", "phones='ipa'"),
         ("ipa", "B L AO1 R P", "B", "phones='arpabet'"),
-        ("ipa", "blˈɔɹp", "blˈ", "phones='kokoro': choose these, or write it in IPA"),
+        ("ipa", "blˈɔɹp", "blˈ", "phones='kokoro': choose that, or write it in IPA"),
     ],
 )
 def test_a_lexicon_of_other_phones_is_refused(phones: str, given: str, wrong: str, remedy: str) -> None:

@@ -256,9 +256,9 @@ def test_there_is_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_best": 0}, "n_best must be a whole number from 1, got 0"),
-        ({"num_beams": 2.5}, "num_beams must be a whole number from 1, got 2.5"),
-        ({"batch_size": None}, "batch_size must be a whole number from 1, got None"),
+        ({"n_best": 0}, "n_best must be a whole number of at least 1, got 0"),
+        ({"num_beams": 2.5}, "num_beams must be a whole number of at least 1, got 2.5"),
+        ({"batch_size": None}, "batch_size must be a whole number of at least 1, got None"),
         ({"num_beams": 2, "n_best": 3}, "num_beams=2 has no n_best=3 pronunciations"),
         ({"on_unknown": "drop"}, "on_unknown must be 'keep', 'skip' or 'raise', got 'drop'"),
     ],

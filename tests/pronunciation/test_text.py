@@ -191,7 +191,9 @@ def test_times_of_day(text: str, expected: str, with_num2words: None) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("Henry VIII’s, Pius X. Charles I", "Henry the eighth’s , Pius the tenth . Charles I"),
+        ("Henry VIII’s, Pius X. He and Charles I", "Henry the eighth’s , Pius the tenth . He and Charles I"),
+        ("John V. Lindsay, Prof. A. Smith", "John V . Lindsay , professor A . Smith"),
+        ("approx. 5 km. A man", "approximately five kilometers . a man"),
         ("World War II, Type IV; the II", "World War two , Type four ; the I I"),
         ("An IV drip, Malcolm X, XIV", "An I V drip , Malcolm X , X I V"),
         ("me@a-b.co.uk.", "me at a dash b dot co dot uk ."),

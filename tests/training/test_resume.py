@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from attnzoo.training.loop import checkpoint
 from attnzoo.training.loop.checkpoint import checkpoint_folder, checkpoints, recover, replacing, require_room, rotate
-from attnzoo.training.loop.run_folder import read_run, write_row
+from attnzoo.training.loop.run_folder import contents, read_run, start_output, write_row
 from attnzoo.training.recipe import load_recipe, save_recipe
 from attnzoo.training.tasks import make_task
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
@@ -410,22 +410,40 @@ def test_overwrite_deletes_nothing_before_the_first_batch_is_known_to_be_good(di
     assert not [name for name in OLD if (output / name).is_file() and (output / name).read_text() == "old"]
 
 
-@pytest.mark.parametrize("name", OLD[1:4])
+@pytest.mark.parametrize("name", [*OLD[1:4], "log.jsonl", "tensorboard/other/events"])
 def test_a_part_of_a_run_is_not_lost_by_starting_another(name: str, dictionary: Path, tmp_path: Path) -> None:
-    """Such as ``best``, of which somebody has deleted all that takes room; or ``last``, where a kill came early."""
-    write_old(tmp_path, name, "log.jsonl")
+    """For example ``best`` after its large files were deleted, or ``last`` of a run that was killed early."""
+    write_old(tmp_path, name)
     sets = [*RECIPE, f"task.data.path={dictionary}", "training.max_steps=1"]
     recipe, part = load_recipe("demo", sets), name.partition("/")[0]
     task = make_task(recipe)
     for _ in range(2):  # there is no recipe, or another one
         for begin in (train, train_once):
-            with pytest.raises(ValueError, match=rf"holds a part of a run \({part}\); --overwrite discards it"):
+            with pytest.raises(ValueError, match=rf"holds a part of a run \({part}\); --overwrite deletes it"):
                 begin(recipe, task, tmp_path)
         save_recipe(load_recipe("demo"), tmp_path / "recipe.yaml")
     assert (tmp_path / name).read_text() == "old"
     save_recipe(recipe, tmp_path / "recipe.yaml")
     train_once(recipe, task, tmp_path)
-    assert not (tmp_path / name).exists()
+    assert not (tmp_path / name).is_file() or (tmp_path / name).read_text() != "old"
+
+
+def test_links_to_checkpoints_are_deleted_and_not_what_they_lead_to(tmp_path: Path) -> None:
+    elsewhere, checkpoint = tmp_path / "elsewhere", tmp_path / "run" / "checkpoints" / "step-00000006"
+    write_old(elsewhere, "weights")
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.symlink_to(elsewhere)
+    start_output(tmp_path / "run", load_recipe("demo"), contents(tmp_path / "run"))
+    assert not checkpoint.is_symlink()
+    assert (elsewhere / "weights").read_text() == "old"
+
+
+def test_a_teacher_in_the_output_folder_is_refused(dictionary: Path, tmp_path: Path) -> None:
+    teacher = tmp_path / "run" / "best"
+    sets = [*RECIPE, f"task.data.path={dictionary}", f"training.teachers=[{teacher}]"]
+    recipe = load_recipe("demo", sets)
+    with pytest.raises(ValueError, match=r"training\.teachers has .*best, which lies in the output folder"):
+        train(recipe, make_task(recipe), tmp_path / "run", overwrite=True)
 
 
 def test_the_newest_checkpoints_are_kept(uninterrupted: Path) -> None:

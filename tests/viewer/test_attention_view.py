@@ -239,10 +239,10 @@ def test_a_notebook_shows_the_page_in_a_frame() -> None:
 def test_a_page_and_a_picture_need_their_suffixes(tmp_path: Path) -> None:
     found = attnzoo.view(tiny("bert"), tokenizer_of(), "ab")
     for path in (tmp_path / "page.png", tmp_path):
-        with pytest.raises(ValueError, match=r"a page needs the name of a file that ends in \.html or \.htm, got '.*"):
+        with pytest.raises(ValueError, match=r"pages are written to files that end in \.html or \.htm, got '.*"):
             found.save(path)
     for path in (tmp_path / "a.xyz", tmp_path):
-        with pytest.raises(ValueError, match=r"a picture needs the name of a file that ends in \.png, .*, got '.*"):
+        with pytest.raises(ValueError, match=r"pictures are written to files that end in \.png, .*, got '.*"):
             found.plot(path)
 
 

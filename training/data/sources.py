@@ -440,11 +440,11 @@ def checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: s
             for (column, name), value in zip(columns.items(), values, strict=True):
                 if place not in bad and (fault := _fault(value, name in labels)):
                     others = [short(repr(text)) for text in values if isinstance(text, str) and text.strip()]
-                    bad[place] = f"column {column!r} {fault}{f', beside {others[0]}' if others else ''}"
+                    bad[place] = f"column {column!r} {fault}{f' in the row of {others[0]}' if others else ''}"
         if bad and not skip:
             first = min(bad)
             remedy = "set task.data.skip_bad_rows=true to leave such rows out"
-            raise SourceError(f"{where}, row {start + first + 1}: {bad[first]}; or {remedy}")
+            raise SourceError(f"{where}, row {start + first + 1}: {bad[first]}; correct it, or {remedy}")
         return bad
 
     def sound(batch: dict[str, list[Any]], numbers: Sequence[int]) -> dict[str, list[Any]]:

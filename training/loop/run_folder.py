@@ -9,7 +9,6 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ import attnzoo
 from ..recipe import Recipe, load_recipe, save_recipe
 from .checkpoint import checkpoints, newest_sound_checkpoint, recover, require_room, rotate, write_atomically
 
-MODELS = ("checkpoints/*", "evaluated/*", "best/*", "last/*")
-RUN = (*MODELS, "tensorboard/*", "log.jsonl", "run.json")  # what a new run replaces
+# What a new run replaces, in the order in which it is deleted: without run.json no run counts as finished.
+RUN = ("run.json", "log.jsonl", "checkpoints/*", "evaluated/*", "best/*", "last/*", "tensorboard/*")
 
 
 def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) -> Path | None:
@@ -45,27 +44,27 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
         if checkpoints(output) and (changed := differences(load_recipe(output / "recipe.yaml"), recipe)):
             raise ValueError(f"{output} was started with another recipe, which differs in {', '.join(changed)}")
         return newest_sound_checkpoint(output)
-    parts = sorted({path.relative_to(output).parts[0] for path in contents(output, MODELS)})
+    parts = sorted({path.relative_to(output).parts[0] for path in contents(output)})
     if not overwrite and (is_finished or parts):
         state, remedy = f"a part of a run ({', '.join(parts)})", ""
         if is_finished:
             state = "a finished run"
         elif checkpoints(output):
             state, remedy = "a run that can go on", "--resume goes on, "
-        raise ValueError(f"{output} holds {state}; {remedy}--overwrite discards it, or choose another --output")
+        raise ValueError(f"{output} holds {state}; {remedy}--overwrite deletes it, or choose another --output")
     return None
 
 
-def contents(output: Path, patterns: Sequence[str] = RUN) -> list[Path]:
+def contents(output: Path) -> list[Path]:
     """What a run has written into the folder: its files, and what is in its folders."""
-    return [path for pattern in patterns for path in output.glob(pattern)]
+    return [path for pattern in RUN for path in output.glob(pattern)]
 
 
 def start_output(output: Path, recipe: Recipe, replaced: list[Path]) -> None:
     """Delete what is replaced, files and folders, and write the recipe of the new run."""
     for path in replaced:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
     save_recipe(recipe, output / "recipe.yaml")
