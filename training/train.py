@@ -103,9 +103,6 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     [checkpoint] = broadcast_object_list([checkpoint])
     set_seed(settings.seed)
 
-    for teacher in settings.teachers:
-        if Path(teacher).resolve().is_relative_to(output.resolve()):
-            raise ValueError(f"training.teachers has {teacher}, which lies in the output folder {output}; move it")
     start = None
     tokenizer: PreTrainedTokenizerBase
     if settings.start_from is None:
@@ -119,6 +116,11 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     is_sharded = accelerator.distributed_type == DistributedType.FSDP
     is_averaged = bool(settings.ema_decay) or is_sharded
     replaced = [] if resume else contents(output)
+    files = [("task.data.path", recipe.task.data.path), ("training.alignment_links", settings.alignment_links)]
+    needed = [(key, given, path) for key, given in files if given for path in replaced]
+    for key, given, path in [*needed, *(("training.teachers", teacher, output) for teacher in settings.teachers)]:
+        if Path(given).resolve().is_relative_to(path.resolve()):
+            raise ValueError(f"{key} has {given}, which is in the output folder {output}; move it")
     if accelerator.is_main_process:
         require_room(output, _room_needed(task, config, settings, is_averaged) - size_of(replaced))
     model = task.auto_class.from_config(config)  # the same on every process; when sharded, each keeps a part

@@ -94,7 +94,8 @@ def abbreviation(text: str, start: int, end: int, number: str | None) -> Abbrevi
     space, following = NEXT_WORD.match(text, end + has_period).groups()  # type: ignore[union-attr]  # it always matches
     if word in TITLES and space and following[:1].isupper() and not NO_NAME.match(text, end + has_period):
         return Abbreviation(end + has_period, TITLES[word])
-    if following[:1].isdigit() and (before_number := BEFORE_NUMBERS.get(word)):
+    is_number = following[:1].isdigit() or (len(following) > 1 and ROMAN.fullmatch(following))
+    if is_number and (before_number := BEFORE_NUMBERS.get(word)):
         return Abbreviation(end + has_period, before_number)
     if word in MONTHS and number is not None:
         spoken = MONTHS[word]
@@ -108,7 +109,7 @@ def abbreviation(text: str, start: int, end: int, number: str | None) -> Abbrevi
 def roman_numeral(word: str, before: str) -> str | None:
     """What is spoken for a Roman numeral after the capitalised word ``before``; None if it is none, or one letter."""
     found = ROMAN.fullmatch(word)
-    if not found or not re.fullmatch("[A-Z][a-z]+", before) or NO_NAME.fullmatch(f" {before}"):
+    if not found or not re.fullmatch(r"[A-Z][a-z]+\.?", before) or NO_NAME.fullmatch(f" {before}"):
         return None
     is_ruler = RULERS.fullmatch(before) is not None
     if len(found[1]) < 2 and (not is_ruler or found[1] in ("", "I")):  # Malcolm X, and I

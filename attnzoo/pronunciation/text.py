@@ -144,7 +144,7 @@ def _address_tokens(address: str) -> list[Token]:
         if spoken := IN_ADDRESS.get(piece):
             tokens.append(Token(piece, tuple(spoken.split()), "word"))
         elif piece.isascii() and piece.isalpha() and not set(piece.lower()) & set("aeiouy"):
-            tokens.append(Token(piece, tuple(piece), "acronym"))
+            tokens.append(Token(piece, tuple(piece.upper()), "acronym"))
         else:
             is_word = piece.isalnum() or piece in SYMBOLS
             tokens.append(_token("number" if piece.isdecimal() else "word" if is_word else "punctuation", piece, True))

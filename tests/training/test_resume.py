@@ -440,10 +440,24 @@ def test_links_to_checkpoints_are_deleted_and_not_what_they_lead_to(tmp_path: Pa
 
 def test_a_teacher_in_the_output_folder_is_refused(dictionary: Path, tmp_path: Path) -> None:
     teacher = tmp_path / "run" / "best"
+    write_old(teacher, "config.json", "weights")
     sets = [*RECIPE, f"task.data.path={dictionary}", f"training.teachers=[{teacher}]"]
     recipe = load_recipe("demo", sets)
-    with pytest.raises(ValueError, match=r"training\.teachers has .*best, which lies in the output folder"):
+    with pytest.raises(ValueError, match=r"training\.teachers has .*best, which is in the output folder"):
         train(recipe, make_task(recipe), tmp_path / "run", overwrite=True)
+
+
+def test_the_users_own_recipe_is_kept(dictionary: Path, tmp_path: Path) -> None:
+    sets = [*RECIPE, f"task.data.path={dictionary}", "training.max_steps=1"]
+    own = tmp_path / "recipe.yaml"
+    save_recipe(load_recipe("demo", sets), own)
+    own.write_text(f"# mine\n{own.read_text()}")
+    other = load_recipe(own, ["training.max_steps=2"])
+    with pytest.raises(ValueError, match=r"holds another recipe\.yaml; --overwrite replaces it"):
+        train(other, make_task(other), tmp_path)
+    recipe = load_recipe(own)
+    train(recipe, make_task(recipe), tmp_path)
+    assert own.read_text().startswith("# mine")
 
 
 def test_the_newest_checkpoints_are_kept(uninterrupted: Path) -> None:

@@ -52,6 +52,8 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
         elif checkpoints(output):
             state, remedy = "a run that can go on", "--resume goes on, "
         raise ValueError(f"{output} holds {state}; {remedy}--overwrite deletes it, or choose another --output")
+    if not overwrite and _is_other(output / "recipe.yaml", recipe):
+        raise ValueError(f"{output} holds another recipe.yaml; --overwrite replaces it, or choose another --output")
     return None
 
 
@@ -67,7 +69,16 @@ def start_output(output: Path, recipe: Recipe, replaced: list[Path]) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    save_recipe(recipe, output / "recipe.yaml")
+    if not (output / "recipe.yaml").is_file() or _is_other(output / "recipe.yaml", recipe):
+        save_recipe(recipe, output / "recipe.yaml")
+
+
+def _is_other(file: Path, recipe: Recipe) -> bool:
+    """Whether there is a recipe in this place that is not the same; the same one may have comments of its owner."""
+    try:
+        return file.is_file() and bool(differences(load_recipe(file), recipe))
+    except ValueError:  # it is damaged, or no recipe
+        return True
 
 
 def size_of(paths: list[Path]) -> int:
