@@ -66,10 +66,10 @@ def read_figures(folder: Path) -> dict[str, Any]:
         FileNotFoundError: there is none.
         ValueError: it is damaged, or lacks a figure.
     """
-    if not all((folder / name).is_file() for name in ("run.json", "config.json")):
+    if not (folder / "run.json").is_file():
         raise FileNotFoundError(
-            f"{folder} is not a released model: it has no run.json beside a config.json; `attnzoo release RUN "
-            "NEW_FOLDER` makes one from a finished run"
+            f"{folder} is not a released model: it has no run.json; `attnzoo release RUN NEW_FOLDER` makes one from a "
+            "finished run"
         )
     run = read_mapping(folder / "run.json")
     if missing := [name for name, kind in FIGURES.items() if not isinstance(run.get(name), kind)]:

@@ -137,7 +137,7 @@ def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture
         ("align FILE FILE --gold FILE", "FILE is empty, and there is no error rate"),
         (
             "card nothing",
-            "nothing is not a released model: it has no run.json beside a config.json",
+            "nothing is not a released model: it has no run.json; `attnzoo release RUN NEW_FOLDER`",
         ),
         ("publish FILE a:b/c --dry-run", "repo_id must be owner/name, got 'a:b/c'"),
         ("publish FILE x/y/z --dry-run", "repo_id must be owner/name, got 'x/y/z'"),

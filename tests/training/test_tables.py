@@ -85,7 +85,7 @@ def test_quotation_marks_stand_around_cells_or_belong_to_the_text(
         ("a.csv", 'word;pronunciation\nkinn;"k"\n"b";k\n', {}, "\"task.data.separator=';'\""),
         ("a.tsv", "word pronunciation\nkinn k\n", {}, "first line has 1 of 2 columns (the separator is tab)"),
         ("a.tsv", f"# mine\nword\tpronunciation\n{WITHOUT_HEADER}", {}, "a table has no comments, so delete"),
-        ("a.csv", "word,pronunciation\nkinn,k\n# mine\n", {}, "column 'pronunciation' is empty, beside '# mine'"),
+        ("a.csv", "word,pronunciation\nkinn,k\n# mine\n", {}, "column 'pronunciation' is empty in the row of '# mine'"),
         ("a.csv", b"PK\x03\x04", {}, "is a zip file or a workbook"),
         ("a.tsv", bz2.compress(b"a"), {}, "a.tsv is compressed by bzip2, not text; unpack"),
         ("a.jsonl.xz", lzma.compress(b"a"), {}, "a.jsonl.xz is compressed by xz, not text; unpack"),
@@ -143,7 +143,9 @@ def test_keys_of_a_table_that_say_nothing(keys: dict[str, Any], message: str) ->
 def test_bad_rows_are_refused_or_counted(
     name: str, text: str, streaming: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(ValueError, match=r"row 2: column 'word' is empty, beside 'k'; or .*skip_bad_rows=true"):
+    with pytest.raises(
+        ValueError, match=r"row 2: column 'word' is empty in the row of 'k'; correct it, or .*skip_bad_rows=true"
+    ):
         rows_of(tmp_path / name, text, streaming)
     assert rows_of(tmp_path / name, text, streaming, skip_bad_rows=True) == [("kinn", "k"), ("kala", "l")]
     assert "skipped 2 of 4 rows; the first is row 2: column 'word' is empty" in capsys.readouterr().err
