@@ -271,7 +271,7 @@ def test_options_that_cannot_be_are_refused(pronounce: Pronouncer, options: dict
 def test_an_option_that_there_is_not_is_refused(pronounce: Pronouncer) -> None:
     with refused(
         TypeError,
-        "unknown option 'nbest' of a pronouncer's call; did you mean 'n_best'? the options are n_best, num_beams",
+        "unknown option 'nbest' of a pronouncer's call; did you mean 'n_best'? the options are n_best",
     ):
         pronounce.words(["cat"], nbest=2)
 

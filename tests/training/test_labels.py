@@ -228,9 +228,7 @@ def test_a_table_inside_a_wheel(tmp_path: Path) -> None:
         task(only={"Kind": "2"})
     with pytest.raises(ValueError, match=r"short\.tab, row 2: it has 2 cells, and the table 3 columns"):
         task(member="data/short.tab")
-    with pytest.raises(
-        ValueError, match=r"gaps\.tab, row 401: column 'review' is empty in the row of .*skip_bad_rows=true"
-    ):
+    with pytest.raises(ValueError, match=r"gaps\.tab, row 401: column 'review' is empty in .*skip_bad_rows=true"):
         task(member="data/gaps.tab")
     assert sum(len(rows) for rows in task(member="data/gaps.tab", skip_bad_rows=True).splits.values()) == 400
     with pytest.raises(ValueError, match=r"empty\.tab has no rows"):

@@ -143,9 +143,7 @@ def test_keys_of_a_table_that_say_nothing(keys: dict[str, Any], message: str) ->
 def test_bad_rows_are_refused_or_counted(
     name: str, text: str, streaming: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(
-        ValueError, match=r"row 2: column 'word' is empty in the row of 'k'; correct it, or .*skip_bad_rows=true"
-    ):
+    with pytest.raises(ValueError, match=r"row 2: column 'word' is empty in the row of 'k'; .*skip_bad_rows=true"):
         rows_of(tmp_path / name, text, streaming)
     assert rows_of(tmp_path / name, text, streaming, skip_bad_rows=True) == [("kinn", "k"), ("kala", "l")]
     assert "skipped 2 of 4 rows; the first is row 2: column 'word' is empty" in capsys.readouterr().err
