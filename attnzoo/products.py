@@ -49,7 +49,7 @@ def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def laid_out(factor: Tensor, rows: int) -> Tensor:
-    """A factor (I, O) for many products, without gradients, with so many rows of values or fewer.
+    """A factor (I, O) that is multiplied many times, without gradients, by values of at most ``rows`` rows.
 
     It is in oneDNN's blocks where these are faster, and only :func:`product` and :func:`add_product` read it.
     """
@@ -81,13 +81,13 @@ def add_products(base: Tensor, values: Sequence[Tensor], factors: Sequence[Tenso
 def linear(layer: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
     """The output of a linear layer for values (..., I), as :func:`product` computes it.
 
-    What is more than a product and a bias (a layer with hooks, an adapter, a quantised layer, a function) is called as
-    usual.
+    A single row is left to torch, since memory limits its speed. What is more than a product and a bias (a layer with
+    hooks, an adapter, a quantised layer, a function) is called as usual.
     """
     if type(layer) is not nn.Linear or values.ndim < 2:
         return layer(values)
     rows, weight = values.flatten(0, -2), layer.weight.mT
-    if not suits_onednn(rows, weight) or len(rows) == 1 or not is_untouched(layer):  # one row waits for memory
+    if not suits_onednn(rows, weight) or len(rows) == 1 or not is_untouched(layer):
         return layer(values)
     found = _by_onednn(rows, weight).unflatten(0, values.shape[:-1])
     return found if layer.bias is None else found + layer.bias

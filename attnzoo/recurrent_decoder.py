@@ -385,8 +385,8 @@ def open_loop(
     """A loop that gets one token at a time. What its steps share is prepared once, for any number of rows and steps.
 
     None for a decoder whose steps do not wait for the attention of the step before, for a subclass, and for a decoder
-    with forward hooks or a replaced ``forward``. ``rows`` are those of ``inputs`` (1, 1, 0), which are broadcast to the
-    rows of each call.
+    with forward hooks or a replaced ``forward``. ``inputs`` (1, 1, 0) only give dtype and device; ``rows`` are
+    made of them, and are broadcast to the rows of each call.
     """
     loops: dict[type, type[DecoderLoop]] = {BahdanauDecoder: BahdanauLoop}
     if state.input_feed is not None:

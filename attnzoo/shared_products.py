@@ -127,7 +127,7 @@ class SharedFactor:
 
     @cached_property
     def factors(self) -> tuple[Tensor, Tensor]:
-        """Those of the values and of their gradient."""
+        """The factor of the values, and the transposed one of their gradients."""
         detached = self.factor.detach()
         if detached.ndim == 3:  # every row's own factor is small
             return detached, detached.mT

@@ -94,7 +94,7 @@ class RecurrentSteps:
 
 
 class OpenRows(LoopRows):
-    """Rows of a loop that gets one token at a time, without gradients. Its products are :class:`RepeatedProduct` s."""
+    """Rows of a loop that gets one token at a time, without gradients. It multiplies by :class:`RepeatedProduct`."""
 
     def __init__(self, values: Tensor) -> None:
         super().__init__(values)

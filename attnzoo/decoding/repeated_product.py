@@ -22,8 +22,8 @@ class RepeatedProduct:
 
     On a CPU, in float32, a transposed copy of the weight is read fastest, and for large products oneDNN's blocks. On an
     Intel processor with AMX the first takes 0.7 to 0.9 of the time of ``torch.nn.functional.linear`` with 256 to 1,024
-    inputs and outputs; the second 0.65 with 5 rows and 8,000 outputs, 0.8 with 64 rows. On an AMD Zen 5 they take 0.6
-    and 0.4 with weights that are not in the processor's cache. A copy is made for no other type or device.
+    inputs and outputs; the second 0.65 with 5 rows and 8,000 outputs, 0.8 with 64 rows. On an AMD Zen 5
+    both gain more. Only float32 weights on a CPU are copied.
 
     Args:
         weights: of linear layers, (O, I) each
@@ -97,7 +97,7 @@ class RepeatedProduct:
 
 def _blocks_are_faster(rows: int, size: int) -> bool:
     """Whether a product with so many weights is faster in oneDNN's blocks than with a transposed copy."""
-    multiplications = rows * size if rows > 1 else 0  # one row waits for memory
+    multiplications = rows * size if rows > 1 else 0  # memory limits the speed of one row
     return multiplications >= LARGE or (multiplications >= LARGE // 8 and onednn_is_faster())
 
 

@@ -196,7 +196,7 @@ class Pronouncer:
         """The words and punctuation of a text, a list of :class:`Word`; for several texts a list of such lists.
 
         Raises:
-            TypeError: an option that there is not.
+            TypeError: an unknown option.
             ValueError: not a text or texts; an option, see :class:`Options`; with ``on_unknown="raise"``, something has
                 no pronunciation.
         """
