@@ -11,7 +11,7 @@ library still has them.
 Letters in shapes: R rows, I input width, O output width.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,6 +31,8 @@ BACKWARD_HOOKS: dict[str, Callable[..., Any]] = {
 REORDER_WEIGHT = "_reorder_linear_weight"
 BLOCKED_LINEAR = "_linear_pointwise"
 INT8_PRODUCT = "_int_mm"
+# oneDNN's LSTM, which torch.lstm() calls on a CPU, and its weights in blocks, as torch's compiler has them.
+REORDER_LSTM, BLOCKED_LSTM = "_reorder_mkldnn_rnn_layer_weight", "mkldnn_rnn_layer"
 VERSION = "_version"  # of a tensor
 # The transforms of torch.func and the dispatch modes that are active, and the level of forward-mode AD, -1 for none.
 TRANSFORMS, DISPATCH_MODES, DUAL_LEVEL = "peek_interpreter_stack", "_len_torch_dispatch_stack", "_current_level"
@@ -112,6 +114,34 @@ def blocked_weight(weight: Tensor, rows: int) -> Tensor:
 def blocked_linear(values: Tensor, blocks: Tensor, bias: Tensor | None) -> Tensor:
     """``values`` (R, I) times a :func:`blocked_weight`, and the bias: (R, O)."""
     return getattr(torch.ops.mkldnn, BLOCKED_LINEAR)(values.contiguous(), blocks, bias, "none", [], "")
+
+
+def has_blocked_lstm() -> bool:
+    """Whether torch has oneDNN's LSTM with weights in blocks; :func:`torch.lstm` has the same results."""
+    has_names = hasattr(torch.ops.mkldnn, REORDER_LSTM) and hasattr(torch, BLOCKED_LSTM)
+    return has_names and torch.backends.mkldnn.is_available() and bool(torch.backends.mkldnn.enabled)
+
+
+def blocked_lstm_weights(weight_input: Tensor, weight_hidden: Tensor, is_backward: bool) -> list[Tensor]:
+    """The weights of one direction of an LSTM in blocks."""
+    reorder = getattr(torch.ops.mkldnn, REORDER_LSTM)
+    return list(reorder(weight_input, weight_hidden, weight_hidden.shape[1], is_backward, True, False))
+
+
+def blocked_lstm(
+    inputs: Tensor, weights: Sequence[Tensor], state: Sequence[Tensor], is_backward: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One direction of an LSTM, without gradients: outputs (T, B, H), last hidden state and cell state (B, H).
+
+    Shape:
+        - inputs: (T, B, I)
+        - weights: the two of :func:`blocked_lstm_weights` and the two biases
+        - state: (B, H) each
+    """
+    size = state[0].shape[1]
+    options: Any = is_backward, [], 2, size, 1, True, False, False, False  # 2 is an LSTM, of 1 layer with biases
+    outputs, hidden, cell, _ = getattr(torch, BLOCKED_LSTM)(inputs, *weights, *state, *options)
+    return outputs, hidden, cell
 
 
 def has_int8_product() -> bool:

@@ -20,6 +20,7 @@ IDS = ("input_ids", "decoder_input_ids", "token_type_ids", "position_ids", "deco
 MASKS = ("attention_mask", "decoder_attention_mask", "encoder_attention_mask")
 EMBEDDINGS = ("inputs_embeds", "decoder_inputs_embeds", "encoder_hidden_states")
 LABELS = ("labels", "shift_labels")
+CHECKED = {*IDS, *MASKS, *EMBEDDINGS, *LABELS, "logits_to_keep"}
 MASKED = -1000.0  # an additive mask hides a token at this value or below: exp(-1000) is 0 in every floating-point type
 
 # Transformers (generate(), pipelines, decorators) passes these to every forward(), even if it does not use them. Any
@@ -95,7 +96,7 @@ def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
             if given.get(name) is None:
                 given[name] = getattr(self.config, name)
         for name, value in given.items():
-            if value is not None:
+            if name in CHECKED and value is not None:
                 given[name] = _read(self, name, value)
         if "decoder_input_ids" in parameters and given.get("encoder_outputs") is not None:
             # Not in the decoder's own forward(), which reads what the model has checked or computed.

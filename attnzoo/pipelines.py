@@ -102,7 +102,13 @@ class SourceToTargetPipeline(Pipeline):
         # a whole batch.
         if batch_size is None and isinstance(inputs, Sized):
             batch_size = self.batch_size
-        return super().__call__(inputs, *args, batch_size=batch_size, **kwargs)
+        if not isinstance(inputs, list):
+            return super().__call__(inputs, *args, batch_size=batch_size, **kwargs)
+        # Short sources do not wait for long ones in batches of similar length.
+        order = sorted(range(len(inputs)), key=lambda place: -len(str(inputs[place])))
+        found = super().__call__([inputs[place] for place in order], *args, batch_size=batch_size, **kwargs)
+        by_place = dict(zip(order, found, strict=True))
+        return [by_place[place] for place in range(len(inputs))]
 
     def _sanitize_parameters(
         self,
@@ -339,15 +345,15 @@ def readable_word(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
     Raises:
         ValueError: the word is empty, or the tokenizer has no token for some of its characters, which are named.
     """
+    token_to_id = tokenizer.backend_tokenizer.token_to_id
     accent, spelling = accent_and_spelling(word)
-    if accent not in tokenizer.get_added_vocab():
+    if token_to_id(accent) is None:
         accent, spelling = "", word
     normalizer = tokenizer.backend_tokenizer.normalizer
     # In a tokenizer without a normalizer, capitals are phonemes.
     normalized = spelling.strip().lower() if normalizer is None else normalizer.normalize_str(spelling)
     if not normalized:
         raise ValueError(f"{word!r} is an empty word, which has no pronunciation")
-    token_to_id = tokenizer.backend_tokenizer.token_to_id
     unknown = sorted(character for character in set(normalized) if token_to_id(character) is None)
     if unknown:
         advice = "leave them out, or write numbers and abbreviations as words"

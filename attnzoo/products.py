@@ -35,6 +35,8 @@ FEW_ROWS = 8  # so few that on a CPU a product with a large weight waits for mem
 LARGE = 2**22  # multiplications; below, oneDNN needs longer to start than it saves
 MARGIN = 1.3  # how many times as fast oneDNN must be, so that two processes of one machine decide alike
 SWITCH = "ATTNZOO_ONEDNN"
+# This file's own package, and not "attnzoo": beside a model's weights the same code has another name.
+KNOWN_CODE = f"{__package__}.", "torch.nn.modules."
 
 
 def product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
@@ -98,9 +100,9 @@ def suits_onednn(left: Tensor, right: Tensor) -> bool:
     return (
         not torch.compiler.is_compiling()
         and not is_transformed()
+        and left.numel() * right.shape[-1] >= LARGE
         and left.device.type == right.device.type == "cpu"
         and left.dtype == right.dtype == torch.float32
-        and left.numel() * right.shape[-1] >= LARGE
         and left.ndim == right.ndim == 2
         and type(left) in (Tensor, nn.Parameter)
         and type(right) in (Tensor, nn.Parameter)
@@ -192,8 +194,7 @@ def is_untouched(module: nn.Module) -> bool:
     ``forward``, or another class than when it was made (an adapter, a quantised layer).
     """
     return all(
-        # This file's own package, and not "attnzoo": beside a model's weights the same code has another name.
-        type(part).__module__.startswith((f"{__package__}.", "torch.nn.modules."))
+        type(part).__module__.startswith(KNOWN_CODE)
         and "forward" not in vars(part)  # accelerate replaces it where it loads weights on demand
         and not forward_hooks(part)
         and not hooks_of(part, BACKWARD_HOOKS)

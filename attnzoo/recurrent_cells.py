@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .library_internals import blocked_lstm, blocked_lstm_weights, has_blocked_lstm, is_transformed
 from .products import add_products, is_untouched
 from .shared_products import LoopRows, first_rows
+from .weight_copies import copies_of
 
 
 class RecurrentState(NamedTuple):
@@ -112,7 +114,8 @@ class PaddedLSTM(nn.LSTM):
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         if is_padding is None:
             return super().forward(inputs, state)
-        outputs, hidden, cell = run_lstms([self], inputs, is_padding, state)
+        outputs, *last = run_lstms([self], inputs, is_padding, state)
+        hidden, cell = (torch.stack(list(part)) for part in last)
         return outputs, (hidden, cell)
 
     def weights_for(self, is_padding: Tensor | None) -> list[Tensor]:
@@ -127,7 +130,7 @@ class PaddedLSTM(nn.LSTM):
 
 def run_lstms(
     layers: Sequence[PaddedLSTM], inputs: Tensor, is_padding: Tensor | None, state: Any = None
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
     """One LSTM from the first token to the last, or that and one back, in one call without reversing or joining.
 
     The backward one meets the padding first. Its state is zero there and stays zero.
@@ -136,14 +139,49 @@ def run_lstms(
         - inputs: (B, T, I)
         - is_padding: (B, T) bool, after the real tokens of a row; None where there is none
         - state: (number of layers, B, H) each, zeros if None
-        - returns: outputs (B, T, H or 2H), and the last hidden states and cell states
+        - returns: outputs (B, T, H or 2H), and the last hidden states and cell states, (B, H) for every layer
     """
-    weights = [weight for layer in layers for weight in layer.weights_for(is_padding)]
     if is_padding is not None:
         inputs = torch.cat([inputs, is_padding.unsqueeze(-1).to(inputs.dtype)], dim=-1)
     if state is None:
-        state = (inputs.new_zeros(len(layers), inputs.shape[0], layers[0].hidden_size),) * 2
-    return torch.lstm(inputs, state, weights, True, 1, 0.0, layers[0].training, len(layers) == 2, batch_first=True)
+        state = ([inputs.new_zeros(inputs.shape[0], layers[0].hidden_size)] * len(layers),) * 2
+    blocks = _blocks_of(layers, inputs, is_padding)
+    if blocks is None:
+        weights = [weight for layer in layers for weight in layer.weights_for(is_padding)]
+        given = [part if isinstance(part, Tensor) else torch.stack(part) for part in state]
+        options = True, 1, 0.0, layers[0].training, len(layers) == 2
+        outputs, hidden, cell = torch.lstm(inputs, given, weights, *options, batch_first=True)
+        return outputs, hidden.unbind(), cell.unbind()
+    steps = inputs.transpose(0, 1).contiguous()
+    found = [
+        blocked_lstm(steps, of_layer, parts, bool(place))
+        for place, (of_layer, *parts) in enumerate(zip(blocks, *state, strict=True))
+    ]
+    by_layer, hidden_states, cell_states = zip(*found, strict=True)
+    return torch.cat(by_layer, dim=-1).transpose(0, 1), hidden_states, cell_states
+
+
+def _blocks_of(layers: Sequence[PaddedLSTM], inputs: Tensor, is_padding: Tensor | None) -> list[list[Tensor]] | None:
+    """The weights of every layer in oneDNN's blocks, with its biases; None where torch's LSTM is called.
+
+    torch's LSTM is oneDNN's, too, but lays out the weights anew in every call. For one sentence that is a third of its
+    time.
+    """
+    is_plain = inputs.device.type == "cpu" and inputs.numel() and not torch.is_grad_enabled()
+    if not is_plain or torch.compiler.is_compiling() or is_transformed() or not has_blocked_lstm():
+        return None
+    parts = [layer_weights(layer) for layer in layers]
+    weights = [weight for of_layer in parts for weight in of_layer[:2]]
+    copies = copies_of(weights)
+    if copies is None or not copies.is_worthwhile(inputs):
+        return None
+
+    def lay_out() -> list[list[Tensor]]:
+        found = [layer.weights_for(is_padding) for layer in layers]
+        return [blocked_lstm_weights(of_layer[0], of_layer[1], bool(place)) for place, of_layer in enumerate(found)]
+
+    blocks = copies.get("tokens" if is_padding is None else "tokens and padding", weights, lay_out)
+    return [[*of_layer, *part[2:]] for of_layer, part in zip(blocks, parts, strict=True)]
 
 
 def layer_weights(layer: nn.RNNBase) -> list[Tensor]:

@@ -206,7 +206,7 @@ def _run_both(rnns: Sequence[PaddedLSTM], inputs: Tensor, lengths: Tensor | None
             joined, back = (torch.cat(padded), torch.cat([cell for _, cell in found])), order.argsort()
             return joined[0].index_select(0, back), joined[1].index_select(0, back)
     outputs, _, cells = run_lstms(rnns, inputs, _padding(inputs, lengths))
-    return outputs, cells.transpose(0, 1).flatten(1)
+    return outputs, torch.cat(cells, dim=-1)
 
 
 def _may_group(inputs: Tensor) -> bool:

@@ -8,13 +8,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
-from torch.utils.weak import WeakTensorKeyDictionary
 
-from ..library_internals import blocked_linear, blocked_weight, has_blocked_linear, version_of
+from ..library_internals import blocked_linear, blocked_weight, has_blocked_linear
 from ..products import LARGE, add_products, int8_is_faster, onednn_is_faster
+from ..weight_copies import copies_of
 from .largest_output import MANY_WEIGHTS, LargestOutput
-
-FEW_PRODUCTS = 16  # with unchanged weights; from then on a copy of them pays
 
 
 class RepeatedProduct:
@@ -39,7 +37,8 @@ class RepeatedProduct:
     def __init__(self, weights: Sequence[Tensor], bias: Tensor | None = None, is_sum: bool = False) -> None:
         self.weights, self.bias, self.is_sum = weights, bias, is_sum
         self.has_few_candidates = True  # for the largest output, so far
-        self.copies = _copies_of(weights)
+        self.copies = copies_of(weights)
+        self.has_blocks = has_blocked_linear(weights[0])
 
     @classmethod
     def of(cls, *layers: nn.Linear) -> "RepeatedProduct":
@@ -50,37 +49,30 @@ class RepeatedProduct:
         return cls([layer.weight for layer in layers], bias)
 
     def __call__(self, values: Tensor) -> Tensor:
-        copies = self._copies_for(values)
-        if copies is None:
+        if self.copies is None or not self.copies.is_worthwhile(values):
             return self._product(values)
-        if copies.has_blocks and _blocks_are_faster(len(values), copies.size):
-            if copies.blocks is None:
-                copies.blocks = blocked_weight(copies.joined(self.weights, self.is_sum), len(values))
-            return blocked_linear(values, copies.blocks, self.bias)
-        if copies.transposed is None:
-            copies.transposed = copies.joined(self.weights, self.is_sum).t().contiguous()
-        return values @ copies.transposed if self.bias is None else torch.addmm(self.bias, values, copies.transposed)
+        if self.has_blocks and _blocks_are_faster(len(values), self.copies.size):
+            blocks = self.copies.get("blocks", self.weights, lambda: blocked_weight(self._joined(), len(values)))
+            return blocked_linear(values, blocks, self.bias)
+        transposed = self.copies.get("transposed", self.weights, lambda: self._joined().t().contiguous())
+        return values @ transposed if self.bias is None else torch.addmm(self.bias, values, transposed)
 
     def largest(self, values: Tensor, forbidden: Tensor) -> Tensor | None:
         """The place (1,) of the largest output that is not forbidden, of one row and one weight without bias.
 
         None where all outputs are as fast; see :class:`LargestOutput`.
         """
-        copies = self._copies_for(values) if self.has_few_candidates and len(values) == 1 else None
-        if copies is None or copies.size < MANY_WEIGHTS or not int8_is_faster():
+        copies = self.copies if self.has_few_candidates and len(values) == 1 else None
+        if copies is None or not copies.is_worthwhile(values) or copies.size < MANY_WEIGHTS or not int8_is_faster():
             return None
-        if copies.largest is None:
-            copies.largest = LargestOutput(copies.joined(self.weights, self.is_sum))
-        found = copies.largest(values, self.weights[0], forbidden)
+        largest = copies.get("largest", self.weights, lambda: LargestOutput(self._joined()))
+        found = largest(values, self.weights[0], forbidden)
         self.has_few_candidates = found is not None
         return found
 
-    def _copies_for(self, values: Tensor) -> "_Copies | None":
-        """The copies, if they may be used for these values and have been asked for often enough."""
-        if self.copies is None or values.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
-            return None
-        self.copies.products += 1
-        return self.copies if self.copies.products > FEW_PRODUCTS else None
+    def _joined(self) -> Tensor:
+        """A new weight of the weights side by side."""
+        return torch.cat(list(self.weights), dim=int(self.is_sum)).detach()
 
     def _product(self, values: Tensor) -> Tensor:
         """The product with the weights as they lie."""
@@ -99,65 +91,3 @@ def _blocks_are_faster(rows: int, size: int) -> bool:
     """Whether a product with so many weights is faster in oneDNN's blocks than with a transposed copy."""
     multiplications = rows * size if rows > 1 else 0  # memory limits the speed of one row
     return multiplications >= LARGE or (multiplications >= LARGE // 8 and onednn_is_faster())
-
-
-class _Copies:
-    """Copies of weights side by side, each made when it is first needed. They hold no reference to the weights.
-
-    Attributes:
-        products: made with the weights so far, by all calls of ``search()``
-        fingerprints: of the weights when they were copied; None before
-    """
-
-    def __init__(self, weights: Sequence[Tensor]) -> None:
-        self.places = [_place(weight) for weight in weights]
-        self.fingerprints: list[Tensor] | None = None
-        self.size = sum(weight.numel() for weight in weights)
-        self.has_blocks = has_blocked_linear(weights[0])
-        self.blocks: Tensor | None = None
-        self.transposed: Tensor | None = None
-        self.largest: LargestOutput | None = None
-        self.products = 0
-
-    def joined(self, weights: Sequence[Tensor], is_sum: bool) -> Tensor:
-        """The weights side by side as :class:`RepeatedProduct` has them, to be copied."""
-        if self.fingerprints is None:
-            self.fingerprints = [_fingerprint(weight) for weight in weights]
-        return torch.cat(list(weights), dim=int(is_sum)).detach()
-
-    def are_of(self, weights: Sequence[Tensor]) -> bool:
-        """Whether the weights are still those that were copied.
-
-        An operation in place changes a tensor's version, but not all do: a fused optimiser's step and edits through
-        ``.data`` or numpy leave it as it is. So the values are compared, too, by a product that reads them once.
-        """
-        if self.places != [_place(weight) for weight in weights]:
-            return False
-        found = zip(self.fingerprints or [], weights, strict=False)
-        return all(torch.equal(before, _fingerprint(weight)) for before, weight in found)
-
-
-_KEPT = WeakTensorKeyDictionary()  # the copies by the first of their weights, for as long as that lives
-
-
-def _copies_of(weights: Sequence[Tensor]) -> _Copies | None:
-    """The copies that belong to the weights, perhaps of an earlier call; None for weights that are not copied."""
-    for weight in weights:
-        is_float32 = weight.device.type == "cpu" and weight.dtype == torch.float32
-        if type(weight) is not nn.Parameter or not is_float32 or version_of(weight) is None:
-            return None
-    copies: _Copies | None = _KEPT.get(weights[0])
-    if copies is None or not copies.are_of(weights):
-        copies = _KEPT[weights[0]] = _Copies(weights)
-    return copies
-
-
-def _place(weight: Tensor) -> tuple[int, torch.Size, int | None]:
-    return weight.data_ptr(), weight.shape, version_of(weight)
-
-
-def _fingerprint(weight: Tensor) -> Tensor:
-    """(I,): a weighted sum of each column of a weight (O, I)."""
-    # Factors between 1/2 and 3/2 in no simple relation, so that changes of a column do not cancel out.
-    factors = torch.arange(1.0, weight.shape[0] + 1).mul_(2**0.5).frac_().add_(0.5)
-    return factors @ weight.detach()

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from attnzoo import search
 from attnzoo.decoding import repeated_product
-from attnzoo.decoding.repeated_product import _KEPT, FEW_PRODUCTS, RepeatedProduct
+from attnzoo.decoding.repeated_product import RepeatedProduct
 from attnzoo.products import FEW_ROWS, add_products
+from attnzoo.weight_copies import _KEPT, FEW_PRODUCTS
 from tests.factory import CAUSAL, tiny_model, words
 
 pytestmark = pytest.mark.usefixtures("no_gradients")
@@ -48,7 +49,7 @@ def test_it_is_its_layers_side_by_side(
         expected = torch.cat([layer(values) for layer in layers[:number]], dim=1)
         for _ in range(FEW_PRODUCTS + 2):
             torch.testing.assert_close(product(values), expected)
-        is_copied = product.copies is not None and (product.copies.transposed, product.copies.blocks) != (None, None)
+        is_copied = product.copies is not None and bool(product.copies.made)
         assert is_copied == (dtype == torch.float32)
 
 
@@ -74,9 +75,9 @@ def test_a_copy_is_made_after_a_few_products_and_kept_for_the_next_call() -> Non
         product = RepeatedProduct.of(layer)
         product(values)
         assert product.copies is not None
-        assert product.copies.transposed is None
+        assert not product.copies.made
     product(values)
-    assert product.copies.transposed is not None
+    assert list(product.copies.made) == ["transposed"]
     again = RepeatedProduct.of(layer)
     assert again.copies is product.copies
     other = RepeatedProduct.of(copy.deepcopy(layer))

@@ -19,7 +19,7 @@ from transformers import (
 )
 from transformers.modeling_outputs import BaseModelOutput
 
-from attnzoo import search
+from attnzoo import search, weight_copies
 from attnzoo.decoding import recurrent_steps, repeated_product, token_search, transformer_steps
 from attnzoo.decoding.token_search import BLOCK, _best
 from attnzoo.decoding.transformer_steps import TransformerSteps
@@ -72,7 +72,7 @@ pytestmark = pytest.mark.usefixtures("no_gradients", "copies_at_once")
 @pytest.fixture
 def copies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights are copied before their first product, for products of any size."""
-    monkeypatch.setattr(repeated_product, "FEW_PRODUCTS", 0)
+    monkeypatch.setattr(weight_copies, "FEW_PRODUCTS", 0)
     monkeypatch.setattr(repeated_product, "LARGE", 0)
     monkeypatch.setattr(repeated_product, "MANY_WEIGHTS", 0)
     monkeypatch.setattr(repeated_product, "int8_is_faster", lambda: True)

@@ -12,10 +12,12 @@ from transformers.generation import GenerationMixin
 
 from attnzoo import library_internals, search
 from attnzoo.decoding import repeated_product
-from attnzoo.decoding.repeated_product import FEW_PRODUCTS, RepeatedProduct
+from attnzoo.decoding.repeated_product import RepeatedProduct
 from attnzoo.export import to_onnx
 from attnzoo.library_internals import BACKWARD_HOOKS, FORWARD_HOOKS, attention_backend, hooks_of
 from attnzoo.products import is_untouched
+from attnzoo.recurrent_cells import PaddedLSTM, run_lstms
+from attnzoo.weight_copies import FEW_PRODUCTS
 from tests.factory import KINDS, batch_for, make_model, words
 
 PACKAGE = sorted((Path(__file__).parents[2] / "attnzoo").rglob("*.py"))
@@ -132,7 +134,18 @@ def test_a_repeated_product_is_the_same_without_the_private_names(name: str, mon
         assert product.copies is None
     else:
         assert product.copies is not None
-        assert product.copies.blocks is None
+        assert "blocks" not in product.copies.made
+
+
+@pytest.mark.parametrize("name", ["REORDER_LSTM", "BLOCKED_LSTM"])
+def test_an_lstm_is_the_same_without_the_private_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    layers = [PaddedLSTM(5, 4, batch_first=True) for _ in range(2)]
+    inputs = torch.randn(2, 6, 5)
+    expected = run_lstms(layers, inputs, None)[0].detach()
+    monkeypatch.setattr(library_internals, name, "a_name_that_is_gone")
+    with torch.no_grad():
+        for _ in range(FEW_PRODUCTS + 2):
+            torch.testing.assert_close(run_lstms(layers, inputs, None)[0], expected)
 
 
 def test_a_config_without_the_private_name_has_the_eager_backend() -> None:

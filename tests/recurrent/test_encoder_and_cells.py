@@ -8,8 +8,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from attnzoo import recurrent_cells, recurrent_encoder
+from attnzoo.library_internals import blocked_lstm_weights
 from attnzoo.recurrent_cells import ChoGRU
 from attnzoo.recurrent_encoder import RecurrentEncoder
+from attnzoo.weight_copies import FEW_PRODUCTS
 from tests.attention.tensors import assert_equal, assert_equal_with_gradients, random, randomize
 from tests.recurrent.wirings import BATCH, CELLS, MASK, SOURCE, WIRINGS, batch, tiny_model
 from tests.reference import attentional_rnn as reference
@@ -52,6 +54,39 @@ def test_the_encoder_equals_the_loop(
     if padding == "none":
         unmasked, _ = encoder(inputs)
         assert_equal(unmasked[-1], outputs[-1])
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_an_encoder_keeps_its_weights_laid_out_while_they_are_the_same(
+    depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = RecurrentEncoder("lstm", 5, 4, depth, dropout=0.0)
+    inputs, mask = torch.randn(3, 6, 5), torch.arange(6) < torch.tensor([[6], [2], [4]])
+    laid_out = 0
+
+    def count(*given: Any) -> Any:
+        nonlocal laid_out
+        laid_out += 1
+        return blocked_lstm_weights(*given)
+
+    monkeypatch.setattr(recurrent_cells, "blocked_lstm_weights", count)
+
+    def check() -> None:
+        for given in (None, mask):
+            expected, state = encoder(inputs, given)  # with gradients: by torch's own LSTM
+            with torch.no_grad():
+                for _ in range(FEW_PRODUCTS + 2):
+                    found, last = encoder(inputs, given)
+                    torch.testing.assert_close([*found, *last], [*expected, *state])
+
+    check()
+    assert laid_out == 4 * depth  # of every layer both directions, with padding and without
+    for weight in encoder.parameters():
+        weight.data[1] += 1.0  # which counts no version
+        check()
+    assert laid_out == 4 * depth + 4 * (
+        4 * depth
+    )  # a change of one of a layer's four matrices lays out that layer anew
 
 
 # The cells, and what anchors their references

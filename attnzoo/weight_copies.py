@@ -1,0 +1,95 @@
+"""Copies of weights in another layout, kept between calls for as long as the weights live and do not change.
+
+Letters in shapes: I input width, O output width.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from .library_internals import version_of
+
+FEW_PRODUCTS = 16  # with unchanged weights; from then on a copy of them pays
+
+Copy = TypeVar("Copy")
+
+
+class WeightCopies:
+    """Copies of some weights, each made when it is first needed. They hold no reference to the weights.
+
+    Attributes:
+        products: made with the weights so far, by all calls
+        fingerprints: of the weights when they were copied; None before
+        size: the number of all weights
+    """
+
+    def __init__(self, weights: Sequence[Tensor]) -> None:
+        self.places = [_place(weight) for weight in weights]
+        self.fingerprints: list[Tensor] | None = None
+        self.size = sum(weight.numel() for weight in weights)
+        self.made: dict[str, object] = {}
+        self.products = 0
+
+    def is_worthwhile(self, values: Tensor) -> bool:
+        """Whether copies may be read for these values. It counts the calls, since few do not pay for a copy."""
+        if values.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
+            return False
+        self.products += 1
+        return self.products > FEW_PRODUCTS
+
+    def get(self, name: str, weights: Sequence[Tensor], make: Callable[[], Copy]) -> Copy:
+        """The copy of this name; ``make`` makes it of the weights the first time."""
+        if name not in self.made:
+            if self.fingerprints is None:
+                self.fingerprints = [_fingerprint(weight) for weight in weights]
+            self.made[name] = make()
+        return self.made[name]  # type: ignore[return-value]
+
+    def are_of(self, weights: Sequence[Tensor]) -> bool:
+        """Whether the weights are still those that were copied.
+
+        An operation in place changes a tensor's version, but not all do: a fused optimiser's step and edits through
+        ``.data`` or numpy leave it as it is. So the values are compared, too, by a product that reads them once.
+        """
+        if self.places != [_place(weight) for weight in weights]:
+            return False
+        found = zip(self.fingerprints or [], weights, strict=False)
+        return all(torch.equal(before, _fingerprint(weight)) for before, weight in found)
+
+
+_KEPT = WeakTensorKeyDictionary()  # the copies by the first of their weights, for as long as that lives
+
+
+def copies_of(weights: Sequence[Tensor]) -> WeightCopies | None:
+    """The copies that belong to the weights, perhaps of an earlier call; None for weights that are not copied.
+
+    Only float32 weights on a CPU are copied.
+    """
+    for weight in weights:
+        is_float32 = weight.device.type == "cpu" and weight.dtype == torch.float32
+        if type(weight) is not nn.Parameter or not is_float32 or version_of(weight) is None:
+            return None
+    copies: WeightCopies | None = _KEPT.get(weights[0])
+    if copies is None or not copies.are_of(weights):
+        copies = _KEPT[weights[0]] = WeightCopies(weights)
+    return copies
+
+
+def _place(weight: Tensor) -> tuple[int, torch.Size, int | None]:
+    return weight.data_ptr(), weight.shape, version_of(weight)
+
+
+def _fingerprint(weight: Tensor) -> Tensor:
+    """(I,): a weighted sum of each column of a weight (O, I)."""
+    return _factors(len(weight)) @ weight.detach()
+
+
+@cache
+def _factors(count: int) -> Tensor:
+    """Factors between 1/2 and 3/2 in no simple relation, so that changes of a column do not cancel out."""
+    with torch.inference_mode(False), torch.no_grad():
+        return torch.arange(1, count + 1, dtype=torch.float32, device="cpu").mul_(2**0.5).frac_().add_(0.5)
