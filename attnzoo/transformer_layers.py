@@ -266,7 +266,7 @@ class TransformerLayer(GradientCheckpointingLayer):
             hidden_states = self.residual(hidden_states, attend_to_source, self.cross_attention_norm)
         return self.residual(hidden_states, self.feed_forward, self.feed_forward_norm)
 
-    def residual(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: nn.Module) -> Tensor:
+    def residual(self, x: Tensor, sublayer: Callable[[Tensor], Tensor], norm: Callable[[Tensor], Tensor]) -> Tensor:
         """A sublayer with its residual connection and layer normalisation, see the equations above."""
         output = sublayer(norm(x) if self.is_pre_norm else x)
         if self.training:

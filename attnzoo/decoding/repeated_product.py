@@ -49,12 +49,13 @@ class RepeatedProduct:
         return cls([layer.weight for layer in layers], bias)
 
     def __call__(self, values: Tensor) -> Tensor:
-        if self.copies is None or not self.copies.is_worthwhile(values):
+        copies, rows = self.copies, values.shape[0]
+        if copies is None or not copies.is_worthwhile(values):
             return self._product(values)
-        if self.has_blocks and _blocks_are_faster(len(values), self.copies.size):
-            blocks = self.copies.get("blocks", self.weights, lambda: blocked_weight(self._joined(), len(values)))
+        if self.has_blocks and _blocks_are_faster(rows, copies.size):
+            blocks = copies.get("blocks", self.weights, lambda: blocked_weight(self._joined(), rows))
             return blocked_linear(values, blocks, self.bias)
-        transposed = self.copies.get("transposed", self.weights, lambda: self._joined().t().contiguous())
+        transposed = copies.get("transposed", self.weights, lambda: self._joined().t().contiguous())
         return values @ transposed if self.bias is None else torch.addmm(self.bias, values, transposed)
 
     def largest(self, values: Tensor, forbidden: Tensor) -> Tensor | None:
@@ -90,4 +91,4 @@ class RepeatedProduct:
 def _blocks_are_faster(rows: int, size: int) -> bool:
     """Whether a product with so many weights is faster in oneDNN's blocks than with a transposed copy."""
     multiplications = rows * size if rows > 1 else 0  # memory limits the speed of one row
-    return multiplications >= LARGE or (multiplications >= LARGE // 8 and onednn_is_faster())
+    return multiplications >= LARGE or (multiplications >= LARGE // 16 and onednn_is_faster())

@@ -214,9 +214,8 @@ def _best(log_probs: Tensor, before: Tensor, count: int) -> tuple[Tensor, Tensor
 
 
 def _take(values: Tensor, index: Tensor) -> Tensor:
-    """``values`` (B, N, ...) in the order of ``index`` (B, C)."""
-    offset = torch.arange(0, values.shape[0] * values.shape[1], values.shape[1], device=index.device).unsqueeze(1)
-    return values.flatten(0, 1).index_select(0, (index + offset).flatten()).unflatten(0, index.shape)
+    """``values`` (B, N, T) in the order of ``index`` (B, C)."""
+    return values.gather(1, index.unsqueeze(2).expand(-1, -1, values.shape[2]))
 
 
 class _Scores:

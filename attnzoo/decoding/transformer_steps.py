@@ -11,11 +11,13 @@ each, R = G * N rows, T tokens so far, S tokens of a group's keys or of a source
 Masks are bool, True = attend.
 """
 
+from collections.abc import Callable
+from functools import partial
 from itertools import zip_longest
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import Cache, DynamicCache, EncoderDecoderCache
 
@@ -74,6 +76,7 @@ class TransformerSteps:
             raise ValueError("search() cannot continue from past_key_values; leave out custom_generate")
         self.decoder, self.num_sources, self.num_beams = decoder, num_sources, num_beams
         self.device = decoder.device
+        self.zero = torch.zeros((), dtype=decoder.dtype, device=decoder.device)
         mask, target_mask = (
             None if arguments.get(name) is None else read_mask(arguments[name], name)
             for name in ("attention_mask", "decoder_attention_mask")
@@ -113,15 +116,15 @@ class TransformerSteps:
             self.layers = [_LayerSteps(layer, own, of_source, copies) for layer, own, of_source in parts]
         x = self.decoder.embed_tokens(sequences[:, -1].to(self.device)) * self.decoder.embedding_scale  # (R, D)
         if self.decoder.position_embedding is not None:
-            by_position = x.unflatten(0, (len(self.positions), -1))
+            by_position = x.unflatten(0, (self.positions.shape[0], -1))
             x = self.decoder.position_embedding(by_position, self.positions, sequences.shape[1]).flatten(0, 1)
-        number = len(x) // self.layers[0].groups  # N
+        number = x.shape[0] // self.layers[0].groups  # N
         if self.length + number > self.room:
             self._make_room(number)
         start, self.length, added = self.length, self.length + number, None
         if self.mask is not None:
             own = torch.eye(number, dtype=torch.bool, device=self.device)  # each row sees its new token
-            self.mask = torch.cat([self.mask, own.expand(len(self.mask), 1, -1, -1)], dim=3)
+            self.mask = torch.cat([self.mask, own.expand(self.mask.shape[0], 1, -1, -1)], dim=3)
             added = self._added(self.mask)
         for layer in self.layers:
             x = layer.step(x, start, added, self.source_mask)
@@ -132,12 +135,11 @@ class TransformerSteps:
         """Continue from the tokens that ``rows`` (R,) have seen. A row is replaced by a row of its own group."""
         assert self.mask is not None  # beams have one
         seen = self.mask.squeeze(1).flatten(0, 1)  # (R, S)
-        self.mask = seen[rows.to(self.device)].unflatten(0, (len(self.mask), -1)).unsqueeze(1)
+        self.mask = seen.index_select(0, rows.to(self.device)).unflatten(0, (self.mask.shape[0], -1)).unsqueeze(1)
 
     def _added(self, mask: Tensor) -> Tensor:
         """A bool mask as what is added to scores, once for all layers."""
-        zeros = torch.zeros((), dtype=self.decoder.dtype, device=self.device)
-        return torch.where(mask, zeros, -torch.inf)
+        return torch.where(mask, self.zero, -torch.inf)
 
     def _make_room(self, number: int) -> None:
         """Drop the keys that no row sees any more, and make room for more tokens of the N rows of a group."""
@@ -181,13 +183,17 @@ class _LayerSteps:
 
     def __init__(self, layer: TransformerLayer, own: Any, of_source: Any, copies: int) -> None:
         self.layer, attention = layer, layer.self_attention
-        self.scaling, self.head_size = attention.scaling, attention.head_size
-        self.keys, self.values = (tensor.repeat_interleave(copies, dim=0) for tensor in (own.keys, own.values))
-        self.groups = len(self.keys)
+        self.scaling, size = attention.scaling, attention.head_size
+        self.heads = attention.query_proj.out_features // size, size
+        # Keys and values (2, G, H, S, K).
+        self.keys_and_values = torch.stack([own.keys, own.values]).repeat_interleave(copies, dim=1)
+        self.groups = self.keys_and_values.shape[1]
+        norms = layer.self_attention_norm, layer.cross_attention_norm, layer.feed_forward_norm
+        self.norms = [None if norm is None else _function_of(norm) for norm in norms]
         self.inputs = RepeatedProduct.of(attention.query_proj, attention.key_proj, attention.value_proj)
         self.output = RepeatedProduct.of(attention.output_proj)
         if (cross := layer.cross_attention) is not None:
-            self.source = of_source.keys, of_source.values
+            self.source, self.sources = (of_source.keys, of_source.values), len(of_source.keys)
             self.source_query = RepeatedProduct.of(cross.query_proj)
             self.source_output = RepeatedProduct.of(cross.output_proj)
         self.intermediate = RepeatedProduct.of(layer.feed_forward.intermediate_proj)
@@ -196,39 +202,40 @@ class _LayerSteps:
     def make_room(self, length: int, more: int, order: Tensor | None) -> None:
         """Keep the first S keys, or those of ``order`` (G, S), with room for more."""
 
-        def kept(tensor: Tensor) -> Tensor:
-            tensor = tensor[:, :, :length] if order is None else tensor.take_along_dim(order[:, None, :, None], dim=2)
-            return pad(tensor, (0, 0, 0, more))
-
-        self.keys, self.values = kept(self.keys), kept(self.values)
+        kept = self.keys_and_values[:, :, :, :length]
+        if order is not None:
+            kept = self.keys_and_values.take_along_dim(order[None, :, None, :, None], dim=3)
+        self.keys_and_values = pad(kept, (0, 0, 0, more))
 
     def step(self, x: Tensor, start: int, mask: Tensor | None, source_mask: Tensor | None) -> Tensor:
         """(R, D) to (R, D), after ``start`` keys."""
-        layer = self.layer
+        layer, (own_norm, source_norm, last_norm) = self.layer, self.norms
 
         def attend_to_source(x: Tensor) -> Tensor:
-            query = self._heads(self.source_query(x), len(self.source[0]))
+            query = self.source_query(x).view(self.sources, -1, *self.heads).transpose(1, 2)
             return self.source_output(self._attend(query, *self.source, source_mask))
 
         def feed_forward(x: Tensor) -> Tensor:
             return self.feed_forward_output(layer.feed_forward.activation(self.intermediate(x)))
 
-        x = layer.residual(x, lambda x: self.output(self._attend_to_itself(x, start, mask)), layer.self_attention_norm)
-        if layer.cross_attention_norm is not None:
-            x = layer.residual(x, attend_to_source, layer.cross_attention_norm)
-        return layer.residual(x, feed_forward, layer.feed_forward_norm)
+        x = layer.residual(x, lambda x: self.output(self._attend_to_itself(x, start, mask)), own_norm)
+        if source_norm is not None:
+            x = layer.residual(x, attend_to_source, source_norm)
+        return layer.residual(x, feed_forward, last_norm)
 
     def _attend_to_itself(self, x: Tensor, start: int, mask: Tensor | None) -> Tensor:
-        query, key, value = (self._heads(part, self.groups) for part in self.inputs(x).chunk(3, dim=1))
-        end = start + key.shape[2]
-        self.keys[:, :, start:end] = key
-        self.values[:, :, start:end] = value
-        return self._attend(query, self.keys[:, :, :end], self.values[:, :, :end], mask)
+        parts = self.inputs(x).view(self.groups, -1, 3, *self.heads).permute(2, 0, 3, 1, 4)  # (3, G, H, N, K)
+        number = parts.shape[3]
+        self.keys_and_values.narrow(3, start, number).copy_(parts[1:])
+        return self._attend(parts[0], *self.keys_and_values.narrow(3, 0, start + number).unbind(), mask)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         context = scaled_dot_product_attention(query, key, value, mask, scale=self.scaling)  # (G, H, N, K)
-        return context.transpose(1, 2).flatten(2).flatten(0, 1)  # (R, D)
+        return context.transpose(1, 2).reshape(-1, self.heads[0] * self.heads[1])  # (R, D)
 
-    def _heads(self, x: Tensor, groups: int) -> Tensor:
-        """(R, D) to (G, H, N, K)."""
-        return x.view(groups, len(x) // groups, -1, self.head_size).transpose(1, 2)
+
+def _function_of(norm: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
+    """The function of a layer without its module, whose call takes as long as the function."""
+    return partial(
+        torch.layer_norm, normalized_shape=norm.normalized_shape, weight=norm.weight, bias=norm.bias, eps=norm.eps
+    )
