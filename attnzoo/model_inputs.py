@@ -34,6 +34,8 @@ PACKING_ARGUMENTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_leng
 # Arguments of continuous batching: the attention with a paged cache reads them.
 PAGED_CACHE_ARGUMENTS = {"cache", "read_index", "write_index", "block_table", "logits_indices", "logits_processor_args"}
 
+OF_HEAD = "with_penalty"  # an argument that only a head sets, after it has checked the others
+
 # Arguments whose default is the config's field of the same name.
 CONFIG_DEFAULTS = ("output_attentions", "output_hidden_states")
 
@@ -87,6 +89,8 @@ def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
         if len(args) > len(parameters) or any(name in kwargs for name in parameters[: len(args)]):
             signature.bind(self, *args, **kwargs)  # raises Python's own error
         given = dict(zip(parameters, args, strict=False)) | kwargs
+        if OF_HEAD in kwargs:
+            return forward(self, **given)
         for name in kwargs:
             if name not in parameters:
                 _check_extra(self, name, given, parameters)
@@ -295,10 +299,11 @@ def target_ids(
 def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[str]) -> None:
     """Raise an error for an argument that ``forward`` does not have, except those Transformers passes to all models."""
     value = given[name]
-    is_part = model.config.is_encoder_decoder and "decoder_input_ids" not in parameters
-    known = COMMON_ARGUMENTS.union(getattr(model, "other_arguments", ()))
-    if name in known or (value is None and name in TransformersKwargs.__optional_keys__):
+    if name in COMMON_ARGUMENTS or name in getattr(model, "other_arguments", ()):
         return
+    if value is None and name in TransformersKwargs.__optional_keys__:
+        return
+    is_part = model.config.is_encoder_decoder and "decoder_input_ids" not in parameters
     if name == "labels" and is_part:  # generate() in the Seq2SeqTrainer passes them to the encoder only
         return
     if name == "token_type_ids":  # some tokenizers always return them

@@ -86,10 +86,12 @@ def linear(layer: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
     A single row is left to torch, since memory limits its speed. What is more than a product and a bias (a layer with
     hooks, an adapter, a quantised layer, a function) is called as usual.
     """
-    if type(layer) is not nn.Linear or values.ndim < 2:
+    if type(layer) is not nn.Linear or values.ndim < 2 or torch.compiler.is_compiling() or is_transformed():
         return layer(values)
+    if values.numel() in (0, values.shape[-1]) or values.numel() * layer.out_features < LARGE:
+        return layer(values)  # the rest would find the same in more time
     rows, weight = values.flatten(0, -2), layer.weight.mT
-    if not suits_onednn(rows, weight) or len(rows) == 1 or not is_untouched(layer):
+    if not suits_onednn(rows, weight) or not is_untouched(layer):
         return layer(values)
     found = _by_onednn(rows, weight).unflatten(0, values.shape[:-1])
     return found if layer.bias is None else found + layer.bias
