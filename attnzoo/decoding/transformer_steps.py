@@ -201,7 +201,6 @@ class _LayerSteps:
 
     def make_room(self, length: int, more: int, order: Tensor | None) -> None:
         """Keep the first S keys, or those of ``order`` (G, S), with room for more."""
-
         kept = self.keys_and_values[:, :, :, :length]
         if order is not None:
             kept = self.keys_and_values.take_along_dim(order[None, :, None, :, None], dim=3)
