@@ -188,8 +188,8 @@ class _LayerSteps:
         # Keys and values (2, G, H, S, K).
         self.keys_and_values = torch.stack([own.keys, own.values]).repeat_interleave(copies, dim=1)
         self.groups = self.keys_and_values.shape[1]
-        norms = layer.self_attention_norm, layer.cross_attention_norm, layer.feed_forward_norm
-        self.norms = [None if norm is None else _function_of(norm) for norm in norms]
+        self.own_norm, self.last_norm = _function_of(layer.self_attention_norm), _function_of(layer.feed_forward_norm)
+        self.source_norm = None if layer.cross_attention_norm is None else _function_of(layer.cross_attention_norm)
         self.inputs = RepeatedProduct.of(attention.query_proj, attention.key_proj, attention.value_proj)
         self.output = RepeatedProduct.of(attention.output_proj)
         if (cross := layer.cross_attention) is not None:
@@ -208,7 +208,7 @@ class _LayerSteps:
 
     def step(self, x: Tensor, start: int, mask: Tensor | None, source_mask: Tensor | None) -> Tensor:
         """(R, D) to (R, D), after ``start`` keys."""
-        layer, (own_norm, source_norm, last_norm) = self.layer, self.norms
+        layer = self.layer
 
         def attend_to_source(x: Tensor) -> Tensor:
             query = self.source_query(x).view(self.sources, -1, *self.heads).transpose(1, 2)
@@ -217,16 +217,17 @@ class _LayerSteps:
         def feed_forward(x: Tensor) -> Tensor:
             return self.feed_forward_output(layer.feed_forward.activation(self.intermediate(x)))
 
-        x = layer.residual(x, lambda x: self.output(self._attend_to_itself(x, start, mask)), own_norm)
-        if source_norm is not None:
-            x = layer.residual(x, attend_to_source, source_norm)
-        return layer.residual(x, feed_forward, last_norm)
+        x = layer.residual(x, lambda x: self.output(self._attend_to_itself(x, start, mask)), self.own_norm)
+        if self.source_norm is not None:
+            x = layer.residual(x, attend_to_source, self.source_norm)
+        return layer.residual(x, feed_forward, self.last_norm)
 
     def _attend_to_itself(self, x: Tensor, start: int, mask: Tensor | None) -> Tensor:
         parts = self.inputs(x).view(self.groups, -1, 3, *self.heads).permute(2, 0, 3, 1, 4)  # (3, G, H, N, K)
         number = parts.shape[3]
         self.keys_and_values.narrow(3, start, number).copy_(parts[1:])
-        return self._attend(parts[0], *self.keys_and_values.narrow(3, 0, start + number).unbind(), mask)
+        keys, values = self.keys_and_values.narrow(3, 0, start + number).unbind()
+        return self._attend(parts[0], keys, values, mask)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         context = scaled_dot_product_attention(query, key, value, mask, scale=self.scaling)  # (G, H, N, K)

@@ -134,6 +134,15 @@ def test_weights_that_change_are_copied_anew(change: str) -> None:
         check(layer)
 
 
+def test_copies_of_float32_under_another_default() -> None:
+    layer = nn.Linear(8, 4)
+    torch.set_default_dtype(torch.float64)
+    try:
+        check(layer)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_one_of_several_weights_changes() -> None:
     layers = nn.Linear(8, 4), nn.Linear(8, 3), nn.Linear(8, 5)
     values = torch.randn(2, 8)
