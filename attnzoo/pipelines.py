@@ -56,8 +56,9 @@ class SourceToTargetPipeline(Pipeline):
 
     A list of sources gives a list, as does any other sequence, an array or a column of pandas; a dataset or a generator
     gives an iterator. All of them are processed in batches of ``batch_size``, an argument of the pipeline and of every
-    call. Its default is 64, and 1 for a generator, whose next source may depend on the last result. A character
-    that the tokenizer does not know gives a warning.
+    call. Its default is 64, and 1 for a generator, whose next source may depend on the last result. Of a list, sources
+    of similar length share a batch; the results have the order of the list. A character that the tokenizer does not
+    know gives a warning.
 
     Where ``attnzoo`` is installed, :func:`attnzoo.search` finds the targets, unless an option is one that only
     ``generate()`` has.
@@ -180,22 +181,23 @@ class SourceToTargetPipeline(Pipeline):
             return {"errors": messages}
         # verbose: Transformers' own warning of long texts speaks of errors that these models do not have.
         options = {"padding": len(texts) > 1, "truncation": self.is_cut, "verbose": False}
-        encoded = self.tokenizer(texts, **options, return_tensors="pt")
+        encoded = self.tokenizer(texts, **options)
+        rows, masks = encoded["input_ids"], encoded["attention_mask"]
         most = self.tokenizer.model_max_length
-        for text, encoding in zip(texts, encoded.encodings or (), strict=False):  # a slow tokenizer has none
-            if encoding.overflowing:
+        for number, text in enumerate(texts if self.is_cut or len(rows[0]) > most else ()):
+            if encoded.is_fast and encoded[number].overflowing:
                 limit = f"{most} tokens, the tokenizer's model_max_length: only these are read"
                 warnings.warn(f"{text[:40]!r}... is longer than {limit}", stacklevel=2)
-            elif (length := sum(encoding.attention_mask)) > most:
+            elif (length := sum(masks[number])) > most:
                 limit = f"more than the {most} of the tokenizer's model_max_length; split it if the result is poor"
                 warnings.warn(f"{text[:40]!r}... has {length} tokens, {limit}", stacklevel=2)
         unknown_id = self.tokenizer.unk_token_id
-        for row, (text, ids) in enumerate(zip(texts, encoded["input_ids"].tolist(), strict=True)):
-            spans = [encoded.token_to_chars(row, place) for place, token in enumerate(ids) if token == unknown_id]
-            if spans:
+        for row, (text, ids) in enumerate(zip(texts, rows, strict=True)):
+            if unknown_id in ids:
+                spans = [encoded.token_to_chars(row, place) for place, token in enumerate(ids) if token == unknown_id]
                 unknown = ", ".join(repr(text[span.start : span.end]) for span in spans)
                 warnings.warn(f"{text!r} has what this model does not know: {unknown}", stacklevel=2)
-        return {"input_ids": encoded["input_ids"], "attention_mask": encoded["attention_mask"], "errors": messages}
+        return {"input_ids": torch.tensor(rows), "attention_mask": torch.tensor(masks), "errors": messages}
 
     def read(self, source: Any) -> str:
         """The text of a source.

@@ -345,27 +345,29 @@ class BahdanauLoop(DecoderLoop):
 
 
 class LuongLoop(DecoderLoop):
-    """The steps of :class:`LuongDecoder` with input feeding."""
+    """The steps of :class:`LuongDecoder`; without input feeding only an open loop, of which ``feed`` is None."""
 
     def __init__(
         self, decoder: Any, rows: LoopRows, inputs: Tensor, state: DecoderState, source: Attended, first: int
     ) -> None:
         super().__init__(decoder, rows, inputs, state, source, first)
-        assert state.input_feed is not None
         self.output_proj = rows.share_linears(decoder.output_proj)
-        self.feed = rows.sort(state.input_feed).to(inputs.dtype)
+        self.feed = None if state.input_feed is None else rows.sort(state.input_feed).to(inputs.dtype)
 
     def __call__(self, step: int, inputs: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
         """The attentional vector (n, R), context (n, V), weights (n, S), and every layer's new state (n, H).
 
         ``inputs`` (n, E) are given in an open loop only.
         """
-        feed = self.feed if inputs is not None else first_rows(self.feed, self.sizes[step])
-        feed = self.decoder.dropout(feed)
-        outputs = self.rnn(step, feed if inputs is None else torch.cat([inputs, feed.to(inputs.dtype)], dim=1))
+        others = inputs
+        if self.feed is not None:
+            feed = self.decoder.dropout(first_rows(self.feed, self.sizes[step]) if inputs is None else self.feed)
+            others = feed if inputs is None else torch.cat([inputs, feed.to(inputs.dtype)], dim=1)
+        outputs = self.rnn(step, others)
         context, weights = self.attend(outputs[-1], step)
-        self.feed = torch.tanh(self.output_proj(torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
-        return self.feed, context, weights, outputs
+        readout = torch.tanh(self.output_proj(torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
+        self.feed = None if self.feed is None else readout
+        return readout, context, weights, outputs
 
     def read(self, inputs: Tensor) -> DecoderOutput:
         readout, context, weights, outputs = self(0, inputs)
@@ -376,7 +378,7 @@ class LuongLoop(DecoderLoop):
 
     def change_rows(self, change: Callable[[Tensor], Tensor]) -> None:
         super().change_rows(change)
-        self.feed = change(self.feed)
+        self.feed = None if self.feed is None else change(self.feed)
 
 
 def open_loop(
@@ -384,13 +386,11 @@ def open_loop(
 ) -> DecoderLoop | None:
     """A loop that gets one token at a time. What its steps share is prepared once, for any number of rows and steps.
 
-    None for a decoder whose steps do not wait for the attention of the step before, for a subclass, and for a decoder
-    with forward hooks or a replaced ``forward``. ``inputs`` (1, 1, 0) only give dtype and device; ``rows`` are
+    None for a decoder without attention, for a subclass, and for a decoder with forward hooks or a replaced
+    ``forward``. ``inputs`` (1, 1, 0) only give dtype and device; ``rows`` are
     made of them, and are broadcast to the rows of each call.
     """
-    loops: dict[type, type[DecoderLoop]] = {BahdanauDecoder: BahdanauLoop}
-    if state.input_feed is not None:
-        loops[LuongDecoder] = LuongLoop
+    loops: dict[type, type[DecoderLoop]] = {BahdanauDecoder: BahdanauLoop, LuongDecoder: LuongLoop}
     if type(decoder) not in loops or "forward" in vars(decoder) or forward_hooks(decoder):
         return None
     assert source is not None  # Bahdanau's and Luong's decoders always attend
