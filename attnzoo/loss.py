@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from .products import is_only_its_weight, linear, product, suits_onednn
 
 IGNORED = -100
-TOKENS_AT_A_TIME = 384  # whose logits are held at once
+TOKENS_AT_A_TIME = 256  # whose logits are held at once
 Count = Tensor | int | None  # of labels
 
 
