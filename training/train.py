@@ -42,7 +42,7 @@ from .commands import train_parser
 from .data.text_files import short
 from .loop.average import MovingAverage
 from .loop.batching import LengthBatchSampler, LengthBatchStream, length_of
-from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_atomically
+from .loop.checkpoint import checkpoint_folder, checkpoints, recover, replacing, require_room, rotate, write_atomically
 from .loop.distillation import Teachers
 from .loop.guided_alignment import LINKS, GuidedAlignment
 from .loop.progress import Batches, Best, Clock, SinceLog, progress_bar
@@ -83,8 +83,9 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     Raises:
         FloatingPointError: the training diverges. The weights it diverged to are not saved.
         ValueError: an example is longer than a batch; ``output`` holds a run, and neither ``resume`` nor ``overwrite``
-            is given; the run to resume has another recipe, model, data or number of processes, or no undamaged
-            checkpoint; several processes were started that do not know of each other.
+            is given, or a file of the user's among the run's; the run to resume has another recipe, model, data or
+            number of processes, or no undamaged checkpoint; several processes were started that do not know of each
+            other.
         OSError: ``output`` cannot be written, or has too little room.
         StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """
@@ -192,6 +193,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
 
     log = output / "log.jsonl"
     if accelerator.is_main_process and resume:
+        for name in ("best", "last"):
+            recover(output / name)
         start_log(log, clock.steps)
     with signals_to_stop() as received:
         bar = progress_bar(settings, is_shown=accelerator.is_main_process)
