@@ -144,6 +144,7 @@ def test_clock_counts_steps_or_minutes_without_pauses() -> None:
     clock.steps = 1
     assert clock.progress(accelerator) == 0.25
     clock = Clock(Training(max_minutes=0.01))
+    clock.steps = 1
     with clock.paused():
         torch.zeros(1)
         before = clock.minutes()
@@ -153,6 +154,12 @@ def test_clock_counts_steps_or_minutes_without_pauses() -> None:
     assert clock.progress(accelerator) < 0.2
     while clock.progress(accelerator) < 1:  # 0.6 seconds
         pass
+
+
+def test_a_training_of_too_few_minutes_for_a_step_takes_one(dictionary: Path, tmp_path: Path) -> None:
+    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_minutes=1e-9"]
+    run = json.loads((train_recipe("demo", tmp_path, sets) / "run.json").read_text())
+    assert (run["steps"], run["total_steps"]) == (1, 1)
 
 
 def test_moving_average_forgets_the_start_and_then_decays_slowly() -> None:
