@@ -111,17 +111,12 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     elif checkpoint is not None and (checkpoint / "tokenizer.json").is_file():
         tokenizer = AutoTokenizer.from_pretrained(checkpoint)  # its weights are there, too
     else:
-        start = Start(settings.start_from, task, output)
+        start = Start(settings.start_from, task)
         tokenizer = start.tokenizer()
     config = recipe.model_config(**task.config_fields(tokenizer))
     is_sharded = accelerator.distributed_type == DistributedType.FSDP
     is_averaged = bool(settings.ema_decay) or is_sharded
     replaced = [] if resume else contents(output)
-    files = [("task.data.path", recipe.task.data.path), ("training.alignment_links", settings.alignment_links)]
-    needed = [(key, given, path) for key, given in files if given for path in replaced]
-    for key, given, path in [*needed, *(("training.teachers", teacher, output) for teacher in settings.teachers)]:
-        if Path(given).resolve().is_relative_to(path.resolve()):
-            raise ValueError(f"{key} has {given}, which is in the output folder {output}; move it")
     if accelerator.is_main_process:
         require_room(output, _room_needed(task, config, settings, is_averaged) - size_of(replaced))
     model = task.auto_class.from_config(config)  # the same on every process; when sharded, each keeps a part

@@ -112,13 +112,25 @@ def test_links_to_checkpoints_are_deleted_and_not_what_they_lead_to(tmp_path: Pa
     assert (elsewhere / "weights").read_text() == "old"
 
 
-def test_a_teacher_in_the_output_folder_is_refused(dictionary: Path, tmp_path: Path) -> None:
+def test_a_teacher_in_the_run_is_refused(dictionary: Path, tmp_path: Path) -> None:
     teacher = tmp_path / "run" / "best"
     write_old(teacher, "config.json")
     sets = [*RECIPE, f"task.data.path={dictionary}", f"training.teachers=[{teacher}]"]
     recipe = load_recipe("demo", sets)
-    with pytest.raises(ValueError, match=r"training\.teachers has .*best, which is in the output folder"):
+    with pytest.raises(ValueError, match=r"training\.teachers=.*best would be deleted: it is a part of the run in"):
         train(recipe, make_task(recipe), tmp_path / "run", overwrite=True)
+
+
+@pytest.mark.parametrize(("key", "given"), [("teachers", ["first/best"]), ("start_from", "first/best")])
+def test_a_trained_model_beside_the_run_is_not_refused(
+    key: str, given: object, dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``--output .`` every other path of the working directory lies in the output folder."""
+    monkeypatch.chdir(tmp_path)
+    main(arguments(dictionary, tmp_path / "first"))
+    main(arguments(dictionary, Path(), *(f"--set={s}" for s in overrides("training", **{key: given}))))
+    assert Path("best", "model.safetensors").is_file()
+    assert Path("first", "best", "model.safetensors").is_file()
 
 
 def test_the_users_own_recipe_is_kept(dictionary: Path, tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
 
     Raises:
         ValueError: the folder holds a run or a part of one, and neither argument is given; there is no run to resume,
-            it has another recipe, or all its checkpoints are damaged; or a file that no training wrote is in a place
-            where the training would delete it.
+            it has another recipe, or all its checkpoints are damaged; or the training would delete a file that no
+            training wrote, or what the recipe names.
         OSError: the folder cannot be written.
     """
     require_room(output, 0)
@@ -65,6 +65,13 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
     for file in files:
         if not _OWN.fullmatch(file.relative_to(output).as_posix()) and (file.is_symlink() or not file.is_dir()):
             raise ValueError(f"{file} was not written by a training, which would delete it; move it elsewhere")
+    settings = recipe.training
+    needed = [("task.data.path", recipe.task.data.path), ("training.alignment_links", settings.alignment_links)]
+    needed += [("training.start_from", settings.start_from), *(("training.teachers", t) for t in settings.teachers)]
+    written = [(output / pattern.partition("/")[0]).resolve() for pattern in RUN]
+    for key, given in needed:
+        if given and any(Path(given).resolve().is_relative_to(path) for path in written):
+            raise ValueError(f"{key}={given} would be deleted: it is a part of the run in {output}; move it elsewhere")
     return newest_sound_checkpoint(output) if resume else None
 
 
