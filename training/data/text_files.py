@@ -12,11 +12,10 @@ from typing import Any, BinaryIO
 
 import pandas as pd
 
+from attnzoo.encoding import PACKED
+
 UNPACKED_LIMIT = 2**30  # bytes of one decompressed file, so that a small file cannot fill the disk
 GZIP = b"\x1f\x8b"
-# The first bytes of other compressed files, and what messages call them.
-PACKED = {b"PK\x03\x04": "a zip file or a workbook", b"BZh": "compressed by bzip2", b"\xfd7zXZ": "compressed by xz"}
-PACKED |= {b"\x28\xb5\x2f\xfd": "compressed by zstd", b"7z\xbc\xaf": "a 7z archive"}
 TAB = "\t"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 NOT_DECODED = re.compile("[\udc80-\udcff]")  # what the error handler "surrogateescape" writes for such bytes
