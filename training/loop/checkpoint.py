@@ -22,6 +22,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from attnzoo.command_line import EXPORT
+
 MANIFEST = "manifest.json"
 # The files of a Hub repository that a training writes.
 REPOSITORY = {"README.md", "config.json", "generation_config.json", "model.safetensors", "recipe.yaml"}
@@ -84,7 +86,14 @@ def recover(folder: Path) -> None:
 
 
 def require_model(folder: Path) -> None:
-    """Raise FileNotFoundError unless ``folder`` holds a model and a tokenizer; Transformers would ask the Hub."""
+    """Raise an error unless ``folder`` holds a model and a tokenizer; Transformers would ask the Hub.
+
+    Raises:
+        FileNotFoundError: it does not.
+        ValueError: it is an exported model.
+    """
+    if (folder / EXPORT).is_file():
+        raise ValueError(f"{folder} is an exported model; give the model that it was exported from")
     for name in ("config.json", "tokenizer.json"):
         if not (folder / name).is_file():
             remedy = f"give {folder / 'best'}" if (folder / "best").is_dir() else "`attnzoo train demo` makes one"
