@@ -109,7 +109,7 @@ def pronounce(arguments: list[str]) -> None:
     parser.add_argument("--sentence", action="store_true", help="read whole texts; print a line of phonemes for each")
     columns = "tsv: the columns word, phonemes, source and confidence, and unknown words too, unquoted (default: plain)"
     parser.add_argument("--output", choices=("plain", "tsv"), default="plain", help=columns)
-    parser.add_argument("--accent", choices=SOURCE_OF_IPA, default="en-us", help="default: %(default)s")
+    parser.add_argument("--accent", choices=SOURCE_OF_IPA, help="default: en-us; not for a model without accents")
     parser.add_argument("--phones", choices=PHONE_SETS, default="arpabet", help="default: %(default)s")
     parser.add_argument("--lexicon", type=Path, metavar="FILE", help="your words: lines of a word, a tab, its --phones")
     listed = "do not look words up in the dictionary of an installed package; the default with --model"
@@ -141,7 +141,6 @@ def pronounce(arguments: list[str]) -> None:
     shown = pronouncer.words(lines[:4], alignments=True) if options.plot else []
     drawn = [(pair.weights, pair.source_words, pair.target_words) for word in shown for pair in word.alignments if pair]
     if drawn:
-        options.plot.parent.mkdir(parents=True, exist_ok=True)
         weights, source, target = zip(*drawn, strict=True)
         plot_alignments(weights, source, target, options.plot)
     elif options.plot:
@@ -233,6 +232,12 @@ def classify(arguments: list[str]) -> None:
         if len(texts) != sides:
             expected = "two sentences with a tab between them" if sides == 2 else "one sentence, without a tab"
             raise ValueError(f"{options.model} reads {expected}, got {sentence!r}")
+        for text in texts:
+            read = tokenizer.tokenize(text)
+            known = [token for token in read if token != tokenizer.unk_token]
+            if (known != read or not read) and not any(map(str.isalnum, "".join(known))):
+                reason = "has no word that this model knows; its label says nothing"
+                print(f"warning: {text!r} {reason}", file=sys.stderr)
         batch = tokenizer(*([text] for text in texts), return_tensors="pt")
         with torch.no_grad():
             outputs = model(**batch, output_attentions=options.html is not None)
@@ -242,7 +247,6 @@ def classify(arguments: list[str]) -> None:
             matrices.append(outputs.attentions[-1][0, 0])
             tokens.append(tokenizer.convert_ids_to_tokens(batch["input_ids"][0]))
     if options.html is not None:
-        options.html.parent.mkdir(parents=True, exist_ok=True)
         sentences_html(matrices, tokens, options.html, titles=labels)
 
 
@@ -291,7 +295,6 @@ def view_text(arguments: list[str]) -> None:
     pair = options.text.split("\t")
     text = tuple(pair) if len(pair) == 2 else options.text
     found = attnzoo.view(model, tokenizer, text, options.target, options.layers)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
     (found.save if is_page else found.plot)(options.output)
 
 

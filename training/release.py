@@ -18,7 +18,7 @@ import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from .card import describe, read_figures, write_card
 from .commands import release_parser
 from .evaluate import decoding_of, evaluate
-from .loop.checkpoint import replacing, require_model
+from .loop.checkpoint import REPOSITORY, replacing, require_model
 from .loop.run_folder import read_mapping
 from .loop.stopping import exit_on_user_error
 from .recipe import load_recipe, save_recipe, without_machine_paths
@@ -30,11 +30,6 @@ def main(arguments: list[str] | None = None) -> None:
     options = release_parser().parse_args(arguments)
     with exit_on_user_error():
         release(options.run, options.folder, options.num_beams, options.length_penalty, options.note)
-
-
-# The files of a release, without pictures. A folder with any other file may be the user's, and is not replaced.
-FILES = {"README.md", "config.json", "generation_config.json", "model.safetensors", "recipe.yaml", "run.json"}
-FILES |= {"tokenizer.json", "tokenizer_config.json"}
 
 
 def release(
@@ -55,7 +50,7 @@ def release(
     """
     if run.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"{folder} is a part of the run; choose a folder outside it")
-    own = FILES.union(name for task in TASKS.values() for name in task.card.pictures)
+    own = {*REPOSITORY, "run.json"}.union(name for task in TASKS.values() for name in task.card.pictures)
     if folder.exists() and not (folder.is_dir() and {path.name for path in folder.iterdir()} <= own):
         raise ValueError(f"{folder} holds something other than a release; choose a new folder")
     if folder.resolve() == Path.cwd():

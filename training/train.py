@@ -42,7 +42,7 @@ from .commands import train_parser
 from .data.text_files import short
 from .loop.average import MovingAverage
 from .loop.batching import LengthBatchSampler, LengthBatchStream, length_of
-from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, require_room, rotate, write_atomically
+from .loop.checkpoint import checkpoint_folder, checkpoints, recover, replacing, require_room, rotate, write_atomically
 from .loop.distillation import Teachers
 from .loop.guided_alignment import LINKS, GuidedAlignment
 from .loop.progress import Batches, Best, Clock, SinceLog, progress_bar
@@ -83,8 +83,9 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     Raises:
         FloatingPointError: the training diverges. The weights it diverged to are not saved.
         ValueError: an example is longer than a batch; ``output`` holds a run, and neither ``resume`` nor ``overwrite``
-            is given; the run to resume has another recipe, model, data or number of processes, or no undamaged
-            checkpoint; several processes were started that do not know of each other.
+            is given, or a file of the user's among the run's; the run to resume has another recipe, model, data or
+            number of processes, or no undamaged checkpoint; several processes were started that do not know of each
+            other.
         OSError: ``output`` cannot be written, or has too little room.
         StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """
@@ -110,17 +111,12 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     elif checkpoint is not None and (checkpoint / "tokenizer.json").is_file():
         tokenizer = AutoTokenizer.from_pretrained(checkpoint)  # its weights are there, too
     else:
-        start = Start(settings.start_from, task, output)
+        start = Start(settings.start_from, task)
         tokenizer = start.tokenizer()
     config = recipe.model_config(**task.config_fields(tokenizer))
     is_sharded = accelerator.distributed_type == DistributedType.FSDP
     is_averaged = bool(settings.ema_decay) or is_sharded
     replaced = [] if resume else contents(output)
-    files = [("task.data.path", recipe.task.data.path), ("training.alignment_links", settings.alignment_links)]
-    needed = [(key, given, path) for key, given in files if given for path in replaced]
-    for key, given, path in [*needed, *(("training.teachers", teacher, output) for teacher in settings.teachers)]:
-        if Path(given).resolve().is_relative_to(path.resolve()):
-            raise ValueError(f"{key} has {given}, which is in the output folder {output}; move it")
     if accelerator.is_main_process:
         require_room(output, _room_needed(task, config, settings, is_averaged) - size_of(replaced))
     model = task.auto_class.from_config(config)  # the same on every process; when sharded, each keeps a part
@@ -192,6 +188,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
 
     log = output / "log.jsonl"
     if accelerator.is_main_process and resume:
+        for name in ("best", "last"):
+            recover(output / name)
         start_log(log, clock.steps)
     with signals_to_stop() as received:
         bar = progress_bar(settings, is_shown=accelerator.is_main_process)

@@ -70,10 +70,12 @@ def faults(certificate: dict[str, Any], weights: str) -> list[str]:
         for name in ("greedy", "beams", "predictions") if "logits" in certificate else ("greedy",):
             if certificate.get(name, certificate["examples"]) < certificate["examples"]:
                 found.append(f"{name}: {certificate[name]} of {certificate['examples']} outputs are the same")
-    for name, (before, after) in certificate.get("scores", {}).items():
-        is_measured = certificate["scored"] >= MIN_SCORED and name in MAX_CHANGE
-        if is_measured and abs(after - before) > MAX_CHANGE[name]:
-            found.append(f"{name} is {after:.2f} and was {before:.2f}, a change of more than {MAX_CHANGE[name]}")
+    for key, (before, after) in certificate.get("scores", {}).items():
+        is_measured = certificate["scored"] >= MIN_SCORED and key in MAX_CHANGE
+        if is_measured and abs(after - before) > MAX_CHANGE[key]:
+            name, unit = certificate["metrics"][key]
+            change = f"is {after:.2f}{unit} and was {before:.2f}{unit}, a change of more than {MAX_CHANGE[key]}"
+            found.append(f"{name} {change}")
     return found
 
 
@@ -233,8 +235,9 @@ def figures(certificate: dict[str, Any]) -> list[tuple[str, str]]:
     rows += [(said, f"{certificate[key]} of {examples}") for key, said in counts.items() if key in certificate]
     for key, (before, after) in certificate.get("scores", {}).items():
         how = ", greedy search" if "greedy" in certificate else ""
-        said = f"{key} of {certificate['scored']:,} texts{how}, by PyTorch and by the export"
-        rows.append((said, f"{before:.2f} and {after:.2f}"))
+        name, unit = certificate["metrics"][key]
+        said = f"{name} of {certificate['scored']:,} texts{how}, by PyTorch and by the export"
+        rows.append((said, f"{before:.2f}{unit} and {after:.2f}{unit}"))
     return rows
 
 
@@ -243,7 +246,8 @@ def write_card(folder: Path, certificate: dict[str, Any], name: str, header: str
 
     Args:
         folder: of the export
-        certificate: from :func:`certify`; "scores" may have (PyTorch's, the export's) by name
+        certificate: from :func:`certify`; "scores" may have (PyTorch's, the export's) by key, and "metrics" then has
+            their names and units
         name: of the model
         header: the YAML header, without its lines of dashes
         example: a text, as a literal of Python

@@ -130,6 +130,7 @@ def measure(model: Any, tokenizer: Any, folder: Path, task: Any) -> dict[str, An
     scores = [task.score("test", predictions) for predictions in found]
     certificate["scored"] = len(rows)
     certificate["scores"] = {key: [score[key] for score in scores] for key in task.metric_names if key in scores[0]}
+    certificate["metrics"] = {key: [task.metric_names[key], task.units.get(key, "")] for key in certificate["scores"]}
     return certificate
 
 

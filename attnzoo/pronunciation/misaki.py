@@ -32,21 +32,21 @@ class MisakiFallback:
         return word.phonemes, RATINGS[word.source]
 
 
-def phonemize(text: str, accent: str = "us", phones: str = "ipa", model: str | Path | None = None) -> str:
+def phonemize(text: str, accent: str | None = None, phones: str = "ipa", model: str | Path | None = None) -> str:
     """The phonemes of a text as one string; see :meth:`Pronouncer.phonemize`. The models stay loaded.
 
     Args:
         text: English text
-        accent: "us" or "gb", or as of :class:`Pronouncer`
+        accent: "us" or "gb", or as of :class:`Pronouncer`; None is "us", or what a ``model`` without accents has
         phones: as of :class:`Pronouncer`
         model: as of :class:`Pronouncer`
 
     Raises:
         ValueError: not a text, or as of :class:`Pronouncer`.
     """
-    return _pronouncer(ACCENTS.get(accent, accent), phones, model).phonemize(text)
+    return _pronouncer(ACCENTS.get(accent or "", accent), phones, model).phonemize(text)
 
 
 @cache
-def _pronouncer(accent: str, phones: str, model: str | Path | None) -> Pronouncer:
+def _pronouncer(accent: str | None, phones: str, model: str | Path | None) -> Pronouncer:
     return Pronouncer(accent, phones, model=model)

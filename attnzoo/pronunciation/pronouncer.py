@@ -116,7 +116,7 @@ class Pronouncer:
     - ``batch_size``: how many words the model reads at once
 
     Args:
-        accent: "en-us" or "en-gb"
+        accent: "en-us" or "en-gb"; None is "en-us", or what a ``model`` without accents has
         phones: "arpabet" (American English), "kokoro" (the phones of Kokoro and misaki, which are not IPA) or "ipa"
         lexicon: a user's words, in ``phones``: a mapping of words to one or several pronunciations, or a file with a
             word, a tab and a pronunciation on each line. Phones of ARPABET have spaces between them. A word is also
@@ -141,7 +141,7 @@ class Pronouncer:
 
     def __init__(
         self,
-        accent: str = "en-us",
+        accent: str | None = None,
         phones: str = "arpabet",
         lexicon: Mapping[str, str | Sequence[str]] | str | Path | None = None,
         dictionary: bool | None = None,
@@ -150,6 +150,7 @@ class Pronouncer:
         device: str = "cpu",
         engine: EngineName | None = None,
     ) -> None:
+        chosen, accent = accent, "en-us" if accent is None else accent
         if accent not in phone_sets.SOURCE_OF_IPA or phones not in phone_sets.PHONE_SETS:
             raise ValueError(
                 f"accent must be one of {', '.join(phone_sets.SOURCE_OF_IPA)} and phones one of "
@@ -177,6 +178,8 @@ class Pronouncer:
             raise ValueError(f"no dictionary has the phones of {folder}; leave out dictionary=True, or give a lexicon")
         self._base = base  # the phones of the model and the dictionary
         self._is_english = own is not None or bool(self.word_model.accent_token)
+        if chosen is not None and not self._is_english:
+            raise ValueError(f"{folder} has no accents, got accent={chosen!r}; leave it out")
         self._has_stress = any(phone_sets.STRESS_MARKS.intersection(phone) for phone in known)
         names = phone_sets.letter_names(accent, base)
         if not self._has_stress:

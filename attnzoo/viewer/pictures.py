@@ -238,6 +238,7 @@ def sentences_html(
         )
     page = filled("sentences.html", SECTIONS="\n".join(sections))
     if path is not None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(page, encoding="utf-8")
     return page
 
@@ -249,8 +250,10 @@ def _require_shape(what: str, shape: tuple[int, ...], target: Sequence[str], sou
 
 def _figure(width: float, height: float, layout: str | None = None) -> "Figure":
     """An empty figure of this size in inches; only here matplotlib is needed."""
-    from matplotlib.figure import Figure
-
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(f"{error}; pip install 'attnzoo[plots]'", name=error.name) from error
     return Figure(figsize=(width, height), layout=layout)  # type: ignore[arg-type]  # a Literal
 
 
@@ -285,6 +288,7 @@ def _finished(figure: "Figure", path: str | Path | None) -> "Figure":
         figure.colorbar(colours, ax=figure.axes, label=label, aspect=40)
     if path is not None:
         require_picture(path)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=150)
     return figure
 

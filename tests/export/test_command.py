@@ -92,24 +92,25 @@ def test_model_and_export_are_scored_with_the_length_limit_of_the_task(tmp_path:
         return {"length": sum(len(TOKENIZER.tokenize(one)) for one in predictions) / len(predictions)}
 
     rows = Dataset.from_dict({"source": ["ab", "cabd"]})
-    task = SimpleNamespace(
-        splits={"test": rows}, columns=["source"], predict=predict, score=score, metric_names={"length": ""}
-    )
+    said: dict[str, Any] = {"metric_names": {"length": "Length"}, "units": {"length": " letters"}}
+    task = SimpleNamespace(splits={"test": rows}, columns=["source"], predict=predict, score=score, **said)
     certificate = measure(model, tokenizer, to_onnx(model, tmp_path / "out", tokenizer), task)
     of_model, of_export = certificate["scores"]["length"]
     assert 0 < of_model == of_export
     assert certificate["scored"] == 2
     assert figures(certificate)[-1] == (
-        "length of 2 texts, greedy search, by PyTorch and by the export",
-        f"{of_model:.2f} and {of_model:.2f}",
+        "Length of 2 texts, greedy search, by PyTorch and by the export",
+        f"{of_model:.2f} letters and {of_model:.2f} letters",
     )
 
 
 def test_faults_of_a_certificate() -> None:
-    good = {"examples": 9, "greedy": 9, "beams": 9, "logits": 1e-5, "scored": 1000, "scores": {"per": [5.0, 5.2]}}
+    good: dict[str, Any] = {"examples": 9, "greedy": 9, "beams": 9, "logits": 1e-5, "scored": 1000}
+    good |= {"scores": {"per": [5.0, 5.2]}, "metrics": {"per": ["PER", " %"]}}
     assert faults(good, "float32") == []
     assert len(faults(good | {"logits": 1e-3}, "float32")) == 1
     assert len(faults(good | {"beams": 8}, "float32")) == 1
     assert faults(good | {"beams": 8, "logits": 1.0}, "int8") == []
-    assert len(faults(good | {"scores": {"per": [5.0, 5.4]}}, "int8")) == 1
+    changed = "PER is 5.40 % and was 5.00 %, a change of more than 0.3"
+    assert faults(good | {"scores": {"per": [5.0, 5.4]}}, "int8") == [changed]
     assert faults(good | {"scores": {"per": [5.0, 5.4]}, "scored": 200}, "int8") == []

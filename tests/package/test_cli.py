@@ -123,6 +123,7 @@ def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture
     [
         ("pronounce cat --file FILE", "got 'cat' too; leave one out"),
         ("pronounce cat --sentence --output tsv", "leave --output and --n-best out"),
+        ("pronounce hej --model attentional-rnn-g2p-sv --accent en-us", "has no accents, got accent='en-us'; leave it"),
         ("pronounce cat --sentence --n-best 2", "leave --output and --n-best out"),
         ("pronounce ... --plot FILE.png", "FILE.png is not drawn"),
         (
@@ -217,6 +218,20 @@ def test_classify_prints_labels_and_shows_the_weights(tmp_path: Path, capsys: py
     assert "http" not in page.read_text()
     with pytest.raises(SystemExit, match=r"reads one sentence, without a tab, got 'a\\tb'"):
         main(["classify", "a\tb"])
+
+
+def test_classify_says_which_text_it_cannot_read(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["classify", "Хороший фильм!", "qzx film", "...", "A film."])
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == 4
+    assert printed.err == "warning: 'Хороший фильм!' has no word that this model knows; its label says nothing\n"
+
+
+def test_a_picture_without_matplotlib_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SystemExit, match=r"error: .*matplotlib.*; pip install 'attnzoo\[plots\]'"):
+        main(["pronounce", "cat", "--plot", "a.png"])
 
 
 def test_a_label_is_what_the_kind_of_problem_asks_for() -> None:

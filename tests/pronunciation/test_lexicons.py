@@ -1,5 +1,6 @@
 """The user's lexicon: its order before dictionary and model, its words with endings, and its phones."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -58,9 +59,16 @@ def test_a_lexicon_that_cannot_be_read_is_refused(text: str, tmp_path: Path) -> 
         Pronouncer(lexicon={"cat": []})
     with pytest.raises(FileNotFoundError):
         Pronouncer(lexicon=tmp_path / "none.tsv")
-    (tmp_path / "latin1.tsv").write_bytes("café\tK AE F EY\n".encode("latin-1"))
-    with refused(ValueError, "latin1.tsv is not UTF-8"):
-        Pronouncer(lexicon=tmp_path / "latin1.tsv")
+    for content, what in {
+        "café\tK AE F EY\n".encode("latin-1"): "is not UTF-8",
+        "café\tK AE F EY\n".encode("utf-16"): "is not UTF-8",
+        b"PK\x03\x04\xff": "is a zip file or a workbook, not text; give a text file in UTF-8",
+        gzip.compress(b"cat"): "is compressed by gzip, not text",
+        b"\x7fELF\0\xff": "is a binary file, not text",
+    }.items():
+        (tmp_path / "other").write_bytes(content)
+        with refused(ValueError, f"other {what}"):
+            Pronouncer(lexicon=tmp_path / "other")
     for key in (5, "", None):
         with refused(ValueError, f"must be texts that are not empty, got {key!r} with 'K'"):
             Pronouncer(lexicon={key: "K"})  # type: ignore[dict-item]

@@ -310,6 +310,9 @@ def test_a_model_has_its_own_phones_and_accents(kokoro_folder: Path) -> None:
         Pronouncer(phones="kokoro", model=PRONUNCIATION)
     with refused(ValueError, "has the accent en-us, got accent='en-gb'"):
         Pronouncer("en-gb", "ipa", model=PRONUNCIATION)
+    for accent in ("en-us", "en-gb"):
+        with refused(ValueError, "g2p-sv has no accents", f"got accent={accent!r}; leave it out"):
+            Pronouncer(accent, model="attentional-rnn-g2p-sv")
     for phones in ("ipa", "arpabet"):  # CMUdict is not for Italian
         with refused(ValueError, "no dictionary has the phones of ", "g2p-it", "leave out dictionary=True"):
             Pronouncer(phones=phones, model="attentional-rnn-g2p-it", dictionary=True)

@@ -17,11 +17,8 @@ from typing import Any
 import pytest
 from attnzoo.training.loop import checkpoint
 from attnzoo.training.loop.checkpoint import checkpoint_folder, checkpoints, recover, replacing, require_room, rotate
-from attnzoo.training.loop.run_folder import contents, read_run, start_output, write_row
-from attnzoo.training.recipe import load_recipe, save_recipe
-from attnzoo.training.tasks import make_task
-from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
-from attnzoo.training.train import main, train, train_once
+from attnzoo.training.loop.run_folder import read_run, write_row
+from attnzoo.training.train import main
 from transformers import AutoModelForSeq2SeqLM
 
 from tests.regular_language import SMALL
@@ -385,79 +382,6 @@ def test_a_run_is_not_lost_by_starting_another(dictionary: Path, uninterrupted: 
         main(arguments(dictionary, unfinished, "--resume", "--set=model.dropout=0.1", "--set=training.batch_tokens=99"))
     main(arguments(dictionary, unfinished, "--resume", "--set=expected.per=1"))  # which is for the reader
     assert (unfinished / "run.json").exists()
-
-
-OLD = ["checkpoints/step-00000001/x", "evaluated/checkpoints/step-00000001/x", "best/x", "last/x", "tensorboard/x"]
-OLD += ["log.jsonl", "run.json"]
-
-
-def write_old(output: Path, *names: str) -> None:
-    for name in names:
-        (output / name).parent.mkdir(parents=True, exist_ok=True)
-        (output / name).write_text("old")
-
-
-def test_overwrite_deletes_nothing_before_the_first_batch_is_known_to_be_good(dictionary: Path, tmp_path: Path) -> None:
-    """Whether the model has the head that is guided is known when it has attended to something."""
-    output, task = tmp_path / "run", GraphemeToPhoneme(str(dictionary))
-    write_old(output, *OLD, "recipe.yaml")
-    (tmp_path / "links").write_text("0-0\n" * len(task.training_examples(task.make_tokenizer())))
-    sets = overrides("training", alignment_links=str(tmp_path / "links"), alignment_head=1)
-    with pytest.raises(SystemExit, match=r"training\.alignment_head 0 to 0, got -1 and 1"):
-        main(arguments(dictionary, output, "--overwrite", *(f"--set={value}" for value in sets)))
-    assert all((output / name).read_text() == "old" for name in [*OLD, "recipe.yaml"])
-    main(arguments(dictionary, output, "--overwrite", "--set=training.max_steps=1"))
-    assert not [name for name in OLD if (output / name).is_file() and (output / name).read_text() == "old"]
-
-
-@pytest.mark.parametrize("name", [*OLD[1:4], "log.jsonl", "tensorboard/other/events"])
-def test_a_part_of_a_run_is_not_lost_by_starting_another(name: str, dictionary: Path, tmp_path: Path) -> None:
-    """For example ``best`` after its large files were deleted, or ``last`` of a run that was killed early."""
-    write_old(tmp_path, name)
-    sets = [*RECIPE, f"task.data.path={dictionary}", "training.max_steps=1"]
-    recipe, part = load_recipe("demo", sets), name.partition("/")[0]
-    task = make_task(recipe)
-    for _ in range(2):  # there is no recipe, or another one
-        for begin in (train, train_once):
-            with pytest.raises(ValueError, match=rf"holds a part of a run \({part}\); --overwrite deletes it"):
-                begin(recipe, task, tmp_path)
-        save_recipe(load_recipe("demo"), tmp_path / "recipe.yaml")
-    assert (tmp_path / name).read_text() == "old"
-    save_recipe(recipe, tmp_path / "recipe.yaml")
-    train_once(recipe, task, tmp_path)
-    assert not (tmp_path / name).is_file() or (tmp_path / name).read_text() != "old"
-
-
-def test_links_to_checkpoints_are_deleted_and_not_what_they_lead_to(tmp_path: Path) -> None:
-    elsewhere, checkpoint = tmp_path / "elsewhere", tmp_path / "run" / "checkpoints" / "step-00000006"
-    write_old(elsewhere, "weights")
-    checkpoint.parent.mkdir(parents=True)
-    checkpoint.symlink_to(elsewhere)
-    start_output(tmp_path / "run", load_recipe("demo"), contents(tmp_path / "run"))
-    assert not checkpoint.is_symlink()
-    assert (elsewhere / "weights").read_text() == "old"
-
-
-def test_a_teacher_in_the_output_folder_is_refused(dictionary: Path, tmp_path: Path) -> None:
-    teacher = tmp_path / "run" / "best"
-    write_old(teacher, "config.json", "weights")
-    sets = [*RECIPE, f"task.data.path={dictionary}", f"training.teachers=[{teacher}]"]
-    recipe = load_recipe("demo", sets)
-    with pytest.raises(ValueError, match=r"training\.teachers has .*best, which is in the output folder"):
-        train(recipe, make_task(recipe), tmp_path / "run", overwrite=True)
-
-
-def test_the_users_own_recipe_is_kept(dictionary: Path, tmp_path: Path) -> None:
-    sets = [*RECIPE, f"task.data.path={dictionary}", "training.max_steps=1"]
-    own = tmp_path / "recipe.yaml"
-    save_recipe(load_recipe("demo", sets), own)
-    own.write_text(f"# mine\n{own.read_text()}")
-    other = load_recipe(own, ["training.max_steps=2"])
-    with pytest.raises(ValueError, match=r"holds another recipe\.yaml; --overwrite replaces it"):
-        train(other, make_task(other), tmp_path)
-    recipe = load_recipe(own)
-    train(recipe, make_task(recipe), tmp_path)
-    assert own.read_text().startswith("# mine")
 
 
 def test_the_newest_checkpoints_are_kept(uninterrupted: Path) -> None:

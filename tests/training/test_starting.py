@@ -45,7 +45,7 @@ def test_weights_and_tokenizer_are_those_of_the_start_and_another_model_is_refus
     (tmp_path / "refused" / "best" / "config.json").write_text("{}")
     (tmp_path / "refused" / "run.json").write_text("{}")
     for message, *sets in (
-        ("lies in the output folder", f"training.start_from={tmp_path}/refused/best"),
+        (r"start_from=.*best would be deleted", f"training.start_from={tmp_path}/refused/best"),
         (r"is not the one .*: score is '\w+' there and 'dot' here", start, "model.score=dot"),
         ("training.start_from: there is no model in 'nowhere'", "training.start_from=nowhere"),
         (r"is not the one .*: embedding_size is \d+ there and 9 here", start, "model.embedding_size=9"),

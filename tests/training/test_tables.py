@@ -72,6 +72,12 @@ def test_quotation_marks_stand_around_cells_or_belong_to_the_text(
         ("a.tsv", WITHOUT_HEADER.replace("\n", "\t1\n"), NAMED, "has 3 columns (kinn, k i n, 1), but .*names 2"),
         ("a.tsv", f"word\tpronunciation\n{WITHOUT_HEADER}", NAMED, "like a header, and task.data.columns is for"),
         ("a.csv", "word;pronunciation\nkinn;k\n", {}, "\"task.data.separator=';'\""),
+        (
+            "a.csv",
+            "kinn;k i\nkin;k n\n",
+            {},
+            "a.csv has no ',' in its first line. If columns .*task.data.separator=';'",
+        ),
         ("a.csv", "word\tpronunciation\nkinn\tk\n", {}, '"task.data.separator=tab"'),
         ("a.csv", "word,pronunciation,word\nkinn,k,l\n", {}, "has two columns 'word'"),
         ("a.csv", 'word,pronunciation\n"Hi" he,k\n', {}, "line 2: ',' expected after '\"'; .*task.data.quoting=false"),

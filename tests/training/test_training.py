@@ -76,7 +76,7 @@ def test_best_is_what_was_evaluated(run: Path, dictionary: Path) -> None:
     assert scores == pytest.approx(json.loads((run / "run.json").read_text())["validation"])
 
 
-def test_evaluate_prints_the_figures_of_a_split(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_prints_the_figures_of_a_split(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     evaluate.main([str(run / "best"), "--split", "validation"])
     scores = json.loads((run / "run.json").read_text())["validation"]
     assert f"regular.dict, validation split, {scores['examples']} examples, beam 1: PER {scores['per']:.2f} %" in (
@@ -86,6 +86,9 @@ def test_evaluate_prints_the_figures_of_a_split(run: Path, capsys: pytest.Captur
         evaluate.main([str(run / "best"), "--split", "tests"])
     with pytest.raises(SystemExit, match=r"error: num_beams must be at least 1, got 0"):
         evaluate.main([str(run / "best"), "--num-beams", "0"])
+    (tmp_path / "export.json").touch()
+    with pytest.raises(SystemExit, match="is an exported model; give the model that it was exported from"):
+        evaluate.main([str(tmp_path)])
     with pytest.raises(SystemExit, match=r"error: nowhere is not a checkpoint folder"):
         evaluate.main(["nowhere"])
     with pytest.raises(SystemExit, match=rf"error: {run} is not a checkpoint folder: .*; give {run}/best"):
@@ -144,6 +147,7 @@ def test_clock_counts_steps_or_minutes_without_pauses() -> None:
     clock.steps = 1
     assert clock.progress(accelerator) == 0.25
     clock = Clock(Training(max_minutes=0.01))
+    clock.steps = 1
     with clock.paused():
         torch.zeros(1)
         before = clock.minutes()
@@ -153,6 +157,12 @@ def test_clock_counts_steps_or_minutes_without_pauses() -> None:
     assert clock.progress(accelerator) < 0.2
     while clock.progress(accelerator) < 1:  # 0.6 seconds
         pass
+
+
+def test_a_training_of_too_few_minutes_for_a_step_takes_one(dictionary: Path, tmp_path: Path) -> None:
+    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_minutes=1e-9"]
+    run = json.loads((train_recipe("demo", tmp_path, sets) / "run.json").read_text())
+    assert (run["steps"], run["total_steps"]) == (1, 1)
 
 
 def test_moving_average_forgets_the_start_and_then_decays_slowly() -> None:

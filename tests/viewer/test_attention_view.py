@@ -248,8 +248,8 @@ def test_a_page_and_a_picture_need_their_suffixes(tmp_path: Path) -> None:
 
 def test_pictures_of_all_heads_a_layer_and_a_head(tmp_path: Path) -> None:
     found = attnzoo.view(tiny("bart"), tokenizer_of(), TEXT, TARGET)
-    assert len(found.plot(tmp_path / "a.png").axes) == 3 * 4 + 1  # cross-attention; the last one is the scale
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert len(found.plot(tmp_path / "new" / "a.png").axes) == 3 * 4 + 1  # cross-attention; the last one is the scale
+    assert (tmp_path / "new" / "a.png").read_bytes().startswith(b"\x89PNG")
     assert len(found.plot(kind="encoder", layer=1).axes) == 2 + 1
     (axis, _) = found.plot(kind="cross", layer=2, head=1).axes
     torch.testing.assert_close(torch.tensor(axis.images[0].get_array()), found.weights["cross"][2][1])

@@ -12,11 +12,10 @@ from typing import Any, BinaryIO
 
 import pandas as pd
 
+from attnzoo.encoding import PACKED
+
 UNPACKED_LIMIT = 2**30  # bytes of one decompressed file, so that a small file cannot fill the disk
 GZIP = b"\x1f\x8b"
-# The first bytes of other compressed files, and what messages call them.
-PACKED = {b"PK\x03\x04": "a zip file or a workbook", b"BZh": "compressed by bzip2", b"\xfd7zXZ": "compressed by xz"}
-PACKED |= {b"\x28\xb5\x2f\xfd": "compressed by zstd", b"7z\xbc\xaf": "a 7z archive"}
 TAB = "\t"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 NOT_DECODED = re.compile("[\udc80-\udcff]")  # what the error handler "surrogateescape" writes for such bytes
@@ -157,6 +156,10 @@ def check_header(file: Path, names: list[str] | None, columns: dict[str, str], o
 
     cells: list[str] = list(first(names=None, header=None).iloc[0])
     if names is None:
+        # A single column may be of text, with commas.
+        is_undivided = len(cells) == 1 and (len(columns) > 1 or any(column in cells[0] for column in columns))
+        if is_undivided and cells[0] not in columns and (remedy := separator_remedy(cells[0])):
+            raise SourceError(f"{file} has no {options['sep']!r} in its first line{remedy}")
         require_columns(columns, cells, str(file), _remedy(cells, columns, options["sep"]))
         if twice := [column for column in columns if cells.count(column) > 1]:
             raise SourceError(f"{file} has two columns {twice[0]!r}; rename one")
@@ -189,9 +192,7 @@ def require_columns(columns: dict[str, str], found: list[str], where: str, remed
 
 
 def _remedy(cells: list[str], columns: dict[str, str], separator: str) -> str:
-    """Advice for a header that lacks a column: set another separator, or name the columns."""
-    if len(cells) == 1 and (remedy := separator_remedy(cells[0])):
-        return remedy
+    """Advice for a header that lacks a column."""
     if len(cells) < len(columns):
         sign = "tab" if separator == TAB else repr(separator)
         comment = "; a table has no comments, so delete such lines" if cells[0].startswith("#") else ""

@@ -18,10 +18,16 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from attnzoo.command_line import EXPORT
+
 MANIFEST = "manifest.json"
+# The files of a Hub repository that a training writes.
+REPOSITORY = {"README.md", "config.json", "generation_config.json", "model.safetensors", "recipe.yaml"}
+REPOSITORY |= {"tokenizer.json", "tokenizer_config.json"}
 REQUIRED = ("model.safetensors", "optimizer.safetensors", "state.json")
 
 
@@ -35,7 +41,7 @@ def replacing(folder: Path) -> Iterator[Path]:
         OSError: something could not be written; ``folder`` is unchanged.
     """
     new, old = unfinished_path(folder), _replaced(folder)
-    shutil.rmtree(new, ignore_errors=True)
+    recover(folder)
     try:
         new.mkdir(parents=True)
         yield new
@@ -80,7 +86,14 @@ def recover(folder: Path) -> None:
 
 
 def require_model(folder: Path) -> None:
-    """Raise FileNotFoundError unless ``folder`` holds a model and a tokenizer; Transformers would ask the Hub."""
+    """Raise an error unless ``folder`` holds a model and a tokenizer; Transformers would ask the Hub.
+
+    Raises:
+        FileNotFoundError: it does not.
+        ValueError: it is an exported model.
+    """
+    if (folder / EXPORT).is_file():
+        raise ValueError(f"{folder} is an exported model; give the model that it was exported from")
     for name in ("config.json", "tokenizer.json"):
         if not (folder / name).is_file():
             remedy = f"give {folder / 'best'}" if (folder / "best").is_dir() else "`attnzoo train demo` makes one"
@@ -157,24 +170,23 @@ def rotate(output: Path, keep: int) -> None:
     """Remove all but the newest ``keep`` checkpoints, and unfinished ones."""
     for path in checkpoints(output)[:-keep]:
         shutil.rmtree(path)
-    for unfinished in (output / "checkpoints").glob(".*"):
+    for unfinished in (output / "checkpoints").glob(".step-*"):
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def require_room(folder: Path, num_bytes: int) -> None:
-    """Check that a folder can be written to, and that its disk has room for ``num_bytes``.
+    """Check that a folder can be made or written to, and that its disk has room for ``num_bytes``. Nothing is changed.
 
     Raises:
         OSError: one of the two fails.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.write_bytes(b"x")
-        probe.unlink()
+        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        with tempfile.TemporaryFile(dir=existing) as probe:
+            probe.write(b"x")
     except OSError as error:
         raise OSError(f"cannot write to {folder} ({error}); choose another --output") from error
-    free = shutil.disk_usage(folder).free
+    free = shutil.disk_usage(existing).free
     if free < num_bytes:
         raise OSError(
             f"the checkpoints of this run need about {num_bytes / 1e6:,.0f} MB and the disk of {folder} has "

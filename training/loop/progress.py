@@ -35,11 +35,15 @@ class Clock:
         return (time.perf_counter() - self._started) / 60
 
     def progress(self, accelerator: Accelerator) -> float:
-        """0 at the start, 1 at the end. It is the same on every process, so that all stop at the same step."""
+        """0 at the start, 1 at the end. It is the same on every process, so that all stop at the same step.
+
+        The first step is taken however few minutes there are.
+        """
         if self.settings.max_steps is not None:
             return min(1.0, self.steps / self.settings.max_steps)
         assert self.settings.max_minutes is not None  # the recipe is checked
-        progress = torch.tensor(min(1.0, self.minutes() / self.settings.max_minutes), device=accelerator.device)
+        minutes = self.minutes() if self.steps else 0.0
+        progress = torch.tensor(min(1.0, minutes / self.settings.max_minutes), device=accelerator.device)
         return broadcast(progress).item()
 
     def seconds_since_log(self) -> float:

@@ -6,6 +6,7 @@
 import dataclasses
 import json
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -19,42 +20,59 @@ from transformers.utils import flatten_dict
 import attnzoo
 
 from ..recipe import Recipe, load_recipe, save_recipe
-from .checkpoint import checkpoints, newest_sound_checkpoint, recover, require_room, rotate, write_atomically
+from .checkpoint import MANIFEST, REPOSITORY, checkpoints, newest_sound_checkpoint, require_room, write_atomically
 
 # What a new run replaces, in the order in which it is deleted: without run.json no run counts as finished.
-RUN = ("run.json", "log.jsonl", "checkpoints/*", "evaluated/*", "best/*", "last/*", "tensorboard/*")
+# Not the names that begin with "." in checkpoints/: what a kill left there is removed with the next checkpoint.
+RUN = ["run.json", "log.jsonl", "checkpoints/[!.]*", "evaluated/checkpoints/[!.]*", "best/*", "last/*", "tensorboard/*"]
+RUN += [".best.old", ".last.old"]
+# What a training writes there, or an older version did: the pickles.
+_FILES = "|".join(map(re.escape, sorted({*REPOSITORY, MANIFEST, "state.json"}))) + r"|(optimizer|average)\.safetensors"
+_FILES += r"|optimizer\.bin|(custom_checkpoint|random_states)_\d+\.pkl"
+_OWN = re.compile(
+    rf"run\.json|log\.jsonl|(\.?(best|last)(\.old)?|(evaluated/)?checkpoints/(damaged-)?step-\d+)(/({_FILES}))?"
+    r"|tensorboard/(.*/)?(events\.out\.tfevents\.[^/]*|hparams\.yml)"
+)
 
 
 def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) -> Path | None:
     """Check the output folder and return the checkpoint to resume from, if any. No run is deleted.
 
     Raises:
-        ValueError: the folder holds a run or a part of one, and neither argument is given; or there is no run to
-            resume, it has another recipe, or all its checkpoints are damaged.
+        ValueError: the folder holds a run or a part of one, and neither argument is given; there is no run to resume,
+            it has another recipe, or all its checkpoints are damaged; or the training would delete a file that no
+            training wrote, or what the recipe names.
         OSError: the folder cannot be written.
     """
     require_room(output, 0)
-    for name in ("best", "last"):
-        recover(output / name)
-    rotate(output, keep=sys.maxsize)
     is_finished = (output / "run.json").is_file()
     if resume:
         if is_finished:
             raise ValueError(f"{output} holds a finished run; there is nothing to resume")
         if checkpoints(output) and (changed := differences(load_recipe(output / "recipe.yaml"), recipe)):
             raise ValueError(f"{output} was started with another recipe, which differs in {', '.join(changed)}")
-        return newest_sound_checkpoint(output)
     parts = sorted({path.relative_to(output).parts[0] for path in contents(output)})
-    if not overwrite and (is_finished or parts):
+    if not (resume or overwrite) and (is_finished or parts):
         state, remedy = f"a part of a run ({', '.join(parts)})", ""
         if is_finished:
             state = "a finished run"
         elif checkpoints(output):
             state, remedy = "a run that can go on", "--resume goes on, "
         raise ValueError(f"{output} holds {state}; {remedy}--overwrite deletes it, or choose another --output")
-    if not overwrite and _is_other(output / "recipe.yaml", recipe):
+    if not (resume or overwrite) and _is_other(output / "recipe.yaml", recipe):
         raise ValueError(f"{output} holds another recipe.yaml; --overwrite replaces it, or choose another --output")
-    return None
+    files = [file for path in contents(output) for file in (path, *([] if path.is_symlink() else path.rglob("*")))]
+    for file in files:
+        if not _OWN.fullmatch(file.relative_to(output).as_posix()) and (file.is_symlink() or not file.is_dir()):
+            raise ValueError(f"{file} was not written by a training, which would delete it; move it elsewhere")
+    settings = recipe.training
+    needed = [("task.data.path", recipe.task.data.path), ("training.alignment_links", settings.alignment_links)]
+    needed += [("training.start_from", settings.start_from), *(("training.teachers", t) for t in settings.teachers)]
+    written = [(output / pattern.partition("/")[0]).resolve() for pattern in RUN]
+    for key, given in needed:
+        if given and any(Path(given).resolve().is_relative_to(path) for path in written):
+            raise ValueError(f"{key}={given} would be deleted: it is a part of the run in {output}; move it elsewhere")
+    return newest_sound_checkpoint(output) if resume else None
 
 
 def contents(output: Path) -> list[Path]:
@@ -64,6 +82,7 @@ def contents(output: Path) -> list[Path]:
 
 def start_output(output: Path, recipe: Recipe, replaced: list[Path]) -> None:
     """Delete what is replaced, files and folders, and write the recipe of the new run."""
+    output.mkdir(parents=True, exist_ok=True)
     for path in replaced:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

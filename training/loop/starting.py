@@ -30,17 +30,14 @@ class Start:
     Args:
         folder: a checkpoint folder, or the name of a shipped model
         task: what is learned
-        output: where the training writes
 
     Raises:
         FileNotFoundError: the folder has no model.
-        ValueError: it lies in the output folder; or the task gives a new model word vectors, which would be lost.
+        ValueError: the task gives a new model word vectors, which would be lost.
     """
 
-    def __init__(self, folder: str, task: Task, output: Path) -> None:
+    def __init__(self, folder: str, task: Task) -> None:
         self.folder, self.auto_class = trained_model("start_from", folder), task.auto_class
-        if Path(self.folder).resolve().is_relative_to(output.resolve()):
-            raise ValueError(f"training.start_from={folder} lies in the output folder {output}; take another folder")
         if getattr(task.data, "word_vectors", None) is not None:
             raise ValueError("training.start_from brings the embeddings of its model; leave task.data.word_vectors out")
 

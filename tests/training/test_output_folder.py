@@ -1,0 +1,146 @@
+"""What a training deletes from its output folder, and what it keeps."""
+
+from pathlib import Path
+
+import pytest
+from attnzoo.training.loop.run_folder import check_output, contents, start_output
+from attnzoo.training.recipe import load_recipe, save_recipe
+from attnzoo.training.tasks import make_task
+from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
+from attnzoo.training.train import main, train, train_once
+
+from tests.regular_language import SMALL
+from tests.training.runs import command_line, overrides
+
+RECIPE = [*SMALL, *overrides("training", max_steps=1)]
+
+
+def arguments(dictionary: Path, output: Path, *more: str) -> list[str]:
+    return command_line("demo", output, [*RECIPE, f"task.data.path={dictionary}"], *more)
+
+
+OLD = ["checkpoints/step-00000001/state.json", "evaluated/checkpoints/step-00000001/config.json", "best/README.md"]
+OLD += ["last/recipe.yaml", "tensorboard/other/hparams.yml", "log.jsonl", "run.json"]
+
+
+def write_old(output: Path, *names: str) -> None:
+    for name in names:
+        (output / name).parent.mkdir(parents=True, exist_ok=True)
+        (output / name).write_text("old")
+
+
+def test_overwrite_deletes_nothing_before_the_first_batch_is_known_to_be_good(dictionary: Path, tmp_path: Path) -> None:
+    """Whether the model has the head that is guided is known when it has attended to something."""
+    output, task = tmp_path / "run", GraphemeToPhoneme(str(dictionary))
+    write_old(output, *OLD, "recipe.yaml")
+    (tmp_path / "links").write_text("0-0\n" * len(task.training_examples(task.make_tokenizer())))
+    sets = overrides("training", alignment_links=str(tmp_path / "links"), alignment_head=1)
+    with pytest.raises(SystemExit, match=r"training\.alignment_head 0 to 0, got -1 and 1"):
+        main(arguments(dictionary, output, "--overwrite", *(f"--set={value}" for value in sets)))
+    assert all((output / name).read_text() == "old" for name in [*OLD, "recipe.yaml"])
+    main(arguments(dictionary, output, "--overwrite"))
+    assert not [name for name in OLD if (output / name).is_file() and (output / name).read_text() == "old"]
+
+
+@pytest.mark.parametrize("name", [*OLD[1:6], ".best.old/config.json"])
+def test_a_part_of_a_run_is_not_lost_by_starting_another(name: str, dictionary: Path, tmp_path: Path) -> None:
+    """For example ``best`` after its large files were deleted, or ``last`` of a run that was killed early."""
+    write_old(tmp_path, name)
+    sets = [*RECIPE, f"task.data.path={dictionary}"]
+    recipe, part = load_recipe("demo", sets), name.partition("/")[0]
+    task = make_task(recipe)
+    for _ in range(2):  # there is no recipe, or another one
+        for begin in (train, train_once):
+            with pytest.raises(ValueError, match=rf"holds a part of a run \({part}\); --overwrite deletes it"):
+                begin(recipe, task, tmp_path)
+        save_recipe(load_recipe("demo"), tmp_path / "recipe.yaml")
+    assert (tmp_path / name).read_text() == "old"
+    (tmp_path / "mine").write_text("old")
+    save_recipe(recipe, tmp_path / "recipe.yaml")
+    train_once(recipe, task, tmp_path)
+    assert not (tmp_path / name).is_file() or (tmp_path / name).read_text() != "old"
+    assert (tmp_path / "mine").read_text() == "old"
+
+
+@pytest.mark.parametrize("flags", [{"overwrite": True}, {"resume": True}], ids=["overwrite", "resume"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "best/notes.txt",
+        "last/.mine",
+        "best/mine/config.json",
+        "checkpoints/mine/model.safetensors",
+        "tensorboard/x.png",
+    ],
+)
+def test_a_file_of_the_users_among_those_of_the_run_is_kept(
+    name: str, flags: dict[str, bool], dictionary: Path, tmp_path: Path
+) -> None:
+    recipe = load_recipe("demo", [*RECIPE, f"task.data.path={dictionary}"])
+    write_old(tmp_path, *OLD[:-1], name)
+    save_recipe(recipe, tmp_path / "recipe.yaml")
+    with pytest.raises(ValueError, match=rf"{name} was not written by a training, which would delete it; move it"):
+        check_output(tmp_path, recipe, **{"resume": False, "overwrite": False} | flags)
+    assert all((tmp_path / file).read_text() == "old" for file in [*OLD[:-1], name])
+
+
+@pytest.mark.parametrize("flag", ["--overwrite", "--resume"])
+def test_a_refused_training_changes_nothing(flag: str, dictionary: Path, tmp_path: Path) -> None:
+    """Also not what a killed one left: the next training removes it."""
+    left = [".best.new/x", ".last.old/config.json", "checkpoints/.step-00000002.new/x", "checkpoints/.mine/x"]
+    write_old(tmp_path, *left, ".writable")
+    save_recipe(load_recipe("demo", [*RECIPE, f"task.data.path={dictionary}"]), tmp_path / "recipe.yaml")
+    before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+    sets = ["--set=training.teachers=[nowhere]"] if flag == "--overwrite" else []
+    with pytest.raises(SystemExit, match=r"no model in 'nowhere'|holds no checkpoint"):
+        main(arguments(dictionary, tmp_path, flag, *sets))
+    assert before == {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
+    with pytest.raises(SystemExit, match="no model in 'nowhere'"):
+        main(arguments(dictionary, tmp_path / "new" / "run", "--set=training.teachers=[nowhere]"))
+    assert not (tmp_path / "new").exists()
+    main(arguments(dictionary, tmp_path, "--overwrite"))
+    assert [name for name in (*left, ".writable") if (tmp_path / name).exists()] == ["checkpoints/.mine/x", ".writable"]
+
+
+def test_links_to_checkpoints_are_deleted_and_not_what_they_lead_to(tmp_path: Path) -> None:
+    elsewhere, checkpoint = tmp_path / "elsewhere", tmp_path / "run" / "checkpoints" / "step-00000006"
+    write_old(elsewhere, "weights")
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.symlink_to(elsewhere)
+    start_output(tmp_path / "run", load_recipe("demo"), contents(tmp_path / "run"))
+    assert not checkpoint.is_symlink()
+    assert (elsewhere / "weights").read_text() == "old"
+
+
+def test_a_teacher_in_the_run_is_refused(dictionary: Path, tmp_path: Path) -> None:
+    teacher = tmp_path / "run" / "best"
+    write_old(teacher, "config.json")
+    sets = [*RECIPE, f"task.data.path={dictionary}", f"training.teachers=[{teacher}]"]
+    recipe = load_recipe("demo", sets)
+    with pytest.raises(ValueError, match=r"training\.teachers=.*best would be deleted: it is a part of the run in"):
+        train(recipe, make_task(recipe), tmp_path / "run", overwrite=True)
+
+
+@pytest.mark.parametrize(("key", "given"), [("teachers", ["first/best"]), ("start_from", "first/best")])
+def test_a_trained_model_beside_the_run_is_not_refused(
+    key: str, given: object, dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``--output .`` every other path of the working directory lies in the output folder."""
+    monkeypatch.chdir(tmp_path)
+    main(arguments(dictionary, tmp_path / "first"))
+    main(arguments(dictionary, Path(), *(f"--set={s}" for s in overrides("training", **{key: given}))))
+    assert Path("best", "model.safetensors").is_file()
+    assert Path("first", "best", "model.safetensors").is_file()
+
+
+def test_the_users_own_recipe_is_kept(dictionary: Path, tmp_path: Path) -> None:
+    sets = [*RECIPE, f"task.data.path={dictionary}"]
+    own = tmp_path / "recipe.yaml"
+    save_recipe(load_recipe("demo", sets), own)
+    own.write_text(f"# mine\n{own.read_text()}")
+    other = load_recipe(own, ["training.max_steps=2"])
+    with pytest.raises(ValueError, match=r"holds another recipe\.yaml; --overwrite replaces it"):
+        train(other, make_task(other), tmp_path)
+    recipe = load_recipe(own)
+    train(recipe, make_task(recipe), tmp_path)
+    assert own.read_text().startswith("# mine")
