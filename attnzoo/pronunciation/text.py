@@ -6,13 +6,12 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from .abbreviations import abbreviation, ends_sentence, roman_numeral
-from .numbers import AMOUNT, CURRENCIES, ORDINALS, TIME, TRAILING, number_words
+from .numbers import AMOUNT, CURRENCIES, HYPHENS, MINUS, ORDINALS, TIME, TRAILING, number_words
 
 SYMBOLS = {"%": "percent", "&": "and", "+": "plus", "@": "at", "=": "equals", "\u00d7": "times", "°": "degrees"}
 SYMBOLS |= {"№": "number", "²": "squared", "³": "cubed", "½": "one half", "¼": "one quarter", "¾": "three quarters"}
-SYMBOLS |= {"$": "dollars", "£": "pounds", "€": "euros"}  # after an amount, or alone
-MINUS = "\u2212"  # and a hyphen before a number that stands alone
-SYMBOLS[MINUS] = "minus"
+SYMBOLS |= {"$": "dollars", "£": "pounds", "€": "euros", "¢": "cents"}  # after an amount, or alone
+SYMBOLS[MINUS] = "minus"  # and a hyphen before a number that stands alone
 FRACTIONS = {"½": "and a half", "¼": "and a quarter", "¾": "and three quarters"}  # after a whole number
 # Words that begin with an apostrophe ('em, 'tis), without it.
 CLITICS = frozenset(
@@ -50,7 +49,6 @@ STEM = re.compile(
     r"(.+)(?<!'[sdm])(?<!'(?:ll|ve|re))('s|'d|'ll|'ve|'re|'m|(?<=s)'|(?<=é)s|(?<=ée)s)", re.IGNORECASE | re.DOTALL
 )
 POSSESSIVE = re.compile(rf"['{''.join(map(chr, APOSTROPHES))}][sS](?!\w)")
-HYPHENS = "-\u2010\u2011"
 SIGNS = 10  # combining classes below are of signs of Indian scripts; those of accents and vowel points are above
 VARIATIONS = frozenset(["\u034f", *map(chr, range(0xFE00, 0xFE10))])
 
@@ -83,12 +81,12 @@ class Token(NamedTuple):
 # The pattern of every kind of token, over the classes of the characters (``_class_of``).
 TOKENS = re.compile(
     r"(?P<dotted>(?:[aA]\.){2,}(?:[aA](?![aA]))?)"  # U.S.A., e.g.
-    r"|(?P<number>\$?0+(?:[.,]0+)*|\$\.0+|(?<![aA0.,])\.0+)"
+    r"|(?P<number>(?:\$[-m]?)?0+(?:[.,]0+)*|\$[-m]?\.0+|(?<![aA0.,])\.0+)"
     r"|(?P<minus>(?<![^ p])-(?=\$?\.?0))"
     r"|(?P<word>[aA]+(?:'[aA]+)*(?:-[aA]+(?:'[aA]+)*)*)"
     r"|(?P<clitic>'[aA]+)"
-    r"|(?P<symbol>[%$])"
-    r"|(?P<punctuation>[-'.,p]+?(?=['aA0$%x ]|(?<=p)\.0|(?<=p)-\$?\.?0|$))"
+    r"|(?P<symbol>[%m$])"
+    r"|(?P<punctuation>[-'.,p]+?(?=['aA0$%mx ]|(?<=p)\.0|(?<=p)-\$?\.?0|$))"
     r"|(?P<space> +)"
     r"|(?P<unknown>x+)"
 )
@@ -160,15 +158,21 @@ def _word_in_context(
     word = text[place:end]
     if before and before.text == "#" and before.parts:
         return "word", end, " ".join(re.findall("[A-Z]+(?![a-z])|[A-Z]?[^A-Z]+", word))
-    if abbreviated := abbreviation(text, place, end, number):
-        return "word", *abbreviated
+    after_article = number is not None and len(tokens) > 1 and tokens[-2].text.lower() in ("a", "an")
+    word_before = before.text if before and before.space == " " else ""
+    if abbreviated := abbreviation(text, place, end, word_before, f"{number}-" if after_article else number):
+        end, spoken = abbreviated
+        after_period = end + text.startswith(".", end)
+        if POSSESSIVE.match(text, after_period):  # Inc.'s
+            return "word", after_period + len("'s"), spoken if spoken.endswith("s") else f"{spoken}'s"
+        return "word", end, spoken
     if before and number and number[-1].isdigit() and word.lower() in ("am", "pm"):
         time = before.text.replace(".", ":")  # 10.30 am
         parts = number_words(time) if TIME.fullmatch(time) else before.parts
         tokens[-1] = before._replace(parts=tuple(part for part in parts if part != "o'clock"))
         return "dotted", end, None
     is_initial = len(word) == 1 and text.startswith(".", end) and not ends_sentence(text, end + 1)  # John V. Lindsay
-    if before and before.space == " " and not is_initial and (numeral := roman_numeral(word, before.text)):
+    if not is_initial and (numeral := roman_numeral(word, word_before)):
         return "word", end, numeral
     if re.fullmatch("[A-Z]{2}", word) and (
         text[end : end + 1].isdigit() or "&" in text[end : end + 1] + text[place - 1]
@@ -276,8 +280,8 @@ def _end_of_number(text: str, classes: str, start: int, end: int) -> int:
 
 @cache
 def _class_of(character: str) -> str:
-    """a: a letter, a mark or a format character; A: a capital; 0: a digit; a space; $: a sign of a currency; %: a
-    symbol that is spoken; ' - . and , are themselves; p: other punctuation; x: anything else.
+    """a: a letter, a mark or a format character; A: a capital; 0: a digit; a space; $: a sign of a currency; m: the
+    minus sign; %: another symbol that is spoken; ' - . and , are themselves; p: other punctuation; x: anything else.
     """
     if straight(character) == "'":
         return "'"
@@ -287,6 +291,8 @@ def _class_of(character: str) -> str:
         return character
     if character in CURRENCIES:
         return "$"
+    if character == MINUS:
+        return "m"
     if character in SYMBOLS:
         return "%"
     category = unicodedata.category(character)
