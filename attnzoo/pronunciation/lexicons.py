@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from string import capwords
 from typing import NamedTuple
 
 from ..encoding import reading_utf8
@@ -73,10 +74,10 @@ def user_lexicon(lexicon: Mapping[str, str | Sequence[str]] | str | Path | None,
 
 
 def look_up(lexicon: Lexicon, word: str) -> tuple[Entry, ...]:
-    """The entries of a word: as it is written, in lower case, or else as a name with a capital."""
+    """The entries of a word: as it is written, in lower case, or else as a name with capitals (New York)."""
     if not lexicon:
         return ()
-    return lexicon.get(word) or lexicon.get(word.lower()) or lexicon.get(word.lower().capitalize()) or ()
+    return lexicon.get(word) or lexicon.get(word.lower()) or lexicon.get(capwords(word)) or ()
 
 
 def require_phones(lexicon: Lexicon, phones: str) -> None:

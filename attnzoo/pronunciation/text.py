@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -133,6 +134,23 @@ def tokenize(text: str) -> list[Token]:
         elif tokens:
             tokens[-1] = tokens[-1]._replace(space=written)
     return tokens
+
+
+def joined(tokens: list[Token], is_listed: Callable[[str], Any], longest: int) -> list[Token]:
+    """The tokens of a text, in which at most ``longest`` that are listed together are one: New York, C#."""
+    found: list[Token] = []
+    place = 0
+    while place < len(tokens):
+        for end in range(min(place + longest, len(tokens)), place + 1, -1):
+            text = "".join(token.text + token.space for token in tokens[place:end]).strip()
+            if is_listed(word := " ".join(text.split())):
+                found.append(Token(text, (word,), "word", tokens[end - 1].space))
+                break
+        else:
+            end = place + 1
+            found.append(tokens[place])
+        place = end
+    return found
 
 
 def _address_tokens(address: str) -> list[Token]:

@@ -49,6 +49,23 @@ def test_a_lexicon_has_its_words_with_endings_too(listed: Pronouncer) -> None:
     assert [word.phonemes for word in ipa.words(["blorp's", "blorp'd", "zy'll"])] == ["blɔɹps", "blɔɹpəd", "zaɪl"]
 
 
+def test_an_entry_may_be_several_words() -> None:
+    """In a text, the longest entry is used, with any white space between its words."""
+    mine = Pronouncer(lexicon={"New": "N", "new york": "N UW1 Y", "New York City": "S IY1", "C#": "S IY1 SH"})
+    found = mine("New York’s new\nyork  NEW YORK CITY, new, C# C.")
+    assert [(word.text, word.phonemes, word.space) for word in found] == [
+        ("New York’s", "N UW1 Y Z", " "),
+        ("new\nyork", "N UW1 Y", "  "),
+        ("NEW YORK CITY", "S IY1", ""),
+        (",", ",", " "),
+        ("new", "N", ""),
+        (",", ",", " "),
+        ("C#", "S IY1 SH", " "),
+        ("C", "S IY1", ""),
+        (".", ".", ""),
+    ]
+
+
 @pytest.mark.parametrize("text", ["cat", "cat\t", "\tK AE T"])
 def test_a_lexicon_that_cannot_be_read_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.tsv").write_text(f"dog\tD AO G\n{text}\n")
