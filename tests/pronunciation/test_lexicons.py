@@ -89,6 +89,10 @@ def test_a_lexicon_is_of_the_phones_that_are_asked_for(tmp_path: Path) -> None:
     (tmp_path / "table.tsv").write_text("word\tphonemes\tsource\nblorp\tB L AO1 R P\tmodel\n")
     with refused(ValueError, "line 1: expected a word, a tab and its pronunciation"):
         Pronouncer(lexicon=tmp_path / "table.tsv")
+    (tmp_path / "header.tsv").write_text("Word\tPronunciation\nblorp\tB L AO1 R P\n")
+    for phones in ("arpabet", "ipa"):
+        with refused(ValueError, "header.tsv, line 1: 'Word\\tPronunciation' is a header", "delete this line"):
+            Pronouncer(phones=phones, lexicon=tmp_path / "header.tsv")
     for wrong in (["blorp"], {"blorp": None}, {"blorp": 3}):
         with refused(ValueError, "blorp"):
             Pronouncer(lexicon=wrong)  # type: ignore[arg-type]
