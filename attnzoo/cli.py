@@ -107,7 +107,8 @@ def pronounce(arguments: list[str]) -> None:
     parser = command_parser("pronounce", COMMANDS["pronounce"][0], example, None, "word", "pronunciations")
     parser.add_argument("--file", type=Path, help="read a word from each line of this file, with a progress bar")
     parser.add_argument("--sentence", action="store_true", help="read whole texts; print a line of phonemes for each")
-    columns = "tsv: the columns word, phonemes, source and confidence, and unknown words too, unquoted (default: plain)"
+    columns = "tsv: the columns word, phonemes, source and confidence, unquoted (default: plain: word and phonemes; an "
+    columns += "empty line for an unknown word)"
     parser.add_argument("--output", choices=("plain", "tsv"), default="plain", help=columns)
     parser.add_argument("--accent", choices=SOURCE_OF_IPA, help="default: en-us; not for a model without accents")
     parser.add_argument("--phones", choices=PHONE_SETS, default="arpabet", help="default: %(default)s")
@@ -124,7 +125,9 @@ def pronounce(arguments: list[str]) -> None:
         require_picture(options.plot)
     if options.sentence and (options.output != "plain" or options.n_best != 1):
         raise ValueError("--sentence prints one line of phonemes for a text: leave --output and --n-best out")
-    lines = lines_of(options.file) if options.file else texts_of(options, "word")
+    lines = [line.strip() for line in (lines_of(options.file) if options.file else texts_of(options, "word"))]
+    if options.file and not any(lines):
+        raise ValueError(f"{options.file} has no words; write a word on each line, or a text with --sentence")
     folder = options.model and folder_of(options.model, "pronounce")
     sources = options.accent, options.phones, options.lexicon, options.dictionary, folder
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -132,13 +135,12 @@ def pronounce(arguments: list[str]) -> None:
     if options.sentence:
         words: Iterable[Any] = _print_texts(pronouncer, with_progress(lines, options.file), options.num_beams)
     else:
-        lines = [word for line in lines if (word := line.strip())]
         if options.output == "tsv":
             print("word", "phonemes", "source", "confidence", sep="\t")
         words = pronouncer.stream(lines, n_best=options.n_best, num_beams=options.num_beams)
         words = _print_words(with_progress(words, options.file, len(lines)), options)
-    errors = [pronouncer.reason(word.text) for word in words if word.phonemes is None]
-    shown = pronouncer.words(lines[:4], alignments=True) if options.plot else []
+    errors = [pronouncer.reason(word.text) for word in words if word.text and word.phonemes is None]
+    shown = pronouncer.words([*filter(None, lines)][:4], alignments=True) if options.plot else []
     drawn = [(pair.weights, pair.source_words, pair.target_words) for word in shown for pair in word.alignments if pair]
     if drawn:
         weights, source, target = zip(*drawn, strict=True)
@@ -157,7 +159,9 @@ def _print_words(words: Iterable[Any], options: argparse.Namespace) -> Iterator[
             columns = [word.text.replace("\t", " "), one.phonemes or ""]
             if options.output == "tsv":
                 print(*columns, word.source, confidence, sep="\t")
-            elif word.phonemes is not None:
+            elif word.phonemes is None:
+                print()  # the output has a line for every line of the input
+            else:
                 print(*columns, *([confidence] if options.n_best > 1 else []), sep="\t")
         yield word
 

@@ -52,8 +52,6 @@ def main(arguments: list[str]) -> None:
         raise ValueError(f"--batch-size must be at least 1, got {options.batch_size}")
     count = count_pairs(options.sources, options.targets)
     gold = read_links(options.gold) if options.gold else None
-    if gold == []:
-        raise ValueError(f"{options.gold} is empty, and there is no error rate of no pairs")
     if gold is not None and len(gold) != count:
         raise ValueError(f"{options.gold} has {len(gold)} lines, {options.sources} has {count}")
     if gold is not None and options.words:

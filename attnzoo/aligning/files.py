@@ -17,8 +17,8 @@ def count_pairs(sources: Path, targets: Path) -> int:
     """The number of lines of both files, checked before any work begins.
 
     Raises:
-        ValueError: a file is not UTF-8, the files differ in their numbers of lines, or a line is empty; the message has
-            its number, from 1.
+        ValueError: a file is not UTF-8 or is empty, the files differ in their numbers of lines, or a line is empty; the
+            message has its number, from 1.
     """
     counts = []
     for path in (sources, targets):
@@ -26,6 +26,8 @@ def count_pairs(sources: Path, targets: Path) -> int:
         for count, line in enumerate(_lines(path), start=1):
             if not line.strip():
                 raise ValueError(f"line {count} of {path} is empty; there is nothing to align")
+        if not count:
+            raise ValueError(f"{path} is empty; there is nothing to align")
         counts.append(count)
     if counts[0] != counts[1]:
         raise ValueError(f"{sources} has {counts[0]} lines, {targets} has {counts[1]}; a pair is a line of each")

@@ -15,8 +15,8 @@ TITLES |= {"Rev": "reverend", "Sen": "senator", "Sgt": "sergeant"}
 OFTEN_WITHOUT_PERIOD = frozenset(["PhD", "Dr", "Mr", "Mrs", "Ms", "St", "Jr", "Sr", "vs", "etc"])
 # A word that begins a sentence and is no name: in "Main St. The", St. is a street.
 NO_NAME = re.compile(
-    r"\s+(?i:a|an|and|as|at|but|by|for|from|he|how|i|if|in|it|not|on|or|she|so|that|the|then|there|these|they|this|to|we"
-    r"|what|when|where|why|you)\b(?!\.\s*[A-Z])"  # in "Prof. A. Smith", A is an initial
+    r"\s+(?i:a|an|and|as|at|but|by|for|from|he|her|his|how|i|if|in|it|my|not|on|or|our|she|so|that|the|their|then|there"
+    r"|these|they|this|to|we|what|when|where|why|you|your)\b(?!\.\s*[A-Z])"  # in "Prof. A. Smith", A is an initial
 )
 ENDS_TEXT = re.compile(r"[\"'\u201d\u2019)\]]*\s*\Z")
 # Anywhere.
@@ -34,6 +34,7 @@ WORDS |= {
 MONTHS = {"Jan": "January", "Feb": "February", "Mar": "March", "Apr": "April", "Jun": "June", "Jul": "July"}
 MONTHS |= {"Aug": "August", "Sep": "September", "Sept": "September", "Oct": "October", "Nov": "November"}
 MONTHS |= {"Dec": "December"}
+DAY_OR_YEAR = re.compile(r"(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?|(?:19|20)\d\d")  # after a month in small letters
 BEFORE_NUMBERS = {"No": "number", "Fig": "figure", "Vol": "volume", "p": "page", "pp": "pages"} | MONTHS
 # After a number.
 UNITS = {"mm": "millimeter(s)", "cm": "centimeter(s)", "m": "meter(s)", "km": "kilometer(s)", "hr": "hour(s)"}
@@ -44,6 +45,12 @@ UNITS |= {
     "l": "liter(s)",
     "mph": "mile(s) per hour",
     "m/s": "meter(s) per second",
+}
+UNITS |= {"mL": UNITS["ml"], "dl": "deciliter(s)", "dL": "deciliter(s)"}
+UNITS |= {
+    f"{mass}/{other}": f"{UNITS[mass]} per {UNITS[other.lower()].removesuffix('(s)')}"
+    for mass in ("mg", "g", "kg")
+    for other in ("ml", "mL", "dl", "dL", "l", "L", "kg")
 }
 UNITS |= {"km/h": "kilometer(s) per hour", "kW": "kilowatt(s)", "kWh": "kilowatt hour(s)", "Hz": "hertz"}
 UNITS |= {"kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz", "KB": "kilobyte(s)", "MB": "megabyte(s)"}
@@ -58,6 +65,8 @@ RULERS = re.compile(
     "Alexander|Benedict|Catherine|Charles|Christian|Clement|Edward|Elizabeth|Francis|Frederick|George|Gregory|Gustav|Henry"
     "|Innocent|Ivan|James|John|Leo|Louis|Napoleon|Nicholas|Paul|Peter|Philip|Pius|Richard|Robert|Urban|Wilhelm|William"
 )
+# At the beginning of a sentence, before IV for "intravenous": Use IV fluids.
+BEFORE_IV = frozenset(["Give", "Start", "Stop", "Through", "Use", "Via", "With", "Without"])
 ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10}
 ROMAN = re.compile(r"(X{0,3}(?:IX|IV|V?I{0,3}))((?:['\u2019]s)?)")  # 1 to 39
 
@@ -69,17 +78,18 @@ class Abbreviation(NamedTuple):
     spoken: str
 
 
-def abbreviation(text: str, start: int, end: int, number: str | None) -> Abbreviation | None:
+def abbreviation(text: str, start: int, end: int, before: str, number: str | None) -> Abbreviation | None:
     """The abbreviation that the word of these places is, if it is one.
 
     Args:
         text: the whole text
         start: where the word begins
         end: where it ends
-        number: the number before it, with a hyphen after it if there is one
+        before: the word before it, if only a space is between them, or ""
+        number: the number before it, with a hyphen after it if there is one, or if "a" is before the number
     """
-    if number is not None and (unit := UNIT.match(text, start)):
-        is_one = number in ("1", "1-") or number.endswith("-")  # a 5-km run
+    if (unit := UNIT.match(text, start)) and (number is not None or "/" in unit[0]):
+        is_one = number is not None and (number == "1" or number.endswith("-"))  # a 5-km run, a 5 km run
         of_unit = UNITS[unit[0]].replace("(s)", "" if is_one else "s")
         end = unit.end()
         return Abbreviation(end + _goes_on(text, end), of_unit if is_one else of_unit.replace("foot", "feet"))
@@ -87,17 +97,20 @@ def abbreviation(text: str, start: int, end: int, number: str | None) -> Abbrevi
         return Abbreviation(start + len("Ph.D") + (not ends_sentence(text, start + len("Ph.D."))), WORDS["PhD"])
     has_period = text.startswith(".", end) and not text.startswith("..", end)
     word = text[start:end]
-    if has_period and word.isupper():
+    space, following = NEXT_WORD.match(text, end + has_period).groups()  # type: ignore[union-attr]  # it always matches
+    is_date = word.capitalize() in MONTHS and space and DAY_OR_YEAR.fullmatch(following)
+    if is_date or (has_period and word.isupper()):
         word = word.capitalize()
     if not has_period and word not in OFTEN_WITHOUT_PERIOD and word not in MONTHS:
         return None
-    space, following = NEXT_WORD.match(text, end + has_period).groups()  # type: ignore[union-attr]  # it always matches
     if word in TITLES and space and following[:1].isupper() and not NO_NAME.match(text, end + has_period):
         return Abbreviation(end + has_period, TITLES[word])
     is_number = following[:1].isdigit() or (len(following) > 1 and ROMAN.fullmatch(following))
     if is_number and (before_number := BEFORE_NUMBERS.get(word)):
         return Abbreviation(end + has_period, before_number)
-    if word in MONTHS and number is not None:
+    if word == "Dr" and has_period and _is_name(before) and following[:1].islower():
+        spoken = "drive"
+    elif word in MONTHS and number is not None:
         spoken = MONTHS[word]
     elif word in WORDS and (has_period or word not in ("Dr", "Mr", "Mrs", "Ms")):
         spoken = WORDS[word]
@@ -109,7 +122,7 @@ def abbreviation(text: str, start: int, end: int, number: str | None) -> Abbrevi
 def roman_numeral(word: str, before: str) -> str | None:
     """What is spoken for a Roman numeral after the capitalised word ``before``; None if it is none, or one letter."""
     found = ROMAN.fullmatch(word)
-    if not found or not re.fullmatch(r"[A-Z][a-z]+\.?", before) or NO_NAME.fullmatch(f" {before}"):
+    if not found or not _is_name(before) or (found[1] == "IV" and before in BEFORE_IV):
         return None
     is_ruler = RULERS.fullmatch(before) is not None
     if len(found[1]) < 2 and (not is_ruler or found[1] in ("", "I")):  # Malcolm X, and I
@@ -124,6 +137,11 @@ def ends_sentence(text: str, place: int) -> bool:
     """Whether a sentence certainly ends before this place, where a period may be one of an abbreviation."""
     found = NO_NAME.match(text, place)
     return ENDS_TEXT.match(text, place) is not None or (found is not None and found[0].strip()[0].isupper())
+
+
+def _is_name(word: str) -> bool:
+    """Whether a word has a capital and is not one of those that often begin a sentence."""
+    return re.fullmatch(r"[A-Z][a-z]+\.?", word) is not None and not NO_NAME.fullmatch(f" {word}")
 
 
 def _goes_on(text: str, place: int) -> bool:

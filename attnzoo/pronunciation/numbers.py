@@ -13,12 +13,16 @@ from typing import Any
 DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 MAX_DIGITS = 15  # of a number that is read as one; a longer one is read digit by digit
 YEARS = range(1100, 2100)
-CURRENCIES = {"$": ("dollar", "cent"), "£": ("pound", "pence"), "€": ("euro", "cent")}
+CURRENCIES = {"$": ("dollar", "cent"), "£": ("pound", "pence"), "€": ("euro", "cent"), "¢": ("cent", "")}
+MINUS = "\u2212"
+HYPHENS = "-\u2010\u2011"
 SCALES = {"k": "thousand", "m": "million", "b": "billion", "bn": "billion", "tn": "trillion"}
 SCALES |= {name: name for name in ("hundred", "thousand", "million", "billion", "trillion")}
 # An amount of money with a scale: $5M, $1.5 billion.
-AMOUNT = re.compile(rf"[$£€]([\d.,]*\d) ?((?ai:{'|'.join(sorted(SCALES, key=len, reverse=True))}))\b")
-TRAILING = re.compile(r"(\d[\d.,]*)(?<=\d) ?([$£€])(?!\.?\d)")  # 5 €, but not in 5 €10 notes
+AMOUNT = re.compile(
+    rf"[$£€][{HYPHENS}{MINUS}]?([\d.,]*\d) ?((?ai:{'|'.join(sorted(SCALES, key=len, reverse=True))}))\b"
+)
+TRAILING = re.compile(r"(\d[\d.,]*)(?<=\d) ?([$£€¢])(?!\.?\d)")  # 5 €, but not in 5 €10 notes
 DECIMAL_COMMA = re.compile(r"(?:\d+|\d{1,3}(?:\.\d{3})+),(?!\d{3}$)\d+")  # 5,20 and 1.234,5, but not 1,234
 GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)*")  # 1,234,567.8
 TIME = re.compile(r"(?<![\d:])(\d{1,2}):([0-5]\d)(?![\d:])")  # 10:30
@@ -33,7 +37,9 @@ def _num2words() -> Any:
 
 
 def number_words(number: str) -> list[str]:
-    """The words of a number such as 42, .5, 1,000.5, 1999, 3rd, 1990s, 10:30, $5.20, 5,20 € or $5 million."""
+    """The words of a number such as 42, .5, 1,000.5, 1999, 3rd, 1990s, 10:30, $5.20, $-5, 5,20 € or $5 million."""
+    if number[0] in CURRENCIES and number[1] in (*HYPHENS, MINUS):
+        return ["minus", *number_words(number[0] + number[2:])]
     if time := TIME.fullmatch(number):
         hour, minutes = str(int(time[1])), time[2]
         if not int(minutes):
@@ -44,7 +50,7 @@ def number_words(number: str) -> list[str]:
     if scaled := AMOUNT.fullmatch(number):
         return [*number_words(scaled[1]), SCALES[scaled[2].lower()], CURRENCIES[number[0]][0] + "s"]
     currency = CURRENCIES.get(number[0])
-    digits = "".join(str(unicodedata.digit(character, character)) for character in number.lstrip("$£€"))
+    digits = "".join(str(unicodedata.digit(character, character)) for character in number.lstrip("$£€¢"))
     digits = "0" + digits if digits.startswith(".") else digits  # $.50
     amount, suffix = re.fullmatch(r"([\d.,]+)(\w*)", digits.lower()).groups()  # type: ignore[union-attr]  # by the caller
     if DECIMAL_COMMA.fullmatch(amount) and not suffix:
@@ -57,7 +63,7 @@ def number_words(number: str) -> list[str]:
         return [*words, currency[0] + "s" * (amount != "1")] if currency else words
     if suffix in ORDINALS:
         return _cardinal(whole, to="ordinal")
-    if currency and (not fractions or len(fractions[0]) == 2):
+    if currency and (not fractions or (len(fractions[0]) == 2 and currency[1])):
         return _money(whole, fractions[0] if fractions else "", currency)
     is_year = len(whole) == 4 and "," not in amount and not fractions and int(whole) in YEARS and not currency
     words = (

@@ -18,7 +18,7 @@ from .lexicons import Entry, Lexicon, installed_dictionary, look_up, require_pho
 from .options import Options, chosen_options, iterator_of, texts_of
 from .phone_sets import Phones
 from .taggers import Tagger, installed_tagger, parts_of_speech
-from .text import HYPHENS, IN_ADDRESS, STEM, Token, plain, straight, tokenize
+from .text import HYPHENS, IN_ADDRESS, STEM, Token, joined, plain, straight, tokenize
 from .word_model import MAX_LETTERS, Hypothesis, WordModel
 
 # The models that come with attnzoo, by accent and phones. IPA is made of the phones of ``phone_sets.SOURCE_OF_IPA``.
@@ -120,7 +120,7 @@ class Pronouncer:
         phones: "arpabet" (American English), "kokoro" (the phones of Kokoro and misaki, which are not IPA) or "ipa"
         lexicon: a user's words, in ``phones``: a mapping of words to one or several pronunciations, or a file with a
             word, a tab and a pronunciation on each line. Phones of ARPABET have spaces between them. A word is also
-            used for its possessive and its contractions ('d, 'll, 've, 're, 'm)
+            used for its possessive and its contractions ('d, 'll, 've, 're, 'm). It may be several words: "New York"
         dictionary: whether to use an installed dictionary; None is True unless there is a ``model``
         model: the folder or Hub id of another model, or the name of one that comes with attnzoo. A model of
             ARPABET or of Kokoro's phones must write those that ``phones`` names; ``phones="ipa"`` converts them to IPA.
@@ -189,6 +189,7 @@ class Pronouncer:
         self._letter_names = names if is_known else {}
         self._uses_dictionary = model is None if dictionary is None else dictionary
         self._tagger = tagger
+        self._most_tokens = max((len(tokenize(word)) for word in self.lexicon if not word.isalpha()), default=1)
 
     @cached_property
     def dictionary(self) -> Lexicon:
@@ -272,17 +273,19 @@ class Pronouncer:
 
     def _tokenize(self, text: str) -> list[Token]:
         """The tokens of a text. Only a model of English says numbers and symbols, whose words are English."""
-        tokens = tokenize(text)
-        if self._is_english:
-            return tokens
         found = []
-        for token in tokens:
+        for token in tokenize(text):
             own = token.text.rstrip(".")
-            if token.kind == "word" and token.parts != (own,):
+            if not self._is_english and token.kind == "word" and token.parts != (own,):
                 kind: Any = "word" if own.isalpha() else "punctuation" if token.text in IN_ADDRESS else "unknown"
                 token = token._replace(parts=(own,) if kind == "word" else (), kind=kind)
             found.append(token)
-        return found
+        return joined(found, self._in_lexicon, self._most_tokens)
+
+    def _in_lexicon(self, word: str) -> bool:
+        """Whether the user's lexicon has a word, perhaps without its ending."""
+        listed = self._listed(word)
+        return listed is not None and listed.source == "lexicon"
 
     def _pronounce(self, texts: list[list[Token]], options: Options, items: Sequence[str] = ()) -> list[list[Word]]:
         """The words of every text; with ``items``, one word for each of them, whose tokens are ``texts``."""

@@ -1,18 +1,18 @@
-"""English text to tokens: words, numbers, initialisms and punctuation, each with the words that are spoken for it."""
+"""Splits English text into tokens (words, numbers, initialisms, punctuation) and gives the spoken words of each."""
 
 import re
 import unicodedata
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from .abbreviations import abbreviation, ends_sentence, roman_numeral
-from .numbers import AMOUNT, CURRENCIES, ORDINALS, TIME, TRAILING, number_words
+from .numbers import AMOUNT, CURRENCIES, HYPHENS, MINUS, ORDINALS, TIME, TRAILING, number_words
 
 SYMBOLS = {"%": "percent", "&": "and", "+": "plus", "@": "at", "=": "equals", "\u00d7": "times", "°": "degrees"}
 SYMBOLS |= {"№": "number", "²": "squared", "³": "cubed", "½": "one half", "¼": "one quarter", "¾": "three quarters"}
-SYMBOLS |= {"$": "dollars", "£": "pounds", "€": "euros"}  # after an amount, or alone
-MINUS = "\u2212"  # and a hyphen before a number that stands alone
-SYMBOLS[MINUS] = "minus"
+SYMBOLS |= {"$": "dollars", "£": "pounds", "€": "euros", "¢": "cents"}  # after an amount, or alone
+SYMBOLS[MINUS] = "minus"  # and a hyphen before a number that stands alone
 FRACTIONS = {"½": "and a half", "¼": "and a quarter", "¾": "and three quarters"}  # after a whole number
 # Words that begin with an apostrophe ('em, 'tis), without it.
 CLITICS = frozenset(
@@ -23,7 +23,7 @@ INITIALISMS = frozenset(["AI", "EU", "ID", "IT", "PM", "UK", "UN", "US"])
 # After a capital A these words show that it is the letter: A is for apple, from A to Z.
 AFTER_LETTER_A = frozenset(["and", "as", "equals", "for", "has", "in", "is", "minus", "of", "or", "plus", "to", "was"])
 LONGEST_ACRONYM = 3  # letters; a longer word in capitals is more often a word
-LONGEST_INITIALISM = 5  # of those that begin or end as no word does: GPU, HDMI, IBM
+LONGEST_INITIALISM = 5  # letters, if it begins or ends as no English word does: GPU, HDMI, IBM
 ONSETS = (
     "bl br ch chl chr cl cr cz dr dw fl fr gh gl gn gr gw kh kl kn kr ll pf ph phl phr pl pn pr ps pt rh "
     "sc sch schl schm schn schr schw scl scr sh shr sk sl sm sn sp sph spl spr sq st str sv sw sz th thr "
@@ -37,25 +37,26 @@ UNLIKE_WORDS = re.compile(
 # Letters that Unicode does not decompose into an English letter and an accent.
 LETTERS = str.maketrans(dict(zip("æœøłđðþß\u0131", ["ae", "oe", "o", "l", "d", "th", "th", "ss", "i"], strict=True)))
 APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\uff07", "'"))
-# An e whose accent says that it is sounded: at the end of a word, and before the ending of a plural, a possessive or
-# a past tense. A plain e would be silent there, or read as in "bee".
+# An accented e that is pronounced: at the end of a word, or before the ending of a plural, a possessive or a past
+# tense. Without the accent it would be silent there, or sound as in "bee".
 SOUNDED_E = re.compile(r"ée?(?='?s?'?$)|ée(?=d$)|[èê](?=(?:'s)?$)|è(?=d$)", re.IGNORECASE)
-# Between consonants a plain e may be silent too: Pokémon is not Poke-mon.
+# An é between consonants, where an e without an accent may be silent: Pokémon is not Poke-mon.
 INNER_E = re.compile(r"(?<=[aeiouy][^\Waeiouy])é(?=[^\Waeiouy]\w)", re.IGNORECASE)
-# The same, or an é that would be part of a digraph (séance), with the letters before it that depend on an e.
+# SOUNDED_E or an é before a vowel (séance), with the letters before it whose sound depends on an e.
 WITH_CONSONANT = re.compile(rf"(ch|c|g|qu)?(?:{SOUNDED_E.pattern}|é(?=[aiou]))", re.IGNORECASE)
 AS_BEFORE_E = {"ch": "sh", "c": "s", "g": "j", "qu": "k"}  # how French loanwords sound there
-# A word and its ending: of a possessive, a contraction, or the plural of a word in é. There is one ending, not several.
+# A word and its one ending: of a possessive, of a contraction, or of the plural of a word in é.
 STEM = re.compile(
     r"(.+)(?<!'[sdm])(?<!'(?:ll|ve|re))('s|'d|'ll|'ve|'re|'m|(?<=s)'|(?<=é)s|(?<=ée)s)", re.IGNORECASE | re.DOTALL
 )
 POSSESSIVE = re.compile(rf"['{''.join(map(chr, APOSTROPHES))}][sS](?!\w)")
-HYPHENS = "-\u2010\u2011"
-SIGNS = 10  # combining classes below are of signs of Indian scripts; those of accents and vowel points are above
+SIGNS = (
+    10  # a combining class below 10 is that of a sign of an Indian script; accents and vowel points have higher ones
+)
 VARIATIONS = frozenset(["\u034f", *map(chr, range(0xFE00, 0xFE10))])
 
 
-# Addresses of mail and pages, in which punctuation is spoken.
+# Addresses of e-mail and web pages. Their punctuation is spoken.
 ADDRESS = re.compile(
     r"(?:https?://|www\.)[^\s<>\"\u201d\u2019]*[\w/]|[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}"
     r"|(?:[\w-]{1,63}\.){1,6}(?:com|org|net|edu|gov|io|uk)\b"
@@ -68,9 +69,11 @@ class Token(NamedTuple):
 
     Attributes:
         text: as it is written, in Unicode's NFC
-        parts: the words that are spoken for it; the letters of an initialism, the last one with "'s" in a plural
-        kind: what it is. A number is a "word". An "acronym" is spelled out unless a lexicon or dictionary lists it;
-            "capitals" too if there is a dictionary; an "initialism" unless the user's lexicon lists it
+        parts: the words that are spoken for it; of an initialism its letters. In a plural or a possessive the last
+            letter ends in "'s"
+        kind: "word" also for a number. An "initialism" is spelled out unless the user's lexicon lists it, an "acronym"
+            unless the lexicon or the dictionary lists it. "capitals" are an acronym if there is a dictionary, else a
+            word
         space: the white space after it
     """
 
@@ -83,19 +86,19 @@ class Token(NamedTuple):
 # The pattern of every kind of token, over the classes of the characters (``_class_of``).
 TOKENS = re.compile(
     r"(?P<dotted>(?:[aA]\.){2,}(?:[aA](?![aA]))?)"  # U.S.A., e.g.
-    r"|(?P<number>\$?0+(?:[.,]0+)*|\$\.0+|(?<![aA0.,])\.0+)"
+    r"|(?P<number>(?:\$[-m]?)?0+(?:[.,]0+)*|\$[-m]?\.0+|(?<![aA0.,])\.0+)"
     r"|(?P<minus>(?<![^ p])-(?=\$?\.?0))"
     r"|(?P<word>[aA]+(?:'[aA]+)*(?:-[aA]+(?:'[aA]+)*)*)"
     r"|(?P<clitic>'[aA]+)"
-    r"|(?P<symbol>[%$])"
-    r"|(?P<punctuation>[-'.,p]+?(?=['aA0$%x ]|(?<=p)\.0|(?<=p)-\$?\.?0|$))"
+    r"|(?P<symbol>[%m$])"
+    r"|(?P<punctuation>[-'.,p]+?(?=['aA0$%mx ]|(?<=p)\.0|(?<=p)-\$?\.?0|$))"
     r"|(?P<space> +)"
     r"|(?P<unknown>x+)"
 )
 
 
 def tokenize(text: str) -> list[Token]:
-    """The tokens of a text. Their texts and spaces are the whole text, but for white space at its beginning."""
+    """The tokens of a text. All their texts and spaces together are the text, without white space at its beginning."""
     text = unicodedata.normalize("NFC", text)
     classes = "".join(map(_class_of, text))
     is_mixed = text.upper() != text
@@ -137,8 +140,25 @@ def tokenize(text: str) -> list[Token]:
     return tokens
 
 
+def joined(tokens: list[Token], is_listed: Callable[[str], Any], longest: int) -> list[Token]:
+    """The tokens of a text. Up to ``longest`` tokens that together are a listed word become one: New York, C#."""
+    found: list[Token] = []
+    place = 0
+    while place < len(tokens):
+        for end in range(min(place + longest, len(tokens)), place + 1, -1):
+            text = "".join(token.text + token.space for token in tokens[place:end]).strip()
+            if is_listed(word := " ".join(text.split())):
+                found.append(Token(text, (word,), "word", tokens[end - 1].space))
+                break
+        else:
+            end = place + 1
+            found.append(tokens[place])
+        place = end
+    return found
+
+
 def _address_tokens(address: str) -> list[Token]:
-    """The tokens of an address: words and numbers, letters one by one where there is no vowel, and what is between."""
+    """The tokens of an address: its words, numbers and signs. A word without a vowel is an acronym."""
     tokens = []
     for piece in re.findall(r"[^\W\d_]+|\d+|[\W_]", address):
         if spoken := IN_ADDRESS.get(piece):
@@ -154,21 +174,27 @@ def _address_tokens(address: str) -> list[Token]:
 def _word_in_context(
     text: str, place: int, end: int, tokens: list[Token], is_mixed: bool
 ) -> tuple[str, int, str | None]:
-    """The kind and the end of a word, and what is spoken for it if that depends on what is before it and after it."""
+    """The kind of a word, its end, and what is spoken for it; None if that does not depend on the context."""
     before = tokens[-1] if tokens else None
     number = _number_before(tokens)
     word = text[place:end]
     if before and before.text == "#" and before.parts:
         return "word", end, " ".join(re.findall("[A-Z]+(?![a-z])|[A-Z]?[^A-Z]+", word))
-    if abbreviated := abbreviation(text, place, end, number):
-        return "word", *abbreviated
+    after_article = number is not None and len(tokens) > 1 and tokens[-2].text.lower() in ("a", "an")
+    word_before = before.text if before and before.space == " " else ""
+    if abbreviated := abbreviation(text, place, end, word_before, f"{number}-" if after_article else number):
+        end, spoken = abbreviated
+        after_period = end + text.startswith(".", end)
+        if POSSESSIVE.match(text, after_period):  # Inc.'s
+            return "word", after_period + len("'s"), spoken if spoken.endswith("s") else f"{spoken}'s"
+        return "word", end, spoken
     if before and number and number[-1].isdigit() and word.lower() in ("am", "pm"):
         time = before.text.replace(".", ":")  # 10.30 am
         parts = number_words(time) if TIME.fullmatch(time) else before.parts
         tokens[-1] = before._replace(parts=tuple(part for part in parts if part != "o'clock"))
         return "dotted", end, None
     is_initial = len(word) == 1 and text.startswith(".", end) and not ends_sentence(text, end + 1)  # John V. Lindsay
-    if before and before.space == " " and not is_initial and (numeral := roman_numeral(word, before.text)):
+    if not is_initial and (numeral := roman_numeral(word, word_before)):
         return "word", end, numeral
     if re.fullmatch("[A-Z]{2}", word) and (
         text[end : end + 1].isdigit() or "&" in text[end : end + 1] + text[place - 1]
@@ -185,16 +211,16 @@ def straight(word: str) -> str:
 def plain(word: str) -> str:
     """A word in the letters of English: without accents, with straight apostrophes.
 
-    The signs of Indian scripts stay, which are no accents: a vowel, or that there is none.
+    The combining signs of Indian scripts stay. They are no accents: they stand for a vowel or the lack of one.
     """
     decomposed = unicodedata.normalize("NFKD", straight(word.lower()).translate(LETTERS))
     return "".join(character for character in decomposed if not _is_accent(character))
 
 
 def respelled(word: str) -> str:
-    """A word in which accented letters that would be silent or sound otherwise without their accents are respelled.
+    """A word with accented letters respelled, if they would be silent or sound differently without their accents.
 
-    rosé is "rosay", cliché "clishay", Zoë "Zoey", façade "fasade" and piñata "pinyata". Other accents stay.
+    rosé becomes "rosay", cliché "clishay", Zoë "Zoey", façade "fasade" and piñata "pinyata". Other accents stay.
     """
     word = unicodedata.normalize("NFC", straight(word))
     word = re.sub("[èÈ](?=[dD]$)", "i", word)  # learnèd
@@ -206,15 +232,20 @@ def respelled(word: str) -> str:
 
 
 def _is_accent(character: str) -> bool:
-    """Whether a character is an accent, a variation selector or without a form of its own."""
+    """Whether a character is an accent, a variation selector or an invisible format character."""
     category = unicodedata.category(character)
     is_sign = unicodedata.combining(character) < SIGNS and character not in VARIATIONS
     return category in ("Me", "Cf") or (category == "Mn" and not is_sign)
 
 
 def _token(kind: str, written: str, is_mixed: bool, is_alone: bool = False) -> Token:
-    """``is_mixed``: whether the text has lower-case letters, so that capitals can mark an acronym; ``is_alone``:
-    whether it has no other word.
+    """A token of this kind.
+
+    Args:
+        kind: the group of ``TOKENS`` that matched
+        written: its text
+        is_mixed: whether the whole text has lower-case letters, so that capitals can mark an acronym
+        is_alone: whether the whole text has no other word
     """
     if kind in ("punctuation", "unknown"):
         return Token(written, (), kind)  # type: ignore[arg-type]  # one of the two
@@ -242,7 +273,7 @@ def _token(kind: str, written: str, is_mixed: bool, is_alone: bool = False) -> T
 
 
 def _number_before(tokens: list[Token]) -> str | None:
-    """The number that a word directly follows, with a hyphen if one is between them."""
+    """The number directly before a word, with a hyphen if one is between them; None if there is no number."""
     for token, hyphen in ((tokens[-1:], ""), (tokens[-2:-1], "-")):
         is_near = token and (token[0].space in ("", " ", "\u00a0", "\u202f") if not hyphen else not token[0].space)
         if hyphen and (not tokens or tokens[-1].text not in HYPHENS or tokens[-1].space):
@@ -253,7 +284,10 @@ def _number_before(tokens: list[Token]) -> str | None:
 
 
 def _is_article(text: str, start: int, end: int, tokens: list[Token], is_mixed: bool) -> bool:
-    """Whether a capital A is the article: it begins a sentence, or all is in capitals, and a word or number follows."""
+    """Whether a word is a capital A that is the article.
+
+    It is if a word or a number follows, and if it begins a sentence or the whole text is in capitals.
+    """
     following = re.compile(r"\s+(\w\w+|\d)").match(text, end)
     if text[start:end] != "A" or not following or following[1].lower() in AFTER_LETTER_A:
         return False
@@ -263,7 +297,7 @@ def _is_article(text: str, start: int, end: int, tokens: list[Token], is_mixed: 
 
 
 def _end_of_number(text: str, classes: str, start: int, end: int) -> int:
-    """The end of a number with the ending of an ordinal (3rd) or decade (1990s), the scale or currency of an amount."""
+    """Where a number ends, with its ending (3rd, 1990s), or with the scale or the currency of an amount."""
     amount = TIME.match(text, start) or AMOUNT.match(text, start) or TRAILING.match(text, start)
     if amount:
         return amount.end()
@@ -276,8 +310,11 @@ def _end_of_number(text: str, classes: str, start: int, end: int) -> int:
 
 @cache
 def _class_of(character: str) -> str:
-    """a: a letter, a mark or a format character; A: a capital; 0: a digit; a space; $: a sign of a currency; %: a
-    symbol that is spoken; ' - . and , are themselves; p: other punctuation; x: anything else.
+    """The class of a character in ``TOKENS``.
+
+    A is a capital, a another letter, a mark or a format character, 0 a digit, and a space is white space. $ is the sign
+    of a currency, m the minus sign, and % another symbol that is spoken. ' is an apostrophe, - a hyphen, . a period,
+    and , a comma; p is other punctuation, and x is anything else.
     """
     if straight(character) == "'":
         return "'"
@@ -287,6 +324,8 @@ def _class_of(character: str) -> str:
         return character
     if character in CURRENCIES:
         return "$"
+    if character == MINUS:
+        return "m"
     if character in SYMBOLS:
         return "%"
     category = unicodedata.category(character)

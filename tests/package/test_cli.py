@@ -73,7 +73,7 @@ def test_pronounce(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     assert output_of(capsys, "pronounce", "cat", "Zebra") == cat_zebra
     assert output_of(capsys, "pronounce", "cat", "Zebra", "--no-dictionary") == cat_zebra
     monkeypatch.setattr(sys, "stdin", io.StringIO("cat\n\nZebra \n"))
-    assert output_of(capsys, "pronounce", "--num-beams", "1") == cat_zebra
+    assert output_of(capsys, "pronounce", "--num-beams", "1") == [cat_zebra[0], "", cat_zebra[1]]
     rows = [line.split("\t") for line in output_of(capsys, "pronounce", "blorp", "--n-best", "2")]
     assert [word for word, _, _ in rows] == ["blorp"] * 2
     assert 1 > float(rows[0][2]) > float(rows[1][2]) > 0
@@ -93,10 +93,10 @@ def test_pronounce_a_file_and_texts(capsys: pytest.CaptureFixture[str], tmp_path
     printed = capsys.readouterr()
     header, *rows = [line.split("\t") for line in printed.out.splitlines()]
     assert header == ["word", "phonemes", "source", "confidence"]
-    assert [row[0] for row in rows] == ["cat", "blorp", "zyx", "42"]
-    assert [row[2] for row in rows] == ["dictionary", "model", "lexicon", "dictionary"]
-    assert all(0 < float(row[3]) <= 1 for row in rows)
-    assert "4/4" in printed.err
+    assert [row[0] for row in rows] == ["cat", "blorp", "", "zyx", "42"]
+    assert [row[2] for row in rows] == ["dictionary", "model", "unknown", "lexicon", "dictionary"]
+    assert all(0 < float(row[3]) <= 1 for row in rows if row[0])
+    assert "5/5" in printed.err
     texts = ["Hello, cat!", "", "The cat."]
     assert output_of(capsys, "pronounce", "--sentence", "--phones", "ipa", *texts) == [
         "hə\u02c8loʊ, \u02c8kæt!",
@@ -107,14 +107,14 @@ def test_pronounce_a_file_and_texts(capsys: pytest.CaptureFixture[str], tmp_path
 
 
 def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture[str]) -> None:
-    for output, unknown in (("plain", ""), ("tsv", "寿司\t\tunknown\t\n")):
+    for output, unknown in (("plain", "\n\n"), ("tsv", "寿司\t\tunknown\t\n")):
         with pytest.raises(SystemExit) as stopped:
             main(["pronounce", "cat", "寿司", "Dog", "--output", output])
         assert stopped.value.code == 1
         printed = capsys.readouterr()
         assert "cat\tK AE1 T" in printed.out
         assert "Dog\tD AO1 G" in printed.out
-        assert ("寿司" in printed.out, unknown in printed.out) == (bool(unknown), True)
+        assert ("寿司" in printed.out, unknown in printed.out) == (output == "tsv", True)
         assert "'寿司' has characters that this model does not know" in printed.err
 
 
@@ -135,7 +135,8 @@ def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture
         ("classify a --html .", "pages are written to files that end in .html or .htm, got '.'"),
         ("align FILE FILE --batch-size 0", "--batch-size must be at least 1, got 0"),
         ("align FILE FILE --choose FILE FILE FILE --head 1", "leave --layer, --head and --shift out"),
-        ("align FILE FILE --gold FILE", "FILE is empty, and there is no error rate"),
+        ("align FILE FILE", "FILE is empty; there is nothing to align"),
+        ("pronounce --file FILE", "FILE has no words; write a word on each line"),
         (
             "card nothing",
             "nothing is not a released model: it has no run.json; `attnzoo release RUN NEW_FOLDER`",
@@ -143,7 +144,7 @@ def test_a_word_that_cannot_be_read_costs_no_other(capsys: pytest.CaptureFixture
         ("publish FILE a:b/c --dry-run", "repo_id must be owner/name, got 'a:b/c'"),
         ("publish FILE x/y/z --dry-run", "repo_id must be owner/name, got 'x/y/z'"),
         ("publish FILE x --dry-run", "repo_id='x' has no owner; write owner/x"),
-        ("align FILE FILE --model self-attentive-sst2", "give an encoder-decoder, not a self_attentive"),
+        ("align TEXT TEXT --model self-attentive-sst2", "give an encoder-decoder, not a self_attentive"),
     ],
 )
 def test_an_option_is_refused_and_not_ignored(
@@ -151,6 +152,7 @@ def test_an_option_is_refused_and_not_ignored(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("FILE").touch()
+    Path("TEXT").write_text("a\n")
     with pytest.raises(SystemExit) as stopped:
         main(arguments.split())
     assert message in f"{stopped.value.code} {capsys.readouterr().err}"

@@ -50,6 +50,23 @@ def test_a_lexicon_has_its_words_with_endings_too(listed: Pronouncer) -> None:
     assert [word.phonemes for word in ipa.words(["blorp's", "blorp'd", "zy'll"])] == ["blɔɹps", "blɔɹpəd", "zaɪl"]
 
 
+def test_an_entry_may_be_several_words() -> None:
+    """In a text, the longest entry is used, with any white space between its words."""
+    mine = Pronouncer(lexicon={"New": "N", "new york": "N UW1 Y", "New York City": "S IY1", "C#": "S IY1 SH"})
+    found = mine("New York’s new\nyork  NEW YORK CITY, new, C# C.")
+    assert [(word.text, word.phonemes, word.space) for word in found] == [
+        ("New York’s", "N UW1 Y Z", " "),
+        ("new\nyork", "N UW1 Y", "  "),
+        ("NEW YORK CITY", "S IY1", ""),
+        (",", ",", " "),
+        ("new", "N", ""),
+        (",", ",", " "),
+        ("C#", "S IY1 SH", " "),
+        ("C", "S IY1", ""),
+        (".", ".", ""),
+    ]
+
+
 @pytest.mark.parametrize("text", ["cat", "cat\t", "\tK AE T"])
 def test_a_lexicon_that_cannot_be_read_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.tsv").write_text(f"dog\tD AO G\n{text}\n")
@@ -80,6 +97,10 @@ def test_a_lexicon_is_of_the_phones_that_are_asked_for(tmp_path: Path) -> None:
     (tmp_path / "table.tsv").write_text("word\tphonemes\tsource\nblorp\tB L AO1 R P\tmodel\n")
     with refused(ValueError, "line 1: expected a word, a tab and its pronunciation"):
         Pronouncer(lexicon=tmp_path / "table.tsv")
+    (tmp_path / "header.tsv").write_text("Word\tPronunciation\nblorp\tB L AO1 R P\n")
+    for phones in ("arpabet", "ipa"):
+        with refused(ValueError, "header.tsv, line 1: 'Word\\tPronunciation' is a header", "delete this line"):
+            Pronouncer(phones=phones, lexicon=tmp_path / "header.tsv")
     for wrong in (["blorp"], {"blorp": None}, {"blorp": 3}):
         with refused(ValueError, "blorp"):
             Pronouncer(lexicon=wrong)  # type: ignore[arg-type]

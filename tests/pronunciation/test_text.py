@@ -12,7 +12,9 @@ from attnzoo.pronunciation.text import plain, tokenize
 
 
 @given(
-    st.text(alphabet=st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("aABsmkgSt:\n'’-.,$€01 %")))
+    st.text(
+        alphabet=st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("aABsmkgSt:\n'’-.,$€¢\u2212/01 %"))
+    )
 )
 def test_tokens_and_spaces_are_the_whole_text(text: str) -> None:
     tokens = tokenize(text)
@@ -204,6 +206,34 @@ def test_times_of_day(text: str, expected: str, with_num2words: None) -> None:
         ("AT&T CO2 AT 5", "A T and T C O two AT five"),
         ("£2tn on pp. 5", "two trillion pounds on pages five"),
         ("Ph.D. and PhD. My Ph.D.", "P H D and P H D . My P H D ."),
+        ("Inc.'s, Jr.’s Ph.D.'s", "incorporated's , junior's P H D's"),
+        ("Smith Dr. in town", "Smith drive in town"),
+        (
+            "The Dr. in. My Dr. said. Dr. Wu, Main St. My",
+            "The doctor in . My doctor said . doctor Wu , Main street . My",
+        ),
+        ("A 3 lb. baby, 3 lb. of it, an 8 m", "a three pound baby , three pounds of it , an eight meter"),
+        ("a 3 am call", "a three a m call"),
+        ("Use IV fluids. Give IV, Use II", "Use I V fluids . Give I V , Use two"),
+        ("Henry IV. Rocky IV, Chapter IV", "Henry the fourth . Rocky four , Chapter four"),
+        (
+            "mg/ml, 1 mg/mL, 3 g/L, in km/h",
+            "milligrams per milliliter , one milligram per milliliter , three grams per liter , in kilometers per hour",
+        ),
+        (
+            "$-5 -$5 $\u22121.50 €-.50",
+            "minus five dollars minus five dollars minus one dollar and fifty cents minus fifty cents",
+        ),
+        ("$-2m, $5-$10 $- $-x", "minus two million dollars , five dollars - ten dollars dollars - dollars - x"),
+        ("5¢, 1 ¢ ¢3. 2.50¢ ¢", "five cents , one cent three cents . two point five zero cents cents"),
+        (
+            "dec 25, mar. 3rd, SEP 5, jan 2024",
+            "December twenty five , March third , September five , January twenty twenty four",
+        ),
+        (
+            "March on 5, may 5, oct 755 jan5 mar",
+            "March on five , may five , oct seven hundred and fifty five jan five mar",
+        ),
     ],
 )
 def test_numerals_addresses_and_letters(text: str, expected: str, with_num2words: None) -> None:
