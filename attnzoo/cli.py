@@ -107,8 +107,8 @@ def pronounce(arguments: list[str]) -> None:
     parser = command_parser("pronounce", COMMANDS["pronounce"][0], example, None, "word", "pronunciations")
     parser.add_argument("--file", type=Path, help="read a word from each line of this file, with a progress bar")
     parser.add_argument("--sentence", action="store_true", help="read whole texts; print a line of phonemes for each")
-    columns = "tsv: the columns word, phonemes, source and confidence, unquoted (default: plain: word and phonemes; an "
-    columns += "empty line for an unknown word)"
+    columns = "plain (the default): word and phonemes, and with --n-best the confidence, or an empty line for an unknown "
+    columns += "word; tsv: word, phonemes, source and confidence, unquoted"
     parser.add_argument("--output", choices=("plain", "tsv"), default="plain", help=columns)
     parser.add_argument("--accent", choices=SOURCE_OF_IPA, help="default: en-us; not for a model without accents")
     parser.add_argument("--phones", choices=PHONE_SETS, default="arpabet", help="default: %(default)s")
@@ -240,7 +240,7 @@ def classify(arguments: list[str]) -> None:
             read = tokenizer.tokenize(text)
             known = [token for token in read if token != tokenizer.unk_token]
             if (known != read or not read) and not any(map(str.isalnum, "".join(known))):
-                reason = "has no word that this model knows; its label says nothing"
+                reason = "has no word that this model knows; its label is meaningless"
                 print(f"warning: {text!r} {reason}", file=sys.stderr)
         batch = tokenizer(*([text] for text in texts), return_tensors="pt")
         with torch.no_grad():

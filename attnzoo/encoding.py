@@ -1,16 +1,16 @@
-"""Texts that are not UTF-8 are refused by the name of the file or argument that they are from."""
+"""Errors for input that is not UTF-8; they name the file or the argument."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# The first bytes of compressed files, except gzip, and what messages call them.
+# The first bytes of packed files, and their names in messages. Not gzip: training data may be compressed by it.
 PACKED = {b"PK\x03\x04": "a zip file or a workbook", b"BZh": "compressed by bzip2", b"\xfd7zXZ": "compressed by xz"}
 PACKED |= {b"\x28\xb5\x2f\xfd": "compressed by zstd", b"7z\xbc\xaf": "a 7z archive"}
 
 
 @contextmanager
 def reading_utf8(what: object) -> Iterator[None]:
-    """Turn a UnicodeError into a ValueError that names ``what`` was read, and what it is if it is no text."""
+    """Turn a UnicodeError into a ValueError that names ``what``, and says so if it is a packed or a binary file."""
     try:
         yield
     except UnicodeError as error:

@@ -138,7 +138,7 @@ def blocked_lstm(
         - weights: the two of :func:`blocked_lstm_weights` and the two biases
         - state: (B, H) each
     """
-    size = state[0].shape[1]
+    size, state = state[0].shape[1], [part.contiguous() for part in state]
     options: Any = is_backward, [], 2, size, 1, True, False, False, False  # 2 is an LSTM, of 1 layer with biases
     outputs, hidden, cell, _ = getattr(torch, BLOCKED_LSTM)(inputs, *weights, *state, *options)
     return outputs, hidden, cell

@@ -34,7 +34,7 @@ PACKING_ARGUMENTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_leng
 # Arguments of continuous batching: the attention with a paged cache reads them.
 PAGED_CACHE_ARGUMENTS = {"cache", "read_index", "write_index", "block_table", "logits_indices", "logits_processor_args"}
 
-OF_HEAD = "with_penalty"  # an argument that only a head sets, after it has checked the others
+OF_HEAD = "with_penalty"  # an argument of a head, which has checked all others
 
 # Arguments whose default is the config's field of the same name.
 CONFIG_DEFAULTS = ("output_attentions", "output_hidden_states")
@@ -89,7 +89,7 @@ def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
         if len(args) > len(parameters) or any(name in kwargs for name in parameters[: len(args)]):
             signature.bind(self, *args, **kwargs)  # raises Python's own error
         given = dict(zip(parameters, args, strict=False)) | kwargs
-        if OF_HEAD in kwargs:
+        if OF_HEAD in kwargs and OF_HEAD in getattr(self, "other_arguments", ()):
             return forward(self, **given)
         for name in kwargs:
             if name not in parameters:

@@ -56,8 +56,8 @@ class SourceToTargetPipeline(Pipeline):
 
     A list of sources gives a list, as does any other sequence, an array or a column of pandas; a dataset or a generator
     gives an iterator. All of them are processed in batches of ``batch_size``, an argument of the pipeline and of every
-    call. Its default is 64, and 1 for a generator, whose next source may depend on the last result. Of a list, sources
-    of similar length share a batch; the results have the order of the list. A character that the tokenizer does not
+    call. Its default is 64, and 1 for a generator, whose next source may depend on the last result. A list is
+    batched by length; the results have the order of the list. A character that the tokenizer does not
     know gives a warning.
 
     Where ``attnzoo`` is installed, :func:`attnzoo.search` finds the targets, unless an option is one that only
@@ -105,8 +105,9 @@ class SourceToTargetPipeline(Pipeline):
             batch_size = self.batch_size
         if not isinstance(inputs, list):
             return super().__call__(inputs, *args, batch_size=batch_size, **kwargs)
-        # Short sources do not wait for long ones in batches of similar length.
-        order = sorted(range(len(inputs)), key=lambda place: -len(str(inputs[place])))
+        # By length, so that short sources are neither padded to the longest nor decoded as long as it.
+        lengths = [len(source) if isinstance(source, str) else 0 for source in inputs]
+        order = sorted(range(len(inputs)), key=lengths.__getitem__, reverse=True)
         found = super().__call__([inputs[place] for place in order], *args, batch_size=batch_size, **kwargs)
         by_place = dict(zip(order, found, strict=True))
         return [by_place[place] for place in range(len(inputs))]

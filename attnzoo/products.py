@@ -89,7 +89,7 @@ def linear(layer: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
     if type(layer) is not nn.Linear or values.ndim < 2 or torch.compiler.is_compiling() or is_transformed():
         return layer(values)
     if values.numel() in (0, values.shape[-1]) or values.numel() * layer.out_features < LARGE:
-        return layer(values)  # the rest would find the same in more time
+        return layer(values)  # the checks below would choose the same, in more time
     rows, weight = values.flatten(0, -2), layer.weight.mT
     if not suits_onednn(rows, weight) or not is_untouched(layer):
         return layer(values)

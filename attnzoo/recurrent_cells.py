@@ -131,14 +131,14 @@ class PaddedLSTM(nn.LSTM):
 def run_lstms(
     layers: Sequence[PaddedLSTM], inputs: Tensor, is_padding: Tensor | None, state: Any = None
 ) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """One LSTM from the first token to the last, or that and one back, in one call without reversing or joining.
+    """Run an LSTM from the first token to the last, or that and one back, without reversing the inputs.
 
     The backward one meets the padding first. Its state is zero there and stays zero.
 
     Shape:
         - inputs: (B, T, I)
         - is_padding: (B, T) bool, after the real tokens of a row; None where there is none
-        - state: (number of layers, B, H) each, zeros if None
+        - state: hidden states and cell states, (B, H) for every layer, as a tensor or a sequence; zeros if None
         - returns: outputs (B, T, H or 2H), and the last hidden states and cell states, (B, H) for every layer
     """
     if is_padding is not None:
@@ -162,10 +162,9 @@ def run_lstms(
 
 
 def _blocks_of(layers: Sequence[PaddedLSTM], inputs: Tensor, is_padding: Tensor | None) -> list[list[Tensor]] | None:
-    """The weights of every layer in oneDNN's blocks, with its biases; None where torch's LSTM is called.
+    """For each layer its two weights in oneDNN's blocks and its two biases; None if ``torch.lstm`` must be called.
 
-    torch's LSTM is oneDNN's, too, but lays out the weights anew in every call. For one sentence that is a third of its
-    time.
+    ``torch.lstm`` runs oneDNN's LSTM too, but reorders the weights in every call: a third of the time of one sentence.
     """
     is_plain = inputs.device.type == "cpu" and inputs.numel() and not torch.is_grad_enabled()
     if not is_plain or torch.compiler.is_compiling() or is_transformed() or not has_blocked_lstm():

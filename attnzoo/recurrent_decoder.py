@@ -345,7 +345,7 @@ class BahdanauLoop(DecoderLoop):
 
 
 class LuongLoop(DecoderLoop):
-    """The steps of :class:`LuongDecoder`; without input feeding only an open loop, of which ``feed`` is None."""
+    """The steps of :class:`LuongDecoder`. Without input feeding it is only used as an open loop, and ``feed`` is None."""
 
     def __init__(
         self, decoder: Any, rows: LoopRows, inputs: Tensor, state: DecoderState, source: Attended, first: int
@@ -387,8 +387,8 @@ def open_loop(
     """A loop that gets one token at a time. What its steps share is prepared once, for any number of rows and steps.
 
     None for a decoder without attention, for a subclass, and for a decoder with forward hooks or a replaced
-    ``forward``. ``inputs`` (1, 1, 0) only give dtype and device; ``rows`` are
-    made of them, and are broadcast to the rows of each call.
+    ``forward``. ``inputs`` (1, 1, 0) only give dtype and device; ``rows`` are made of them, and are broadcast to the
+    rows of each call.
     """
     loops: dict[type, type[DecoderLoop]] = {BahdanauDecoder: BahdanauLoop, LuongDecoder: LuongLoop}
     if type(decoder) not in loops or "forward" in vars(decoder) or forward_hooks(decoder):

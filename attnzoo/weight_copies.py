@@ -22,9 +22,9 @@ class WeightCopies:
     """Copies of some weights, each made when it is first needed. They hold no reference to the weights.
 
     Attributes:
-        products: made with the weights so far, by all calls
+        products: how many products were made with the weights
         fingerprints: of the weights when they were copied; None before
-        size: the number of all weights
+        size: the number of elements of all weights
     """
 
     def __init__(self, weights: Sequence[Tensor]) -> None:
@@ -35,7 +35,10 @@ class WeightCopies:
         self.products = 0
 
     def is_worthwhile(self, values: Tensor) -> bool:
-        """Whether copies may be read for these values. It counts the calls, since few do not pay for a copy."""
+        """Whether to use copies for these values: float32, no autocast, and more than ``FEW_PRODUCTS`` calls so far.
+
+        For fewer products a copy costs more than it saves. Each call is counted.
+        """
         if values.dtype != torch.float32 or torch.is_autocast_enabled("cpu"):
             return False
         self.products += 1
@@ -52,8 +55,8 @@ class WeightCopies:
     def are_of(self, weights: Sequence[Tensor]) -> bool:
         """Whether the weights are still those that were copied.
 
-        An operation in place changes a tensor's version, but not all do: a fused optimiser's step and edits through
-        ``.data`` or numpy leave it as it is. So the values are compared, too, by a product that reads them once.
+        Most operations in place change a tensor's version. A fused optimiser's step and edits through ``.data`` or
+        numpy do not, so a weighted sum of every column is compared too.
         """
         if self.places != [_place(weight) for weight in weights]:
             return False
@@ -65,9 +68,9 @@ _KEPT = WeakTensorKeyDictionary()  # the copies by the first of their weights, f
 
 
 def copies_of(weights: Sequence[Tensor]) -> WeightCopies | None:
-    """The copies that belong to the weights, perhaps of an earlier call; None for weights that are not copied.
+    """The copies of the weights, those of an earlier call if they are unchanged; None for weights that are not copied.
 
-    Only float32 weights on a CPU are copied.
+    Only parameters of float32 on a CPU are copied.
     """
     for weight in weights:
         is_float32 = weight.device.type == "cpu" and weight.dtype == torch.float32
@@ -90,6 +93,6 @@ def _fingerprint(weight: Tensor) -> Tensor:
 
 @cache
 def _factors(count: int) -> Tensor:
-    """Factors between 1/2 and 3/2 in no simple relation, so that changes of a column do not cancel out."""
+    """Factors between 1/2 and 3/2 in no simple relation, so that changes of a column are unlikely to cancel out."""
     with torch.inference_mode(False), torch.no_grad():
         return torch.arange(1, count + 1, dtype=torch.float32, device="cpu").mul_(2**0.5).frac_().add_(0.5)

@@ -83,9 +83,9 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     Raises:
         FloatingPointError: the training diverges. The weights it diverged to are not saved.
         ValueError: an example is longer than a batch; ``output`` holds a run, and neither ``resume`` nor ``overwrite``
-            is given, or a file of the user's among the run's; the run to resume has another recipe, model, data or
-            number of processes, or no undamaged checkpoint; several processes were started that do not know of each
-            other.
+            is given; ``output`` holds a file that the training would delete and no training wrote, or one that the
+            recipe names; the run to resume has another recipe, model, data or number of processes, or no undamaged
+            checkpoint; several processes were started that do not know of each other.
         OSError: ``output`` cannot be written, or has too little room.
         StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """

@@ -72,7 +72,7 @@ class RepeatedProduct:
         return found
 
     def _joined(self) -> Tensor:
-        """A new weight of the weights side by side."""
+        """All weights in one new tensor, joined along the inputs with ``is_sum``, else along the outputs."""
         return torch.cat(list(self.weights), dim=int(self.is_sum)).detach()
 
     def _product(self, values: Tensor) -> Tensor:

@@ -214,7 +214,7 @@ def _best(log_probs: Tensor, before: Tensor, count: int) -> tuple[Tensor, Tensor
 
 
 def _take(values: Tensor, index: Tensor) -> Tensor:
-    """``values`` (B, N, T) in the order of ``index`` (B, C)."""
+    """The rows ``index`` (B, C) of ``values`` (B, N, W): (B, C, W)."""
     return values.gather(1, index.unsqueeze(2).expand(-1, -1, values.shape[2]))
 
 

@@ -235,7 +235,7 @@ class _LayerSteps:
 
 
 def _function_of(norm: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
-    """The function of a layer without its module, whose call takes as long as the function."""
+    """Layer normalisation as a plain function. A call of the module takes twice as long."""
     return partial(
         torch.layer_norm, normalized_shape=norm.normalized_shape, weight=norm.weight, bias=norm.bias, eps=norm.eps
     )

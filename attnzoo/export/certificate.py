@@ -74,7 +74,7 @@ def faults(certificate: dict[str, Any], weights: str) -> list[str]:
         is_measured = certificate["scored"] >= MIN_SCORED and key in MAX_CHANGE
         if is_measured and abs(after - before) > MAX_CHANGE[key]:
             name, unit = certificate["metrics"][key]
-            change = f"is {after:.2f}{unit} and was {before:.2f}{unit}, a change of more than {MAX_CHANGE[key]}"
+            change = f"is {after:.2f}{unit} and was {before:.2f}{unit}, a change of more than {MAX_CHANGE[key]} points"
             found.append(f"{name} {change}")
     return found
 
@@ -246,8 +246,8 @@ def write_card(folder: Path, certificate: dict[str, Any], name: str, header: str
 
     Args:
         folder: of the export
-        certificate: from :func:`certify`; "scores" may have (PyTorch's, the export's) by key, and "metrics" then has
-            their names and units
+        certificate: from :func:`certify`; "scores", if there are any, has (PyTorch's, the export's) for each key, and
+            "metrics" the name and the unit
         name: of the model
         header: the YAML header, without its lines of dashes
         example: a text, as a literal of Python

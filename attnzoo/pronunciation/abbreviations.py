@@ -34,9 +34,9 @@ WORDS |= {
 MONTHS = {"Jan": "January", "Feb": "February", "Mar": "March", "Apr": "April", "Jun": "June", "Jul": "July"}
 MONTHS |= {"Aug": "August", "Sep": "September", "Sept": "September", "Oct": "October", "Nov": "November"}
 MONTHS |= {"Dec": "December"}
-DAY_OR_YEAR = re.compile(r"(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?|(?:19|20)\d\d")  # after a month in small letters
+DAY_OR_YEAR = re.compile(r"(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?|(?:19|20)\d\d")  # after dec or DEC
 BEFORE_NUMBERS = {"No": "number", "Fig": "figure", "Vol": "volume", "p": "page", "pp": "pages"} | MONTHS
-# After a number.
+# After a number; those with a slash anywhere.
 UNITS = {"mm": "millimeter(s)", "cm": "centimeter(s)", "m": "meter(s)", "km": "kilometer(s)", "hr": "hour(s)"}
 UNITS |= {"ft": "foot", "mg": "milligram(s)", "g": "gram(s)", "kg": "kilogram(s)", "oz": "ounce(s)", "lb": "pound(s)"}
 UNITS |= {
@@ -65,7 +65,7 @@ RULERS = re.compile(
     "Alexander|Benedict|Catherine|Charles|Christian|Clement|Edward|Elizabeth|Francis|Frederick|George|Gregory|Gustav|Henry"
     "|Innocent|Ivan|James|John|Leo|Louis|Napoleon|Nicholas|Paul|Peter|Philip|Pius|Richard|Robert|Urban|Wilhelm|William"
 )
-# At the beginning of a sentence, before IV for "intravenous": Use IV fluids.
+# Capitalised words before which IV means "intravenous" and is no numeral: Use IV fluids.
 BEFORE_IV = frozenset(["Give", "Start", "Stop", "Through", "Use", "Via", "With", "Without"])
 ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10}
 ROMAN = re.compile(r"(X{0,3}(?:IX|IV|V?I{0,3}))((?:['\u2019]s)?)")  # 1 to 39
@@ -86,7 +86,8 @@ def abbreviation(text: str, start: int, end: int, before: str, number: str | Non
         start: where the word begins
         end: where it ends
         before: the word before it, if only a space is between them, or ""
-        number: the number before it, with a hyphen after it if there is one, or if "a" is before the number
+        number: the number before it. It ends in a hyphen if the unit is singular: after a hyphen (5-km), or if "a" or
+            "an" is before the number
     """
     if (unit := UNIT.match(text, start)) and (number is not None or "/" in unit[0]):
         is_one = number is not None and (number == "1" or number.endswith("-"))  # a 5-km run, a 5 km run

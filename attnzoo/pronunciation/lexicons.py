@@ -82,7 +82,7 @@ def look_up(lexicon: Lexicon, word: str) -> tuple[Entry, ...]:
 
 
 def require_phones(lexicon: Lexicon, phones: str) -> None:
-    """Raise a ValueError if a pronunciation in the user's lexicon has what is certainly no phone of ``phones``."""
+    """Raise a ValueError if a pronunciation in the user's lexicon has a symbol that is certainly none of ``phones``."""
     for word, entries in lexicon.items():
         for entry in entries:
             if wrong := wrong_phone(entry.phones, phones):
@@ -131,7 +131,7 @@ def _tab_separated_lines(path: Path) -> Iterator[tuple[str, str]]:
                 raise ValueError(f"{path}, line {number}: expected a word, a tab and its pronunciation, got {line!r}")
             if number == 1 and phonemes.lower() in HEADERS:
                 raise ValueError(
-                    f"{path}, line 1: {line!r} is a header, which a lexicon does not have; delete this line"
+                    f"{path}, line 1: {line!r} looks like a header, which a lexicon must not have; delete this line"
                 )
             yield word, phonemes
 

@@ -37,7 +37,7 @@ def phonemize(text: str, accent: str | None = None, phones: str = "ipa", model: 
 
     Args:
         text: English text
-        accent: "us" or "gb", or as of :class:`Pronouncer`; None is "us", or what a ``model`` without accents has
+        accent: "us" or "gb", or as of :class:`Pronouncer`; None is "us". For a ``model`` without accents leave it None
         phones: as of :class:`Pronouncer`
         model: as of :class:`Pronouncer`
 

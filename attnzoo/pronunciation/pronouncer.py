@@ -18,7 +18,7 @@ from .lexicons import Entry, Lexicon, installed_dictionary, look_up, require_pho
 from .options import Options, chosen_options, iterator_of, texts_of
 from .phone_sets import Phones
 from .taggers import Tagger, installed_tagger, parts_of_speech
-from .text import HYPHENS, IN_ADDRESS, STEM, Token, joined, plain, straight, tokenize
+from .text import HYPHENS, IN_ADDRESS, STEM, Token, joined, pieces, plain, straight, tokenize
 from .word_model import MAX_LETTERS, Hypothesis, WordModel
 
 # The models that come with attnzoo, by accent and phones. IPA is made of the phones of ``phone_sets.SOURCE_OF_IPA``.
@@ -116,11 +116,11 @@ class Pronouncer:
     - ``batch_size``: how many words the model reads at once
 
     Args:
-        accent: "en-us" or "en-gb"; None is "en-us", or what a ``model`` without accents has
+        accent: "en-us" or "en-gb"; None is "en-us". For a ``model`` without accents leave it None
         phones: "arpabet" (American English), "kokoro" (the phones of Kokoro and misaki, which are not IPA) or "ipa"
         lexicon: a user's words, in ``phones``: a mapping of words to one or several pronunciations, or a file with a
             word, a tab and a pronunciation on each line. Phones of ARPABET have spaces between them. A word is also
-            used for its possessive and its contractions ('d, 'll, 've, 're, 'm). It may be several words: "New York"
+            used for its possessive and its contractions ('d, 'll, 've, 're, 'm). An entry may have several words
         dictionary: whether to use an installed dictionary; None is True unless there is a ``model``
         model: the folder or Hub id of another model, or the name of one that comes with attnzoo. A model of
             ARPABET or of Kokoro's phones must write those that ``phones`` names; ``phones="ipa"`` converts them to IPA.
@@ -135,7 +135,7 @@ class Pronouncer:
 
     Raises:
         ValueError: no model of this accent and these phones; the given model is none of pronunciation, or has another
-            accent or other phones, or phones that no dictionary has; or the lexicon has what is no phone.
+            accent or none, other phones, or phones that no dictionary has; or the lexicon has what is no phone.
         FileNotFoundError: the model or the lexicon is not there.
     """
 
@@ -189,7 +189,7 @@ class Pronouncer:
         self._letter_names = names if is_known else {}
         self._uses_dictionary = model is None if dictionary is None else dictionary
         self._tagger = tagger
-        self._most_tokens = max((len(tokenize(word)) for word in self.lexicon if not word.isalpha()), default=1)
+        self._most_tokens = max((len(pieces(tokenize(word))) for word in self.lexicon if not word.isalpha()), default=1)
 
     @cached_property
     def dictionary(self) -> Lexicon:
@@ -280,7 +280,7 @@ class Pronouncer:
                 kind: Any = "word" if own.isalpha() else "punctuation" if token.text in IN_ADDRESS else "unknown"
                 token = token._replace(parts=(own,) if kind == "word" else (), kind=kind)
             found.append(token)
-        return joined(found, self._in_lexicon, self._most_tokens)
+        return joined(found, self._in_lexicon, self._most_tokens) if self._most_tokens > 1 else found
 
     def _in_lexicon(self, word: str) -> bool:
         """Whether the user's lexicon has a word, perhaps without its ending."""

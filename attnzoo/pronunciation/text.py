@@ -12,7 +12,7 @@ from .numbers import AMOUNT, CURRENCIES, HYPHENS, MINUS, ORDINALS, TIME, TRAILIN
 SYMBOLS = {"%": "percent", "&": "and", "+": "plus", "@": "at", "=": "equals", "\u00d7": "times", "°": "degrees"}
 SYMBOLS |= {"№": "number", "²": "squared", "³": "cubed", "½": "one half", "¼": "one quarter", "¾": "three quarters"}
 SYMBOLS |= {"$": "dollars", "£": "pounds", "€": "euros", "¢": "cents"}  # after an amount, or alone
-SYMBOLS[MINUS] = "minus"  # and a hyphen before a number that stands alone
+SYMBOLS[MINUS] = "minus"  # also for a hyphen before a number, after white space or punctuation
 FRACTIONS = {"½": "and a half", "¼": "and a quarter", "¾": "and three quarters"}  # after a whole number
 # Words that begin with an apostrophe ('em, 'tis), without it.
 CLITICS = frozenset(
@@ -50,9 +50,8 @@ STEM = re.compile(
     r"(.+)(?<!'[sdm])(?<!'(?:ll|ve|re))('s|'d|'ll|'ve|'re|'m|(?<=s)'|(?<=é)s|(?<=ée)s)", re.IGNORECASE | re.DOTALL
 )
 POSSESSIVE = re.compile(rf"['{''.join(map(chr, APOSTROPHES))}][sS](?!\w)")
-SIGNS = (
-    10  # a combining class below 10 is that of a sign of an Indian script; accents and vowel points have higher ones
-)
+# Combining signs of Indian scripts have classes below this one. Most accents and vowel points have higher ones.
+SIGNS = 10
 VARIATIONS = frozenset(["\u034f", *map(chr, range(0xFE00, 0xFE10))])
 
 
@@ -141,9 +140,8 @@ def tokenize(text: str) -> list[Token]:
 
 
 def joined(tokens: list[Token], is_listed: Callable[[str], Any], longest: int) -> list[Token]:
-    """The tokens of a text. Up to ``longest`` tokens that together are a listed word become one: New York, C#."""
-    found: list[Token] = []
-    place = 0
+    """The tokens, where up to ``longest`` consecutive ones that form a listed word are joined: New York, C#."""
+    tokens, found, place = pieces(tokens), list[Token](), 0
     while place < len(tokens):
         for end in range(min(place + longest, len(tokens)), place + 1, -1):
             text = "".join(token.text + token.space for token in tokens[place:end]).strip()
@@ -151,9 +149,22 @@ def joined(tokens: list[Token], is_listed: Callable[[str], Any], longest: int) -
                 found.append(Token(text, (word,), "word", tokens[end - 1].space))
                 break
         else:
-            end = place + 1
-            found.append(tokens[place])
+            end, token = place + 1, tokens[place]
+            if found and found[-1].kind == token.kind == "punctuation" and not found[-1].space:
+                token = token._replace(text=found.pop().text + token.text)
+            found.append(token)
         place = end
+    return found
+
+
+def pieces(tokens: list[Token]) -> list[Token]:
+    """The tokens, with each sign of punctuation by itself: in "C#." the first may belong to a listed word."""
+    found = []
+    for token in tokens:
+        if token.kind == "punctuation":
+            found += [token._replace(text=sign, space="") for sign in token.text[:-1]]
+            token = token._replace(text=token.text[-1:])
+        found.append(token)
     return found
 
 
@@ -174,7 +185,7 @@ def _address_tokens(address: str) -> list[Token]:
 def _word_in_context(
     text: str, place: int, end: int, tokens: list[Token], is_mixed: bool
 ) -> tuple[str, int, str | None]:
-    """The kind of a word, its end, and what is spoken for it; None if that does not depend on the context."""
+    """The kind of a word, its end, and what is spoken for it, or None if the context does not change that."""
     before = tokens[-1] if tokens else None
     number = _number_before(tokens)
     word = text[place:end]
@@ -312,9 +323,9 @@ def _end_of_number(text: str, classes: str, start: int, end: int) -> int:
 def _class_of(character: str) -> str:
     """The class of a character in ``TOKENS``.
 
-    A is a capital, a another letter, a mark or a format character, 0 a digit, and a space is white space. $ is the sign
-    of a currency, m the minus sign, and % another symbol that is spoken. ' is an apostrophe, - a hyphen, . a period,
-    and , a comma; p is other punctuation, and x is anything else.
+    "A": a capital; "a": another letter, a mark or a format character; "0": a digit; " ": white space; "$": the sign of
+    a currency; "m": the minus sign; "%": another symbol that is spoken; "'": an apostrophe; "-": a hyphen; ".": a
+    period; ",": a comma; "p": other punctuation; "x": anything else.
     """
     if straight(character) == "'":
         return "'"

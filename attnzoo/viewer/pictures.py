@@ -249,7 +249,11 @@ def _require_shape(what: str, shape: tuple[int, ...], target: Sequence[str], sou
 
 
 def _figure(width: float, height: float, layout: str | None = None) -> "Figure":
-    """An empty figure of this size in inches; only here matplotlib is needed."""
+    """An empty figure of this size in inches.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed.
+    """
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:

@@ -181,7 +181,7 @@ def test_an_unknown_argument(kind: str) -> None:
     for name, said in (("atention_mask", "did you mean attention_mask?"), ("zzz", "it takes input_ids")):
         with refused(TypeError, f"{type(model).__name__} has no argument {name}", said):
             model(**small_batch(model), **{name: torch.ones(1, 3)})
-    for name in ("cache_position", "head_mask", "output_router_logits"):
+    for name in ("cache_position", "head_mask", "output_router_logits", "with_penalty"):
         with refused(TypeError, f"has no argument {name}"):
             model(**small_batch(model), **{name: torch.ones(3)})
 

@@ -111,6 +111,6 @@ def test_faults_of_a_certificate() -> None:
     assert len(faults(good | {"logits": 1e-3}, "float32")) == 1
     assert len(faults(good | {"beams": 8}, "float32")) == 1
     assert faults(good | {"beams": 8, "logits": 1.0}, "int8") == []
-    changed = "PER is 5.40 % and was 5.00 %, a change of more than 0.3"
+    changed = "PER is 5.40 % and was 5.00 %, a change of more than 0.3 points"
     assert faults(good | {"scores": {"per": [5.0, 5.4]}}, "int8") == [changed]
     assert faults(good | {"scores": {"per": [5.0, 5.4]}, "scored": 200}, "int8") == []

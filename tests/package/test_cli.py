@@ -226,7 +226,7 @@ def test_classify_says_which_text_it_cannot_read(capsys: pytest.CaptureFixture[s
     main(["classify", "Хороший фильм!", "qzx film", "...", "A film."])
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == 4
-    assert printed.err == "warning: 'Хороший фильм!' has no word that this model knows; its label says nothing\n"
+    assert printed.err == "warning: 'Хороший фильм!' has no word that this model knows; its label is meaningless\n"
 
 
 def test_a_picture_without_matplotlib_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

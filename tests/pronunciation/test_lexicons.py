@@ -67,6 +67,13 @@ def test_an_entry_may_be_several_words() -> None:
     ]
 
 
+def test_an_entry_may_have_signs_beside_other_signs() -> None:
+    mine = Pronouncer(lexicon={"C#": "S IY1 SH", "Yahoo!": "Y AA1", ".NET": "D AA1 T"})
+    found = mine("(C#), “.NET”; Yahoo!?! So...")
+    assert [word.text for word in found] == ["(", "C#", "),", "“", ".NET", "”;", "Yahoo!", "?!", "So", "..."]
+    assert [word.source for word in found if word.text in mine.lexicon] == ["lexicon"] * 3
+
+
 @pytest.mark.parametrize("text", ["cat", "cat\t", "\tK AE T"])
 def test_a_lexicon_that_cannot_be_read_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.tsv").write_text(f"dog\tD AO G\n{text}\n")
@@ -99,7 +106,7 @@ def test_a_lexicon_is_of_the_phones_that_are_asked_for(tmp_path: Path) -> None:
         Pronouncer(lexicon=tmp_path / "table.tsv")
     (tmp_path / "header.tsv").write_text("Word\tPronunciation\nblorp\tB L AO1 R P\n")
     for phones in ("arpabet", "ipa"):
-        with refused(ValueError, "header.tsv, line 1: 'Word\\tPronunciation' is a header", "delete this line"):
+        with refused(ValueError, "header.tsv, line 1: 'Word\\tPronunciation' looks like a header", "delete this line"):
             Pronouncer(phones=phones, lexicon=tmp_path / "header.tsv")
     for wrong in (["blorp"], {"blorp": None}, {"blorp": 3}):
         with refused(ValueError, "blorp"):

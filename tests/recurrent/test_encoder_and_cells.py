@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from attnzoo import recurrent_cells, recurrent_encoder
 from attnzoo.library_internals import blocked_lstm_weights
-from attnzoo.recurrent_cells import ChoGRU
+from attnzoo.recurrent_cells import ChoGRU, PaddedLSTM
 from attnzoo.recurrent_encoder import RecurrentEncoder
 from attnzoo.weight_copies import FEW_PRODUCTS
 from tests.attention.tensors import assert_equal, assert_equal_with_gradients, random, randomize
@@ -87,6 +87,15 @@ def test_an_encoder_keeps_its_weights_laid_out_while_they_are_the_same(
     assert laid_out == 4 * depth + 4 * (
         4 * depth
     )  # a change of one of a layer's four matrices lays out that layer anew
+
+
+def test_a_state_may_lie_in_any_order_in_memory() -> None:
+    layer, inputs, is_padding = PaddedLSTM(5, 4, batch_first=True), torch.randn(3, 6, 5), torch.zeros(3, 6).bool()
+    state = torch.randn(2, 4, 3, 1).transpose(1, 3).unbind()  # (1, 3, 4) each, not contiguous
+    expected, _ = layer(inputs, state, is_padding)
+    with torch.no_grad():
+        for _ in range(FEW_PRODUCTS + 2):
+            torch.testing.assert_close(layer(inputs, state, is_padding)[0], expected)
 
 
 # The cells, and what anchors their references

@@ -42,24 +42,26 @@ def test_overwrite_deletes_nothing_before_the_first_batch_is_known_to_be_good(di
     assert not [name for name in OLD if (output / name).is_file() and (output / name).read_text() == "old"]
 
 
-@pytest.mark.parametrize("name", [*OLD[1:6], ".best.old/config.json"])
-def test_a_part_of_a_run_is_not_lost_by_starting_another(name: str, dictionary: Path, tmp_path: Path) -> None:
+def test_a_part_of_a_run_is_not_lost_by_starting_another(dictionary: Path, tmp_path: Path) -> None:
     """For example ``best`` after its large files were deleted, or ``last`` of a run that was killed early."""
-    write_old(tmp_path, name)
-    sets = [*RECIPE, f"task.data.path={dictionary}"]
-    recipe, part = load_recipe("demo", sets), name.partition("/")[0]
+    names = [*OLD[1:6], ".best.old/config.json"]
+    recipe = load_recipe("demo", [*RECIPE, f"task.data.path={dictionary}"])
     task = make_task(recipe)
-    for _ in range(2):  # there is no recipe, or another one
-        for begin in (train, train_once):
-            with pytest.raises(ValueError, match=rf"holds a part of a run \({part}\); --overwrite deletes it"):
-                begin(recipe, task, tmp_path)
-        save_recipe(load_recipe("demo"), tmp_path / "recipe.yaml")
-    assert (tmp_path / name).read_text() == "old"
-    (tmp_path / "mine").write_text("old")
-    save_recipe(recipe, tmp_path / "recipe.yaml")
-    train_once(recipe, task, tmp_path)
-    assert not (tmp_path / name).is_file() or (tmp_path / name).read_text() != "old"
-    assert (tmp_path / "mine").read_text() == "old"
+    for output, name in ((tmp_path / str(number), name) for number, name in enumerate(names)):
+        write_old(output, name)
+        for _ in range(2):  # there is no recipe, or another one
+            for begin in (train, train_once):
+                part = name.partition("/")[0]
+                with pytest.raises(ValueError, match=rf"holds a part of a run \({part}\); --overwrite deletes it"):
+                    begin(recipe, task, output)
+            save_recipe(load_recipe("demo"), output / "recipe.yaml")
+        assert (output / name).read_text() == "old"
+    output = tmp_path / "all"
+    write_old(output, *names, "mine")
+    save_recipe(recipe, output / "recipe.yaml")
+    train_once(recipe, task, output)
+    assert not [name for name in names if (output / name).is_file() and (output / name).read_text() == "old"]
+    assert (output / "mine").read_text() == "old"
 
 
 @pytest.mark.parametrize("flags", [{"overwrite": True}, {"resume": True}], ids=["overwrite", "resume"])
@@ -79,7 +81,7 @@ def test_a_file_of_the_users_among_those_of_the_run_is_kept(
     recipe = load_recipe("demo", [*RECIPE, f"task.data.path={dictionary}"])
     write_old(tmp_path, *OLD[:-1], name)
     save_recipe(recipe, tmp_path / "recipe.yaml")
-    with pytest.raises(ValueError, match=rf"{name} was not written by a training, which would delete it; move it"):
+    with pytest.raises(ValueError, match=rf"this training would delete .*{name}, which no training wrote; move it"):
         check_output(tmp_path, recipe, **{"resume": False, "overwrite": False} | flags)
     assert all((tmp_path / file).read_text() == "old" for file in [*OLD[:-1], name])
 
@@ -100,6 +102,14 @@ def test_a_refused_training_changes_nothing(flag: str, dictionary: Path, tmp_pat
     assert not (tmp_path / "new").exists()
     main(arguments(dictionary, tmp_path, "--overwrite"))
     assert [name for name in (*left, ".writable") if (tmp_path / name).exists()] == ["checkpoints/.mine/x", ".writable"]
+
+
+def test_overwrite_deletes_nothing_through_a_linked_folder(tmp_path: Path) -> None:
+    write_old(tmp_path / "mine", "config.json")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "best").symlink_to(tmp_path / "mine")
+    with pytest.raises(ValueError, match=r"best is a link, and --overwrite would delete what it leads to; remove"):
+        check_output(tmp_path / "run", load_recipe("demo"), resume=False, overwrite=True)
 
 
 def test_links_to_checkpoints_are_deleted_and_not_what_they_lead_to(tmp_path: Path) -> None:

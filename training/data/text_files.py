@@ -156,7 +156,7 @@ def check_header(file: Path, names: list[str] | None, columns: dict[str, str], o
 
     cells: list[str] = list(first(names=None, header=None).iloc[0])
     if names is None:
-        # A single column may be of text, with commas.
+        # The text of a single column may have commas, which then separate nothing.
         is_undivided = len(cells) == 1 and (len(columns) > 1 or any(column in cells[0] for column in columns))
         if is_undivided and cells[0] not in columns and (remedy := separator_remedy(cells[0])):
             raise SourceError(f"{file} has no {options['sep']!r} in its first line{remedy}")

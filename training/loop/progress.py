@@ -37,7 +37,7 @@ class Clock:
     def progress(self, accelerator: Accelerator) -> float:
         """0 at the start, 1 at the end. It is the same on every process, so that all stop at the same step.
 
-        The first step is taken however few minutes there are.
+        At least one step is taken, however small ``max_minutes`` is.
         """
         if self.settings.max_steps is not None:
             return min(1.0, self.steps / self.settings.max_steps)

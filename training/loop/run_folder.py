@@ -23,10 +23,10 @@ from ..recipe import Recipe, load_recipe, save_recipe
 from .checkpoint import MANIFEST, REPOSITORY, checkpoints, newest_sound_checkpoint, require_room, write_atomically
 
 # What a new run replaces, in the order in which it is deleted: without run.json no run counts as finished.
-# Not the names that begin with "." in checkpoints/: what a kill left there is removed with the next checkpoint.
+# Hidden names in checkpoints/ are left out: what a kill left there is removed with the next checkpoint.
 RUN = ["run.json", "log.jsonl", "checkpoints/[!.]*", "evaluated/checkpoints/[!.]*", "best/*", "last/*", "tensorboard/*"]
 RUN += [".best.old", ".last.old"]
-# What a training writes there, or an older version did: the pickles.
+# The names that a training writes there; the pickles are of older versions.
 _FILES = "|".join(map(re.escape, sorted({*REPOSITORY, MANIFEST, "state.json"}))) + r"|(optimizer|average)\.safetensors"
 _FILES += r"|optimizer\.bin|(custom_checkpoint|random_states)_\d+\.pkl"
 _OWN = re.compile(
@@ -61,10 +61,14 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
         raise ValueError(f"{output} holds {state}; {remedy}--overwrite deletes it, or choose another --output")
     if not (resume or overwrite) and _is_other(output / "recipe.yaml", recipe):
         raise ValueError(f"{output} holds another recipe.yaml; --overwrite replaces it, or choose another --output")
+    folders = {parent for pattern in RUN for parent in (output / pattern).parents if parent.is_relative_to(output)}
+    for folder in sorted(folders - {output}):
+        if overwrite and folder.is_symlink():
+            raise ValueError(f"{folder} is a link, and --overwrite would delete what it leads to; remove the link")
     files = [file for path in contents(output) for file in (path, *([] if path.is_symlink() else path.rglob("*")))]
     for file in files:
         if not _OWN.fullmatch(file.relative_to(output).as_posix()) and (file.is_symlink() or not file.is_dir()):
-            raise ValueError(f"{file} was not written by a training, which would delete it; move it elsewhere")
+            raise ValueError(f"this training would delete {file}, which no training wrote; move it elsewhere")
     settings = recipe.training
     needed = [("task.data.path", recipe.task.data.path), ("training.alignment_links", settings.alignment_links)]
     needed += [("training.start_from", settings.start_from), *(("training.teachers", t) for t in settings.teachers)]
