@@ -345,7 +345,7 @@ class BahdanauLoop(DecoderLoop):
 
 
 class LuongLoop(DecoderLoop):
-    """The steps of :class:`LuongDecoder`. Without input feeding it is only used as an open loop, and ``feed`` is None."""
+    """The steps of :class:`LuongDecoder`. Without input feeding only an open loop, and ``feed`` is None."""
 
     def __init__(
         self, decoder: Any, rows: LoopRows, inputs: Tensor, state: DecoderState, source: Attended, first: int

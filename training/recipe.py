@@ -104,9 +104,9 @@ class Training:
             weights and its tokenizer. The sizes in the section ``model`` and the labels must be those of that model;
             dropout and the penalty may differ.
         max_steps: optimiser steps to take. Give either this or ``max_minutes``.
-        max_minutes: minutes to train, without evaluations. At least one step is taken. The learning rate decays over this
-            time, so a slower machine takes fewer steps but also ends with a decayed rate. Use ``max_steps`` for a run
-            that others can repeat exactly.
+        max_minutes: minutes to train, without evaluations. At least one step is taken. The learning rate decays over
+            this time, so a slower machine takes fewer steps but also ends with a decayed rate. Use ``max_steps`` for a
+            run that others can repeat exactly.
         batch_tokens: the largest number of tokens in a batch: its rows times its longest side.
         accumulation_steps: batches per optimiser step and process. Their loss is averaged over all their target tokens.
         optimizer: "adamw", or the papers' "adam", "adadelta" and "sgd" (see ``training/loop/schedule.py``).
