@@ -3,7 +3,9 @@
 Letters in shapes: I input width, O output width.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import TypeVar
 
@@ -64,6 +66,19 @@ class WeightCopies:
         return all(torch.equal(before, _fingerprint(weight)) for before, weight in found)
 
 
+_IS_USED = ContextVar("whether copies are used", default=True)
+
+
+@contextmanager
+def copies_if(is_worthwhile: bool) -> Iterator[None]:
+    """No copies are used inside if they are not worthwhile: their check reads all weights."""
+    token = _IS_USED.set(is_worthwhile)
+    try:
+        yield
+    finally:
+        _IS_USED.reset(token)
+
+
 _KEPT = WeakTensorKeyDictionary()  # the copies by the first of their weights, for as long as that lives
 
 
@@ -72,6 +87,8 @@ def copies_of(weights: Sequence[Tensor]) -> WeightCopies | None:
 
     Only parameters of float32 on a CPU are copied.
     """
+    if not _IS_USED.get():
+        return None
     for weight in weights:
         is_float32 = weight.device.type == "cpu" and weight.dtype == torch.float32
         if type(weight) is not nn.Parameter or not is_float32 or version_of(weight) is None:

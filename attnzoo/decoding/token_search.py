@@ -23,6 +23,7 @@ from transformers.utils import ModelOutput
 from ..copying import pointer_generator
 from ..library_internals import forward_hooks
 from ..products import is_only_its_weight
+from ..weight_copies import copies_if
 from .recurrent_steps import RecurrentSteps
 from .repeated_product import RepeatedProduct
 from .transformer_steps import TransformerSteps
@@ -87,13 +88,14 @@ def search(
     skip = 1
     if mode == GenerationMode.BEAM_SEARCH and not scores.has_others and _candidates(config) <= model.config.vocab_size:
         skip = repeats  # the beams of a source start with the same tokens, so only one of them is read
-    steps = make_steps(model, model_kwargs, len(input_ids) // repeats, config.num_beams)
-    decoder, sequences = _Decoder(steps, model.lm_head), input_ids[::skip]
-    if mode == GenerationMode.BEAM_SEARCH:
-        starts = sequences.unflatten(0, (-1, repeats // skip))
-        result = _beam_search(decoder, starts, scores, stopping_criteria, config)
-    else:
-        result = {"sequences": _one_by_one(decoder, sequences, scores, stopping_criteria, config)}
+    with copies_if(config.max_length > input_ids.shape[1] + 1):  # not for a single step
+        steps = make_steps(model, model_kwargs, len(input_ids) // repeats, config.num_beams)
+        decoder, sequences = _Decoder(steps, model.lm_head), input_ids[::skip]
+        if mode == GenerationMode.BEAM_SEARCH:
+            starts = sequences.unflatten(0, (-1, repeats // skip))
+            result = _beam_search(decoder, starts, scores, stopping_criteria, config)
+        else:
+            result = {"sequences": _one_by_one(decoder, sequences, scores, stopping_criteria, config)}
     if not config.return_dict_in_generate:
         return result["sequences"]
     kinds = OUTPUTS[model.config.is_encoder_decoder]

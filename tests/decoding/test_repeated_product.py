@@ -134,6 +134,15 @@ def test_weights_that_change_are_copied_anew(change: str) -> None:
         check(layer)
 
 
+def test_a_search_of_one_step_makes_no_copies() -> None:
+    """Their check would take longer than the step."""
+    model, prompt, before = tiny_model(CAUSAL[0], dtype=torch.float32), words(1, 3), len(_KEPT)
+    for steps, has_copies in ((1, False), (2, True)):
+        model.generate(prompt, custom_generate=search, max_new_tokens=steps, min_new_tokens=steps)
+        gc.collect()
+        assert (len(_KEPT) > before) == has_copies
+
+
 def test_copies_of_float32_under_another_default() -> None:
     layer = nn.Linear(8, 4)
     torch.set_default_dtype(torch.float64)
