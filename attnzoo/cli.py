@@ -107,10 +107,8 @@ def pronounce(arguments: list[str]) -> None:
     parser = command_parser("pronounce", COMMANDS["pronounce"][0], example, None, "word", "pronunciations")
     parser.add_argument("--file", type=Path, help="read a word from each line of this file, with a progress bar")
     parser.add_argument("--sentence", action="store_true", help="read whole texts; print a line of phonemes for each")
-    columns = (
-        "plain (the default): word and phonemes, and with --n-best the confidence, or an empty line for an unknown "
-    )
-    columns += "word; tsv: word, phonemes, source and confidence, unquoted"
+    columns = "plain (default): word and phonemes, and with --n-best the confidence; an unknown word is an empty line. "
+    columns += "tsv: word, phonemes, source and confidence, unquoted"
     parser.add_argument("--output", choices=("plain", "tsv"), default="plain", help=columns)
     parser.add_argument("--accent", choices=SOURCE_OF_IPA, help="default: en-us; not for a model without accents")
     parser.add_argument("--phones", choices=PHONE_SETS, default="arpabet", help="default: %(default)s")

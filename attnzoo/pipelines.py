@@ -56,9 +56,8 @@ class SourceToTargetPipeline(Pipeline):
 
     A list of sources gives a list, as does any other sequence, an array or a column of pandas; a dataset or a generator
     gives an iterator. All of them are processed in batches of ``batch_size``, an argument of the pipeline and of every
-    call. Its default is 64, and 1 for a generator, whose next source may depend on the last result. A list is
-    batched by length; the results have the order of the list. A character that the tokenizer does not
-    know gives a warning.
+    call. Its default is 64, and 1 for a generator, whose next source may depend on the last result. A list is batched
+    by length; the results have the order of the list. A character that the tokenizer does not know gives a warning.
 
     Where ``attnzoo`` is installed, :func:`attnzoo.search` finds the targets, unless an option is one that only
     ``generate()`` has.
