@@ -32,14 +32,15 @@ def write_old(output: Path, *names: str) -> None:
 def test_overwrite_deletes_nothing_before_the_first_batch_is_known_to_be_good(dictionary: Path, tmp_path: Path) -> None:
     """Whether the model has the head that is guided is known when it has attended to something."""
     output, task = tmp_path / "run", GraphemeToPhoneme(str(dictionary))
-    write_old(output, *OLD, "recipe.yaml")
+    names = [*OLD, "best/.DS_Store"]
+    write_old(output, *names, "recipe.yaml")
     (tmp_path / "links").write_text("0-0\n" * len(task.training_examples(task.make_tokenizer())))
     sets = overrides("training", alignment_links=str(tmp_path / "links"), alignment_head=1)
     with pytest.raises(SystemExit, match=r"training\.alignment_head 0 to 0, got -1 and 1"):
         main(arguments(dictionary, output, "--overwrite", *(f"--set={value}" for value in sets)))
-    assert all((output / name).read_text() == "old" for name in [*OLD, "recipe.yaml"])
+    assert all((output / name).read_text() == "old" for name in [*names, "recipe.yaml"])
     main(arguments(dictionary, output, "--overwrite"))
-    assert not [name for name in OLD if (output / name).is_file() and (output / name).read_text() == "old"]
+    assert not [name for name in names if (output / name).is_file() and (output / name).read_text() == "old"]
 
 
 def test_a_part_of_a_run_is_not_lost_by_starting_another(dictionary: Path, tmp_path: Path) -> None:

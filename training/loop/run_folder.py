@@ -29,6 +29,7 @@ RUN += [".best.old", ".last.old"]
 # The names that a training writes there; the pickles are of older versions.
 _FILES = "|".join(map(re.escape, sorted({*REPOSITORY, MANIFEST, "state.json"}))) + r"|(optimizer|average)\.safetensors"
 _FILES += r"|optimizer\.bin|(custom_checkpoint|random_states)_\d+\.pkl"
+_FILES += r"|\.DS_Store|Thumbs\.db|desktop\.ini"  # file managers write them into every folder that they show
 _OWN = re.compile(
     rf"run\.json|log\.jsonl|(\.?(best|last)(\.old)?|(evaluated/)?checkpoints/(damaged-)?step-\d+)(/({_FILES}))?"
     r"|tensorboard/(.*/)?(events\.out\.tfevents\.[^/]*|hparams\.yml)"
