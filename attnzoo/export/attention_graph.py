@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..attention import AdditiveScore, DotScore, GeneralScore, LocalWindow, LocationScore, SourceAttention
-from .graph import BOOL, FLOAT, Graph
+from .graph import BOOL, FLOAT, Graph, numbers
 
-LOWEST = np.asarray(np.finfo(np.float32).min)
-ZERO = np.asarray(np.float32(0))
+LOWEST = np.finfo(np.float32).min
 SCORES = (DotScore, GeneralScore, AdditiveScore, LocationScore)  # that have a graph
 
 
@@ -21,7 +20,7 @@ def attend(g: Graph, scores: str, value: str, mask: str | None, reweight: str | 
         scores = g.op("Where", mask, scores, LOWEST)
     weights = g.op("Softmax", scores, axis=-1)
     if mask is not None:  # all weights of a row with nothing to attend to are 0
-        weights = g.op("Where", mask, weights, ZERO)
+        weights = g.op("Where", mask, weights, np.float32(0))
     if reweight is not None:
         weights = g.op("Mul", weights, reweight)
     return g.op("MatMul", weights, value), weights
@@ -91,7 +90,7 @@ class AttentionGraph:
         if isinstance(score, AdditiveScore):  # v . tanh(W q + U k)
             query = g.unsqueeze(g.linear(query, score.query_proj), 2)  # (B, T, 1, A)
             pairs = g.op("Tanh", g.op("Add", query, g.unsqueeze(source["keys"], 1)))  # (B, T, S, A)
-            return g.op("MatMul", pairs, g.parameter(score.score_vector))
+            return g.op("MatMul", pairs, numbers(score.score_vector))
         if isinstance(score, LocationScore):
             rows = g.product(query, score.position_key)  # (B, T, positions)
             last = g.whole_numbers(len(score.position_key) - 1)
@@ -115,11 +114,11 @@ class AttentionGraph:
             aligned = g.op("Cast", g.unsqueeze(g.op("Min", now, last), 2), to=FLOAT)  # (B, 1, 1)
         ranks = g.op("Cast", g.unsqueeze(positions.ranks, 1), to=FLOAT)
         distance = g.op("Sub", ranks, aligned)  # (B, T, S)
-        mask = g.op("LessOrEqual", g.op("Abs", distance), g.number(window.window_size))
+        mask = g.op("LessOrEqual", g.op("Abs", distance), np.float32(window.window_size))
         if not window.predictive:
             return mask, None
         square = g.op("Mul", distance, distance)
-        return mask, g.op("Exp", g.op("Div", square, g.number(-2 * (window.window_size / 2) ** 2)))
+        return mask, g.op("Exp", g.op("Div", square, np.float32(-2 * (window.window_size / 2) ** 2)))
 
     def positions(self, g: Graph, source: dict[str, str]) -> Positions:
         return Positions.of(g.root, source["attention_mask"])

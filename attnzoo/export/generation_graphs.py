@@ -110,7 +110,7 @@ def _greedy(decoder: Decoder, g: Graph, ends: list[int], padding: int) -> onnx.M
     best = body.op("ArgMax", log_probs, axis=-1, keepdims=0)
     score = body.op("ReduceMax", log_probs, body.whole_numbers(1), keepdims=0)
     best = body.op("Where", is_open, best, np.asarray(padding))
-    score = body.op("Where", is_open, score, body.number(0))
+    score = body.op("Where", is_open, score, np.float32(0))
     still_open = is_open
     for end in ends:
         still_open = body.op("And", still_open, body.op("Not", body.op("Equal", best, np.asarray(end))))

@@ -12,7 +12,7 @@ import onnx
 
 from .attention_graph import as_bool, attend
 from .generation_graphs import text_inputs
-from .graph import INT64, Graph, Weights
+from .graph import INT64, Graph, Weights, numbers
 from .recurrent_graph import EncoderGraph
 from .transformer_graph import StackGraph
 
@@ -31,7 +31,7 @@ def self_attentive(model: Any, weights: Weights) -> onnx.ModelProto:
         both = _annotated(g, base, g.op("Concat", input_ids, input_ids, axis=0), g.op("Concat", *masks, axis=0))
         (first, second), halves = (g.op("Split", part, outputs=2, axis=0, num_outputs=2) for part in both)
         gates = [
-            g.op("MatMul", g.op("Transpose", part, perm=[1, 0, 2]), g.parameter(weight))  # (R, B, G)
+            g.op("MatMul", g.op("Transpose", part, perm=[1, 0, 2]), numbers(weight))  # (R, B, G)
             for part, weight in ((first, base.gate.first_weight), (second, base.gate.second_weight))
         ]
         matrix = g.op("Transpose", g.op("Mul", *gates), perm=[1, 0, 2])

@@ -68,15 +68,14 @@ def run_cell(
         - lengths: (B,) int32, or None where all rows are S long
         - state: the parts of the first state, each (D, B, H); zeros if there are none
     """
-    key = *map(id, layers), id(embedding)
-    w, r, b = g.array(key, lambda: cell_weights(cell, layers, embedding))
+    w, r, b = cell_weights(cell, layers, embedding)
     kind, first, last = OPERATORS[cell], [*state, None, None][: 2 if cell == "lstm" else 1], []
     options: dict[str, Any] = {"hidden_size": layers[0].hidden_size, "direction": direction}
     if kind == "GRU":
         options["linear_before_reset"] = int(cell == "gru")  # the reset gate after U, as torch has it
     if kind == "LSTM" and g.weights == "int8" and w.size >= SMALL:
         kind, options["domain"] = "DynamicQuantizeLSTM", MICROSOFT
-        w, r, last = g.array((*key, "int8"), lambda: quantised_weights(w, r))
+        w, r, last = quantised_weights(w, r)
     return g.op(kind, x, w, r, b, lengths, *first, *last, outputs=3 if cell == "lstm" else 2, **options)
 
 
@@ -91,8 +90,7 @@ def lstm_of_tokens(
         - tokens: (R,); hidden, cell: (R, H); returns: the same
     """
     w, r, of_input, of_hidden = layer_weights(layer)
-    key = id(embedding.weight), id(w), "table"
-    table = g.array(key, lambda: numbers(embedding.weight @ w.T + of_input + of_hidden))  # (vocabulary, 4 H)
+    table = numbers(embedding.weight @ w.T + of_input + of_hidden)  # (vocabulary, 4 H)
     gates = g.op("Add", g.op("Gather", table, tokens), g.product(hidden, r))
     gates = g.op("Split", gates, outputs=4, axis=1, num_outputs=4)
     input_gate, forget_gate, output_gate = (g.op("Sigmoid", gates[place]) for place in (0, 1, 3))
@@ -203,7 +201,7 @@ class RecurrentGraphs:
             if "feed" in self.state:
                 width = g.whole_numbers(self.config.readout_size)
                 shape = g.op("Concat", g.size(states[0][0], 0), width, axis=0)
-                state["feed"] = g.op("Expand", g.number(0), shape)
+                state["feed"] = g.op("Expand", np.float32(0), shape)
             return state
         top = states[-1][0]  # (B, V)
         feed = None
@@ -215,7 +213,7 @@ class RecurrentGraphs:
         hidden = self._by_layer(g, g.op("Tanh", g.linear(top, wiring.initial_proj)), "hidden")
         state = dict(hidden)
         if "cell" in self.parts:
-            state |= {name.replace("hidden", "cell"): g.op("Mul", h, g.number(0)) for name, h in hidden.items()}
+            state |= {name.replace("hidden", "cell"): g.op("Mul", h, np.float32(0)) for name, h in hidden.items()}
         return state if feed is None else state | {"feed": feed}
 
     def _bridged(self, g: Graph, bridge: StateBridge, states: list[list[str]]) -> dict[str, str]:

@@ -14,7 +14,7 @@ import torch
 from ..transformer_layers import FeedForward, MultiHeadAttention, TransformerLayer
 from ..transformer_stack import SmallTransformerStack
 from .attention_graph import Positions, as_bool, attend
-from .graph import FLOAT, Graph
+from .graph import FLOAT, Graph, numbers
 
 Attended = tuple[str, str]  # a sublayer's output, and the weights of its heads (B, H, N, P)
 
@@ -32,16 +32,14 @@ class StackGraph:
 
     def embed(self, g: Graph, ids: str, positions: str) -> str:
         """Tokens (R, T) at their positions, (R or 1, T): (R, T, D)."""
-        x = g.op("Mul", g.rows(self.stack.embed_tokens.weight, ids), g.number(self.stack.embedding_scale))
+        x = g.op("Mul", g.rows(self.stack.embed_tokens.weight, ids), np.float32(self.stack.embedding_scale))
         embedding = self.stack.position_embedding
         if embedding is None:
             return x
         if embedding.learned is not None:
             return g.op("Add", x, g.rows(embedding.learned.weight, positions))
         width = self.config.hidden_size
-        frequencies = g.array(
-            "frequencies", lambda: (10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float32) / width)).numpy()
-        )
+        frequencies = (10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float32) / width)).numpy()
         angle = g.op("Mul", g.unsqueeze(g.op("Cast", positions, to=FLOAT), 2), frequencies)  # (R or 1, T, D / 2)
         waves = g.op("Concat", g.unsqueeze(g.op("Sin", angle), 3), g.unsqueeze(g.op("Cos", angle), 3), axis=3)
         return g.op("Add", x, g.reshape(waves, 0, 0, width))  # not -1, which has no answer for an empty sequence
@@ -59,7 +57,7 @@ class StackGraph:
         self, g: Graph, attention: MultiHeadAttention, query: str, key: str, value: str, mask: str | None
     ) -> Attended:
         """Section 3.2.1 in every head: (B, H, N, K)."""
-        query = g.op("Mul", query, g.number(attention.scaling)) if attention.scaling != 1 else query
+        query = g.op("Mul", query, np.float32(attention.scaling)) if attention.scaling != 1 else query
         scores = g.op("MatMul", query, g.op("Transpose", key, perm=[0, 1, 3, 2]))
         return attend(g, scores, value, mask)
 
@@ -69,7 +67,7 @@ class StackGraph:
         return g.linear(by_token, attention.output_proj)
 
     def norm(self, g: Graph, x: str, norm: Any) -> str:
-        weight, bias = g.parameter(norm.weight), g.parameter(norm.bias)
+        weight, bias = numbers(norm.weight), numbers(norm.bias)
         return g.op("LayerNormalization", x, weight, bias, axis=-1, epsilon=float(norm.eps))
 
     def residual(self, g: Graph, x: str, layer: TransformerLayer, norm: Any, sublayer: Callable[[str], str]) -> str:
@@ -187,7 +185,7 @@ class Seq2SeqGraphs(_CachedDecoder):
             for part, project in (("key", layer.cross_attention.key_proj), ("value", layer.cross_attention.value_proj)):
                 source[f"memory_{part}_{number}"] = self.stack.to_heads(g, g.linear(x, project))
         shape = g.op("Concat", g.size(input_ids, 0), g.whole_numbers(self.stack.heads, 0, self.stack.size), axis=0)
-        empty = g.op("Expand", g.number(0), shape)
+        empty = g.op("Expand", np.float32(0), shape)
         return source, dict.fromkeys(self.state, empty)
 
     def step(
