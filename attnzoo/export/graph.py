@@ -52,7 +52,7 @@ class Graph:
         self.nodes: list[onnx.NodeProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
         self.outputs: list[onnx.ValueInfoProto] = []
-        self.renamed: dict[str, str] = {}  # values that are outputs, by the names that they had before
+        self.renamed: dict[str, str] = {}  # the names of the outputs, by their values
         # Of the outermost graph alone:
         self.initializers: list[onnx.TensorProto] = []
         self.stored: dict[tuple[Any, ...], str] = {}  # the values of arrays, by what is in them
@@ -61,7 +61,6 @@ class Graph:
     def op(self, kind: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
         """The output of a node, or a list of them. An input is a value, an array, or None for one that is left out."""
         names = ["" if part is None else part if isinstance(part, str) else self.constant(part) for part in inputs]
-        names = [self.renamed.get(name, name) for name in names]
         results = [self.root.name(kind) for _ in range(outputs)]
         self.nodes.append(helper.make_node(kind, names, results, **attributes))
         return results[0] if outputs == 1 else results
@@ -71,17 +70,16 @@ class Graph:
         return name
 
     def output(self, name: str, value: str, dtype: Any, shape: Sequence[Any]) -> None:
-        if any(value in node.output for node in self.nodes):  # then it takes the name, for a copy would take time
-            self.renamed[value] = name
-            for node in self.nodes:
-                for names in (node.input, node.output):
-                    names[:] = [self.renamed.get(one, one) for one in names]
-        else:
-            self.nodes.append(helper.make_node("Identity", [self.renamed.get(value, value)], [name]))
+        if value in self.renamed or not any(value in node.output for node in self.nodes):
+            value = self.op("Identity", value)
+        self.renamed[value] = name  # a copy under this name would take time
         info = helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
         self.outputs.append(info)
 
     def proto(self, name: str) -> onnx.GraphProto:
+        for node in self.nodes:
+            for names in (node.input, node.output):
+                names[:] = [self.renamed.get(one, one) for one in names]
         return helper.make_graph(self.nodes, name, self.inputs, self.outputs, self.initializers)
 
     def model(self, name: str) -> onnx.ModelProto:
