@@ -58,13 +58,11 @@ def small_transformer(model: Any, weights: Weights) -> onnx.ModelProto:
     g, config = Graph(weights), model.config
     input_ids, attention_mask = text_inputs(g)
     states, _ = StackGraph(model.model.first_stack).read(g, input_ids, attention_mask)
-    if hasattr(model, "lm_head"):
-        g.output("logits", g.linear(states, model.lm_head), np.float32, ["B", "S", config.vocab_size])
-    elif type(model).__name__.endswith("ForTokenClassification"):
-        g.output("logits", g.linear(states, model.classifier), np.float32, ["B", "S", config.num_labels])
-    else:  # the last real token of a causal stack, the first one of a bidirectional stack
+    head, shape = model.lm_head if hasattr(model, "lm_head") else model.classifier, ["B", "S"]
+    if type(model).__name__.endswith("ForSequenceClassification"):
+        # The last real token of a causal stack, the first one of a bidirectional stack.
         is_last = int(config.attention_pattern == "causal")
         place = g.op("ArgMax", attention_mask, axis=1, keepdims=1, select_last_index=is_last)  # (B, 1)
-        chosen = g.op("GatherND", states, g.op("Cast", place, to=INT64), batch_dims=1)  # (B, D)
-        g.output("logits", g.linear(chosen, model.classifier), np.float32, ["B", config.num_labels])
+        states, shape = g.op("GatherND", states, g.op("Cast", place, to=INT64), batch_dims=1), ["B"]  # (B, D)
+    g.output("logits", g.linear(states, head), np.float32, [*shape, head.out_features])
     return g.model("model")
