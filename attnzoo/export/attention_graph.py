@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..attention import AdditiveScore, DotScore, GeneralScore, LocalWindow, LocationScore, SourceAttention
+from ..attention import AdditiveScore, DotScore, GeneralScore, LocationScore, SourceAttention
 from .graph import BOOL, FLOAT, Graph, numbers
 
 LOWEST = np.finfo(np.float32).min
@@ -55,20 +55,13 @@ class AttentionGraph:
     """
 
     def __init__(self, attention: SourceAttention) -> None:
-        self.score, self.window = attention.score, attention.window
+        self.score: Any = attention.score
+        self.window: Any = attention.window
+        self.key_proj = getattr(self.score, "key_proj", None)  # of a score that reads more than values and positions
         if type(self.score) not in SCORES:
             raise ValueError(
                 f"the score {type(self.score).__name__} has no ONNX graph; add it to AttentionGraph.scores"
             )
-
-    @property
-    def has_keys(self) -> bool:
-        """Whether the score reads keys of its own: neither the values nor positions."""
-        return isinstance(self.score, GeneralScore | AdditiveScore)
-
-    def project_key(self, g: Graph, value: str) -> str:
-        assert isinstance(self.score, GeneralScore | AdditiveScore)
-        return g.linear(value, self.score.key_proj)
 
     def __call__(self, g: Graph, query: str, source: dict[str, str], number: str | None) -> tuple[str, str]:
         """Context (B, T, V) and weights (B, T, S) of the queries (B, T, H) of step ``number`` (R,)."""
@@ -97,13 +90,12 @@ class AttentionGraph:
             ranks = g.unsqueeze(g.op("Min", self.positions(g, source).ranks, last), 1)  # (B, 1, S)
             shape = g.op("Concat", g.size(query, 0), g.size(query, 1), g.size(ranks, 2), axis=0)
             return g.op("GatherElements", rows, g.op("Expand", ranks, shape), axis=2)
-        keys = source["keys"] if self.has_keys else source["values"]
+        keys = source.get("keys", source["values"])
         return g.op("MatMul", query, g.op("Transpose", keys, perm=[0, 2, 1]))
 
     def windows(self, g: Graph, query: str, positions: Positions, number: str | None) -> tuple[str, str | None]:
         """:class:`attnzoo.attention.LocalWindow`: mask (B, T, S), and for local-p the Gaussian."""
-        window: Any = self.window
-        assert isinstance(window, LocalWindow)
+        window = self.window
         if window.predictive:
             logit = g.linear(g.op("Tanh", g.linear(query, window.query_proj)), window.position_proj)  # (B, T, 1)
             length = g.unsqueeze(g.op("Cast", positions.length, to=FLOAT), 2)  # (B, 1, 1)

@@ -32,7 +32,9 @@ class Decoder(Protocol):
     attention: Any
 
     def first_tokens(self, g: Graph, input_ids: str) -> str:
-        """The tokens that the first step reads."""
+        """The tokens (B,) that the first step reads: the start token, but for a decoder that continues its input."""
+        start = g.whole_numbers(self.config.decoder_start_token_id)
+        return g.op("Expand", start, g.size(input_ids, 0))
 
     def read(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[dict[str, str], dict[str, str]]:
         """What is attended to, and the state before the first step."""
@@ -101,10 +103,11 @@ def _greedy(decoder: Decoder, g: Graph, ends: list[int], padding: int) -> onnx.M
     body.input("iteration", np.int64, [])
     body.input("is_unfinished", np.bool_, [])
     tokens, is_open = body.input("tokens_in", np.int64, ["B"]), body.input("is_open", np.bool_, ["B"])
-    before = {
-        name: body.input(f"{name}_in", dtype, ["B" if size == "R" else None if size == "T" else size for size in shape])
+    ports = {
+        name: (dtype, [{"R": "B", "T": None}.get(size, size) for size in shape])
         for name, (dtype, shape) in decoder.state.items()
     }
+    before = {name: body.input(f"{name}_in", *port) for name, port in ports.items()}
     logits, after, attention = decoder.step(body, tokens, source, before)
     log_probs = body.op("LogSoftmax", logits, axis=-1)
     best = body.op("ArgMax", log_probs, axis=-1, keepdims=0)
@@ -118,9 +121,8 @@ def _greedy(decoder: Decoder, g: Graph, ends: list[int], padding: int) -> onnx.M
     body.output("is_unfinished_out", body.op("Cast", any_open, to=BOOL), np.bool_, [])
     body.output("tokens_out", best, np.int64, ["B"])
     body.output("is_open_out", still_open, np.bool_, ["B"])
-    for name, (dtype, shape) in decoder.state.items():
-        sizes = ["B" if size == "R" else None if size == "T" else size for size in shape]
-        body.output(f"{name}_out", after[name], dtype, sizes)
+    for name, port in ports.items():
+        body.output(f"{name}_out", after[name], *port)
     body.output("every_token", best, np.int64, ["B"])
     body.output("every_score", score, np.float32, ["B"])
     if attention is not None:

@@ -13,6 +13,7 @@ from ..recurrent_cells import ChoGRU, layer_weights
 from ..recurrent_decoder import BahdanauDecoder, ChoDecoder, LuongDecoder, StateBridge, SutskeverDecoder
 from ..recurrent_encoder import RecurrentEncoder
 from .attention_graph import AttentionGraph, Positions
+from .generation_graphs import Decoder
 from .graph import FLOAT, INT32, MICROSOFT, SMALL, Graph, numbers, quantise
 
 OPERATORS = {"lstm": "LSTM", "gru": "GRU", "cho_gru": "GRU", "rnn": "RNN"}
@@ -69,7 +70,8 @@ def run_cell(
         - state: the parts of the first state, each (D, B, H); zeros if there are none
     """
     w, r, b = cell_weights(cell, layers, embedding)
-    kind, first, last = OPERATORS[cell], [*state, None, None][: 2 if cell == "lstm" else 1], []
+    kind, first = OPERATORS[cell], [*state, None, None][: 2 if cell == "lstm" else 1]
+    last: list[np.ndarray | None] = []
     options: dict[str, Any] = {"hidden_size": layers[0].hidden_size, "direction": direction}
     if kind == "GRU":
         options["linear_before_reset"] = int(cell == "gru")  # the reset gate after U, as torch has it
@@ -148,7 +150,7 @@ class EncoderGraph:
         return g.op("Mul", back, g.unsqueeze(g.op("Cast", attention_mask, to=FLOAT), 2)), states
 
 
-class RecurrentGraphs:
+class RecurrentGraphs(Decoder):
     """The attentional RNN for conditional generation, as the parts of the graphs in ``generation_graphs.py``.
 
     The state of a step, by name: hidden_0, cell_0, hidden_1, ... (R, H) of the layers; feed (R, ...), what a step reads
@@ -160,34 +162,26 @@ class RecurrentGraphs:
         self.encoder = EncoderGraph(model.model.encoder.rnn, config.cell, model.model.encoder.embed_tokens)
         self.embedding, self.lm_head = model.model.decoder.embed_tokens, model.lm_head
         self.wiring = model.model.decoder.wiring
-        self.attention = None if self.wiring.attention is None else AttentionGraph(self.wiring.attention)
+        self.attention: Any = None if self.wiring.attention is None else AttentionGraph(self.wiring.attention)
         self.parts = ["hidden", "cell"] if config.cell == "lstm" else ["hidden"]
         layers, size = range(config.decoder_layers), config.decoder_hidden_size
-        self.state: dict[str, tuple[Any, list[Any]]] = {
-            f"{part}_{layer}": (np.float32, ["R", size]) for layer in layers for part in self.parts
-        }
+        self.state = {f"{part}_{layer}": (np.float32, ["R", size]) for layer in layers for part in self.parts}
         if config.wiring == "cho" or config.input_feeding:
             self.state["feed"] = np.float32, ["R", size if config.wiring == "cho" else config.readout_size]
         if config.window == "monotonic":
             self.state["number"] = np.int64, ["R"]
-        self.source: dict[str, tuple[Any, list[Any]]] = {}
+        self.source = {}
         if self.attention is not None:
             self.source["values"] = np.float32, ["B", "S", config.encoder_output_size]
-        if self.attention is not None and self.attention.has_keys:
-            width = config.decoder_hidden_size if config.score == "general" else config.attention_size
-            self.source["keys"] = np.float32, ["B", "S", width]
-
-    def first_tokens(self, g: Graph, input_ids: str) -> str:
-        """(B,)"""
-        start = g.whole_numbers(self.config.decoder_start_token_id)
-        return g.op("Expand", start, g.size(input_ids, 0))
+            if self.attention.key_proj is not None:
+                self.source["keys"] = np.float32, ["B", "S", self.attention.key_proj.out_features]
 
     def read(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[dict[str, str], dict[str, str]]:
         """What is attended to, and the state before the first step."""
         values, states = self.encoder(g, input_ids, attention_mask)
-        source = {"values": values} if self.attention is not None else {}
-        if self.attention is not None and self.attention.has_keys:
-            source["keys"] = self.attention.project_key(g, values)
+        source = {"values": values} if "values" in self.source else {}
+        if "keys" in self.source:
+            source["keys"] = g.linear(values, self.attention.key_proj)
         state = self.first_state(g, states)
         if "number" in self.state:
             state["number"] = g.op("Expand", g.whole_numbers(0), g.size(input_ids, 0))
@@ -210,10 +204,10 @@ class RecurrentGraphs:
         else:  # of the backward RNN
             width = wiring.initial_proj.in_features
             top = g.op("Slice", top, g.whole_numbers(-width), g.whole_numbers(2**31), g.whole_numbers(1))
-        hidden = self._by_layer(g, g.op("Tanh", g.linear(top, wiring.initial_proj)), "hidden")
-        state = dict(hidden)
+        hidden = g.op("Tanh", g.linear(top, wiring.initial_proj))
+        state = self._by_layer(g, hidden, "hidden")
         if "cell" in self.parts:
-            state |= {name.replace("hidden", "cell"): g.op("Mul", h, np.float32(0)) for name, h in hidden.items()}
+            state |= self._by_layer(g, g.op("Mul", hidden, np.float32(0)), "cell")
         return state if feed is None else state | {"feed": feed}
 
     def _bridged(self, g: Graph, bridge: StateBridge, states: list[list[str]]) -> dict[str, str]:
@@ -286,13 +280,10 @@ class RecurrentGraphs:
 
     def _attend(self, g: Graph, query: str, source: dict[str, str], state: dict[str, str]) -> tuple[str, str]:
         """Context (R, V) and weights (R, S) of queries (R, H). The rows of a source share it."""
-        assert self.attention is not None
         queries = g.reshape(query, g.root.size(source["values"], 0), -1, self.config.decoder_hidden_size)
         context, weights = self.attention(g, queries, source, state.get("number"))
-        return (
-            g.reshape(context, -1, self.config.encoder_output_size),
-            g.reshape(weights, -1, g.root.size(source["values"], 1)),
-        )
+        width, length = self.config.encoder_output_size, g.root.size(source["values"], 1)
+        return g.reshape(context, -1, width), g.reshape(weights, -1, length)
 
     def _maxout(self, g: Graph, inputs: list[str]) -> str:
         pairs = g.linear(self._joined(g, inputs), self.wiring.readout_proj)

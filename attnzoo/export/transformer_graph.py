@@ -14,6 +14,7 @@ import torch
 from ..transformer_layers import FeedForward, MultiHeadAttention, TransformerLayer
 from ..transformer_stack import SmallTransformerStack
 from .attention_graph import Positions, as_bool, attend
+from .generation_graphs import Decoder, Ports
 from .graph import FLOAT, Graph, numbers
 
 Attended = tuple[str, str]  # a sublayer's output, and the weights of its heads (B, H, N, P)
@@ -25,10 +26,8 @@ class StackGraph:
     def __init__(self, stack: SmallTransformerStack) -> None:
         self.stack, self.config = stack, stack.config
         self.layers: Any = stack.layers
-        self.heads, self.size = (
-            self.config.num_attention_heads,
-            self.config.hidden_size // self.config.num_attention_heads,
-        )
+        self.heads = self.config.num_attention_heads
+        self.size = self.config.hidden_size // self.heads
 
     def embed(self, g: Graph, ids: str, positions: str) -> str:
         """Tokens (R, T) at their positions, (R or 1, T): (R, T, D)."""
@@ -114,7 +113,7 @@ class StackGraph:
         return self.run(g, self.embed(g, ids, ranks), attend_to_itself), kept
 
 
-class _CachedDecoder:
+class _CachedDecoder(Decoder):
     """What the two decoders share: a cache of the layers' keys and values, key_0, value_0, ... (R, H, P, K)."""
 
     def __init__(self, model: Any) -> None:
@@ -122,9 +121,7 @@ class _CachedDecoder:
         self.stack = StackGraph(model.model.decoder)
         shape = ["R", self.stack.heads, "T", self.stack.size]
         layers = range(self.config.num_hidden_layers)
-        self.caches: dict[str, tuple[Any, list[Any]]] = {
-            f"{part}_{number}": (np.float32, shape) for number in layers for part in ("key", "value")
-        }
+        self.state = {f"{part}_{number}": (np.float32, shape) for number in layers for part in ("key", "value")}
 
     def run_step(
         self,
@@ -170,12 +167,7 @@ class Seq2SeqGraphs(_CachedDecoder):
         super().__init__(model)
         self.encoder = StackGraph(model.model.encoder)
         shape = ["B", self.stack.heads, "S", self.stack.size]
-        self.state = self.caches
-        self.source: dict[str, tuple[Any, list[Any]]] = {f"memory_{name}": (np.float32, shape) for name in self.caches}
-
-    def first_tokens(self, g: Graph, input_ids: str) -> str:
-        """(B,)"""
-        return g.op("Expand", g.whole_numbers(self.config.decoder_start_token_id), g.size(input_ids, 0))
+        self.source = {f"memory_{name}": (np.float32, shape) for name in self.state}
 
     def read(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[dict[str, str], dict[str, str]]:
         """The memory's keys and values, and empty caches."""
@@ -191,16 +183,15 @@ class Seq2SeqGraphs(_CachedDecoder):
     def step(
         self, g: Graph, tokens: str, source: dict[str, str], state: dict[str, str]
     ) -> tuple[str, dict[str, str], str]:
-        by_source = g.op(
-            "Concat", g.size(source["memory_key_0"], 0), g.whole_numbers(-1, self.stack.heads, self.stack.size), axis=0
-        )
+        sources = g.root.size(source["attention_mask"], 0)
         mask = g.unsqueeze(as_bool(g, source["attention_mask"]), 1, 2)  # (B, 1, 1, S)
         weights = ""
 
         def attend_to_memory(number: int, y: str) -> str:
             nonlocal weights
             attention = self.stack.layers[number].cross_attention
-            query = g.op("Reshape", g.linear(y, attention.query_proj), by_source)  # (B, R / B, H, K)
+            query = g.linear(y, attention.query_proj)
+            query = g.reshape(query, sources, -1, self.stack.heads, self.stack.size)  # (B, R / B, H, K)
             query = g.op("Transpose", query, perm=[0, 2, 1, 3])
             key, value = source[f"memory_key_{number}"], source[f"memory_value_{number}"]
             context, weights = self.stack.attend(g, attention, query, key, value, mask)
@@ -221,11 +212,11 @@ class CausalGraphs(_CachedDecoder):
     """
 
     attention = None
-    source: dict[str, tuple[Any, list[Any]]] = {}
+    source: Ports = {}
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        self.state: dict[str, tuple[Any, list[Any]]] = self.caches | {"mask": (np.int64, ["R", "M"])}
+        self.state["mask"] = np.int64, ["R", "M"]
 
     def first_tokens(self, g: Graph, input_ids: str) -> str:
         return g.op("Gather", input_ids, np.asarray(-1), axis=1)
@@ -235,7 +226,7 @@ class CausalGraphs(_CachedDecoder):
         bounds = g.whole_numbers(0), g.whole_numbers(-1), g.whole_numbers(1)
         before, mask = (g.op("Slice", part, *bounds) for part in (input_ids, attention_mask))
         _, kept = self.stack.read(g, before, mask)
-        return {}, dict(zip(self.caches, kept, strict=True)) | {"mask": attention_mask}
+        return {}, dict(zip(self.state, [*kept, attention_mask], strict=True))
 
     def step(
         self, g: Graph, tokens: str, source: dict[str, str], state: dict[str, str]
