@@ -26,11 +26,6 @@ def attend(g: Graph, scores: str, value: str, mask: str | None, reweight: str | 
     return g.op("MatMul", weights, value), weights
 
 
-def as_bool(g: Graph, attention_mask: str) -> str:
-    """A mask of 1 and 0 as one of True and False."""
-    return g.op("Cast", attention_mask, to=BOOL)
-
-
 class Positions(NamedTuple):
     """The rank of every token among the real tokens of its row (B, S), and how many there are (B, 1); int64.
 
@@ -42,9 +37,9 @@ class Positions(NamedTuple):
 
     @classmethod
     def of(cls, g: Graph, attention_mask: str) -> "Positions":
-        count = g.op("CumSum", attention_mask, g.whole_numbers(1))
-        ranks = g.op("Max", g.op("Sub", count, g.whole_numbers(1)), g.whole_numbers(0))
-        return cls(ranks, g.op("ReduceSum", attention_mask, g.whole_numbers(1), keepdims=1))
+        count = g.op("CumSum", attention_mask, [1])
+        ranks = g.op("Max", g.op("Sub", count, [1]), [0])
+        return cls(ranks, g.op("ReduceSum", attention_mask, [1], keepdims=1))
 
 
 class AttentionGraph:
@@ -67,10 +62,10 @@ class AttentionGraph:
         """Context (B, T, V) and weights (B, T, S) of the queries (B, T, H) of step ``number`` (R,)."""
         scores = self.scores(g, query, source)
         # The root graph makes what is the same at every step of a loop.
-        mask, reweight = g.root.unsqueeze(as_bool(g.root, source["attention_mask"]), 1), None  # (B, 1, S)
+        mask, reweight = g.root.unsqueeze(g.root.op("Cast", source["attention_mask"], to=BOOL), 1), None  # (B, 1, S)
         if isinstance(self.score, LocationScore):
             rows = len(self.score.position_key)
-            inside = g.op("Less", self.positions(g, source).ranks, g.whole_numbers(rows))
+            inside = g.op("Less", self.positions(g, source).ranks, [rows])
             mask = g.op("And", mask, g.unsqueeze(inside, 1))
         if self.window is not None:
             window_mask, reweight = self.windows(g, query, self.positions(g, source), number)
@@ -86,7 +81,7 @@ class AttentionGraph:
             return g.op("MatMul", pairs, numbers(score.score_vector))
         if isinstance(score, LocationScore):
             rows = g.product(query, score.position_key)  # (B, T, positions)
-            last = g.whole_numbers(len(score.position_key) - 1)
+            last = [len(score.position_key) - 1]
             ranks = g.unsqueeze(g.op("Min", self.positions(g, source).ranks, last), 1)  # (B, 1, S)
             shape = g.op("Concat", g.size(query, 0), g.size(query, 1), g.size(ranks, 2), axis=0)
             return g.op("GatherElements", rows, g.op("Expand", ranks, shape), axis=2)
@@ -101,8 +96,8 @@ class AttentionGraph:
             length = g.unsqueeze(g.op("Cast", positions.length, to=FLOAT), 2)  # (B, 1, 1)
             aligned = g.op("Mul", length, g.op("Sigmoid", logit))
         else:  # all rows are at the same step
-            last = g.op("Max", g.op("Sub", positions.length, g.whole_numbers(1)), g.whole_numbers(0))
-            now = g.op("ReduceMax", number, g.whole_numbers(0), keepdims=1)  # (1,)
+            last = g.op("Max", g.op("Sub", positions.length, [1]), [0])
+            now = g.op("ReduceMax", number, [0], keepdims=1)  # (1,)
             aligned = g.op("Cast", g.unsqueeze(g.op("Min", now, last), 2), to=FLOAT)  # (B, 1, 1)
         ranks = g.op("Cast", g.unsqueeze(positions.ranks, 1), to=FLOAT)
         distance = g.op("Sub", ranks, aligned)  # (B, T, S)

@@ -59,7 +59,10 @@ class Graph:
         self.count = 0
 
     def op(self, kind: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
-        """The output of a node, or a list of them. An input is a value, an array, or None for one that is left out."""
+        """The output of a node, or a list of them.
+
+        An input is a value, an array or what numpy makes one of, or None for one that is left out.
+        """
         names = ["" if part is None else part if isinstance(part, str) else self.constant(part) for part in inputs]
         results = [self.root.name(kind) for _ in range(outputs)]
         self.nodes.append(helper.make_node(kind, names, results, **attributes))
@@ -159,18 +162,14 @@ class Graph:
         return self.op("Shape", x, start=axis, end=axis + 1)
 
     def unsqueeze(self, x: str, *axes: int) -> str:
-        return self.op("Unsqueeze", x, self.whole_numbers(*axes))
+        return self.op("Unsqueeze", x, axes)
 
     def squeeze(self, x: str, *axes: int) -> str:
-        return self.op("Squeeze", x, self.whole_numbers(*axes))
+        return self.op("Squeeze", x, axes)
 
     def reshape(self, x: str, *shape: int | str) -> str:
         """``x`` in another shape: 0 keeps a dimension, -1 is what remains, and a value (1,) of the root is a size."""
         if any(isinstance(size, str) for size in shape):
-            sizes = [size if isinstance(size, str) else self.whole_numbers(size) for size in shape]
+            sizes = [size if isinstance(size, str) else [size] for size in shape]
             return self.op("Reshape", x, self.root.op("Concat", *sizes, axis=0))
-        return self.op("Reshape", x, self.whole_numbers(*shape))  # type: ignore[arg-type]
-
-    def whole_numbers(self, *given: int) -> np.ndarray:
-        """An array of int64."""
-        return np.array(given, dtype=np.int64)
+        return self.op("Reshape", x, shape)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from .attention_graph import as_bool, attend
+from .attention_graph import attend
 from .generation_graphs import text_inputs
-from .graph import INT64, Graph, Weights, numbers
+from .graph import BOOL, INT64, Graph, Weights, numbers
 from .recurrent_graph import EncoderGraph
 from .transformer_graph import StackGraph
 
@@ -49,7 +49,7 @@ def _annotated(g: Graph, base: Any, input_ids: str, attention_mask: str) -> tupl
     """:class:`attnzoo.attention.StructuredSelfAttention`: M (B, R, V) and A (B, R, S)."""
     states, _ = EncoderGraph(base.rnn, base.config.cell, base.embed_tokens)(g, input_ids, attention_mask)
     scores = g.product(g.op("Tanh", g.linear(states, base.attention.key_proj)), base.attention.hops)  # (B, S, R)
-    mask = g.unsqueeze(as_bool(g, attention_mask), 1)
+    mask = g.unsqueeze(g.op("Cast", attention_mask, to=BOOL), 1)
     return attend(g, g.op("Transpose", scores, perm=[0, 2, 1]), states, mask)
 
 

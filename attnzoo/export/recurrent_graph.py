@@ -120,23 +120,22 @@ class EncoderGraph:
 
     def __call__(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[str, list[list[str]]]:
         """Outputs (B, S, V), 0 on padding; and the last states: of every layer its parts, each (B, V)."""
-        one = g.whole_numbers(1)
         positions = Positions.of(g, attention_mask)
         # Real tokens go to the front, in their order, and padding after them.
-        padding = g.op("Sub", one, attention_mask)
-        after = g.op("Sub", g.op("Add", positions.length, g.op("CumSum", padding, one)), one)
-        is_real = g.op("Greater", attention_mask, g.whole_numbers(0))
+        padding = g.op("Sub", [1], attention_mask)
+        after = g.op("Sub", g.op("Add", positions.length, g.op("CumSum", padding, [1])), [1])
+        is_real = g.op("Greater", attention_mask, [0])
         place = g.op("Where", is_real, positions.ranks, after)  # (B, S)
         ids = g.op("ScatterElements", input_ids, place, input_ids, axis=1)
         # A row without a real token is read for one step, and then set to zero.
-        lengths = g.op("Cast", g.squeeze(g.op("Max", positions.length, one), 1), to=INT32)
+        lengths = g.op("Cast", g.squeeze(g.op("Max", positions.length, [1]), 1), to=INT32)
         ids, embedding = g.op("Transpose", ids, perm=[1, 0]), None
         if is_small(self.embedding):
             embedding = self.embedding.weight
             x = g.op("Gather", g.initializer(np.eye(len(embedding), dtype=np.float32)), ids)  # (S, B, V)
         else:
             x = g.rows(self.embedding.weight, ids)  # (S, B, E)
-        has_token = g.op("Cast", g.op("Min", positions.length, one), to=FLOAT)  # (B, 1)
+        has_token = g.op("Cast", g.op("Min", positions.length, [1]), to=FLOAT)  # (B, 1)
         states = []
         for layer in self.layers:
             rnns = [rnn for rnn in (layer.forward_rnn, layer.backward_rnn) if rnn is not None]
@@ -184,7 +183,7 @@ class RecurrentGraphs(Decoder):
             source["keys"] = g.linear(values, self.attention.key_proj)
         state = self.first_state(g, states)
         if "number" in self.state:
-            state["number"] = g.op("Expand", g.whole_numbers(0), g.size(input_ids, 0))
+            state["number"] = g.op("Expand", [0], g.size(input_ids, 0))
         return source, state
 
     def first_state(self, g: Graph, states: list[list[str]]) -> dict[str, str]:
@@ -193,8 +192,7 @@ class RecurrentGraphs(Decoder):
         if isinstance(wiring, LuongDecoder | SutskeverDecoder):
             state = self._bridged(g, wiring.bridge, states)
             if "feed" in self.state:
-                width = g.whole_numbers(self.config.readout_size)
-                shape = g.op("Concat", g.size(states[0][0], 0), width, axis=0)
+                shape = g.op("Concat", g.size(states[0][0], 0), [self.config.readout_size], axis=0)
                 state["feed"] = g.op("Expand", np.float32(0), shape)
             return state
         top = states[-1][0]  # (B, V)
@@ -203,7 +201,7 @@ class RecurrentGraphs(Decoder):
             top = feed = g.op("Tanh", g.linear(top, wiring.context_proj))
         else:  # of the backward RNN
             width = wiring.initial_proj.in_features
-            top = g.op("Slice", top, g.whole_numbers(-width), g.whole_numbers(2**31), g.whole_numbers(1))
+            top = g.op("Slice", top, [-width], [2**31], [1])
         hidden = g.op("Tanh", g.linear(top, wiring.initial_proj))
         state = self._by_layer(g, hidden, "hidden")
         if "cell" in self.parts:
@@ -256,7 +254,7 @@ class RecurrentGraphs(Decoder):
         else:
             after, readout = self._run(g, [words], state, tokens)
         if "number" in state:
-            after["number"] = g.op("Add", state["number"], g.whole_numbers(1))
+            after["number"] = g.op("Add", state["number"], [1])
         return g.logits(readout, self.lm_head), after, weights
 
     def _run(
@@ -287,4 +285,4 @@ class RecurrentGraphs(Decoder):
 
     def _maxout(self, g: Graph, inputs: list[str]) -> str:
         pairs = g.linear(self._joined(g, inputs), self.wiring.readout_proj)
-        return g.op("ReduceMax", g.reshape(pairs, 0, -1, 2), g.whole_numbers(2), keepdims=0)
+        return g.op("ReduceMax", g.reshape(pairs, 0, -1, 2), [2], keepdims=0)

@@ -13,11 +13,9 @@ import torch
 
 from ..transformer_layers import FeedForward, MultiHeadAttention, TransformerLayer
 from ..transformer_stack import SmallTransformerStack
-from .attention_graph import Positions, as_bool, attend
+from .attention_graph import Positions, attend
 from .generation_graphs import Decoder, Ports
-from .graph import FLOAT, Graph, numbers
-
-Attended = tuple[str, str]  # a sublayer's output, and the weights of its heads (B, H, N, P)
+from .graph import BOOL, FLOAT, Graph, numbers
 
 
 class StackGraph:
@@ -54,8 +52,8 @@ class StackGraph:
 
     def attend(
         self, g: Graph, attention: MultiHeadAttention, query: str, key: str, value: str, mask: str | None
-    ) -> Attended:
-        """Section 3.2.1 in every head: (B, H, N, K)."""
+    ) -> tuple[str, str]:
+        """Section 3.2.1 in every head: the output (B, H, N, K) and the weights (B, H, N, P)."""
         query = g.op("Mul", query, np.float32(attention.scaling)) if attention.scaling != 1 else query
         scores = g.op("MatMul", query, g.op("Transpose", key, perm=[0, 1, 3, 2]))
         return attend(g, scores, value, mask)
@@ -96,9 +94,9 @@ class StackGraph:
 
     def read(self, g: Graph, ids: str, attention_mask: str) -> tuple[str, list[str]]:
         """Whole texts (B, S): the last hidden states (B, S, D), and every layer's keys and values (B, H, S, K)."""
-        mask = g.unsqueeze(as_bool(g, attention_mask), 1, 2)  # (B, 1, 1, S)
+        mask = g.unsqueeze(g.op("Cast", attention_mask, to=BOOL), 1, 2)  # (B, 1, 1, S)
         if self.stack.is_causal:
-            places = g.op("Range", np.asarray(0), g.squeeze(g.size(ids, 1), 0), np.asarray(1))
+            places = g.op("Range", 0, g.squeeze(g.size(ids, 1), 0), 1)
             no_future = g.op("LessOrEqual", g.unsqueeze(places, 0), g.unsqueeze(places, 1))  # (S, S)
             mask = g.op("And", mask, no_future)
         kept: list[str] = []
@@ -176,7 +174,7 @@ class Seq2SeqGraphs(_CachedDecoder):
         for number, layer in enumerate(self.stack.layers):
             for part, project in (("key", layer.cross_attention.key_proj), ("value", layer.cross_attention.value_proj)):
                 source[f"memory_{part}_{number}"] = self.stack.to_heads(g, g.linear(x, project))
-        shape = g.op("Concat", g.size(input_ids, 0), g.whole_numbers(self.stack.heads, 0, self.stack.size), axis=0)
+        shape = g.op("Concat", g.size(input_ids, 0), [self.stack.heads, 0, self.stack.size], axis=0)
         empty = g.op("Expand", np.float32(0), shape)
         return source, dict.fromkeys(self.state, empty)
 
@@ -184,7 +182,7 @@ class Seq2SeqGraphs(_CachedDecoder):
         self, g: Graph, tokens: str, source: dict[str, str], state: dict[str, str]
     ) -> tuple[str, dict[str, str], str]:
         sources = g.root.size(source["attention_mask"], 0)
-        mask = g.unsqueeze(as_bool(g, source["attention_mask"]), 1, 2)  # (B, 1, 1, S)
+        mask = g.unsqueeze(g.op("Cast", source["attention_mask"], to=BOOL), 1, 2)  # (B, 1, 1, S)
         weights = ""
 
         def attend_to_memory(number: int, y: str) -> str:
@@ -201,7 +199,7 @@ class Seq2SeqGraphs(_CachedDecoder):
         position = g.unsqueeze(g.size(state["key_0"], 2), 0)  # (1, 1), the number of tokens before
         x = self.stack.embed(g, g.unsqueeze(tokens, 1), position)
         logits, after = self.run_step(g, x, state, None, attend_to_memory)
-        mean = g.op("ReduceMean", weights, g.whole_numbers(1), keepdims=0)  # (B, R / B, S)
+        mean = g.op("ReduceMean", weights, [1], keepdims=0)  # (B, R / B, S)
         return logits, after, g.reshape(mean, -1, g.root.size(source["attention_mask"], 1))
 
 
@@ -219,11 +217,11 @@ class CausalGraphs(_CachedDecoder):
         self.state["mask"] = np.int64, ["R", "M"]
 
     def first_tokens(self, g: Graph, input_ids: str) -> str:
-        return g.op("Gather", input_ids, np.asarray(-1), axis=1)
+        return g.op("Gather", input_ids, -1, axis=1)
 
     def read(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[dict[str, str], dict[str, str]]:
         """No source; and the caches of the prompt without its last token."""
-        bounds = g.whole_numbers(0), g.whole_numbers(-1), g.whole_numbers(1)
+        bounds = [0], [-1], [1]
         before, mask = (g.op("Slice", part, *bounds) for part in (input_ids, attention_mask))
         _, kept = self.stack.read(g, before, mask)
         return {}, dict(zip(self.state, [*kept, attention_mask], strict=True))
@@ -231,10 +229,10 @@ class CausalGraphs(_CachedDecoder):
     def step(
         self, g: Graph, tokens: str, source: dict[str, str], state: dict[str, str]
     ) -> tuple[str, dict[str, str], None]:
-        mask = g.unsqueeze(as_bool(g, state["mask"]), 1, 2)  # (R, 1, 1, P + 1)
-        count = g.op("ReduceSum", state["mask"], g.whole_numbers(1), keepdims=1)
-        position = g.op("Max", g.op("Sub", count, g.whole_numbers(1)), g.whole_numbers(0))  # (R, 1)
+        mask = g.unsqueeze(g.op("Cast", state["mask"], to=BOOL), 1, 2)  # (R, 1, 1, P + 1)
+        count = g.op("ReduceSum", state["mask"], [1], keepdims=1)
+        position = g.op("Max", g.op("Sub", count, [1]), [0])  # (R, 1)
         x = self.stack.embed(g, g.unsqueeze(tokens, 1), position)
         logits, after = self.run_step(g, x, state, mask)
-        new = g.op("Expand", g.whole_numbers(1), g.op("Concat", g.size(tokens, 0), g.whole_numbers(1), axis=0))
+        new = g.op("Expand", [1], g.op("Concat", g.size(tokens, 0), [1], axis=0))
         return logits, after | {"mask": g.op("Concat", state["mask"], new, axis=1)}, None
