@@ -46,8 +46,7 @@ class PooledEncoderConfig(ZooConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         if isinstance(self.encoder, dict):
-            name = self.encoder.get("model_type")
-            if not name:
+            if not self.encoder.get("model_type"):
                 raise ValueError("encoder needs its model_type: pass encoder.config, or the whole config.json")
             self.encoder = AutoConfig.for_model(**self.encoder)
         if self.encoder is not None and self.pad_token_id is None:

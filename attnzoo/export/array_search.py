@@ -7,7 +7,7 @@ V vocabulary size.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,17 +28,45 @@ class Generated(NamedTuple):
     attention: np.ndarray | None
 
 
-class Steps(Protocol):
-    """A decoder, one token after the other; its rows are the beams or samples of each source."""
+class Steps:
+    """A decoder, one token after the other; its rows are the beams or samples of each source, which share it.
+
+    Args:
+        model: an :class:`OnnxModel`
+        ids: of the sources, (B, S)
+        mask: 1 on their real tokens and 0 on padding, (B, S)
+        repeats: rows of each source
+    """
+
+    def __init__(self, model: Any, ids: np.ndarray, mask: np.ndarray, repeats: int) -> None:
+        read = model.outputs("encoder", input_ids=ids, attention_mask=mask)
+        _, _, names = model.session("step")
+        self.model = model
+        self.state = {name: part.repeat(repeats, axis=0) for name, part in read.items() if f"next_{name}" in names}
+        self.shared = {name: part for name, part in read.items() if name not in self.state} | {"attention_mask": mask}
+        self.tokens = self.shared.pop("tokens").repeat(repeats)
+        self.every_attention: list[np.ndarray] = []
 
     def read(self) -> np.ndarray:
         """Read the last tokens; returns the logits (R, V) of the next."""
+        found = self.model.outputs("step", **self.shared, **self.state, tokens=self.tokens)
+        self.state = {name: found[f"next_{name}"] for name in self.state}
+        if "attention" in found:
+            self.every_attention.append(found["attention"])
+        return found["logits"]
 
     def go_on(self, rows: np.ndarray, tokens: np.ndarray) -> None:
         """Continue from the states of ``rows`` with new tokens."""
+        self.tokens = tokens
+        if not np.array_equal(rows, np.arange(len(rows))):
+            self.state = {name: value[rows] for name, value in self.state.items()}
 
     def attention(self, rows: np.ndarray | None = None) -> np.ndarray | None:
         """(N, T, S) of sequences that were row ``rows[:, t]`` at step t, by default the same row at every step."""
+        if not self.every_attention:
+            return None
+        every = np.stack(self.every_attention, axis=1)  # (R, steps, S)
+        return every if rows is None else every[rows, np.arange(rows.shape[1])]
 
 
 def sample(

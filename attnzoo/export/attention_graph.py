@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..attention import AdditiveScore, DotScore, GeneralScore, LocalWindow, LocationScore, SourceAttention
-from .graph import BOOL, FLOAT, Graph
+from ..attention import AdditiveScore, DotScore, GeneralScore, LocationScore, SourceAttention
+from .graph import BOOL, FLOAT, Graph, numbers
 
-LOWEST = np.asarray(np.finfo(np.float32).min)
-ZERO = np.asarray(np.float32(0))
+LOWEST = np.finfo(np.float32).min
 SCORES = (DotScore, GeneralScore, AdditiveScore, LocationScore)  # that have a graph
 
 
@@ -21,15 +20,10 @@ def attend(g: Graph, scores: str, value: str, mask: str | None, reweight: str | 
         scores = g.op("Where", mask, scores, LOWEST)
     weights = g.op("Softmax", scores, axis=-1)
     if mask is not None:  # all weights of a row with nothing to attend to are 0
-        weights = g.op("Where", mask, weights, ZERO)
+        weights = g.op("Where", mask, weights, np.float32(0))
     if reweight is not None:
         weights = g.op("Mul", weights, reweight)
     return g.op("MatMul", weights, value), weights
-
-
-def as_bool(g: Graph, attention_mask: str) -> str:
-    """A mask of 1 and 0 as one of True and False."""
-    return g.op("Cast", attention_mask, to=BOOL)
 
 
 class Positions(NamedTuple):
@@ -43,9 +37,9 @@ class Positions(NamedTuple):
 
     @classmethod
     def of(cls, g: Graph, attention_mask: str) -> "Positions":
-        count = g.op("CumSum", attention_mask, g.whole_numbers(1))
-        ranks = g.op("Max", g.op("Sub", count, g.whole_numbers(1)), g.whole_numbers(0))
-        return cls(ranks, g.op("ReduceSum", attention_mask, g.whole_numbers(1), keepdims=1))
+        count = g.op("CumSum", attention_mask, [1])
+        ranks = g.op("Max", g.op("Sub", count, [1]), [0])
+        return cls(ranks, g.op("ReduceSum", attention_mask, [1], keepdims=1))
 
 
 class AttentionGraph:
@@ -56,29 +50,22 @@ class AttentionGraph:
     """
 
     def __init__(self, attention: SourceAttention) -> None:
-        self.score, self.window = attention.score, attention.window
+        self.score: Any = attention.score
+        self.window: Any = attention.window
+        self.key_proj = getattr(self.score, "key_proj", None)  # of a score that reads more than values and positions
         if type(self.score) not in SCORES:
             raise ValueError(
                 f"the score {type(self.score).__name__} has no ONNX graph; add it to AttentionGraph.scores"
             )
 
-    @property
-    def has_keys(self) -> bool:
-        """Whether the score reads keys of its own: neither the values nor positions."""
-        return isinstance(self.score, GeneralScore | AdditiveScore)
-
-    def project_key(self, g: Graph, value: str) -> str:
-        assert isinstance(self.score, GeneralScore | AdditiveScore)
-        return g.linear(value, self.score.key_proj)
-
     def __call__(self, g: Graph, query: str, source: dict[str, str], number: str | None) -> tuple[str, str]:
         """Context (B, T, V) and weights (B, T, S) of the queries (B, T, H) of step ``number`` (R,)."""
         scores = self.scores(g, query, source)
         # The root graph makes what is the same at every step of a loop.
-        mask, reweight = g.root.unsqueeze(as_bool(g.root, source["attention_mask"]), 1), None  # (B, 1, S)
+        mask, reweight = g.root.unsqueeze(g.root.op("Cast", source["attention_mask"], to=BOOL), 1), None  # (B, 1, S)
         if isinstance(self.score, LocationScore):
             rows = len(self.score.position_key)
-            inside = g.op("Less", self.positions(g, source).ranks, g.whole_numbers(rows))
+            inside = g.op("Less", self.positions(g, source).ranks, [rows])
             mask = g.op("And", mask, g.unsqueeze(inside, 1))
         if self.window is not None:
             window_mask, reweight = self.windows(g, query, self.positions(g, source), number)
@@ -91,35 +78,34 @@ class AttentionGraph:
         if isinstance(score, AdditiveScore):  # v . tanh(W q + U k)
             query = g.unsqueeze(g.linear(query, score.query_proj), 2)  # (B, T, 1, A)
             pairs = g.op("Tanh", g.op("Add", query, g.unsqueeze(source["keys"], 1)))  # (B, T, S, A)
-            return g.op("MatMul", pairs, g.parameter(score.score_vector))
+            return g.op("MatMul", pairs, numbers(score.score_vector))
         if isinstance(score, LocationScore):
             rows = g.product(query, score.position_key)  # (B, T, positions)
-            last = g.whole_numbers(len(score.position_key) - 1)
+            last = [len(score.position_key) - 1]
             ranks = g.unsqueeze(g.op("Min", self.positions(g, source).ranks, last), 1)  # (B, 1, S)
             shape = g.op("Concat", g.size(query, 0), g.size(query, 1), g.size(ranks, 2), axis=0)
             return g.op("GatherElements", rows, g.op("Expand", ranks, shape), axis=2)
-        keys = source["keys"] if self.has_keys else source["values"]
+        keys = source.get("keys", source["values"])
         return g.op("MatMul", query, g.op("Transpose", keys, perm=[0, 2, 1]))
 
     def windows(self, g: Graph, query: str, positions: Positions, number: str | None) -> tuple[str, str | None]:
         """:class:`attnzoo.attention.LocalWindow`: mask (B, T, S), and for local-p the Gaussian."""
-        window: Any = self.window
-        assert isinstance(window, LocalWindow)
+        window = self.window
         if window.predictive:
             logit = g.linear(g.op("Tanh", g.linear(query, window.query_proj)), window.position_proj)  # (B, T, 1)
             length = g.unsqueeze(g.op("Cast", positions.length, to=FLOAT), 2)  # (B, 1, 1)
             aligned = g.op("Mul", length, g.op("Sigmoid", logit))
         else:  # all rows are at the same step
-            last = g.op("Max", g.op("Sub", positions.length, g.whole_numbers(1)), g.whole_numbers(0))
-            now = g.op("ReduceMax", number, g.whole_numbers(0), keepdims=1)  # (1,)
+            last = g.op("Max", g.op("Sub", positions.length, [1]), [0])
+            now = g.op("ReduceMax", number, [0], keepdims=1)  # (1,)
             aligned = g.op("Cast", g.unsqueeze(g.op("Min", now, last), 2), to=FLOAT)  # (B, 1, 1)
         ranks = g.op("Cast", g.unsqueeze(positions.ranks, 1), to=FLOAT)
         distance = g.op("Sub", ranks, aligned)  # (B, T, S)
-        mask = g.op("LessOrEqual", g.op("Abs", distance), g.number(window.window_size))
+        mask = g.op("LessOrEqual", g.op("Abs", distance), np.float32(window.window_size))
         if not window.predictive:
             return mask, None
         square = g.op("Mul", distance, distance)
-        return mask, g.op("Exp", g.op("Div", square, g.number(-2 * (window.window_size / 2) ** 2)))
+        return mask, g.op("Exp", g.op("Div", square, np.float32(-2 * (window.window_size / 2) ** 2)))
 
     def positions(self, g: Graph, source: dict[str, str]) -> Positions:
         return Positions.of(g.root, source["attention_mask"])

@@ -112,10 +112,6 @@ def _random_batches(model: Any, exported: OnnxModel, longest: int) -> Iterator[d
         yield {"input_ids": ids, "attention_mask": mask, "token_type_ids": (steps > 0).long().expand_as(mask)}
 
 
-def _arrays(batch: dict[str, Tensor]) -> dict[str, np.ndarray]:
-    return {name: part.numpy() for name, part in batch.items()}
-
-
 def _compare_generation(model: Any, exported: OnnxModel, batch: dict[str, Tensor], steps: int | None) -> dict[str, Any]:
     """``steps``: at most so many new tokens; None for as many as the model's generation config says."""
     ids, mask = batch["input_ids"], batch["attention_mask"]
@@ -154,7 +150,7 @@ def _compare_reading(model: Any, exported: OnnxModel, batch: dict[str, Tensor]) 
         batch.pop("token_type_ids", None)
     has_attention = exported.config["model_type"] == "self_attentive"
     outputs = model(**batch, output_attentions=has_attention)
-    found = exported.outputs("model", **_arrays(batch))
+    found = exported.outputs("model", **{name: part.numpy() for name, part in batch.items()})
     logits, expected = found["logits"], outputs.logits
     if logits.ndim == 3:
         is_real = batch["attention_mask"].bool()

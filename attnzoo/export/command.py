@@ -2,8 +2,8 @@
 
 import json
 import re
-import tempfile
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..registered_models import auto_classes
 from .certificate import certify, faults, write_card
 from .ctranslate2_folder import certify_translations, to_ctranslate2
 from .graph import Weights
-from .onnx_folder import place, refuse_full, to_onnx
+from .onnx_folder import new_folder, to_onnx
 from .pipeline_model import OnnxForPipelines
 from .run import DETAILS, OnnxModel
 
@@ -38,26 +38,18 @@ def export_folder(source: str, folder: Path, form: str, weights: Weights, task: 
     model, tokenizer = load(source), AutoTokenizer.from_pretrained(source)
     card = Path(source) / "README.md"
     text = card.read_text(encoding="utf-8") if card.is_file() else None
-    certify_folder = measure if form == "onnx" else measure_translations
-    if check:
-        weights = weights_of(folder, form, model)
-        certificate = certify_folder(model, tokenizer, folder, task)
-    else:
-        refuse_full(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as parent:
-            part = Path(parent) / "part"
-            if form == "onnx":
-                to_onnx(model, part, tokenizer, weights, text)
-            else:
-                to_ctranslate2(model, part, tokenizer, weights, text)
-            certificate = certify_folder(model, tokenizer, part, task)
+    write, certify_folder = (to_onnx, measure) if form == "onnx" else (to_ctranslate2, measure_translations)
+    with nullcontext(folder) if check else new_folder(folder) as part:
+        if check:
+            weights = weights_of(folder, form, model)
+        else:
+            write(model, part, tokenizer, weights, text)
+        certificate = certify_folder(model, tokenizer, part, task)
+        if found := faults(certificate, weights):
+            remedy = "export it again" if check else "nothing was written; other --weights may do"
+            raise ValueError(f"{folder} is not what PyTorch computes: {'; '.join(found)} ({remedy})")
+        if not check:
             write_card(part, certificate, Path(source).name, header_of(text), example_of(task))
-            if not faults(certificate, weights):
-                place(part, folder)
-    if found := faults(certificate, weights):
-        remedy = "export it again" if check else "nothing was written; other --weights may do"
-        raise ValueError(f"{folder} is not what PyTorch computes: {'; '.join(found)} ({remedy})")
     return certificate
 
 

@@ -1,6 +1,5 @@
 """The encoder-decoder Transformer for CTranslate2, an inference engine in C++ with decoders of its own."""
 
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from ..decoding.token_search import search
 from ..transformer_layers import MultiHeadAttention, sinusoidal_positions
 from .certificate import BEAMS
 from .graph import WEIGHTS, Weights, numbers
-from .onnx_folder import place, refuse_changed_weights, refuse_copying, refuse_full, write_details
+from .onnx_folder import new_folder, refuse_changed_weights, refuse_copying, write_details
 
 POSITIONS = 1024  # of a text, where the model itself has no limit
 ACTIVATIONS = {"relu": common_spec.Activation.RELU, "gelu": common_spec.Activation.GELU}
@@ -37,22 +36,15 @@ def to_ctranslate2(
     """
     if weights not in WEIGHTS:
         raise ValueError(f"weights must be one of {', '.join(map(repr, WEIGHTS))}, got {weights!r}")
-    folder = Path(folder)
-    refuse_full(folder)
     names = tokenizer.convert_ids_to_tokens(range(model.config.vocab_size))
     spec = specification(model, names, tokenizer.unk_token)
     spec.validate()
     spec.optimize(quantization=weights)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as unfinished:
-        part = Path(unfinished) / "part"
-        part.mkdir()
+    with new_folder(folder) as part:
         spec.save(str(part))
         tokenizer.save_pretrained(part)
-        details = {"model_class": type(model).__name__, "task": "ctranslate2", "weights": weights}
-        write_details(part, details, card)
-        place(part, folder)
-    return folder
+        write_details(part, {"model_class": type(model).__name__, "task": "ctranslate2", "weights": weights}, card)
+    return Path(folder)
 
 
 def specification(model: Any, names: Sequence[str], unknown: str | None = None) -> TransformerSpec:

@@ -32,7 +32,8 @@ class Decoder(Protocol):
     attention: Any
 
     def first_tokens(self, g: Graph, input_ids: str) -> str:
-        """The tokens that the first step reads."""
+        """The tokens (B,) that the first step reads: the start token, but for a decoder that continues its input."""
+        return g.op("Expand", [self.config.decoder_start_token_id], g.size(input_ids, 0))
 
     def read(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[dict[str, str], dict[str, str]]:
         """What is attended to, and the state before the first step."""
@@ -94,40 +95,39 @@ def _greedy(decoder: Decoder, g: Graph, ends: list[int], padding: int) -> onnx.M
     source, state = decoder.read(g, input_ids, attention_mask)
     source["attention_mask"] = attention_mask
     rows = g.size(input_ids, 0)
-    true = np.asarray(np.bool_(True))
-    carried = [decoder.first_tokens(g, input_ids), g.op("Expand", true, rows), *(state[name] for name in decoder.state)]
+    carried = [decoder.first_tokens(g, input_ids), g.op("Expand", True, rows), *(state[name] for name in decoder.state)]
 
     body = Graph(parent=g)
     body.input("iteration", np.int64, [])
     body.input("is_unfinished", np.bool_, [])
     tokens, is_open = body.input("tokens_in", np.int64, ["B"]), body.input("is_open", np.bool_, ["B"])
-    before = {
-        name: body.input(f"{name}_in", dtype, ["B" if size == "R" else None if size == "T" else size for size in shape])
+    ports = {
+        name: (dtype, [{"R": "B", "T": None}.get(size, size) for size in shape])
         for name, (dtype, shape) in decoder.state.items()
     }
+    before = {name: body.input(f"{name}_in", *port) for name, port in ports.items()}
     logits, after, attention = decoder.step(body, tokens, source, before)
     log_probs = body.op("LogSoftmax", logits, axis=-1)
     best = body.op("ArgMax", log_probs, axis=-1, keepdims=0)
-    score = body.op("ReduceMax", log_probs, body.whole_numbers(1), keepdims=0)
-    best = body.op("Where", is_open, best, np.asarray(padding))
-    score = body.op("Where", is_open, score, body.number(0))
+    score = body.op("ReduceMax", log_probs, [1], keepdims=0)
+    best = body.op("Where", is_open, best, padding)
+    score = body.op("Where", is_open, score, np.float32(0))
     still_open = is_open
     for end in ends:
-        still_open = body.op("And", still_open, body.op("Not", body.op("Equal", best, np.asarray(end))))
-    any_open = body.op("ReduceMax", body.op("Cast", still_open, to=INT64), body.whole_numbers(0), keepdims=0)
+        still_open = body.op("And", still_open, body.op("Not", body.op("Equal", best, end)))
+    any_open = body.op("ReduceMax", body.op("Cast", still_open, to=INT64), [0], keepdims=0)
     body.output("is_unfinished_out", body.op("Cast", any_open, to=BOOL), np.bool_, [])
     body.output("tokens_out", best, np.int64, ["B"])
     body.output("is_open_out", still_open, np.bool_, ["B"])
-    for name, (dtype, shape) in decoder.state.items():
-        sizes = ["B" if size == "R" else None if size == "T" else size for size in shape]
-        body.output(f"{name}_out", after[name], dtype, sizes)
+    for name, port in ports.items():
+        body.output(f"{name}_out", after[name], *port)
     body.output("every_token", best, np.int64, ["B"])
     body.output("every_score", score, np.float32, ["B"])
     if attention is not None:
         body.output("every_attention", attention, np.float32, ["B", "S"])
 
     count = len(carried) + 2 + (attention is not None)
-    results = g.op("Loop", limit, true, *carried, outputs=count, body=body.proto("body"))[len(carried) :]
+    results = g.op("Loop", limit, True, *carried, outputs=count, body=body.proto("body"))[len(carried) :]
     g.output("tokens", g.op("Transpose", results[0], perm=[1, 0]), np.int64, ["B", "T"])
     g.output("scores", g.op("Transpose", results[1], perm=[1, 0]), np.float32, ["B", "T"])
     if attention is not None:

@@ -3,7 +3,8 @@
 Letters in shapes: I inputs, O outputs, D directions, H hidden width, G gates of a cell, B batch, S length.
 """
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -34,7 +35,7 @@ def quantise(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 class Graph:
     """A graph in the making; a value is the name of a node's output.
 
-        y = graph.op("Add", x, np.float32(1))     # an array becomes an initializer, once for every array
+        y = graph.op("Add", x, np.float32(1))     # an array becomes an initializer, one for all equal arrays
 
     The body of a loop is a graph with a ``parent``; its initializers are in the outermost graph.
 
@@ -51,18 +52,18 @@ class Graph:
         self.nodes: list[onnx.NodeProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
         self.outputs: list[onnx.ValueInfoProto] = []
-        self.renamed: dict[str, str] = {}  # values that are outputs, by the names that they had before
+        self.renamed: dict[str, str] = {}  # the names of the outputs, by their values
         # Of the outermost graph alone:
         self.initializers: list[onnx.TensorProto] = []
-        self.restored: list[onnx.NodeProto] = []  # that make float32 of smaller weights
-        self.stored: dict[int, tuple[np.ndarray, str]] = {}  # by id; the array is held, so that its id stays its own
-        self.arrays: dict[Any, Any] = {}
+        self.stored: dict[tuple[Any, ...], str] = {}  # the values of arrays, by what is in them
         self.count = 0
 
     def op(self, kind: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
-        """The output of a node, or a list of them. An input is a value, an array, or None for one that is left out."""
+        """The output of a node, or a list of them.
+
+        An input is a value, an array or what numpy makes one of, or None for one that is left out.
+        """
         names = ["" if part is None else part if isinstance(part, str) else self.constant(part) for part in inputs]
-        names = [self.renamed.get(name, name) for name in names]
         results = [self.root.name(kind) for _ in range(outputs)]
         self.nodes.append(helper.make_node(kind, names, results, **attributes))
         return results[0] if outputs == 1 else results
@@ -72,19 +73,17 @@ class Graph:
         return name
 
     def output(self, name: str, value: str, dtype: Any, shape: Sequence[Any]) -> None:
-        if any(value in node.output for node in self.nodes):  # then it takes the name, for a copy would take time
-            self.renamed[value] = name
-            for node in self.nodes:
-                for names in (node.input, node.output):
-                    names[:] = [self.renamed.get(one, one) for one in names]
-        else:
-            self.nodes.append(helper.make_node("Identity", [self.renamed.get(value, value)], [name]))
+        if value in self.renamed or not any(value in node.output for node in self.nodes):
+            value = self.op("Identity", value)
+        self.renamed[value] = name  # a copy under this name would take time
         info = helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape)
         self.outputs.append(info)
 
     def proto(self, name: str) -> onnx.GraphProto:
-        nodes = self.restored + self.nodes
-        return helper.make_graph(nodes, name, self.inputs, self.outputs, self.initializers)
+        for node in self.nodes:
+            for names in (node.input, node.output):
+                names[:] = [self.renamed.get(one, one) for one in names]
+        return helper.make_graph(self.nodes, name, self.inputs, self.outputs, self.initializers)
 
     def model(self, name: str) -> onnx.ModelProto:
         """The model, checked by onnx."""
@@ -104,24 +103,18 @@ class Graph:
     def constant(self, array: Any) -> str:
         """The value of an array, in which large weights are stored as ``weights`` says."""
         root, array = self.root, np.asarray(array)
-        if id(array) not in root.stored:
-            root.stored[id(array)] = array, root.restored_value(array)
-        return root.stored[id(array)][1]
+        key = array.dtype, array.shape, hashlib.sha256(array.tobytes()).digest()
+        if key not in root.stored:
+            root.stored[key] = root.restored_value(array)
+        return root.stored[key]
 
     def restored_value(self, array: np.ndarray) -> str:
         if array.dtype != np.float32 or array.size < SMALL or self.weights == "float32":
             return self.initializer(array)
-        value = self.name("weight")
         if self.weights == "float16":
-            self.restored.append(
-                helper.make_node("Cast", [self.initializer(array.astype(np.float16))], [value], to=FLOAT)
-            )
-            return value
+            return self.op("Cast", self.initializer(array.astype(np.float16)), to=FLOAT)
         quantised, scale = quantise(array)
-        as_float = self.name("Cast")
-        self.restored.append(helper.make_node("Cast", [self.initializer(quantised)], [as_float], to=FLOAT))
-        self.restored.append(helper.make_node("Mul", [as_float, self.initializer(scale)], [value]))
-        return value
+        return self.op("Mul", self.op("Cast", self.initializer(quantised), to=FLOAT), self.initializer(scale))
 
     def initializer(self, array: np.ndarray) -> str:
         name = self.name("array")
@@ -129,47 +122,36 @@ class Graph:
         self.initializers.append(numpy_helper.from_array(array.copy(order="C"), name))
         return name
 
-    def array(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What ``make`` makes, once for every key."""
-        if key not in self.root.arrays:
-            self.root.arrays[key] = make()
-        return self.root.arrays[key]
-
-    def parameter(self, tensor: Tensor) -> np.ndarray:
-        return self.array(id(tensor), lambda: numbers(tensor))
-
     def product(self, x: str, *weights: Tensor) -> str:
         """Multiply x (..., I) by the weights (O, I), side by side: (..., sum of O)."""
-        key = tuple(map(id, weights))
-        matrix = self.array((*key, "product"), lambda: np.concatenate([numbers(w) for w in weights]).T.copy())  # (I, O)
+        matrix = np.concatenate([numbers(weight) for weight in weights])  # (O, I)
         if self.weights != "int8" or matrix.size < SMALL:
-            return self.op("MatMul", x, matrix)
-        quantised, scale = self.array((*key, "int8"), lambda: _transposed(quantise(matrix.T)))
+            return self.op("MatMul", x, matrix.T)
+        quantised, scale = quantise(matrix)
         x, x_scale, x_zero = self.op("DynamicQuantizeLinear", x, outputs=3)
-        whole = self.op("Cast", self.op("MatMulInteger", x, quantised, x_zero), to=FLOAT)
-        return self.op("Mul", whole, self.op("Mul", x_scale, scale))
+        whole = self.op("Cast", self.op("MatMulInteger", x, quantised.T, x_zero), to=FLOAT)
+        return self.op("Mul", whole, self.op("Mul", x_scale, scale[:, 0]))
 
     def linear(self, x: str, *layers: nn.Linear) -> str:
         """One or several linear layers of x, side by side; all have a bias or none."""
         y = self.product(x, *(layer.weight for layer in layers))
         if layers[0].bias is None:
             return y
-        key = (*(id(layer.bias) for layer in layers), "bias")
-        return self.op("Add", y, self.array(key, lambda: np.concatenate([numbers(layer.bias) for layer in layers])))
+        return self.op("Add", y, np.concatenate([numbers(layer.bias) for layer in layers]))
 
     def logits(self, x: str, layer: nn.Linear) -> str:
         """A linear layer without bias of x (R, I). A weight that is also a table of embeddings is stored once."""
-        weight = self.parameter(layer.weight)
+        weight = numbers(layer.weight)
         if self.weights == "int8" and weight.size >= SMALL:
             return self.product(x, layer.weight)
         return self.op("Gemm", x, weight, transB=1)
 
     def rows(self, table: Tensor, indices: str) -> str:
         """The rows of a table of embeddings."""
-        array = self.parameter(table)
+        array = numbers(table)
         if self.weights != "int8" or array.size < SMALL:
             return self.op("Gather", array, indices)
-        quantised, scale = self.array((id(table), "int8 rows"), lambda: quantise(array))
+        quantised, scale = quantise(array)
         rows = self.op("Cast", self.op("Gather", quantised, indices), to=FLOAT)
         return self.op("Mul", rows, self.op("Gather", scale, indices))
 
@@ -180,27 +162,14 @@ class Graph:
         return self.op("Shape", x, start=axis, end=axis + 1)
 
     def unsqueeze(self, x: str, *axes: int) -> str:
-        return self.op("Unsqueeze", x, self.whole_numbers(*axes))
+        return self.op("Unsqueeze", x, axes)
 
     def squeeze(self, x: str, *axes: int) -> str:
-        return self.op("Squeeze", x, self.whole_numbers(*axes))
+        return self.op("Squeeze", x, axes)
 
     def reshape(self, x: str, *shape: int | str) -> str:
         """``x`` in another shape: 0 keeps a dimension, -1 is what remains, and a value (1,) of the root is a size."""
         if any(isinstance(size, str) for size in shape):
-            sizes = [size if isinstance(size, str) else self.whole_numbers(size) for size in shape]
+            sizes = [size if isinstance(size, str) else [size] for size in shape]
             return self.op("Reshape", x, self.root.op("Concat", *sizes, axis=0))
-        return self.op("Reshape", x, self.whole_numbers(*shape))  # type: ignore[arg-type]
-
-    def whole_numbers(self, *given: int) -> np.ndarray:
-        """An array of int64, the same one for the same numbers."""
-        return self.array(("whole", given), lambda: np.array(given, dtype=np.int64))
-
-    def number(self, value: float) -> np.ndarray:
-        """A float32, the same one for the same value."""
-        return self.array(("number", value), lambda: np.asarray(np.float32(value)))
-
-
-def _transposed(quantised: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """int8 rows and their scales (O, I), (O, 1) as MatMulInteger wants them: (I, O), (O,)."""
-    return quantised[0].T.copy(), quantised[1][:, 0].copy()
+        return self.op("Reshape", x, shape)

@@ -3,7 +3,8 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,6 @@ def to_onnx(
     check_exportable(model, weights)
     if tokenizer is not None and not getattr(tokenizer, "is_fast", False):
         raise ValueError(f"{type(tokenizer).__name__} is no fast tokenizer; an export needs its tokenizer.json")
-    folder = Path(folder)
-    refuse_full(folder)
     name = type(model).__name__
     with torch.no_grad():
         if name in GENERATING:
@@ -76,10 +75,7 @@ def to_onnx(
         else:
             task, graph_of = READING[name]
             graphs = {"model": graph_of(model, weights)}
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as unfinished:
-        part = Path(unfinished) / "part"
-        part.mkdir()
+    with new_folder(folder) as part:
         for graph, proto in graphs.items():
             (part / f"{graph}.onnx").write_bytes(proto.SerializeToString())
         model.config.save_pretrained(part)
@@ -89,10 +85,8 @@ def to_onnx(
             tokenizer.save_pretrained(part)
         for module in (run, array_search):
             shutil.copy(str(module.__file__), part)
-        details = {"model_class": name, "task": task, "weights": weights}
-        write_details(part, details, card)
-        place(part, folder)
-    return folder
+        write_details(part, {"model_class": name, "task": task, "weights": weights}, card)
+    return Path(folder)
 
 
 def write_details(part: Path, details: dict[str, Any], card: str | None) -> None:
@@ -102,17 +96,24 @@ def write_details(part: Path, details: dict[str, Any], card: str | None) -> None
         (part / "MODEL_CARD.md").write_text(card, encoding="utf-8")
 
 
-def refuse_full(folder: Path) -> None:
-    """Raise a FileExistsError unless an export may be written into the folder."""
+@contextmanager
+def new_folder(folder: str | Path) -> Iterator[Path]:
+    """A folder for an export, which is moved to its place, ``folder``, unless an error is raised before.
+
+    Raises:
+        FileExistsError: there is something else at this place than an empty folder.
+    """
+    folder = Path(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(f"{folder} is not empty; choose another folder, or remove what is in it")
-
-
-def place(part: Path, folder: Path) -> None:
-    """Move a finished folder to its place, which is empty or not there."""
-    if folder.exists():
-        folder.rmdir()
-    part.rename(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".export-") as unfinished:
+        part = Path(unfinished) / "part"
+        part.mkdir()
+        yield part
+        if folder.exists():
+            folder.rmdir()
+        part.rename(folder)
 
 
 def check_exportable(model: Any, weights: str) -> None:
@@ -166,9 +167,6 @@ def _check_options(model: Any) -> None:
             f"the generation config has {unknown[0]}={options[unknown[0]]!r}, which an export does not have; "
             "remove it from model.generation_config"
         )
-    start, own = (
-        model.generation_config.decoder_start_token_id,
-        getattr(model.config, "decoder_start_token_id", None),
-    )
+    start, own = (getattr(some, "decoder_start_token_id", None) for some in (model.generation_config, model.config))
     if model.config.is_encoder_decoder and start not in (None, own):
         raise ValueError(f"decoder_start_token_id={start} of the generation config is not the model's ({own})")

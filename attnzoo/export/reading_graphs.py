@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from .attention_graph import as_bool, attend
+from .attention_graph import attend
 from .generation_graphs import text_inputs
-from .graph import INT64, Graph, Weights
+from .graph import BOOL, INT64, Graph, Weights, numbers
 from .recurrent_graph import EncoderGraph
 from .transformer_graph import StackGraph
 
@@ -31,7 +31,7 @@ def self_attentive(model: Any, weights: Weights) -> onnx.ModelProto:
         both = _annotated(g, base, g.op("Concat", input_ids, input_ids, axis=0), g.op("Concat", *masks, axis=0))
         (first, second), halves = (g.op("Split", part, outputs=2, axis=0, num_outputs=2) for part in both)
         gates = [
-            g.op("MatMul", g.op("Transpose", part, perm=[1, 0, 2]), g.parameter(weight))  # (R, B, G)
+            g.op("MatMul", g.op("Transpose", part, perm=[1, 0, 2]), numbers(weight))  # (R, B, G)
             for part, weight in ((first, base.gate.first_weight), (second, base.gate.second_weight))
         ]
         matrix = g.op("Transpose", g.op("Mul", *gates), perm=[1, 0, 2])
@@ -49,7 +49,7 @@ def _annotated(g: Graph, base: Any, input_ids: str, attention_mask: str) -> tupl
     """:class:`attnzoo.attention.StructuredSelfAttention`: M (B, R, V) and A (B, R, S)."""
     states, _ = EncoderGraph(base.rnn, base.config.cell, base.embed_tokens)(g, input_ids, attention_mask)
     scores = g.product(g.op("Tanh", g.linear(states, base.attention.key_proj)), base.attention.hops)  # (B, S, R)
-    mask = g.unsqueeze(as_bool(g, attention_mask), 1)
+    mask = g.unsqueeze(g.op("Cast", attention_mask, to=BOOL), 1)
     return attend(g, g.op("Transpose", scores, perm=[0, 2, 1]), states, mask)
 
 
@@ -58,13 +58,11 @@ def small_transformer(model: Any, weights: Weights) -> onnx.ModelProto:
     g, config = Graph(weights), model.config
     input_ids, attention_mask = text_inputs(g)
     states, _ = StackGraph(model.model.first_stack).read(g, input_ids, attention_mask)
-    if hasattr(model, "lm_head"):
-        g.output("logits", g.linear(states, model.lm_head), np.float32, ["B", "S", config.vocab_size])
-    elif type(model).__name__.endswith("ForTokenClassification"):
-        g.output("logits", g.linear(states, model.classifier), np.float32, ["B", "S", config.num_labels])
-    else:  # the last real token of a causal stack, the first one of a bidirectional stack
+    head, shape = model.lm_head if hasattr(model, "lm_head") else model.classifier, ["B", "S"]
+    if type(model).__name__.endswith("ForSequenceClassification"):
+        # The last real token of a causal stack, the first one of a bidirectional stack.
         is_last = int(config.attention_pattern == "causal")
         place = g.op("ArgMax", attention_mask, axis=1, keepdims=1, select_last_index=is_last)  # (B, 1)
-        chosen = g.op("GatherND", states, g.op("Cast", place, to=INT64), batch_dims=1)  # (B, D)
-        g.output("logits", g.linear(chosen, model.classifier), np.float32, ["B", config.num_labels])
+        states, shape = g.op("GatherND", states, g.op("Cast", place, to=INT64), batch_dims=1), ["B"]  # (B, D)
+    g.output("logits", g.linear(states, head), np.float32, [*shape, head.out_features])
     return g.model("model")

@@ -13,6 +13,7 @@ from ..recurrent_cells import ChoGRU, layer_weights
 from ..recurrent_decoder import BahdanauDecoder, ChoDecoder, LuongDecoder, StateBridge, SutskeverDecoder
 from ..recurrent_encoder import RecurrentEncoder
 from .attention_graph import AttentionGraph, Positions
+from .generation_graphs import Decoder
 from .graph import FLOAT, INT32, MICROSOFT, SMALL, Graph, numbers, quantise
 
 OPERATORS = {"lstm": "LSTM", "gru": "GRU", "cho_gru": "GRU", "rnn": "RNN"}
@@ -68,15 +69,15 @@ def run_cell(
         - lengths: (B,) int32, or None where all rows are S long
         - state: the parts of the first state, each (D, B, H); zeros if there are none
     """
-    key = *map(id, layers), id(embedding)
-    w, r, b = g.array(key, lambda: cell_weights(cell, layers, embedding))
-    kind, first, last = OPERATORS[cell], [*state, None, None][: 2 if cell == "lstm" else 1], []
+    w, r, b = cell_weights(cell, layers, embedding)
+    kind, first = OPERATORS[cell], [*state, None, None][: 2 if cell == "lstm" else 1]
+    last: list[np.ndarray | None] = []
     options: dict[str, Any] = {"hidden_size": layers[0].hidden_size, "direction": direction}
     if kind == "GRU":
         options["linear_before_reset"] = int(cell == "gru")  # the reset gate after U, as torch has it
     if kind == "LSTM" and g.weights == "int8" and w.size >= SMALL:
         kind, options["domain"] = "DynamicQuantizeLSTM", MICROSOFT
-        w, r, last = g.array((*key, "int8"), lambda: quantised_weights(w, r))
+        w, r, last = quantised_weights(w, r)
     return g.op(kind, x, w, r, b, lengths, *first, *last, outputs=3 if cell == "lstm" else 2, **options)
 
 
@@ -91,8 +92,7 @@ def lstm_of_tokens(
         - tokens: (R,); hidden, cell: (R, H); returns: the same
     """
     w, r, of_input, of_hidden = layer_weights(layer)
-    key = id(embedding.weight), id(w), "table"
-    table = g.array(key, lambda: numbers(embedding.weight @ w.T + of_input + of_hidden))  # (vocabulary, 4 H)
+    table = numbers(embedding.weight @ w.T + of_input + of_hidden)  # (vocabulary, 4 H)
     gates = g.op("Add", g.op("Gather", table, tokens), g.product(hidden, r))
     gates = g.op("Split", gates, outputs=4, axis=1, num_outputs=4)
     input_gate, forget_gate, output_gate = (g.op("Sigmoid", gates[place]) for place in (0, 1, 3))
@@ -120,23 +120,22 @@ class EncoderGraph:
 
     def __call__(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[str, list[list[str]]]:
         """Outputs (B, S, V), 0 on padding; and the last states: of every layer its parts, each (B, V)."""
-        one = g.whole_numbers(1)
         positions = Positions.of(g, attention_mask)
         # Real tokens go to the front, in their order, and padding after them.
-        padding = g.op("Sub", one, attention_mask)
-        after = g.op("Sub", g.op("Add", positions.length, g.op("CumSum", padding, one)), one)
-        is_real = g.op("Greater", attention_mask, g.whole_numbers(0))
+        padding = g.op("Sub", [1], attention_mask)
+        after = g.op("Sub", g.op("Add", positions.length, g.op("CumSum", padding, [1])), [1])
+        is_real = g.op("Greater", attention_mask, [0])
         place = g.op("Where", is_real, positions.ranks, after)  # (B, S)
         ids = g.op("ScatterElements", input_ids, place, input_ids, axis=1)
         # A row without a real token is read for one step, and then set to zero.
-        lengths = g.op("Cast", g.squeeze(g.op("Max", positions.length, one), 1), to=INT32)
+        lengths = g.op("Cast", g.squeeze(g.op("Max", positions.length, [1]), 1), to=INT32)
         ids, embedding = g.op("Transpose", ids, perm=[1, 0]), None
         if is_small(self.embedding):
             embedding = self.embedding.weight
             x = g.op("Gather", g.initializer(np.eye(len(embedding), dtype=np.float32)), ids)  # (S, B, V)
         else:
             x = g.rows(self.embedding.weight, ids)  # (S, B, E)
-        has_token = g.op("Cast", g.op("Min", positions.length, one), to=FLOAT)  # (B, 1)
+        has_token = g.op("Cast", g.op("Min", positions.length, [1]), to=FLOAT)  # (B, 1)
         states = []
         for layer in self.layers:
             rnns = [rnn for rnn in (layer.forward_rnn, layer.backward_rnn) if rnn is not None]
@@ -150,7 +149,7 @@ class EncoderGraph:
         return g.op("Mul", back, g.unsqueeze(g.op("Cast", attention_mask, to=FLOAT), 2)), states
 
 
-class RecurrentGraphs:
+class RecurrentGraphs(Decoder):
     """The attentional RNN for conditional generation, as the parts of the graphs in ``generation_graphs.py``.
 
     The state of a step, by name: hidden_0, cell_0, hidden_1, ... (R, H) of the layers; feed (R, ...), what a step reads
@@ -162,37 +161,29 @@ class RecurrentGraphs:
         self.encoder = EncoderGraph(model.model.encoder.rnn, config.cell, model.model.encoder.embed_tokens)
         self.embedding, self.lm_head = model.model.decoder.embed_tokens, model.lm_head
         self.wiring = model.model.decoder.wiring
-        self.attention = None if self.wiring.attention is None else AttentionGraph(self.wiring.attention)
+        self.attention: Any = None if self.wiring.attention is None else AttentionGraph(self.wiring.attention)
         self.parts = ["hidden", "cell"] if config.cell == "lstm" else ["hidden"]
         layers, size = range(config.decoder_layers), config.decoder_hidden_size
-        self.state: dict[str, tuple[Any, list[Any]]] = {
-            f"{part}_{layer}": (np.float32, ["R", size]) for layer in layers for part in self.parts
-        }
+        self.state = {f"{part}_{layer}": (np.float32, ["R", size]) for layer in layers for part in self.parts}
         if config.wiring == "cho" or config.input_feeding:
             self.state["feed"] = np.float32, ["R", size if config.wiring == "cho" else config.readout_size]
         if config.window == "monotonic":
             self.state["number"] = np.int64, ["R"]
-        self.source: dict[str, tuple[Any, list[Any]]] = {}
+        self.source = {}
         if self.attention is not None:
             self.source["values"] = np.float32, ["B", "S", config.encoder_output_size]
-        if self.attention is not None and self.attention.has_keys:
-            width = config.decoder_hidden_size if config.score == "general" else config.attention_size
-            self.source["keys"] = np.float32, ["B", "S", width]
-
-    def first_tokens(self, g: Graph, input_ids: str) -> str:
-        """(B,)"""
-        start = g.whole_numbers(self.config.decoder_start_token_id)
-        return g.op("Expand", start, g.size(input_ids, 0))
+            if self.attention.key_proj is not None:
+                self.source["keys"] = np.float32, ["B", "S", self.attention.key_proj.out_features]
 
     def read(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[dict[str, str], dict[str, str]]:
         """What is attended to, and the state before the first step."""
         values, states = self.encoder(g, input_ids, attention_mask)
-        source = {"values": values} if self.attention is not None else {}
-        if self.attention is not None and self.attention.has_keys:
-            source["keys"] = self.attention.project_key(g, values)
+        source = {"values": values} if "values" in self.source else {}
+        if "keys" in self.source:
+            source["keys"] = g.linear(values, self.attention.key_proj)
         state = self.first_state(g, states)
         if "number" in self.state:
-            state["number"] = g.op("Expand", g.whole_numbers(0), g.size(input_ids, 0))
+            state["number"] = g.op("Expand", [0], g.size(input_ids, 0))
         return source, state
 
     def first_state(self, g: Graph, states: list[list[str]]) -> dict[str, str]:
@@ -201,9 +192,8 @@ class RecurrentGraphs:
         if isinstance(wiring, LuongDecoder | SutskeverDecoder):
             state = self._bridged(g, wiring.bridge, states)
             if "feed" in self.state:
-                width = g.whole_numbers(self.config.readout_size)
-                shape = g.op("Concat", g.size(states[0][0], 0), width, axis=0)
-                state["feed"] = g.op("Expand", g.number(0), shape)
+                shape = g.op("Concat", g.size(states[0][0], 0), [self.config.readout_size], axis=0)
+                state["feed"] = g.op("Expand", np.float32(0), shape)
             return state
         top = states[-1][0]  # (B, V)
         feed = None
@@ -211,11 +201,11 @@ class RecurrentGraphs:
             top = feed = g.op("Tanh", g.linear(top, wiring.context_proj))
         else:  # of the backward RNN
             width = wiring.initial_proj.in_features
-            top = g.op("Slice", top, g.whole_numbers(-width), g.whole_numbers(2**31), g.whole_numbers(1))
-        hidden = self._by_layer(g, g.op("Tanh", g.linear(top, wiring.initial_proj)), "hidden")
-        state = dict(hidden)
+            top = g.op("Slice", top, [-width], [2**31], [1])
+        hidden = g.op("Tanh", g.linear(top, wiring.initial_proj))
+        state = self._by_layer(g, hidden, "hidden")
         if "cell" in self.parts:
-            state |= {name.replace("hidden", "cell"): g.op("Mul", h, g.number(0)) for name, h in hidden.items()}
+            state |= self._by_layer(g, g.op("Mul", hidden, np.float32(0)), "cell")
         return state if feed is None else state | {"feed": feed}
 
     def _bridged(self, g: Graph, bridge: StateBridge, states: list[list[str]]) -> dict[str, str]:
@@ -264,7 +254,7 @@ class RecurrentGraphs:
         else:
             after, readout = self._run(g, [words], state, tokens)
         if "number" in state:
-            after["number"] = g.op("Add", state["number"], g.whole_numbers(1))
+            after["number"] = g.op("Add", state["number"], [1])
         return g.logits(readout, self.lm_head), after, weights
 
     def _run(
@@ -288,14 +278,11 @@ class RecurrentGraphs:
 
     def _attend(self, g: Graph, query: str, source: dict[str, str], state: dict[str, str]) -> tuple[str, str]:
         """Context (R, V) and weights (R, S) of queries (R, H). The rows of a source share it."""
-        assert self.attention is not None
         queries = g.reshape(query, g.root.size(source["values"], 0), -1, self.config.decoder_hidden_size)
         context, weights = self.attention(g, queries, source, state.get("number"))
-        return (
-            g.reshape(context, -1, self.config.encoder_output_size),
-            g.reshape(weights, -1, g.root.size(source["values"], 1)),
-        )
+        width, length = self.config.encoder_output_size, g.root.size(source["values"], 1)
+        return g.reshape(context, -1, width), g.reshape(weights, -1, length)
 
     def _maxout(self, g: Graph, inputs: list[str]) -> str:
         pairs = g.linear(self._joined(g, inputs), self.wiring.readout_proj)
-        return g.op("ReduceMax", g.reshape(pairs, 0, -1, 2), g.whole_numbers(2), keepdims=0)
+        return g.op("ReduceMax", g.reshape(pairs, 0, -1, 2), [2], keepdims=0)

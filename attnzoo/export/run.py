@@ -24,9 +24,9 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 if __package__:
-    from .array_search import Generated, beam_search, log_softmax, sample
+    from .array_search import Generated, Steps, beam_search, log_softmax, sample
 else:  # in an exported folder, where both files lie side by side
-    from array_search import Generated, beam_search, log_softmax, sample  # type: ignore[no-redef]
+    from array_search import Generated, Steps, beam_search, log_softmax, sample  # type: ignore[no-redef]
 
 DETAILS = "export.json"  # what was exported, and how
 TASKS = ("text-to-text", "continuation", "fill-mask", "classification", "token-classification")
@@ -164,14 +164,13 @@ class OnnxModel:
             raise ValueError(f"do_sample=True draws single sequences, got num_beams={num_beams}; leave it out")
         limits = self._limits(ids, max_new_tokens)
         if do_sample:
-            given = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-            options = self._own("temperature", "top_k", "top_p") | _stated(given)
-            steps = _Steps(self, ids, mask, n_best)
+            options = self._stated(temperature=temperature, top_k=top_k, top_p=top_p)
+            steps = Steps(self, ids, mask, n_best)
             return sample(steps, np.repeat(limits, n_best), self.ends, self.padding, seed, **options)
         if beams > 1:
             fill = self.generation.get("pad_token_id") or (self.ends[0] if self.ends else self.padding)  # as there
-            options = self._own("length_penalty", "early_stopping")
-            steps, size = _Steps(self, ids, mask, beams), self.config["vocab_size"]
+            options = self._stated(length_penalty=None, early_stopping=None)
+            steps, size = Steps(self, ids, mask, beams), self.config["vocab_size"]
             return beam_search(steps, beams, n_best, limits, self.ends, fill, size, **options)
         found = self.outputs("greedy", input_ids=ids, attention_mask=mask, max_new_tokens=np.array(limits.max()))
         is_inside = np.arange(found["tokens"].shape[1]) < limits[:, None]
@@ -190,15 +189,16 @@ class OnnxModel:
         ids, mask = self._checked(input_ids, attention_mask)
         if not len(tokens) or len(tokens) % len(ids):
             raise ValueError(f"every source needs equally many outputs, got {len(ids)} and {len(tokens)}")
-        steps, rows, logits = _Steps(self, ids, mask, len(tokens) // len(ids)), np.arange(len(tokens)), []
+        steps, rows, logits = Steps(self, ids, mask, len(tokens) // len(ids)), np.arange(len(tokens)), []
         for column in np.asarray(tokens, dtype=np.int64).T:
             logits.append(steps.read())
             steps.go_on(rows, column)
         return np.stack(logits, axis=1), steps.attention()
 
-    def _own(self, *names: str) -> dict[str, Any]:
-        """What the generation config states of these options."""
-        return _stated({name: self.generation.get(name) for name in names})
+    def _stated(self, **given: Any) -> dict[str, Any]:
+        """These options; the generation config has those that are None, unless it does not state them either."""
+        found = {name: self.generation.get(name) if value is None else value for name, value in given.items()}
+        return {name: value for name, value in found.items() if value is not None}
 
     def _limits(self, ids: np.ndarray, given: int | np.ndarray | None) -> np.ndarray:
         """The most new tokens of every text, (B,), by the rules of ``generate()``."""
@@ -378,44 +378,6 @@ class OnnxModel:
     def _json(self, name: str) -> dict[str, Any]:
         path = self.folder / name
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-
-
-class _Steps:
-    """A decoder, one token after the other; its rows are the beams or samples of each source, which share it."""
-
-    def __init__(self, model: OnnxModel, ids: np.ndarray, mask: np.ndarray, repeats: int) -> None:
-        read = model.outputs("encoder", input_ids=ids, attention_mask=mask)
-        _, _, names = model.session("step")
-        self.model = model
-        self.state = {name: part.repeat(repeats, axis=0) for name, part in read.items() if f"next_{name}" in names}
-        self.shared = {name: part for name, part in read.items() if name not in self.state} | {"attention_mask": mask}
-        self.tokens = self.shared.pop("tokens").repeat(repeats)
-        self.every_attention: list[np.ndarray] = []
-
-    def read(self) -> np.ndarray:
-        """Read the last tokens; returns the logits (R, V) of the next."""
-        found = self.model.outputs("step", **self.shared, **self.state, tokens=self.tokens)
-        self.state = {name: found[f"next_{name}"] for name in self.state}
-        if "attention" in found:
-            self.every_attention.append(found["attention"])
-        return found["logits"]
-
-    def go_on(self, rows: np.ndarray, tokens: np.ndarray) -> None:
-        """Continue from the states of ``rows`` with new tokens."""
-        self.tokens = tokens
-        if not np.array_equal(rows, np.arange(len(rows))):
-            self.state = {name: value[rows] for name, value in self.state.items()}
-
-    def attention(self, rows: np.ndarray | None = None) -> np.ndarray | None:
-        """(N, T, S) of sequences that were row ``rows[:, t]`` at step t, by default the same row at every step."""
-        if not self.every_attention:
-            return None
-        every = np.stack(self.every_attention, axis=1)  # (R, steps, S)
-        return every if rows is None else every[rows, np.arange(rows.shape[1])]
-
-
-def _stated(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def main(arguments: list[str] | None = None) -> None:

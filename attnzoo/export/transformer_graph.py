@@ -13,10 +13,9 @@ import torch
 
 from ..transformer_layers import FeedForward, MultiHeadAttention, TransformerLayer
 from ..transformer_stack import SmallTransformerStack
-from .attention_graph import Positions, as_bool, attend
-from .graph import FLOAT, Graph
-
-Attended = tuple[str, str]  # a sublayer's output, and the weights of its heads (B, H, N, P)
+from .attention_graph import Positions, attend
+from .generation_graphs import Decoder, Ports
+from .graph import BOOL, FLOAT, Graph, numbers
 
 
 class StackGraph:
@@ -25,23 +24,19 @@ class StackGraph:
     def __init__(self, stack: SmallTransformerStack) -> None:
         self.stack, self.config = stack, stack.config
         self.layers: Any = stack.layers
-        self.heads, self.size = (
-            self.config.num_attention_heads,
-            self.config.hidden_size // self.config.num_attention_heads,
-        )
+        self.heads = self.config.num_attention_heads
+        self.size = self.config.hidden_size // self.heads
 
     def embed(self, g: Graph, ids: str, positions: str) -> str:
         """Tokens (R, T) at their positions, (R or 1, T): (R, T, D)."""
-        x = g.op("Mul", g.rows(self.stack.embed_tokens.weight, ids), g.number(self.stack.embedding_scale))
+        x = g.op("Mul", g.rows(self.stack.embed_tokens.weight, ids), np.float32(self.stack.embedding_scale))
         embedding = self.stack.position_embedding
         if embedding is None:
             return x
         if embedding.learned is not None:
             return g.op("Add", x, g.rows(embedding.learned.weight, positions))
         width = self.config.hidden_size
-        frequencies = g.array(
-            "frequencies", lambda: (10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float32) / width)).numpy()
-        )
+        frequencies = (10_000.0 ** (-torch.arange(0, width, 2, dtype=torch.float32) / width)).numpy()
         angle = g.op("Mul", g.unsqueeze(g.op("Cast", positions, to=FLOAT), 2), frequencies)  # (R or 1, T, D / 2)
         waves = g.op("Concat", g.unsqueeze(g.op("Sin", angle), 3), g.unsqueeze(g.op("Cos", angle), 3), axis=3)
         return g.op("Add", x, g.reshape(waves, 0, 0, width))  # not -1, which has no answer for an empty sequence
@@ -57,9 +52,9 @@ class StackGraph:
 
     def attend(
         self, g: Graph, attention: MultiHeadAttention, query: str, key: str, value: str, mask: str | None
-    ) -> Attended:
-        """Section 3.2.1 in every head: (B, H, N, K)."""
-        query = g.op("Mul", query, g.number(attention.scaling)) if attention.scaling != 1 else query
+    ) -> tuple[str, str]:
+        """Section 3.2.1 in every head: the output (B, H, N, K) and the weights (B, H, N, P)."""
+        query = g.op("Mul", query, np.float32(attention.scaling)) if attention.scaling != 1 else query
         scores = g.op("MatMul", query, g.op("Transpose", key, perm=[0, 1, 3, 2]))
         return attend(g, scores, value, mask)
 
@@ -69,7 +64,7 @@ class StackGraph:
         return g.linear(by_token, attention.output_proj)
 
     def norm(self, g: Graph, x: str, norm: Any) -> str:
-        weight, bias = g.parameter(norm.weight), g.parameter(norm.bias)
+        weight, bias = numbers(norm.weight), numbers(norm.bias)
         return g.op("LayerNormalization", x, weight, bias, axis=-1, epsilon=float(norm.eps))
 
     def residual(self, g: Graph, x: str, layer: TransformerLayer, norm: Any, sublayer: Callable[[str], str]) -> str:
@@ -99,9 +94,9 @@ class StackGraph:
 
     def read(self, g: Graph, ids: str, attention_mask: str) -> tuple[str, list[str]]:
         """Whole texts (B, S): the last hidden states (B, S, D), and every layer's keys and values (B, H, S, K)."""
-        mask = g.unsqueeze(as_bool(g, attention_mask), 1, 2)  # (B, 1, 1, S)
+        mask = g.unsqueeze(g.op("Cast", attention_mask, to=BOOL), 1, 2)  # (B, 1, 1, S)
         if self.stack.is_causal:
-            places = g.op("Range", np.asarray(0), g.squeeze(g.size(ids, 1), 0), np.asarray(1))
+            places = g.op("Range", 0, g.squeeze(g.size(ids, 1), 0), 1)
             no_future = g.op("LessOrEqual", g.unsqueeze(places, 0), g.unsqueeze(places, 1))  # (S, S)
             mask = g.op("And", mask, no_future)
         kept: list[str] = []
@@ -116,7 +111,7 @@ class StackGraph:
         return self.run(g, self.embed(g, ids, ranks), attend_to_itself), kept
 
 
-class _CachedDecoder:
+class _CachedDecoder(Decoder):
     """What the two decoders share: a cache of the layers' keys and values, key_0, value_0, ... (R, H, P, K)."""
 
     def __init__(self, model: Any) -> None:
@@ -124,9 +119,7 @@ class _CachedDecoder:
         self.stack = StackGraph(model.model.decoder)
         shape = ["R", self.stack.heads, "T", self.stack.size]
         layers = range(self.config.num_hidden_layers)
-        self.caches: dict[str, tuple[Any, list[Any]]] = {
-            f"{part}_{number}": (np.float32, shape) for number in layers for part in ("key", "value")
-        }
+        self.state = {f"{part}_{number}": (np.float32, shape) for number in layers for part in ("key", "value")}
 
     def run_step(
         self,
@@ -172,12 +165,7 @@ class Seq2SeqGraphs(_CachedDecoder):
         super().__init__(model)
         self.encoder = StackGraph(model.model.encoder)
         shape = ["B", self.stack.heads, "S", self.stack.size]
-        self.state = self.caches
-        self.source: dict[str, tuple[Any, list[Any]]] = {f"memory_{name}": (np.float32, shape) for name in self.caches}
-
-    def first_tokens(self, g: Graph, input_ids: str) -> str:
-        """(B,)"""
-        return g.op("Expand", g.whole_numbers(self.config.decoder_start_token_id), g.size(input_ids, 0))
+        self.source = {f"memory_{name}": (np.float32, shape) for name in self.state}
 
     def read(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[dict[str, str], dict[str, str]]:
         """The memory's keys and values, and empty caches."""
@@ -186,23 +174,22 @@ class Seq2SeqGraphs(_CachedDecoder):
         for number, layer in enumerate(self.stack.layers):
             for part, project in (("key", layer.cross_attention.key_proj), ("value", layer.cross_attention.value_proj)):
                 source[f"memory_{part}_{number}"] = self.stack.to_heads(g, g.linear(x, project))
-        shape = g.op("Concat", g.size(input_ids, 0), g.whole_numbers(self.stack.heads, 0, self.stack.size), axis=0)
-        empty = g.op("Expand", g.number(0), shape)
+        shape = g.op("Concat", g.size(input_ids, 0), [self.stack.heads, 0, self.stack.size], axis=0)
+        empty = g.op("Expand", np.float32(0), shape)
         return source, dict.fromkeys(self.state, empty)
 
     def step(
         self, g: Graph, tokens: str, source: dict[str, str], state: dict[str, str]
     ) -> tuple[str, dict[str, str], str]:
-        by_source = g.op(
-            "Concat", g.size(source["memory_key_0"], 0), g.whole_numbers(-1, self.stack.heads, self.stack.size), axis=0
-        )
-        mask = g.unsqueeze(as_bool(g, source["attention_mask"]), 1, 2)  # (B, 1, 1, S)
+        sources = g.root.size(source["attention_mask"], 0)
+        mask = g.unsqueeze(g.op("Cast", source["attention_mask"], to=BOOL), 1, 2)  # (B, 1, 1, S)
         weights = ""
 
         def attend_to_memory(number: int, y: str) -> str:
             nonlocal weights
             attention = self.stack.layers[number].cross_attention
-            query = g.op("Reshape", g.linear(y, attention.query_proj), by_source)  # (B, R / B, H, K)
+            query = g.linear(y, attention.query_proj)
+            query = g.reshape(query, sources, -1, self.stack.heads, self.stack.size)  # (B, R / B, H, K)
             query = g.op("Transpose", query, perm=[0, 2, 1, 3])
             key, value = source[f"memory_key_{number}"], source[f"memory_value_{number}"]
             context, weights = self.stack.attend(g, attention, query, key, value, mask)
@@ -212,7 +199,7 @@ class Seq2SeqGraphs(_CachedDecoder):
         position = g.unsqueeze(g.size(state["key_0"], 2), 0)  # (1, 1), the number of tokens before
         x = self.stack.embed(g, g.unsqueeze(tokens, 1), position)
         logits, after = self.run_step(g, x, state, None, attend_to_memory)
-        mean = g.op("ReduceMean", weights, g.whole_numbers(1), keepdims=0)  # (B, R / B, S)
+        mean = g.op("ReduceMean", weights, [1], keepdims=0)  # (B, R / B, S)
         return logits, after, g.reshape(mean, -1, g.root.size(source["attention_mask"], 1))
 
 
@@ -223,29 +210,29 @@ class CausalGraphs(_CachedDecoder):
     """
 
     attention = None
-    source: dict[str, tuple[Any, list[Any]]] = {}
+    source: Ports = {}
 
     def __init__(self, model: Any) -> None:
         super().__init__(model)
-        self.state: dict[str, tuple[Any, list[Any]]] = self.caches | {"mask": (np.int64, ["R", "M"])}
+        self.state["mask"] = np.int64, ["R", "M"]
 
     def first_tokens(self, g: Graph, input_ids: str) -> str:
-        return g.op("Gather", input_ids, np.asarray(-1), axis=1)
+        return g.op("Gather", input_ids, -1, axis=1)
 
     def read(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[dict[str, str], dict[str, str]]:
         """No source; and the caches of the prompt without its last token."""
-        bounds = g.whole_numbers(0), g.whole_numbers(-1), g.whole_numbers(1)
+        bounds = [0], [-1], [1]
         before, mask = (g.op("Slice", part, *bounds) for part in (input_ids, attention_mask))
         _, kept = self.stack.read(g, before, mask)
-        return {}, dict(zip(self.caches, kept, strict=True)) | {"mask": attention_mask}
+        return {}, dict(zip(self.state, [*kept, attention_mask], strict=True))
 
     def step(
         self, g: Graph, tokens: str, source: dict[str, str], state: dict[str, str]
     ) -> tuple[str, dict[str, str], None]:
-        mask = g.unsqueeze(as_bool(g, state["mask"]), 1, 2)  # (R, 1, 1, P + 1)
-        count = g.op("ReduceSum", state["mask"], g.whole_numbers(1), keepdims=1)
-        position = g.op("Max", g.op("Sub", count, g.whole_numbers(1)), g.whole_numbers(0))  # (R, 1)
+        mask = g.unsqueeze(g.op("Cast", state["mask"], to=BOOL), 1, 2)  # (R, 1, 1, P + 1)
+        count = g.op("ReduceSum", state["mask"], [1], keepdims=1)
+        position = g.op("Max", g.op("Sub", count, [1]), [0])  # (R, 1)
         x = self.stack.embed(g, g.unsqueeze(tokens, 1), position)
         logits, after = self.run_step(g, x, state, mask)
-        new = g.op("Expand", g.whole_numbers(1), g.op("Concat", g.size(tokens, 0), g.whole_numbers(1), axis=0))
+        new = g.op("Expand", [1], g.op("Concat", g.size(tokens, 0), [1], axis=0))
         return logits, after | {"mask": g.op("Concat", state["mask"], new, axis=1)}, None

@@ -4,6 +4,7 @@
 bytes, and has a fresh process load the model and compare its outputs with the local model's, bit for bit.
 """
 
+import contextlib
 import json
 import re
 import shutil
@@ -119,16 +120,14 @@ def _require_readable(folder: Path, names: list[str]) -> None:
 
 def _require_base_on_hub(path: Path, base: Any) -> None:
     """Check that an adapter's base model is on the Hub: a folder on this machine is not available to others."""
-    try:
+    with contextlib.suppress(HFValidationError, TypeError):
         validate_repo_id(base)
-        is_elsewhere = not Path(base).exists()
-    except (HFValidationError, TypeError):
-        is_elsewhere = False
-    if not is_elsewhere:
-        place = str(base).rpartition("@")[2]  # before it there may be a password
-        raise ValueError(
-            f"{path} has base_model_name_or_path={place!r}, not an id on the Hub; give the base model's id there"
-        )
+        if not Path(base).exists():
+            return
+    place = str(base).rpartition("@")[2]  # before it there may be a password
+    raise ValueError(
+        f"{path} has base_model_name_or_path={place!r}, not an id on the Hub; give the base model's id there"
+    )
 
 
 def _stage(folder: Path, names: list[str], staged: Path, repo_id: str) -> Path:
