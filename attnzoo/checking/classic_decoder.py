@@ -52,9 +52,8 @@ def as_attention(subject: Subject, vocab_size: int | None) -> tuple[Subject, tup
         raise CannotCallError(
             f"{subject.name} has no argument for {', '.join(sorted(missing))}; pass functions start and step instead"
         )
-    parts = [part for module in subject.modules for part in module.modules()]
-    tables = [part for part in parts if isinstance(part, nn.Embedding)]
-    recurrent = [part for part in parts if isinstance(part, nn.RNNBase | nn.RNNCellBase)]
+    tables = [part for part in subject.parts if isinstance(part, nn.Embedding)]
+    recurrent = [part for part in subject.parts if isinstance(part, nn.RNNBase | nn.RNNCellBase)]
     layers = getattr(recurrent[0], "num_layers", 1) if recurrent else 1
     vocabulary = vocab_size or (tables[0].num_embeddings if tables else 0)
     is_lstm = bool(recurrent) and isinstance(recurrent[0], nn.LSTM | nn.LSTMCell)
@@ -70,7 +69,7 @@ def as_attention(subject: Subject, vocab_size: int | None) -> tuple[Subject, tup
     ]
     keys: list[Callable[[Tensor], Tensor]] = [lambda part: part, lambda part: part.transpose(0, 1)]
     sizes = [part.hidden_size for part in recurrent] or [int(subject.attribute(*WIDTHS) or 8)]
-    widths = [part.in_features for part in parts if isinstance(part, nn.Linear)]
+    widths = [part.in_features for part in subject.parts if isinstance(part, nn.Linear)]
     widths = list(
         dict.fromkeys([sizes[0], 2 * sizes[0], *widths, *(size - sizes[0] for size in widths if size > sizes[0])])
     )
