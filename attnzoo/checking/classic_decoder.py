@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .layer import WIDTHS
-from .subject import CannotCallError, Subject, largest_difference
+from .subject import CannotCallError, Subject, first_line, largest_difference
 
 TOKENS = (
     "token",
@@ -84,7 +84,7 @@ def as_attention(subject: Subject, vocab_size: int | None) -> tuple[Subject, tup
                 first = function(query, source)
                 other = function(query, torch.cat([source[:1], -source[1:]]))
         except Exception as error:
-            errors.append(str(error).splitlines()[0])
+            errors.append(first_line(error))
             continue
         logits = first[0] if isinstance(first, tuple) else first
         changed = other[0] if isinstance(other, tuple) else other
@@ -124,7 +124,4 @@ def _bind(
         weights = [part for part in parts[1:] if isinstance(part, Tensor) and part.numel() == rows * length]
         return (logits, weights[-1]) if weights else logits
 
-    def without_mask(query: Tensor, keys: Tensor) -> Any:
-        return attention(query, keys)
-
-    return attention if "mask" in roles else without_mask
+    return attention if "mask" in roles else lambda query, keys: attention(query, keys)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .subject import CannotCallError, Subject, largest_difference, tolerance_of
+from .subject import CannotCallError, Subject, first_line, gap, largest_difference, leaked_share, tolerance_of
 
 NAMES = {
     "query": ("query", "q", "queries", "hidden", "decoder_hidden", "decoder_state", "dec_hidden", "tgt", "target"),
@@ -121,10 +121,11 @@ class Layer:
         key = draw(sizes.rows, sizes.keys, self.widths[1])
         return query, key, draw(sizes.rows, sizes.keys, self.widths[1]) if self.has_value else key
 
-    def inputs_with_other_rows(self, sizes: Sizes) -> tuple[Tensor, ...]:
+    def inputs_with_other_rows(self, sizes: Sizes) -> tuple[Tensor, Tensor, Tensor]:
         """The inputs, with other rows than the first one."""
         pairs = zip(self.inputs(sizes), self.inputs(sizes, seed=1), strict=True)
-        return tuple(torch.cat([part[:1], other[1:]]) for part, other in pairs)
+        query, key, value = (torch.cat([part[:1], other[1:]]) for part, other in pairs)
+        return query, key, value
 
     def arguments(
         self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None = None, causal: bool = False
@@ -364,7 +365,8 @@ def _role(name: str) -> str | None:
     return next((role for role, names in NAMES.items() if lower in names), None)
 
 
-def _forms(mask: str | None, shapes: tuple[str, ...]) -> Iterator[MaskForm]:
+def mask_forms(mask: str | None, shapes: tuple[str, ...]) -> Iterator[MaskForm]:
+    """The forms of masks of these shapes, in one convention or in all."""
     kinds = {"attend": ("bool", "int", "float"), "ignore": ("bool", "float"), "additive": ("float", "int")}
     for convention in (mask,) if mask else CONVENTIONS:
         for kind in kinds[convention]:
@@ -380,14 +382,14 @@ def _first_that_runs(layer: Layer, sizes: Sizes, mask: str | None, errors: dict[
     inputs = layer.inputs(sizes)
     candidates = [layer]
     if layer.has("mask") or layer.has("padding"):
-        candidates += [replace(layer, padding=form, needs_mask=True) for form in _forms(mask, PADDING_SHAPES)]
+        candidates += [replace(layer, padding=form, needs_mask=True) for form in mask_forms(mask, PADDING_SHAPES)]
     first = ""
     for candidate in candidates:
         try:
             candidate(*inputs)
             return candidate
         except Exception as error:
-            text = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+            text = first_line(error)[:200]
             errors.setdefault(f"{layer.layout}, width {layer.widths[0]}", text)
             if text == first:  # the same without a mask and with one: something else is wrong
                 return None
@@ -430,7 +432,7 @@ def _best(layer: Layer, sizes: Sizes, mask: str | None, shapes: tuple[str, ...],
     hidden = [torch.where(real[..., None], part, other) for part, other in zip((key, value), others[1:], strict=True)]
     seen = [torch.where(real[..., None], other, part) for part, other in zip((key, value), others[1:], strict=True)]
     ranked: list[tuple[float, int, MaskForm]] = []
-    for number, form in enumerate(_forms(mask, shapes)):
+    for number, form in enumerate(mask_forms(mask, shapes)):
         candidate = replace(layer, padding=form) if is_padding else replace(layer, pairs=form)
         try:
             leaks = []
@@ -440,14 +442,9 @@ def _best(layer: Layer, sizes: Sizes, mask: str | None, shapes: tuple[str, ...],
                 leaks.append(result.context[shown])
         except Exception:
             continue
-        if not bool(torch.isfinite(leaks[0]).all()):
-            ranked.append((1e6, number, form))
-            continue
-        leak = float((leaks[0] - leaks[1]).abs().nan_to_num(1e6).max())
-        effect = float((leaks[0] - leaks[2]).abs().nan_to_num(1e6).max())
-        ratio = leak / max(effect, 1e-30)
-        ratio = 0.0 if ratio < 1e3 * layer.tolerance else round(ratio, 3)
-        ranked.append((ratio, number, form))
+        leak, effect = (gap(leaks[0], other) for other in leaks[1:])
+        is_finite = bool(torch.isfinite(leaks[0]).all())
+        ranked.append((leaked_share(leak, effect, layer.tolerance) if is_finite else 1e6, number, form))
     return min(ranked)[2] if ranked else None
 
 

@@ -59,6 +59,13 @@ class Subject:
         except (TypeError, ValueError):
             return {}
 
+    @property
+    def required(self) -> list[str]:
+        """The parameters that a call must give."""
+        repeated = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        parameters = self.signature.items()
+        return [name for name, part in parameters if part.default is part.empty and part.kind not in repeated]
+
     @contextmanager
     def ready(self) -> Iterator[None]:
         """Set eval mode, and restore modes and random numbers afterwards."""
@@ -138,6 +145,22 @@ def largest_difference(first: Tensor, second: Tensor) -> float:
         return float("inf")
     size = max(1.0, float(first.abs().max()))
     return float((first - second).abs().max()) / size
+
+
+def gap(first: Tensor, second: Tensor) -> float:
+    """The largest absolute difference; a million for NaN."""
+    return float((first - second).abs().nan_to_num(1e6).max())
+
+
+def leaked_share(leak: float, effect: float, tolerance: float) -> float:
+    """How much of the effect that shown keys have is left to hidden ones; 0 if it is rounding."""
+    share = leak / max(effect, 1e-30)
+    return 0.0 if share < 1e3 * tolerance else round(share, 3)
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, or the name of its class if it has none."""
+    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def tolerance_of(dtype: torch.dtype) -> float:
