@@ -58,7 +58,8 @@ class Steps:
     def next(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Logits (B, V) and the next state."""
         tokens = tokens[:, None] if self.column else tokens
-        logits, new, *_ = _call(self.step, tokens, state, ("state", "hidden", "cache", "past"))
+        result = _call(self.step, tokens, state, ("state", "hidden", "cache", "past"))
+        logits, new = result[0], result[1]
         if logits.ndim == 3:
             logits = logits[:, -1] if logits.shape[0] == len(tokens) else logits[-1]
         return logits, new
