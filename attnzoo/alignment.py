@@ -14,12 +14,13 @@ measures it on a language with known alignments). So :func:`align` does not shif
 Letters in shapes: N sequences, B rows in the decoder (sources times beams), T target tokens, S source length.
 """
 
+import functools
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +32,8 @@ from .phonemes import CLOSE, OPEN, bracketed, known_phonemes, require_phonemes
 Links = set[tuple[int, int]]  # of (source word, target word), both from 0
 Heads = Sequence[tuple[int, int | None]]  # of (layer, head); None is the mean of the layer's heads
 BATCHES_IN_MEMORY = 16
+Row = TypeVar("Row")
+Result = TypeVar("Result")
 
 
 class ForcedDecoding(NamedTuple):
@@ -258,24 +261,40 @@ def align_stream(
         shift = paper_shift(model.config)
     if not isinstance(shift, int) or shift < 0:
         raise ValueError(f"shift must be 'paper', or 0 or more steps, got {shift!r}")
+    aligned = functools.partial(_aligned, model, shift, (layer, head, heads))
     start, remaining = 0, iter(pairs)
     while some := list(islice(remaining, batch_size * BATCHES_IN_MEMORY)):
         sources = _tokenize(tokenizer, [source for source, _ in some], "source", start)
         targets = _tokenize(tokenizer, [target for _, target in some], "target", start)
-        order = sorted(range(len(some)), key=lambda row: len(targets[row].ids) + len(sources[row].ids))
-        found: dict[int, AlignedPair] = {}
-        for first in range(0, len(order), batch_size):
-            rows = order[first : first + batch_size]
-            batch = [sources[row] for row in rows], [targets[row] for row in rows]
-            found.update(zip(rows, _aligned(model, *batch, shift, layer, head, heads), strict=True))
-        yield from (found[row] for row in range(len(some)))
+        sides = list(zip(sources, targets, strict=True))
+        yield from by_length(sides, lambda pair: len(pair[0].ids) + len(pair[1].ids), batch_size, aligned)
         start += len(some)
 
 
+def by_length(
+    rows: Sequence[Row], length: Callable[[Row], int], batch_size: int, compute: Callable[[list[Row]], Iterable[Result]]
+) -> list[Result]:
+    """The result of every row, in their order. The rows of a batch have similar lengths, so that it has little padding.
+
+    Args:
+        rows: the rows
+        length: the length of a row
+        batch_size: rows at a time
+        compute: a function from the rows of a batch, the longest last, to a result for each
+    """
+    order = sorted(range(len(rows)), key=lambda number: length(rows[number]))
+    found: dict[int, Result] = {}
+    for start in range(0, len(order), batch_size):
+        numbers = order[start : start + batch_size]
+        found.update(zip(numbers, compute([rows[number] for number in numbers]), strict=True))
+    return [found[number] for number in range(len(rows))]
+
+
 def _aligned(
-    model: Any, sources: "list[_Side]", targets: "list[_Side]", shift: int, *attention: Any
+    model: Any, shift: int, attention: tuple[Any, ...], pairs: "list[tuple[_Side, _Side]]"
 ) -> Iterator[AlignedPair]:
     """The alignments of one batch; ``attention``: layer, head and heads, as for :func:`forced_decode`."""
+    sources, targets = zip(*pairs, strict=True)
     ids = _padded([source.ids for source in sources], model.config.pad_token_id or 0, model.device)
     mask = _padded([[1] * len(source.ids) for source in sources], 0, model.device)
     labels = _padded([target.ids for target in targets], -100, model.device)
@@ -402,14 +421,20 @@ def _tokenize(tokenizer: Any, texts: Sequence[Any], side: str, start: int) -> li
     return encoded
 
 
+def places_of_words(words: Iterable[int | None]) -> dict[int, list[int]]:
+    """The tokens of each word, from the word of each token; None for a special token."""
+    places: dict[int, list[int]] = {}
+    for place, word in enumerate(words):
+        if word is not None:
+            places.setdefault(word, []).append(place)
+    return places
+
+
 def _encode_fast(tokenizer: Any, texts: Sequence[Any], argument: str) -> list[_Side]:
     encoded = tokenizer(**{argument: list(texts)}, is_split_into_words=not isinstance(texts[0], str))
     sides = []
     for row, (text, ids) in enumerate(zip(texts, encoded["input_ids"], strict=True)):
-        of_word: dict[int, list[int]] = {}
-        for place, word in enumerate(encoded.word_ids(row)):
-            if word is not None:  # a special token
-                of_word.setdefault(word, []).append(place)
+        of_word = places_of_words(encoded.word_ids(row))
         if isinstance(text, str):
             spans = [encoded.word_to_chars(row, word) for word in of_word]
             words = [text[span.start : span.end].strip() for span in spans]

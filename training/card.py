@@ -50,6 +50,12 @@ def describe(task: Task, scores: dict[str, float]) -> str:
     return ", ".join(f"{name} {scores[key]:.2f}{task.units.get(key, '')}" for key, name in task.metric_names.items())
 
 
+def decoding_note(scores: dict[str, Any]) -> str:
+    """How the predictions were generated, to follow other text; empty if they were not."""
+    beams = f", beam {scores['num_beams']}" if "num_beams" in scores else ""
+    return beams + (f", length penalty {scores['length_penalty']:g}" if "length_penalty" in scores else "")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     options = card_parser().parse_args(arguments)

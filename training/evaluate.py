@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoTokenizer
 
 from attnzoo.shipped_models import named_folder  # importing attnzoo also registers the Auto classes
 
-from .card import describe
+from .card import decoding_note, describe
 from .commands import evaluate_parser
 from .loop.checkpoint import require_model
 from .loop.stopping import exit_on_user_error
@@ -40,11 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
         started = time.perf_counter()
         scores = evaluate(folder, task, options.split, options.num_beams, options.length_penalty)
         seconds = time.perf_counter() - started
-    how = f"{options.split} split, {scores['examples']} examples"
-    if "num_beams" in scores:
-        how += f", beam {scores['num_beams']}"
-    if "length_penalty" in scores:
-        how += f", length penalty {scores['length_penalty']:g}"
+    how = f"{options.split} split, {scores['examples']} examples{decoding_note(scores)}"
     print(f"{task.name}, {how}: {describe(task, scores)}")
     print(f"{seconds:.0f} seconds")
 

@@ -276,22 +276,18 @@ def without_machine_paths(recipe: Recipe) -> Recipe:
 
     Absolute paths of teachers, of the model to start from and of links become their last parts, too.
     """
-    values = dataclasses.asdict(recipe.task.data)
-    paths = {name: Path(value) for name, value in values.items() if isinstance(value, str)}
-    shortened = {name: path.name for name, path in paths.items() if path.is_absolute()}
-    if "path" in shortened:
-        shortened["path"] = hub_id(recipe) or shortened["path"]
-    data = dataclasses.replace(recipe.task.data, **shortened)
-    teachers = [_relative(folder) for folder in recipe.training.teachers]
-    links = recipe.training.alignment_links
-    start = recipe.training.start_from
-    shorter: dict[str, Any] = {"start_from": start and _relative(start), "alignment_links": links and _relative(links)}
-    training = dataclasses.replace(recipe.training, teachers=teachers, **shorter)
+    data, training = recipe.task.data, recipe.training
+    texts = {name: _relative(value) for name, value in vars(data).items() if isinstance(value, str)}
+    if texts["path"] != data.path:
+        texts["path"] = hub_id(recipe) or texts["path"]
+    paths: dict[str, Any] = {name: _relative(getattr(training, name)) for name in ("start_from", "alignment_links")}
+    training = dataclasses.replace(training, teachers=[*map(_relative, training.teachers)], **paths)
+    data = dataclasses.replace(data, **texts)
     return dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data), training=training)
 
 
-def _relative(path: str) -> str:
-    return Path(path).name if Path(path).is_absolute() else path
+def _relative(path: Any) -> Any:
+    return Path(path).name if path is not None and Path(path).is_absolute() else path
 
 
 def hub_id(recipe: Recipe) -> str | None:

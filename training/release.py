@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 
-from .card import describe, read_figures, write_card
+from .card import decoding_note, describe, read_figures, write_card
 from .commands import release_parser
 from .evaluate import decoding_of, evaluate
 from .loop.checkpoint import REPOSITORY, replacing, require_model
@@ -92,9 +92,7 @@ def release(
         figures |= {"test": test} | ({"note": note} if note else {})
         (new / "run.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
         write_card(new, folder, recipe, task, figures)
-    how = f", beam {test['num_beams']}" if decoding else ""
-    how += f", length penalty {test['length_penalty']:g}" if "length_penalty" in test else ""
-    print(f"{folder}: test {describe(task, test)}{how}")
+    print(f"{folder}: test {describe(task, test)}{decoding_note(test)}")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ sums, masks and causality are not judged.
 Letters in shapes: B batch, T queries, S keys.
 """
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -83,7 +85,7 @@ class _Checker:
                 return smaller
         return found
 
-    def finding(self, name: str, where: str, *calls: tuple[Tensor, Tensor, Tensor, Tensor | None, bool]) -> Finding:
+    def finding(self, name: str, where: str, *calls: tuple[Any, ...]) -> Finding:
         """A finding with the arguments of one or two calls."""
         made = [self.layer.arguments(*call) for call in calls]
         given = [{key: part for key, part in each.items() if isinstance(part, Tensor)} for each in made]
@@ -96,7 +98,7 @@ class _Checker:
         inputs = self.layer.inputs(sizes)
         if bool(torch.isfinite(self.layer(*inputs).context).all()):
             return None
-        return self.finding("not_finite", "for random input without a mask", (*inputs, None, False))
+        return self.finding("not_finite", "for random input without a mask", inputs)
 
     def dropout(self, sizes: Sizes) -> Finding | None:
         inputs = self.layer.inputs(sizes)
@@ -104,7 +106,7 @@ class _Checker:
         for seed in range(2, 8):
             if self.differs(first, self.layer(*inputs, seed=seed).context):
                 where = "two calls in eval mode with the same input give different outputs"
-                return self.finding("dropout_in_eval", where, (*inputs, None, False))
+                return self.finding("dropout_in_eval", where, inputs)
         return None
 
     # The weights inside.
@@ -130,7 +132,7 @@ class _Checker:
             return None
         where = f"weights of shape {shape} sum to one over axis {axes[0] if axes else 'of size 1'}"
         where += f", but the keys are axis {key_axis}" if key_axis is not None else ", and no axis holds the keys"
-        return self.finding("softmax_wrong_axis", where, (*inputs, None, False))
+        return self.finding("softmax_wrong_axis", where, inputs)
 
     def _axis_of_returned(self, sizes: Sizes, inputs: tuple[Tensor, Tensor, Tensor], reason: str) -> Finding | None:
         returned = self.layer(*inputs).weights
@@ -144,7 +146,7 @@ class _Checker:
         if not axes or key in axes or key is None:
             return None
         where = f"the returned weights of shape {shape} sum to one over axis {axes[0]}, but the keys are axis {key}"
-        return self.finding("softmax_wrong_axis", where, (*inputs, None, False))
+        return self.finding("softmax_wrong_axis", where, inputs)
 
     def scale(self, expected: str | float | None) -> None:
         layer, report, inside = self.layer, self.report, self.inside
@@ -166,8 +168,8 @@ class _Checker:
         is_missing = abs(measured.factor - 1) < 1e-2
         if is_missing and self._weights_are_scaled(right):
             is_missing, where = False, f"the scale {right:.4g} is applied to the weights, after the softmax"
-        call = (*layer.inputs(Sizes(1, 2 if layer.is_self else 1, 2)), None, False)  # every input shows it
-        report.add(self.finding("scale_missing" if is_missing else "scale_wrong", where, call))
+        inputs = layer.inputs(Sizes(1, 2 if layer.is_self else 1, 2))  # every input shows it
+        report.add(self.finding("scale_missing" if is_missing else "scale_wrong", where, inputs))
         return None
 
     def _weights_are_scaled(self, factor: float) -> bool:
@@ -183,31 +185,24 @@ class _Checker:
         if isinstance(inside, str):
             self.report.skip("heads", inside)
             return None
-        count = inside.weights.numel() // max(1, sizes.rows * sizes.queries * sizes.keys)
+        count = inside.weights.numel() // math.prod(sizes)
         if max(count, self.layer.heads) < 2:
             self.report.skip("heads", "there is only one head")
             return None
         self.report.done("heads")
-        inputs = self.layer.inputs(sizes)
         where = foreign_positions(inside, sizes)
-        if where is not None:
-            return self.finding("heads_mixed", where, (*inputs, None, False))
-        return None
+        return None if where is None else self.finding("heads_mixed", where, self.layer.inputs(sizes))
 
     def batch(self, sizes: Sizes) -> Finding | None:
         if sizes.rows < 2:
             return None
-        inputs, others = self.layer.inputs(sizes), self.layer.inputs(sizes, seed=1)
-        changed = [torch.cat([part[:1], other[1:]]) for part, other in zip(inputs, others, strict=True)]
-        after = self.layer(changed[0], changed[1], changed[2]).context
-        if not self.differs(self.layer(*inputs).context[0], after[0]):
+        inputs, changed = self.layer.inputs(sizes), self.layer.inputs_with_other_rows(sizes)
+        if not self.differs(self.layer(*inputs).context[0], self.layer(*changed).context[0]):
             return None
-        several = isinstance(self.inside, Inside) and self.inside.weights.numel() > sizes.rows * sizes.queries * (
-            sizes.keys
-        )
+        several = isinstance(self.inside, Inside) and self.inside.weights.numel() > math.prod(sizes)
         name = "heads_mixed" if max(self.layer.heads, 2 * several) > 1 else "batch_mixed"
         where = "the output of row 0 changes when the other rows change"
-        return self.finding(name, where, (*inputs, None, False), (changed[0], changed[1], changed[2], None, False))
+        return self.finding(name, where, inputs, changed)
 
     # What the weights do.
 
@@ -241,8 +236,7 @@ class _Checker:
         if not is_off:
             return None
         where = "all values are the same vector, but the output still depends on the weights"
-        call = (query, key, constant, None, False)
-        return self.finding("weights_not_normalised", where, call, (others[0], others[1], constant, None, False))
+        return self.finding("weights_not_normalised", where, (query, key, constant), (*others[:2], constant))
 
     def equal_tokens(self, sizes: Sizes) -> Finding | None:
         """If all tokens are one vector, the output does not depend on how many there are."""
@@ -252,17 +246,12 @@ class _Checker:
         _, longer_key, _ = self.layer.inputs(longer)
         token = key[:1, :1]
         few, many = token.expand_as(key).contiguous(), token.expand_as(longer_key).contiguous()
-        if self.layer.is_self:
-            first, second = self.layer(few, few, few).context, self.layer(many, many, many).context
-        else:
-            first, second = self.layer(query, few, few).context, self.layer(query, many, many).context
+        calls = [(part if self.layer.is_self else query, part, part) for part in (few, many)]
+        first, second = (self.layer(*call).context for call in calls)
         if not self.differs(first[:, -1], second[:, -1]) and not self.differs(first[:, 0], second[:, 0]):
             return None
         where = f"{sizes.keys} equal keys give another output than {more} equal keys"
-        queries = (few, many) if self.layer.is_self else (query, query)
-        return self.finding(
-            "weights_not_normalised", where, (queries[0], few, few, None, False), (queries[1], many, many, None, False)
-        )
+        return self.finding("weights_not_normalised", where, *calls)
 
     def _sees_a_set(self) -> bool:
         """Whether the order of the earlier tokens makes no difference."""
@@ -277,7 +266,7 @@ class _Checker:
     def keys(self) -> None:
         if self.layer.is_self:
             return self.report.skip("keys", "queries and keys are the same tokens")
-        if any(isinstance(part, LocationScore) for module in self.layer.subject.modules for part in module.modules()):
+        if any(isinstance(part, LocationScore) for part in self.layer.subject.parts):
             return self.report.skip("keys", "by definition, a location score does not depend on the keys")
         query, key, value = self.layer.inputs(self.sizes)
         other = self.layer.inputs(self.sizes, seed=1)[1]
@@ -297,7 +286,7 @@ class _Checker:
         self.report.done("keys")
         if ignored:
             where = "other keys give the same weights"
-            self.report.add(self.finding("keys_ignored", where, (query, key, value, None, False)))
+            self.report.add(self.finding("keys_ignored", where, (query, key, value)))
         return None
 
     # Masks.
@@ -325,7 +314,7 @@ class _Checker:
             changed_key = torch.where(real[..., None], key, other_key)
             changed_value = torch.where(real[..., None], value, other_value)
             changed_query = changed_key if self.layer.is_self else query
-            call, changed = (query, key, value, real, False), (changed_query, changed_key, changed_value, real, False)
+            call, changed = (query, key, value, real), (changed_query, changed_key, changed_value, real)
             first, second = self.layer(*call).context, self.layer(*changed).context
             shown = real if self.layer.is_self else torch.ones(first.shape[:2], dtype=torch.bool)
             first, second = first[shown], second[shown]
@@ -390,15 +379,15 @@ class _Checker:
             keys, values = key.clone(), value.clone()
             keys[1, position], values[1, position] = other_key[1, position], other_value[1, position]
             queries = keys if self.layer.is_self else query
-            masked = [self.layer(*part, real).context[1] for part in ((query, key, value), (queries, keys, values))]
-            plain = [self.layer(*part).context[1] for part in ((query, key, value), (queries, keys, values))]
-            apart = [place for place in range(sizes.queries) if place != position or not self.layer.is_self]
-            apart = [place for place in apart if not self.layer.is_self or bool(real[1, place])]
-            if not apart:
-                continue
+            calls = (query, key, value), (queries, keys, values)
+            masked = [self.layer(*call, real).context[1] for call in calls]
+            plain = [self.layer(*call).context[1] for call in calls]
+            apart = [*range(sizes.queries)]
+            if self.layer.is_self:
+                apart = [place for place in apart if place != position and bool(real[1, place])]
             if not self.differs(masked[0][apart], masked[1][apart]) and self.differs(plain[0][apart], plain[1][apart]):
                 where = f"key {position} of row 1 is not padding, but has no influence with the mask of padding"
-                return self.finding("real_positions_masked", where, (query, key, value, real, False))
+                return self.finding("real_positions_masked", where, (query, key, value, real))
         return None
 
     def future(self, causal: bool | None) -> None:
@@ -409,15 +398,10 @@ class _Checker:
         seen = self._influence(self.sizes, with_mask=False)
         built_in = not bool(seen[upper].any())
         by_mask = layer.pairs is not None and not built_in
-        partly = bool(seen[upper].any()) and not bool(seen[upper].all())
         if causal is None and not by_mask:
-            causal = built_in or partly
-            what = (
-                "causal"
-                if causal
-                else "not causal: every position sees every other; pass causal=True if it should be causal"
-            )
-            report.assumed.append(what)
+            causal = not bool(seen[upper].all())
+            other = "not causal: every position sees every other; pass causal=True if it should be causal"
+            report.assumed.append("causal" if causal else other)
         if by_mask and causal is not False:
             report.assumed.append(f"causal by its mask of pairs: {layer.pairs}")
         if causal is False or (not causal and not by_mask):
@@ -461,14 +445,13 @@ class _Checker:
 
         return test
 
-    def _own_position(self, sizes: Sizes, call: tuple[Tensor, Tensor, Tensor, Tensor | None, bool]) -> Finding | None:
+    def _own_position(self, sizes: Sizes, call: tuple[Any, ...]) -> Finding | None:
         """A causal mask shows a position to itself."""
         inside = look_inside(self.layer, sizes, causal=call[4])
         if isinstance(inside, str) or inside.key_axis is None or inside.query_axis is None:
             return None
         diagonal = inside.weights.detach().diagonal(dim1=inside.query_axis, dim2=inside.key_axis)
-        hidden = (diagonal[..., 1:] == 0).all() if diagonal.shape[-1] > 1 else torch.tensor(False)
-        if not bool(hidden):
+        if diagonal.shape[-1] < 2 or bool(diagonal[..., 1:].any()):
             return None
         return self.finding("real_positions_masked", "no position attends to itself", call)
 

@@ -28,6 +28,7 @@ KINDS = {
     "language_model": "(ids, mask) -> logits",
     "encoder_decoder": "(source, source_mask, target) -> logits",
 }
+LISTED = "\n".join(f"    {name!r}: {what}" for name, what in KINDS.items())
 
 
 def check(
@@ -82,8 +83,7 @@ def check(
     if kind is None:
         kind = "decoder_step" if step is not None else kind_of(module)
     if kind not in KINDS:
-        known = "\n".join(f"    {name!r}: {what}" for name, what in KINDS.items())
-        raise ValueError(f"unknown kind {kind!r}; choose one of\n{known}")
+        raise ValueError(f"unknown kind {kind!r}; choose one of\n{LISTED}")
     if mask not in (None, "attend", "ignore", "additive"):
         raise ValueError(f"mask is 'attend', 'ignore' or 'additive', got {mask!r}")
     if module is None and step is None:
@@ -128,8 +128,7 @@ def kind_of(module: Any) -> str:
         pattern = getattr(config, "attention_pattern", None)
         is_causal = "CausalLM" in name or "LMHead" in name or pattern == "causal"
         return "language_model" if is_causal or getattr(config, "is_decoder", False) else "encoder"
-    known = "\n".join(f"    {name!r}: {what}" for name, what in KINDS.items())
-    raise ValueError(f"state the kind of {type(module).__name__}: attnzoo.check(module, kind=...), one of\n{known}")
+    raise ValueError(f"state the kind of {type(module).__name__}: attnzoo.check(module, kind=...), one of\n{LISTED}")
 
 
 def _check(
@@ -170,13 +169,11 @@ def is_called_causal(subject: Subject) -> bool:
     name = subject.name.lower()
     if "causal" in name or "gpt" in name or subject.attribute("causal", "is_causal") is True:
         return True
-    for module in subject.modules:
-        for _, buffer in module.named_buffers():
-            square = buffer.squeeze()
-            if square.ndim == 2 and square.shape[0] == square.shape[1] > 1:
-                lower = square.isfinite() & (square != 0)
-                if bool(lower.tril().eq(lower).all()) and not bool(lower.triu(1).any()) and bool(lower.any()):
-                    return True
+    for square in (buffer.squeeze() for module in subject.modules for buffer in module.buffers()):
+        if square.ndim == 2 and square.shape[0] == square.shape[1] > 1:
+            lower = square.isfinite() & (square != 0)
+            if bool(lower.any()) and not bool(lower.triu(1).any()):
+                return True
     return False
 
 
@@ -216,13 +213,8 @@ def _check_decoder_step(
         names = set(inspect.signature(getattr(module, "forward", module)).parameters)
         if names & {"encoder_outputs", "encoder_output", "enc_outputs", "memory", "enc_out"}:
             return _check_classic(module, dtype, options)
-    copied = Subject(module, dtype) if isinstance(module, nn.Module) else None
-    own = module if copied is None else copied.target
-
-    def make(function: Any) -> Subject:
-        return Subject(function, dtype)
-
-    steps = steps_of(own, functions, options["vocab_size"], make)
+    own = Subject(module, dtype).target if isinstance(module, nn.Module) else module
+    steps = steps_of(own, functions, options["vocab_size"], dtype)
     report = Report(type(module).__name__ if module is not None else steps.step.name, "decoder_step")
     report.assumed.append(f"ids below {steps.vocabulary}")
     subjects = [each for each in (steps.step, steps.start, steps.whole, steps.reorder) if each is not None]

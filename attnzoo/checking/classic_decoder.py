@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .layer import WIDTHS
-from .subject import CannotCallError, Subject, largest_difference
+from .subject import CannotCallError, Subject, first_line, largest_difference
 
 TOKENS = (
     "token",
@@ -52,9 +52,8 @@ def as_attention(subject: Subject, vocab_size: int | None) -> tuple[Subject, tup
         raise CannotCallError(
             f"{subject.name} has no argument for {', '.join(sorted(missing))}; pass functions start and step instead"
         )
-    parts = [part for module in subject.modules for part in module.modules()]
-    tables = [part for part in parts if isinstance(part, nn.Embedding)]
-    recurrent = [part for part in parts if isinstance(part, nn.RNNBase | nn.RNNCellBase)]
+    tables = [part for part in subject.parts if isinstance(part, nn.Embedding)]
+    recurrent = [part for part in subject.parts if isinstance(part, nn.RNNBase | nn.RNNCellBase)]
     layers = getattr(recurrent[0], "num_layers", 1) if recurrent else 1
     vocabulary = vocab_size or (tables[0].num_embeddings if tables else 0)
     is_lstm = bool(recurrent) and isinstance(recurrent[0], nn.LSTM | nn.LSTMCell)
@@ -70,7 +69,7 @@ def as_attention(subject: Subject, vocab_size: int | None) -> tuple[Subject, tup
     ]
     keys: list[Callable[[Tensor], Tensor]] = [lambda part: part, lambda part: part.transpose(0, 1)]
     sizes = [part.hidden_size for part in recurrent] or [int(subject.attribute(*WIDTHS) or 8)]
-    widths = [part.in_features for part in parts if isinstance(part, nn.Linear)]
+    widths = [part.in_features for part in subject.parts if isinstance(part, nn.Linear)]
     widths = list(
         dict.fromkeys([sizes[0], 2 * sizes[0], *widths, *(size - sizes[0] for size in widths if size > sizes[0])])
     )
@@ -85,7 +84,7 @@ def as_attention(subject: Subject, vocab_size: int | None) -> tuple[Subject, tup
                 first = function(query, source)
                 other = function(query, torch.cat([source[:1], -source[1:]]))
         except Exception as error:
-            errors.append(str(error).splitlines()[0])
+            errors.append(first_line(error))
             continue
         logits = first[0] if isinstance(first, tuple) else first
         changed = other[0] if isinstance(other, tuple) else other
@@ -125,7 +124,4 @@ def _bind(
         weights = [part for part in parts[1:] if isinstance(part, Tensor) and part.numel() == rows * length]
         return (logits, weights[-1]) if weights else logits
 
-    def without_mask(query: Tensor, keys: Tensor) -> Any:
-        return attention(query, keys)
-
-    return attention if "mask" in roles else without_mask
+    return attention if "mask" in roles else lambda query, keys: attention(query, keys)

@@ -4,13 +4,15 @@ Letters in shapes: B batch, T queries, S keys, D width.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .layer import Layer, Sizes
+from .subject import first_line
 from .tracing import PRODUCTS, Event, Trace
+
+BADDBMM = (torch.baddbmm, Tensor.baddbmm)
 
 
 @dataclass
@@ -60,7 +62,7 @@ def look_inside(layer: Layer, sizes: Sizes, allowed: Tensor | None = None, causa
     try:
         context = layer(*inputs, allowed=allowed, causal=causal, trace=trace).context
     except Exception as error:
-        return f"it cannot be called with gradients: {str(error).splitlines()[0]}"
+        return f"it cannot be called with gradients: {first_line(error)}"
     if not context.requires_grad:
         return "its output has no gradient"
     found = [(number, event) for number, event in trace.weights() if event.result.numel() % sizes.keys == 0]
@@ -130,21 +132,18 @@ def foreign_positions(inside: Inside, sizes: Sizes) -> str | None:
     key_axis = inside.key_axis if inside.key_axis is not None else last.ndim - 1
     query_axis = inside.query_axis if inside.query_axis is not None else last.ndim - 2
     by_position = scores.shape == last.shape and last.ndim >= 3 and last.shape[key_axis] == sizes.keys
+    by_position = by_position and query_axis != key_axis
     if by_position and last.shape[query_axis] == sizes.queries and not inside.layer.is_step:
-        query, key = inside.inputs[:2]
-        for place in ((0, sizes.keys - 1), (sizes.queries - 1, 0)):
-            entry = _entry(scores, {query_axis: place[0], key_axis: place[1]})
+        places = ((0, sizes.keys - 1), (sizes.queries - 1, 0)) if inside.events[inside.first].is_softmax else ()
+        for place in places:
+            entry = scores.movedim((query_axis, key_axis), (0, 1))[place]
             if not bool(torch.isfinite(entry).all()):
                 continue
-            if inside.events[inside.first].is_softmax:
-                seen = positions_of((entry * noise(entry)).sum(), query)
-                expected = {*place} if inside.layer.is_self else {place[0]}
-                if not {*seen} <= expected:
-                    return f"the score of query {place[0]} and key {place[1]} is computed from positions {seen}"
-                if not inside.layer.is_self and not {*(seen := positions_of((entry * noise(entry)).sum(), key))} <= {
-                    place[1]
-                }:
-                    return f"the score of query {place[0]} and key {place[1]} is computed from keys {seen}"
+            query, key = ({*place}, {*place}) if inside.layer.is_self else ({place[0]}, {place[1]})
+            for what, inputs, own in (("positions", inside.inputs[0], query), ("keys", inside.inputs[1], key)):
+                seen = positions_of((entry * noise(entry)).sum(), inputs)
+                if not {*seen} <= own:
+                    return f"the score of query {place[0]} and key {place[1]} is computed from {what} {seen}"
         context, leaf = inside.run_again()
         for position in range(sizes.queries):
             part = context[:, position]
@@ -156,12 +155,6 @@ def foreign_positions(inside: Inside, sizes: Sizes) -> str | None:
             if not {*seen} <= {position}:
                 return f"the output of position {position} is computed from the weights of queries {seen}"
     return None
-
-
-def _entry(values: Tensor, places: dict[int, int]) -> Tensor:
-    for axis in sorted(places, reverse=True):
-        values = values.select(axis, places[axis])
-    return values
 
 
 @dataclass
@@ -187,8 +180,9 @@ def measured_scale(inside: Inside) -> Scale | str:
         if operands is None or event.result.numel() != scores.numel():
             continue
         left, right, width = operands
-        product = _product(event, left, right)
-        factor = _factor(product.reshape(scores.shape), scores, axis)
+        # baddbmm adds a tensor to the product.
+        product = torch.bmm(left, right) if event.function in BADDBMM else event.result
+        factor = _factor(product.detach().reshape(scores.shape), scores, axis)
         if factor is None:
             continue
         if any(_is_weight(part, inside) for part in (left, right)):
@@ -199,18 +193,12 @@ def measured_scale(inside: Inside) -> Scale | str:
     return "the scores are not a dot product of a query and a key"
 
 
-def _product(event: Event, left: Tensor, right: Tensor) -> Tensor:
-    if event.function in (torch.baddbmm, Tensor.baddbmm):
-        return torch.bmm(left.detach(), right.detach())
-    return event.result.detach()
-
-
 def _operands(event: Event, earlier: list[Event]) -> tuple[Tensor, Tensor, int] | None:
     """The two factors of a product and the size of the axis that is summed over."""
     tensors = [part for part in event.arguments if isinstance(part, Tensor)]
     if event.function in PRODUCTS and len(tensors) >= 2:
         return tensors[0], tensors[1], tensors[0].shape[-1]
-    if event.function in (torch.baddbmm, Tensor.baddbmm) and len(tensors) >= 3:
+    if event.function in BADDBMM and len(tensors) >= 3:
         return tensors[1], tensors[2], tensors[1].shape[-1]
     if event.function is torch.einsum and isinstance(event.arguments[0], str):
         equation, parts = event.arguments[0].replace(" ", ""), list(event.arguments[1:])
@@ -278,6 +266,5 @@ def _factor_of_origin(part: Tensor, inside: Inside, before: int, width: int) -> 
 
 def _rows(values: Tensor, width: int) -> Tensor:
     """The vectors of one operand: along the last axis, or along the one before it in a transposed key."""
-    axis = -1 if values.shape[-1] == width else -2 if values.ndim > 1 and values.shape[-2] == width else -1
-    moved: Any = values.movedim(axis, -1)
-    return moved.reshape(-1, width)
+    is_transposed = values.shape[-1] != width and values.ndim > 1 and values.shape[-2] == width
+    return (values.mT if is_transposed else values).reshape(-1, width)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .subject import CannotCallError, Subject, largest_difference, tolerance_of
+from .subject import CannotCallError, Subject, first_line, gap, largest_difference, leaked_share, tolerance_of
 
 NAMES = {
     "query": ("query", "q", "queries", "hidden", "decoder_hidden", "decoder_state", "dec_hidden", "tgt", "target"),
@@ -88,7 +88,6 @@ class Layer:
     padding: MaskForm | None = None  # of a mask of keys
     pairs: MaskForm | None = None  # of a mask of pairs of query and key
     needs_mask: bool = False
-    last: dict[str, Tensor] | None = None
 
     @property
     def has_value(self) -> bool:
@@ -122,38 +121,34 @@ class Layer:
         key = draw(sizes.rows, sizes.keys, self.widths[1])
         return query, key, draw(sizes.rows, sizes.keys, self.widths[1]) if self.has_value else key
 
+    def inputs_with_other_rows(self, sizes: Sizes) -> tuple[Tensor, Tensor, Tensor]:
+        """The inputs, with other rows than the first one."""
+        pairs = zip(self.inputs(sizes), self.inputs(sizes, seed=1), strict=True)
+        query, key, value = (torch.cat([part[:1], other[1:]]) for part, other in pairs)
+        return query, key, value
+
     def arguments(
         self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None = None, causal: bool = False
     ) -> dict[str, Any]:
-        """The arguments by name. ``allowed`` is (B, S), or (B, T, S) for pairs."""
+        """The arguments by name. ``allowed`` (B, S) is True on the keys that are not padding."""
         rows, queries, keys = len(query), query.shape[1], key.shape[1]
+        real = torch.ones(rows, keys, dtype=torch.bool) if allowed is None else allowed
+        pairs = real[:, None].expand(-1, queries, -1)
         named: dict[str, Any] = {}
-        pairs = allowed if allowed is not None and allowed.ndim == 3 else None
-        padding = allowed if allowed is not None and allowed.ndim == 2 else None
-        if causal and self.pairs is not None:
-            triangle = torch.ones(queries, keys, dtype=torch.bool).tril().expand(rows, -1, -1)
-            shares = self.roles_of("mask") == self.roles_of("padding")
-            pairs = triangle & padding[:, None] if padding is not None and shares else triangle
-            padding = None if shares else padding
         for name, role in self.roles.items():
             if role in ("query", "x"):
                 named[name] = self.lay_out(query, is_query=not self.is_self)
             elif role in ("key", "value"):
                 named[name] = self.lay_out(key if role == "key" else value, is_query=False)
             elif role == "lengths":
-                real = torch.ones(rows, keys, dtype=torch.bool) if padding is None else padding
                 named[name] = real.sum(dim=1)
             elif role in ("mask", "padding"):
-                form = self.pairs if pairs is not None and role == "mask" else self.padding
-                wanted = pairs if pairs is not None and role == "mask" else padding
-                if pairs is not None and role == "mask":
-                    named[name] = form.make(pairs, self.heads, self.subject.dtype) if form else None
-                elif role == self.mask_role and form is not None and (wanted is not None or self.needs_mask):
-                    real = torch.ones(rows, keys, dtype=torch.bool) if wanted is None else wanted
-                    every = real[:, None].expand(-1, queries, -1)
-                    named[name] = form.make(every, self.heads, self.subject.dtype)
-                else:
-                    named[name] = None
+                form, shown = None, pairs
+                if role == "mask" and causal and self.pairs is not None:
+                    form, shown = self.pairs, pairs.tril()
+                elif role == self.mask_role and (allowed is not None or self.needs_mask):
+                    form = self.padding
+                named[name] = form.make(shown, self.heads, self.subject.dtype) if form else None
             elif role == "causal" and causal and self.pairs is None:
                 named[name] = True
         return named
@@ -162,11 +157,6 @@ class Layer:
     def mask_role(self) -> str:
         """The role of the parameter that takes a mask of padding."""
         return "padding" if self.has("padding") else "mask"
-
-    def roles_of(self, role: str) -> str:
-        """The parameter that takes masks of this kind."""
-        wanted = self.mask_role if role == "padding" else role
-        return next((name for name, found in self.roles.items() if found == wanted), "")
 
     def lay_out(self, values: Tensor, is_query: bool) -> Tensor:
         """A tensor (B, T, D) in the layer's layout."""
@@ -224,11 +214,8 @@ class Layer:
         if not self.is_self and part.shape[-1] == sizes.keys:
             return None
         if self.is_step:
-            shapes = {(rows,): part, (1, rows): part[0], (rows, 1): part[:, 0] if part.ndim > 1 else part}
-            for leading, context in shapes.items():
-                if part.ndim == len(leading) + 1 and tuple(part.shape[:-1]) == leading:
-                    return context.unsqueeze(1)
-            return None
+            is_context = tuple(part.shape[:-1]) in ((rows,), (1, rows), (rows, 1))
+            return part.reshape(rows, 1, -1) if is_context else None
         if part.ndim != 3:
             return None
         if self.layout == "time_first":
@@ -378,7 +365,8 @@ def _role(name: str) -> str | None:
     return next((role for role, names in NAMES.items() if lower in names), None)
 
 
-def _forms(mask: str | None, shapes: tuple[str, ...]) -> Iterator[MaskForm]:
+def mask_forms(mask: str | None, shapes: tuple[str, ...]) -> Iterator[MaskForm]:
+    """The forms of masks of these shapes, in one convention or in all."""
     kinds = {"attend": ("bool", "int", "float"), "ignore": ("bool", "float"), "additive": ("float", "int")}
     for convention in (mask,) if mask else CONVENTIONS:
         for kind in kinds[convention]:
@@ -394,14 +382,14 @@ def _first_that_runs(layer: Layer, sizes: Sizes, mask: str | None, errors: dict[
     inputs = layer.inputs(sizes)
     candidates = [layer]
     if layer.has("mask") or layer.has("padding"):
-        candidates += [replace(layer, padding=form, needs_mask=True) for form in _forms(mask, PADDING_SHAPES)]
+        candidates += [replace(layer, padding=form, needs_mask=True) for form in mask_forms(mask, PADDING_SHAPES)]
     first = ""
     for candidate in candidates:
         try:
             candidate(*inputs)
             return candidate
         except Exception as error:
-            text = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+            text = first_line(error)[:200]
             errors.setdefault(f"{layer.layout}, width {layer.widths[0]}", text)
             if text == first:  # the same without a mask and with one: something else is wrong
                 return None
@@ -410,10 +398,7 @@ def _first_that_runs(layer: Layer, sizes: Sizes, mask: str | None, errors: dict[
 
 
 def _rows_are_apart(layer: Layer, sizes: Sizes) -> bool:
-    query, key, value = layer.inputs(sizes)
-    others = layer.inputs(sizes, seed=1)
-    changed = tuple(torch.cat([part[:1], other[1:]]) for part, other in zip((query, key, value), others, strict=True))
-    before, after = layer(query, key, value).context[0], layer(changed[0], changed[1], changed[2]).context[0]
+    before, after = (layer(*call).context[0] for call in (layer.inputs(sizes), layer.inputs_with_other_rows(sizes)))
     return largest_difference(before, after) < layer.tolerance
 
 
@@ -424,8 +409,7 @@ def with_masks(layer: Layer, sizes: Sizes, mask: str | None) -> Layer:
     if layer.is_self and layer.has("mask"):
         form = layer.padding
         convention = mask or (form.convention if form and not layer.has("padding") else None)
-        pairs = _best(layer, sizes, convention, PAIR_SHAPES, is_padding=False)
-        layer = replace(layer, pairs=pairs)
+        layer = replace(layer, pairs=_best(layer, sizes, convention, PAIR_SHAPES, is_padding=False))
     return layer
 
 
@@ -448,7 +432,7 @@ def _best(layer: Layer, sizes: Sizes, mask: str | None, shapes: tuple[str, ...],
     hidden = [torch.where(real[..., None], part, other) for part, other in zip((key, value), others[1:], strict=True)]
     seen = [torch.where(real[..., None], other, part) for part, other in zip((key, value), others[1:], strict=True)]
     ranked: list[tuple[float, int, MaskForm]] = []
-    for number, form in enumerate(_forms(mask, shapes)):
+    for number, form in enumerate(mask_forms(mask, shapes)):
         candidate = replace(layer, padding=form) if is_padding else replace(layer, pairs=form)
         try:
             leaks = []
@@ -458,14 +442,9 @@ def _best(layer: Layer, sizes: Sizes, mask: str | None, shapes: tuple[str, ...],
                 leaks.append(result.context[shown])
         except Exception:
             continue
-        if not bool(torch.isfinite(leaks[0]).all()):
-            ranked.append((1e6, number, form))
-            continue
-        leak = float((leaks[0] - leaks[1]).abs().nan_to_num(1e6).max())
-        effect = float((leaks[0] - leaks[2]).abs().nan_to_num(1e6).max())
-        ratio = leak / max(effect, 1e-30)
-        ratio = 0.0 if ratio < 1e3 * layer.tolerance else round(ratio, 3)
-        ranked.append((ratio, number, form))
+        leak, effect = (gap(leaks[0], other) for other in leaks[1:])
+        is_finite = bool(torch.isfinite(leaks[0]).all())
+        ranked.append((leaked_share(leak, effect, layer.tolerance) if is_finite else 1e6, number, form))
     return min(ranked)[2] if ranked else None
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from .report import Finding, Report
-from .subject import CannotCallError, Subject, largest_difference, tolerance_of
+from .subject import CannotCallError, Subject, first_line, largest_difference, tolerance_of
 
 PAD_NAMES = ("pad", "pad_id", "pad_idx", "pad_index", "pad_token", "pad_token_id", "padding_idx", "ignore_index")
 LENGTHS = (5, 3, 2)
@@ -132,7 +132,7 @@ def _call_mask(subject: Subject, pad: int) -> tuple[dict[str, Tensor], Tensor, s
         "lengths": [(lengths,), (lengths, size)],
         "a size": [(size,)],
     }
-    if "pad" in names or len([p for p in parameters.values() if p.default is p.empty]) > 1:
+    if "pad" in names or len(subject.required) > 1:
         calls["tokens"].reverse()
     errors = []
     for takes in order:
@@ -143,7 +143,7 @@ def _call_mask(subject: Subject, pad: int) -> tuple[dict[str, Tensor], Tensor, s
                     raise TypeError(f"it returned {type(made).__name__}")
                 _by_pairs(made, 1 if takes == "a size" else len(LENGTHS), size, takes)
             except Exception as error:
-                errors.append(f"{takes}: {str(error).splitlines()[0]}")
+                errors.append(f"{takes}: {first_line(error)}")
                 continue
             names_given = list(parameters) or ["input", "pad"]
             given = {
@@ -203,7 +203,7 @@ def check_loss(report: Report, subject: Subject, pad: int | None, mask: str | No
                 first = call(logits, labels, real)
                 other = call(_changed(logits, ~real), labels, real)
             except Exception as error:
-                errors.append(f"{how}: {str(error).splitlines()[0]}")
+                errors.append(f"{how}: {first_line(error)}")
                 continue
             if not bool(torch.isfinite(first)):
                 errors.append(f"{how}: it returned {float(first)}")
@@ -253,11 +253,8 @@ def _check_loss(report: Report, subject: Subject, call: LossCall, pad: int) -> N
         only[row, place] = True
         if _same(call(logits, labels, real), call(_changed(logits, only), labels, real), subject):
             silent.append((row, place))
-    if (
-        silent
-        and len(silent) < int(real.sum())
-        and not all(place == 0 or not real[row, place + 1 :].any() for row, place in silent)
-    ):
+    at_ends = all(place == 0 or not real[row, place + 1 :].any() for row, place in silent)
+    if not at_ends and len(silent) < int(real.sum()):
         where = f"the logits of row {silent[0][0]}, position {silent[0][1]} do not change the loss"
         report.add(Finding("real_positions_masked", where, {"logits": logits, "labels": labels}))
     report.done("real positions of the loss")
@@ -304,7 +301,7 @@ def _loss_calls(subject: Subject, pad: int, mask: str | None) -> Iterator[tuple[
     parameters = subject.signature
     names = list(parameters)
     third = next((name for name in names[2:] if "mask" in name.lower() or "len" in name.lower()), None)
-    if third is None and len([p for p in parameters.values() if p.default is p.empty]) > 2:
+    if third is None and len(subject.required) > 2:
         third = names[2]
     is_swapped = bool(names) and names[0].lower() in ("labels", "target", "targets", "y", "gold", "tgt")
     extra: dict[str, Any] = {
@@ -326,8 +323,8 @@ def _loss_calls(subject: Subject, pad: int, mask: str | None) -> Iterator[tuple[
         }
         if mask is not None:
             masks = {how: make for how, make in masks.items() if ("padding" in how) == (mask == "ignore")}
-        if "len" in third.lower():
-            masks = {" and lengths": masks[" and lengths"]} if " and lengths" in masks else masks
+        if "len" in third.lower() and " and lengths" in masks:
+            masks = {" and lengths": masks[" and lengths"]}
     elif len(names) > 1 and isinstance(subject.original, torch.nn.Module):
         forms = dict(sorted(forms.items(), key=lambda form: "B * T" not in form[0]))
 
@@ -335,25 +332,19 @@ def _loss_calls(subject: Subject, pad: int, mask: str | None) -> Iterator[tuple[
         def call(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
             first, second = form(logits.to(subject.dtype), labels)
             made = make(real)
-            if isinstance(made, Tensor) and made.ndim == 2 and second.shape == labels.T.shape != labels.shape:
-                made = made.T
-            if isinstance(made, Tensor) and made.ndim == 2 and second.ndim == 1:
-                made = made.flatten()
-            if made is not None and made.is_floating_point():
-                made = made.to(subject.dtype)
+            if made is not None and made.ndim == 2:
+                made = made.T if second.shape == labels.T.shape != labels.shape else made
+                made = made.flatten() if second.ndim == 1 else made
+                made = made.to(subject.dtype) if made.is_floating_point() else made
             arguments = (second, first) if is_swapped else (first, second)
-            named: dict[str, Any] = {**({third: made} if third and made is not None else {}), **extra}
-            result = subject(*arguments, **named)
+            named: dict[str, Any] = {third: made} if third and made is not None else {}
+            result = subject(*arguments, **named, **extra)
             result = result[0] if isinstance(result, tuple | list) else result
             return result.sum()
 
         return call
 
-    ranked = []
-    for how, make in masks.items():
-        for name, form in forms.items():
-            call = bind(form, make)
-            ranked.append((call, name + how))
+    ranked = [(bind(form, make), name + how) for how, make in masks.items() for name, form in forms.items()]
     if len(masks) > 1:  # the reading of the mask that hides padding best
         ranked.sort(key=lambda each: _leak(each[0], pad))
     yield from ranked

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .layer import CONVENTIONS, WIDTHS, MaskForm
+from .layer import WIDTHS, MaskForm, mask_forms
 from .mask_checks import padding_number
-from .subject import CannotCallError, Subject, largest_difference, tolerance_of
+from .subject import CannotCallError, Subject, first_line, gap, largest_difference, leaked_share, tolerance_of
 
 SOURCE = ("input_ids", "src", "source", "x", "inputs", "input", "src_ids", "source_ids", "tokens", "ids", "text", "idx")
 TARGET = ("decoder_input_ids", "tgt", "trg", "target", "targets", "y", "decoder_input", "dec_input", "target_ids")
@@ -183,12 +183,12 @@ def understand_model(
 
 def _roles(subject: Subject, needs_target: bool) -> tuple[dict[str, str], dict[str, Any]]:
     parameters = subject.signature
+    required = subject.required
     roles: dict[str, str] = {}
     fixed: dict[str, Any] = {}
     for name, parameter in parameters.items():
         lower = name.lower()
         is_target = lower.startswith(("tgt", "trg", "decoder", "target", "dec_"))
-        required = parameter.default is parameter.empty
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         if "teacher" in lower:
@@ -196,10 +196,8 @@ def _roles(subject: Subject, needs_target: bool) -> tuple[dict[str, str], dict[s
         elif "is_causal" in lower or "labels" in lower or "position" in lower or "type" in lower:
             continue
         elif "mask" in lower or lower.startswith("pad"):
-            if is_target and "pad" in lower:
-                roles[name] = "none"
-            elif is_target:
-                roles[name] = "target_mask" if not lower.endswith("attention_mask") else "none"
+            if is_target:
+                roles[name] = "none" if "pad" in lower or lower.endswith("attention_mask") else "target_mask"
             elif "memory" in lower:
                 roles[name] = "memory_mask" if "pad" in lower else "none"
             else:
@@ -208,11 +206,11 @@ def _roles(subject: Subject, needs_target: bool) -> tuple[dict[str, str], dict[s
             roles[name] = "none" if is_target else "lengths"
         elif lower in TARGET and needs_target:
             roles[name] = "target"
-        elif (lower in SOURCE or (required and not is_target)) and "source" not in roles.values():
+        elif (lower in SOURCE or (name in required and not is_target)) and "source" not in roles.values():
             roles[name] = "source"
-        elif required and needs_target and "target" not in roles.values():
+        elif name in required and needs_target and "target" not in roles.values():
             roles[name] = "target"
-        elif required and "mask" not in roles.values() and "lengths" not in roles.values():
+        elif name in required and "mask" not in roles.values() and "lengths" not in roles.values():
             roles[name] = "mask"
     masks = [name for name, role in roles.items() if role == "mask"]
     if len(masks) > 1:  # the mask of pairs hides nothing; the mask of padding is the other
@@ -221,17 +219,13 @@ def _roles(subject: Subject, needs_target: bool) -> tuple[dict[str, str], dict[s
     if "target" in roles.values() and "memory" in parameters:
         roles["memory"] = "source"
         roles = {name: role for name, role in roles.items() if role != "source" or name == "memory"}
-    return {name: role for name, role in roles.items() if role != "none" or _is_required(parameters[name])}, fixed
-
-
-def _is_required(parameter: Any) -> bool:
-    return parameter.default is parameter.empty
+    return {name: role for name, role in roles.items() if role != "none" or name in required}, fixed
 
 
 def _inputs(subject: Subject, vocab_size: int | None, width: int | None) -> list[tuple[int, int]]:
     if vocab_size is not None or width is not None:
         return [(vocab_size or 0, width or 0)]
-    tables = [part for module in subject.modules for part in module.modules() if isinstance(part, nn.Embedding)]
+    tables = [part for part in subject.parts if isinstance(part, nn.Embedding)]
     found: list[tuple[int, int]] = []
     if tables:
         config = getattr(subject.target, "config", None)
@@ -239,20 +233,10 @@ def _inputs(subject: Subject, vocab_size: int | None, width: int | None) -> list
         found = [(size, 0) for size in [*sizes, min(table.num_embeddings for table in tables)]]
         found += [(table.num_embeddings, 0) for table in tables]
     widths = [int(value) for name in (*WIDTHS, "input_size") if (value := subject.attribute(name))]
-    for module in subject.modules:
-        for part in module.modules():
-            size = getattr(part, "in_features", getattr(part, "input_size", None))
-            widths += [size] if isinstance(size, int) else []
+    of_parts = (getattr(part, "in_features", getattr(part, "input_size", None)) for part in subject.parts)
+    widths += [size for size in of_parts if isinstance(size, int)]
     found += [(0, size) for size in dict.fromkeys(widths) if size > 0]
     return list(dict.fromkeys(found)) or [(13, 0), (0, 8)]
-
-
-def _forms(mask: str | None, shapes: tuple[str, ...]) -> Iterator[MaskForm]:
-    kinds = {"attend": ("bool", "int", "float"), "ignore": ("bool", "float"), "additive": ("float",)}
-    for convention in (mask,) if mask else CONVENTIONS:
-        for kind in kinds[convention]:
-            for shape in shapes:
-                yield MaskForm(shape, convention, kind)
 
 
 def _that_runs(model: Model, mask: str | None, needs_target: bool, errors: dict[str, str]) -> Model | None:
@@ -262,10 +246,10 @@ def _that_runs(model: Model, mask: str | None, needs_target: bool, errors: dict[
     forms: list[MaskForm | None] = [None]
     if model.has("mask") or model.has("memory_mask"):
         stated = "attend" if mask is None and "attention_mask" in model.roles else mask
-        forms = [*_forms(stated, ("BS", "B1S", "B11S", "SB", "BTS")), None]
+        forms = [*mask_forms(stated, ("BS", "B1S", "B11S", "SB", "BTS")), None]
     targets: list[MaskForm | None] = [None]
     if model.has("target_mask"):
-        targets = [*_forms(mask, ("TS", "BTS", "B1TS")), None]
+        targets = [*mask_forms(mask, ("TS", "BTS", "B1TS")), None]
     ranked: list[tuple[float, int, Model]] = []
     for target_mask in targets:
         for form in forms:
@@ -277,24 +261,19 @@ def _that_runs(model: Model, mask: str | None, needs_target: bool, errors: dict[
                     hidden = candidate.main(candidate.padded(source, real, seed=4), real, target)
                     shown = candidate.main(candidate.draw(3, 7, seed=4), real, target)
                     places = real if not needs_target and first.shape[:2] == (3, 7) else slice(None)
-                    leak, effect = (_gap(first[places], part[places]) for part in (hidden, shown))
+                    leak, effect = (gap(first[places], part[places]) for part in (hidden, shown))
                 if target_mask is not None and target is not None:
                     later = torch.cat([target[:, :2], candidate.draw(3, 5, seed=4)[:, 2:]], dim=1)
-                    leak += _gap(first[:, :2], candidate.main(candidate.padded(source, real), real, later)[:, :2])
+                    leak += gap(first[:, :2], candidate.main(candidate.padded(source, real), real, later)[:, :2])
             except Exception as error:
                 what = f"{'vectors' if not model.vocabulary else 'ids'}{', time first' if model.time_first else ''}"
-                errors.setdefault(what, (str(error) or type(error).__name__).splitlines()[0][:200])
+                errors.setdefault(what, first_line(error)[:200])
                 continue
-            ratio = leak / max(effect, 1e-30)
-            ratio = 0.0 if ratio < 1e3 * candidate.tolerance else round(ratio, 3)
-            ranked.append((ratio if bool(torch.isfinite(first).all()) else 1e6, len(ranked), candidate))
-            if ratio == 0.0:
+            share = leaked_share(leak, effect, candidate.tolerance)
+            ranked.append((share if bool(torch.isfinite(first).all()) else 1e6, len(ranked), candidate))
+            if share == 0.0:
                 return candidate
     return min(ranked, key=lambda each: each[:2])[2] if ranked else None
-
-
-def _gap(first: Tensor, second: Tensor) -> float:
-    return float((first - second).abs().nan_to_num(1e6).max())
 
 
 def _rows_apart(model: Model, needs_target: bool) -> bool:

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .model import Model
 from .report import Finding, Report
-from .subject import largest_difference
+from .subject import first_line, largest_difference
 from .tracing import Trace, normalised_axes
 
 LENGTH, TARGET, ROWS = 7, 5, 5  # a state with an axis of 5 layers or directions is unlikely
@@ -78,23 +78,21 @@ class _Checker:
 
     def axis(self) -> bool:
         """Whether some weights with an axis of source positions are normalised over another sequence or the batch."""
-        rows, length, target_length = 3, LENGTH, TARGET
-        call = self.model.draw(rows, length), None, self.target(rows)
+        rows = 3
+        call = self.model.draw(rows, LENGTH), None, self.target(rows)
         trace = Trace(without_dropout=True)
-        for parameter in (p for module in self.model.subject.modules for p in module.parameters()):
-            if not parameter.requires_grad:
-                self.report.skip("softmax axis", "its weights have no gradient")
-                return False
+        if not all(weight.requires_grad for module in self.model.subject.modules for weight in module.parameters()):
+            self.report.skip("softmax axis", "its weights have no gradient")
+            return False
         self.model.call(*call, trace=trace)
-        others = {rows, target_length}
         for _, event in trace.weights():
-            if not event.is_softmax or length not in event.result.shape:
+            if not event.is_softmax or LENGTH not in event.result.shape:
                 continue
             shape, axes = tuple(event.result.shape), normalised_axes(event.result.detach())
             is_single = not axes and bool((event.result == 1).all())
-            if is_single or (axes and all(shape[axis] in others for axis in axes)):
+            if is_single or (axes and all(shape[axis] in (rows, TARGET) for axis in axes)):
                 what = f"axis {axes[0]}" if axes else "an axis of size 1"
-                where = f"weights of shape {shape} sum to one over {what}, but the source has length {length}"
+                where = f"weights of shape {shape} sum to one over {what}, but the source has length {LENGTH}"
                 self.report.add(Finding("softmax_wrong_axis", where, self.given(*call)))
                 for check in ("batch", "padding", "future"):
                     self.report.skip(check, "cannot be judged until softmax_wrong_axis is repaired")
@@ -124,7 +122,7 @@ class _Checker:
                     break
             except Exception as error:
                 if length > 2:
-                    self.report.skip("padding", f"a padded batch raises {str(error).splitlines()[0]}")
+                    self.report.skip("padding", f"a padded batch raises {first_line(error)}")
                     return None
         self.report.done("padding")
         return None
@@ -186,7 +184,7 @@ class _Checker:
         names = ["final_state_from_padding"] if helped else []
         if not whole:
             names.append("mask_after_softmax" if self._mask_after(row) else "padding_attended")
-            cells = any(isinstance(m, nn.RNNCellBase) for top in model.subject.modules for m in top.modules())
+            cells = any(isinstance(part, nn.RNNCellBase) for part in model.subject.parts)
             if names == ["padding_attended"] and state_differs and cells:
                 names = ["final_state_from_padding"]
         return names
@@ -279,8 +277,7 @@ def _recurrent(
         return kept, state
 
     with ExitStack() as stack:
-        for top in model.subject.modules:
-            for module in top.modules():
-                if isinstance(module, nn.RNNBase):
-                    stack.callback(module.register_forward_hook(hook).remove)
+        for module in model.subject.parts:
+            if isinstance(module, nn.RNNBase):
+                stack.enter_context(module.register_forward_hook(hook))
         yield replaced

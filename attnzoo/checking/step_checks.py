@@ -4,7 +4,6 @@ Letters in shapes: B batch, T target length, S source length, V vocabulary.
 """
 
 import copy
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from transformers import Cache
 
 from .report import Finding, Report
-from .subject import CannotCallError, Subject, largest_difference, tensors_of
+from .subject import CannotCallError, Subject, first_line, largest_difference, tensors_of, tolerance_of
 
 ROWS, LENGTH, SOURCE_LENGTH = 3, 5, 4
 ADAPTER = """A decoder is checked by functions:
@@ -30,11 +29,11 @@ class Steps:
     """The functions of a decoder, each called with the arguments that it takes."""
 
     step: Subject
-    start: Subject | None
-    whole: Subject | None
-    reorder: Subject | None
     vocabulary: int
     tolerance: float
+    start: Subject | None = None
+    whole: Subject | None = None
+    reorder: Subject | None = None
     column: bool = False  # tokens as (B, 1)
 
     def ids(self, rows: int, length: int, seed: int = 0) -> Tensor:
@@ -42,23 +41,24 @@ class Steps:
         generator = torch.Generator().manual_seed(seed)
         return torch.randint(min(3, self.vocabulary - 2), self.vocabulary, (rows, length), generator=generator)
 
+    def source(self, rows: int) -> tuple[Tensor, Tensor]:
+        """Ids, the same in every row as the beams of a search have them, and their mask."""
+        ids = self.ids(1, SOURCE_LENGTH, seed=5).expand(rows, -1).contiguous()
+        return ids, torch.ones(rows, SOURCE_LENGTH, dtype=torch.long)
+
     def begin(self, rows: int = ROWS) -> Any:
-        """The state before the first token; every row has the same source, as the beams of a search have."""
+        """The state before the first token."""
         if self.start is None:
             return None
-        source = self.ids(1, SOURCE_LENGTH, seed=5).expand(rows, -1).contiguous()
-        mask = torch.ones(rows, SOURCE_LENGTH, dtype=torch.long)
-        needed = _required(self.start)
-        if needed == 1 and next(iter(self.start.signature)).lower() in ("rows", "batch", "batch_size", "bsz", "n"):
+        needed = self.start.required
+        if len(needed) == 1 and needed[0].lower() in ("rows", "batch", "batch_size", "bsz", "n"):
             return self.start(rows)
-        return self.start(*(source, mask)[:needed])
+        return self.start(*self.source(rows)[: len(needed)])
 
     def next(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Logits (B, V) and the next state."""
         tokens = tokens[:, None] if self.column else tokens
-        names = list(self.step.signature)
-        is_first = bool(names) and any(word in names[0].lower() for word in ("state", "hidden", "cache", "past"))
-        result = self.step(*((state, tokens) if is_first else (tokens, state)))
+        result = _call(self.step, tokens, state, ("state", "hidden", "cache", "past"))
         logits, new = result[0], result[1]
         if logits.ndim == 3:
             logits = logits[:, -1] if logits.shape[0] == len(tokens) else logits[-1]
@@ -67,12 +67,7 @@ class Steps:
     def forced(self, target: Tensor) -> Tensor:
         """Logits (B, T, V) of the whole target."""
         assert self.whole is not None
-        rows = len(target)
-        source = self.ids(1, SOURCE_LENGTH, seed=5).expand(rows, -1).contiguous()
-        mask = torch.ones(rows, SOURCE_LENGTH, dtype=torch.long)
-        needed = _required(self.whole)
-        arguments = {1: (target,), 2: (source, target), 3: (source, mask, target)}[needed]
-        result = self.whole(*arguments)
+        result = self.whole(*self.source(len(target))[: len(self.whole.required) - 1], target)
         logits: Tensor = result[0] if isinstance(result, tuple | list) else getattr(result, "logits", result)
         return logits
 
@@ -85,13 +80,15 @@ class Steps:
         return found, state
 
 
-def _required(function: Subject) -> int:
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(part.kind in kinds and part.default is part.empty for part in function.signature.values())
+def _call(function: Subject, first: Any, second: Any, names_of_second: tuple[str, ...]) -> Any:
+    """Call a function of two arguments; the second comes first if the name of its first has one of these words."""
+    name = next(iter(function.signature), "").lower()
+    is_swapped = any(word in name for word in names_of_second)
+    return function(*((second, first) if is_swapped else (first, second)))
 
 
 def steps_of(
-    target: Any, functions: dict[str, Callable[..., Any] | None], vocab_size: int | None, make: Callable[[Any], Subject]
+    target: Any, functions: dict[str, Callable[..., Any] | None], vocab_size: int | None, dtype: torch.dtype
 ) -> Steps:
     """The functions of a decoder: those passed, or methods of ``target`` with the usual names.
 
@@ -110,19 +107,14 @@ def steps_of(
         found[role] = functions.get(role) or (method if callable(method) else None)
     if found["step"] is None:
         raise CannotCallError(f"kind='decoder_step' needs a function step. {ADAPTER}")
-    subjects = {role: None if function is None else make(function) for role, function in found.items()}
-    size = vocab_size
-    for subject in (each for each in subjects.values() if each is not None):
-        tables = [m for top in subject.modules for m in top.modules() if isinstance(m, nn.Embedding)]
-        size = size or (min(table.num_embeddings for table in tables) if tables else None)
-    tolerance = max(10 * _rounding(subject) for subject in subjects.values() if subject is not None)
-    step = subjects.pop("step")
-    assert step is not None
-    return Steps(step, **subjects, vocabulary=size or 11, tolerance=tolerance)  # type: ignore[arg-type]
-
-
-def _rounding(subject: Subject) -> float:
-    return 1e-9 if subject.dtype == torch.float64 and subject.has_parameters else 2e-5
+    subjects = {role: Subject(function, dtype) for role, function in found.items() if function is not None}
+    size, tolerance = vocab_size, 0.0
+    for subject in subjects.values():
+        tables = [part.num_embeddings for part in subject.parts if isinstance(part, nn.Embedding)]
+        size = size or min(tables, default=None)
+        rounding = tolerance_of(subject.dtype if subject.has_parameters else torch.float32)
+        tolerance = max(tolerance, 10 * rounding)
+    return Steps(**subjects, vocabulary=size or 11, tolerance=tolerance)  # type: ignore[arg-type]
 
 
 def check_steps(report: Report, steps: Steps) -> None:
@@ -135,7 +127,7 @@ def check_steps(report: Report, steps: Steps) -> None:
     try:
         _first_step(steps, target)
     except Exception as error:
-        raise CannotCallError(f"a step raises {str(error).splitlines()[0]}. {ADAPTER}") from error
+        raise CannotCallError(f"a step raises {first_line(error)}. {ADAPTER}") from error
     _check_dropout(report, steps, target)
     in_place = _check_in_place(report, steps)
     if steps.whole is None:
@@ -244,11 +236,7 @@ def _check_reorder(report: Report, steps: Steps) -> None:
         for length in (1, 2, 3):
             prefix, after = steps.ids(rows, length), steps.ids(rows, 2, seed=2)
             _, state = steps.run(prefix, steps.begin(rows))
-            names = list(steps.reorder.signature)
-            is_first = bool(names) and any(
-                word in names[0].lower() for word in ("order", "row", "idx", "index", "beam")
-            )
-            made = steps.reorder(*((index, state) if is_first else (state, index)))
+            made = _call(steps.reorder, state, index, ("order", "row", "idx", "index", "beam"))
             state = state if made is None else made
             continued, _ = steps.run(after, state)
             expected, _ = steps.run(torch.cat([prefix[index], after], dim=1), steps.begin(rows))
@@ -288,6 +276,5 @@ def steps_of_transformers(model: Any, vocabulary: int) -> Steps:
     parts = [Subject(function, model.dtype) for function in (step, start, forced, reorder)]
     for part in parts:
         part.modules = [model]
-    of_step, of_start, of_whole, of_reorder = parts
-    tolerance = 1e-8 if model.dtype == torch.float64 else 2e-4
-    return Steps(of_step, of_start, of_whole, of_reorder, vocabulary, tolerance)
+    of_step, *of_others = parts
+    return Steps(of_step, vocabulary, 10 * tolerance_of(model.dtype), *of_others)  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -46,6 +46,11 @@ class Subject:
         return inner if isinstance(inner, str) else type(self.original).__name__
 
     @property
+    def parts(self) -> list[nn.Module]:
+        """Its modules with all modules inside them, from the outside inwards."""
+        return [part for module in self.modules for part in module.modules()]
+
+    @property
     def signature(self) -> dict[str, inspect.Parameter]:
         """The parameters by name; empty if Python cannot tell."""
         target = self.target.forward if isinstance(self.target, nn.Module) else self.target
@@ -54,12 +59,19 @@ class Subject:
         except (TypeError, ValueError):
             return {}
 
+    @property
+    def required(self) -> list[str]:
+        """The parameters that a call must give."""
+        repeated = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        parameters = self.signature.items()
+        return [name for name, part in parameters if part.default is part.empty and part.kind not in repeated]
+
     @contextmanager
     def ready(self) -> Iterator[None]:
         """Set eval mode, and restore modes and random numbers afterwards."""
         with ExitStack() as stack:
             stack.enter_context(torch.random.fork_rng(devices=[]))
-            for child in {part for module in self.modules for part in module.modules()}:
+            for child in {*self.parts}:
                 stack.callback(setattr, child, "training", child.training)
             for module in self.modules:
                 module.eval()
@@ -68,24 +80,14 @@ class Subject:
     def __call__(self, *arguments: Any, seed: int | None = None, trace: Trace | None = None, **named: Any) -> Any:
         """Call it, with gradients only for a trace."""
         torch.default_generator.manual_seed(self.seed if seed is None else seed)  # torch.manual_seed seeds all devices
-        if trace is not None:
-            with torch.enable_grad(), trace:
-                return self.target(*arguments, **named)
-        with torch.no_grad():
-            if self.without_dropout:
-                with Trace(without_dropout=True):
-                    return self.target(*arguments, **named)
+        mode: Any = trace or (Trace(without_dropout=True) if self.without_dropout else nullcontext())
+        with torch.set_grad_enabled(trace is not None), mode:
             return self.target(*arguments, **named)
 
     def attribute(self, *names: str) -> Any:
         """The first of these attributes that one of its modules has, from the outside inwards; None without one."""
-        for module in self.modules:
-            for part in module.modules():
-                for name in names:
-                    value = getattr(part, name, None)
-                    if isinstance(value, int | float | bool) and not isinstance(value, Tensor):
-                        return value
-        return None
+        found = (getattr(part, name, None) for part in self.parts for name in names)
+        return next((value for value in found if isinstance(value, int | float)), None)
 
 
 def modules_of(target: Any) -> list[nn.Module]:
@@ -98,19 +100,19 @@ def modules_of(target: Any) -> list[nn.Module]:
     found: list[Any] = [getattr(target, "__self__", None)]
     function = getattr(target, "__func__", target)
     if inspect.isfunction(function):
-        variables = inspect.getclosurevars(function)
-        found += [*variables.nonlocals.values(), *variables.globals.values()]
+        found += _values_read(function)
     elif not inspect.isroutine(function) and not isinstance(function, type):
         found += vars(function).values() if hasattr(function, "__dict__") else []
-    inner = [module for part in found if inspect.isfunction(part) and part is not function for module in _direct(part)]
-    return [part for part in found if isinstance(part, nn.Module)] + inner
-
-
-def _direct(function: Callable[..., Any]) -> list[nn.Module]:
-    variables = inspect.getclosurevars(function)
-    return [
-        part for part in (*variables.nonlocals.values(), *variables.globals.values()) if isinstance(part, nn.Module)
+    inner = [
+        value for part in found if inspect.isfunction(part) and part is not function for value in _values_read(part)
     ]
+    return [part for part in found + inner if isinstance(part, nn.Module)]
+
+
+def _values_read(function: Callable[..., Any]) -> list[Any]:
+    """The values of the names that a function reads and does not set: closed over, or global."""
+    variables = inspect.getclosurevars(function)
+    return [*variables.nonlocals.values(), *variables.globals.values()]
 
 
 def tensors_of(value: Any) -> list[Tensor]:
@@ -122,15 +124,13 @@ def tensors_of(value: Any) -> list[Tensor]:
         part = waiting.pop(0)
         if isinstance(part, Tensor):
             found.append(part)
-        elif isinstance(part, str | int | float | bool | type) or part is None or id(part) in seen:
-            continue
-        else:
+        elif id(part) not in seen:
             seen.add(id(part))
             if isinstance(part, dict):
                 waiting += part.values()
             elif isinstance(part, list | tuple | set):
                 waiting += part
-            elif hasattr(part, "__dict__") and not isinstance(part, nn.Module) and not callable(part):
+            elif hasattr(part, "__dict__") and not callable(part):
                 waiting += vars(part).values()
     return found
 
@@ -145,6 +145,22 @@ def largest_difference(first: Tensor, second: Tensor) -> float:
         return float("inf")
     size = max(1.0, float(first.abs().max()))
     return float((first - second).abs().max()) / size
+
+
+def gap(first: Tensor, second: Tensor) -> float:
+    """The largest absolute difference; a million for NaN."""
+    return float((first - second).abs().nan_to_num(1e6).max())
+
+
+def leaked_share(leak: float, effect: float, tolerance: float) -> float:
+    """How much of the effect that shown keys have is left to hidden ones; 0 if it is rounding."""
+    share = leak / max(effect, 1e-30)
+    return 0.0 if share < 1e3 * tolerance else round(share, 3)
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, or the name of its class if it has none."""
+    return (str(error) or type(error).__name__).splitlines()[0]
 
 
 def tolerance_of(dtype: torch.dtype) -> float:

@@ -24,7 +24,6 @@ DROPOUTS = {
     torch.feature_dropout,
 }
 PRODUCTS = {torch.matmul, torch.bmm, torch.mm, Tensor.matmul, Tensor.bmm, Tensor.mm, Tensor.__matmul__}
-SDPA = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale")  # its positional arguments
 LARGEST = 200_000  # numbers; no attention weights of a check are larger
 
 
@@ -63,11 +62,8 @@ class Trace(TorchFunctionMode):
         if func in DROPOUTS and self.without_dropout:
             return args[0] if args else kwargs["input"]
         if func is functional.scaled_dot_product_attention and _is_dense(args):
-            bound = dict(zip(SDPA, args, strict=False)) | kwargs
-            if self.without_dropout:
-                bound["dropout_p"] = 0.0
-            with self:
-                return plain_attention(**bound)
+            with self:  # so that its dropout is the identity, too
+                return plain_attention(*args, **kwargs)
         result = func(*args, **kwargs)
         for part in result if isinstance(result, tuple | list) else (result,):
             if isinstance(part, Tensor) and part.is_floating_point() and 0 < part.numel() <= LARGEST:

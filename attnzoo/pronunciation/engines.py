@@ -16,10 +16,10 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.generation import StoppingCriteria
 
 from ..alignment import AlignedPair, align, links_of
+from ..command_line import EXPORT
 from ..decoding.token_search import search
 from ..phonemes import CLOSE, OPEN
 
-EXPORT = "export.json"  # in every folder that attnzoo.export.to_onnx wrote
 EngineName = Literal["torch", "onnx", "onnx-int8"]
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import Any, Literal
 
+from ..alignment import require_whole
+
 
 @dataclass(frozen=True)
 class Options:
@@ -22,9 +24,8 @@ class Options:
 
     def __post_init__(self) -> None:
         for name in ("n_best", "num_beams", "batch_size"):
-            number = getattr(self, name)
-            if (number is not None or name != "num_beams") and (type(number) is not int or number < 1):
-                raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
+            if name != "num_beams" or self.num_beams is not None:
+                require_whole(name, getattr(self, name))
         if self.num_beams is not None and self.num_beams < self.n_best:
             raise ValueError(
                 f"a search with num_beams={self.num_beams} has no n_best={self.n_best} pronunciations; leave num_beams "

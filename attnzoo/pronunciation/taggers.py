@@ -14,11 +14,7 @@ PARTS_OF_SPEECH = {"VB": "VERB", "NN": "NOUN", "RB": "ADV", "JJ": "ADJ"}
 @cache
 def installed_tagger() -> Tagger | None:
     """SpaCy's tagger or NLTK's, if it is installed with its model; nothing is downloaded."""
-    for make in (_spacy_tagger, _nltk_tagger):
-        tagger = make()
-        if tagger is not None:
-            return tagger
-    return None
+    return _spacy_tagger() or _nltk_tagger()
 
 
 def parts_of_speech(tag: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..alignment import AlignedPair
+from ..alignment import AlignedPair, by_length
 from ..phonemes import CLOSE, OPEN, known_phonemes
 from .engines import EngineName, load_engine
 from .phone_sets import english_set
@@ -109,13 +109,9 @@ class WordModel:
     ) -> dict[str, list[Hypothesis]]:
         """At most ``n_best`` hypotheses for each of these readable words, the most probable first."""
         beams = num_beams or max(n_best, self.engine.num_beams, FEWEST_BEAMS if n_best > 1 else 1)
-        ordered = sorted(words, key=lambda word: (len(word), word))
-        found: dict[str, list[Hypothesis]] = {}
-        for start in range(0, len(ordered), batch_size):
-            batch = ordered[start : start + batch_size]
-            hypotheses = self._search(batch, beams)
-            found |= {word: best[:n_best] for word, best in zip(batch, hypotheses, strict=True)}
-        return found
+        ordered = sorted(words)
+        hypotheses = by_length(ordered, len, batch_size, lambda batch: self._search(batch, beams))
+        return {word: best[:n_best] for word, best in zip(ordered, hypotheses, strict=True)}
 
     def align(self, pairs: Sequence[tuple[str, tuple[str, ...]]]) -> list[AlignedPair | None]:
         """The alignment of every readable word and its phones; None where the model does not know all of them."""

@@ -36,7 +36,7 @@ def some_of_the_words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         (home / "data" / file.name).write_text(json.dumps(some), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patched:
         found = SimpleNamespace(submodule_search_locations=[str(home)])
-        patched.setattr("attnzoo.training.data.misaki.importlib.util.find_spec", lambda name: found)
+        patched.setattr("importlib.util.find_spec", lambda name: found)
         yield
 
 

@@ -19,6 +19,7 @@ import datasets
 from ..loop.stopping import exit_on_user_error
 from .known import KnownData
 from .sources import SourceError
+from .splits import split_of
 
 LISTS = Path("/var/lib/apt/lists")
 UPDATE = "apt-get update -o Acquire::Languages=en -o Acquire::GzipIndexes=false"
@@ -56,8 +57,7 @@ def read_lists(folder: Path = LISTS) -> dict[str, dict[str, list[str]]]:
             if paragraph in seen:
                 continue
             seen.add(paragraph)
-            bucket = int(hashlib.sha1(paragraph.encode()).hexdigest(), 16) % 100
-            split = splits["test" if bucket < 4 else "validation" if bucket < 8 else "train"]
+            split = splits[split_of(paragraph, test=4, validation=4)]
             for column, value in zip(COLUMNS, (package, description, synopsis), strict=True):
                 split[column].append(value)
     for name, columns in splits.items():

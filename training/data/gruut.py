@@ -3,7 +3,6 @@
 A package is not imported. Only its SQLite file is read: the dictionary, and alignments of letters and phonemes.
 """
 
-import importlib.util
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import NamedTuple
 
 from attnzoo.alignment import Links
 
-from .known import KnownData
+from .known import KnownData, package_folder
 
 WORD = re.compile(r"[^\W\d_]([^\W\d_]|['-])+")  # two or more letters, with apostrophes and hyphens
 NAMES = {"fr": "French", "nl": "Dutch", "it": "Italian", "sv": "Swedish"}
@@ -71,11 +70,7 @@ def read_linked_words(path: Path) -> Iterator[LinkedWord]:
 
 
 def _query(path: Path, query: str) -> Iterator[tuple[str, str]]:
-    name = f"gruut-lang-{str(path).removeprefix('gruut-')}"
-    package = importlib.util.find_spec(name.replace("-", "_"))
-    if package is None or not package.submodule_search_locations:
-        raise FileNotFoundError(f"task.data.path={path} needs a package that is missing: pip install --no-deps {name}")
-    database = Path(package.submodule_search_locations[0]) / "lexicon.db"
+    database = package_folder(f"gruut-lang-{str(path).removeprefix('gruut-')}", path) / "lexicon.db"
     with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
         yield from connection.execute(query)
 

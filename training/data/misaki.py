@@ -3,13 +3,12 @@
 The package is not imported: it would bring spaCy along. Only its data files are read.
 """
 
-import importlib.util
 import json
 from pathlib import Path
 
 from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, PRIMARY, SECONDARY, SILVER_TOKENS, split
 
-from .known import KnownData
+from .known import KnownData, package_folder
 
 ACCENTS = {"us": "en-us", "gb": "en-gb"}
 NO_VOWELS = {f"{stress}{phone}" for stress in (PRIMARY, SECONDARY) for phone in "hj"}  # in three faulty entries
@@ -28,10 +27,7 @@ def read_misaki(path: Path) -> dict[str, dict[str, list[str]]]:
     Raises:
         FileNotFoundError: the package is not installed.
     """
-    package = importlib.util.find_spec("misaki")
-    if package is None or not package.submodule_search_locations:
-        raise FileNotFoundError("task.data.path=misaki needs a package that is missing: pip install --no-deps misaki")
-    data = Path(package.submodule_search_locations[0]) / "data"
+    data = package_folder("misaki", path) / "data"
     splits: dict[str, dict[str, list[str]]] = {}
     for split_name, tier, tokens in (("train", "gold", ACCENT_TOKENS), ("extra", "silver", SILVER_TOKENS)):
         rows: dict[str, list[str]] = {"word": [], "pronunciation": []}

@@ -382,12 +382,8 @@ def _quoting(files: list[Path], source: Source, separator: str) -> bool:
     """Whether quotation marks enclose cells; the files must agree."""
     if source.quoting is not None:
         return source.quoting
-    found: dict[bool, Path] = {}
-    for file in files:
-        quotes = has_quotes(file, separator, source.encoding, source.columns is None)
-        if quotes is not None:
-            found[quotes] = file
-    if len(found) == 2:
+    found = {has_quotes(file, separator, source.encoding, source.columns is None): file for file in files}
+    if True in found and False in found:
         raise SourceError(
             f"quotation marks enclose cells in {found[True]} and belong to the text in {found[False]}; set "
             "task.data.quoting=true or false"
@@ -424,10 +420,7 @@ def checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: s
     Raises:
         SourceError: a column is missing, or a value is bad. The values of a stream are checked when it is read.
     """
-    found = rows.column_names
-    if found is None:  # a stream knows its columns by its first row
-        first = next(iter(rows), None)
-        found = None if first is None else list(first)
+    found = rows.column_names or list(next(iter(rows), {}))  # a stream knows its columns by its first row
     if not found or (isinstance(rows, datasets.Dataset) and not len(rows)):
         raise SourceError(f"{where}: there are no rows")
     require_columns(columns, found, where)

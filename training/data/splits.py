@@ -35,8 +35,7 @@ def complete_splits(
 
     def part(name: str) -> Rows:
         def is_in(texts: list[str]) -> list[bool]:
-            splits_of_texts = (split_of(text) for text in texts)
-            return [(split if split in taken else "train") == name for split in splits_of_texts]
+            return [(split if split in taken else "train") == name for split in map(split_of, texts)]
 
         return splits["train"].filter(is_in, batched=True, input_columns=columns[:1])
 
@@ -62,13 +61,13 @@ def cut_note(taken: list[str], called: str) -> str:
     return f"{' and '.join(taken)} cut out of train by a hash of the {called}"
 
 
-def split_of(text: str, validation: int = 10) -> str:
+def split_of(text: str, test: int = 10, validation: int = 10) -> str:
     """The split of a text if splits are made by a hash, the SHA-1 of the text modulo 100.
 
-    Below 10 it is test, in the next ``validation`` numbers validation, otherwise train.
+    Below ``test`` it is test, in the next ``validation`` numbers validation, otherwise train.
     """
     bucket = int(hashlib.sha1(text.encode()).hexdigest(), 16) % 100
-    return "test" if bucket < 10 else "validation" if bucket < 10 + validation else "train"
+    return "test" if bucket < test else "validation" if bucket < test + validation else "train"
 
 
 def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, called: str) -> None:

@@ -8,6 +8,7 @@ Greek, and for ``attnzoo align``.
 import csv
 import hashlib
 import io
+import itertools
 import json
 import unicodedata
 import zipfile
@@ -76,15 +77,12 @@ def read_verses(path: Path) -> list[Verse]:
                     verse = verses[name[:8]]
                     places[name] = verse.name, len(verse.target_words)
                     verse.target_words.append(row["text"].lower())
-            for record in records:
-                for (of_source, source), (of_target, target) in (
-                    (places[source], places[target])
-                    for source in record["source"]
-                    for target in record["target"]
-                    if source in places and target in places
-                ):
+            pairs = (pair for record in records for pair in itertools.product(record["source"], record["target"]))
+            for source, target in pairs:
+                if source in places and target in places:
+                    (of_source, source_place), (of_target, target_place) = places[source], places[target]
                     if of_source == of_target:  # a few were translated in the verse before or after
-                        verses[of_source].links.add((source, target))
+                        verses[of_source].links.add((source_place, target_place))
     return [verse for verse in verses.values() if verse.target_words and verse.links]
 
 

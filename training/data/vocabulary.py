@@ -1,10 +1,32 @@
 """Shared parts of the tasks' tokenizers: special tokens, the Unicode form of letters, the vocabulary's size."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from tokenizers import normalizers
+from tokenizers import Tokenizer, normalizers, processors
+from transformers import PreTrainedTokenizerFast
 
 PAD, START, END, UNKNOWN, MASK = "<pad>", "<s>", "</s>", "<unk>", "<mask>"
+ROLES = {PAD: "pad_token", START: "bos_token", END: "eos_token", UNKNOWN: "unk_token", MASK: "mask_token"}
+
+
+def finished(
+    tokenizer: Tokenizer, special_tokens: Iterable[str], template: str, pair: str | None = None, **options: Any
+) -> PreTrainedTokenizerFast:
+    """The tokenizer for Transformers, with the roles of its special tokens.
+
+    Args:
+        tokenizer: the tokenizer, which knows these tokens
+        special_tokens: of those above
+        template: a text, ``$A``, with the special tokens that are added to it
+        pair: the same for two texts, ``$A`` and ``$B``
+        options: for ``PreTrainedTokenizerFast``
+    """
+    added = [(token, tokenizer.token_to_id(token)) for token in special_tokens if token in template]
+    tokenizer.post_processor = processors.TemplateProcessing(single=template, pair=pair, special_tokens=added)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, **{ROLES[token]: token for token in special_tokens}, **options
+    )
 
 
 def normalizer(normalization: str | None) -> list[Any]:

@@ -1,6 +1,6 @@
 """Guided alignment: one head of attention learns word links (Chen et al., 2016; Garg et al., 2019)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
 from attnzoo.aligning.files import read_links
+from attnzoo.alignment import places_of_words
 
 from ..tasks.base import Task
 from ..tasks.sequence_to_sequence import SequenceToSequence
@@ -89,7 +90,7 @@ class GuidedAlignment:
         ):
             is_cut = len(ids) < len(sides[0])
             read = len(ids) - is_cut  # a source that is cut has its end token in place of a word
-            places = [_places(side) for side in sides]
+            places = [places_of_words(side) for side in sides]
             found = []
             for link in sorted(sure):
                 if any(word not in of_side for word, of_side in zip(link, places, strict=True)):
@@ -135,12 +136,3 @@ class GuidedAlignment:
         weights = layers[self.layer][:, self.head]  # (B, T, S)
         steps = weights.shape[1] - self.shift
         return self.weight * alignment_cross_entropy(weights[:, self.shift :], links[:, :steps], num_labels)
-
-
-def _places(words: Sequence[int | None]) -> dict[int, list[int]]:
-    """The tokens of each word, from the word of each token."""
-    places: dict[int, list[int]] = {}
-    for place, word in enumerate(words):
-        if word is not None:
-            places.setdefault(word, []).append(place)
-    return places

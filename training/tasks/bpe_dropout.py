@@ -64,10 +64,8 @@ class BPEDropout:
         """The draws of a word, as ids of subwords."""
         if word not in self.drawn:
             draw = random.Random(word)
-            segmentations = [segment(word, self.ranks, self.dropout, draw) for _ in range(SEGMENTATIONS)]
-            self.drawn[word] = [
-                [self.vocabulary.get(subword, self.unknown) for subword in subwords] for subwords in segmentations
-            ]
+            draws = (segment(word, self.ranks, self.dropout, draw) for _ in range(SEGMENTATIONS))
+            self.drawn[word] = [[self.vocabulary.get(part, self.unknown) for part in parts] for parts in draws]
         return self.drawn[word]
 
 

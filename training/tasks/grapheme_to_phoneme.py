@@ -374,11 +374,8 @@ class GraphemeToPhoneme(SequenceToSequence):
             parts = chance.sample(by_accent[accent], chance.choice((2, 2, 3)))
             word = accent + "".join(accent_and_spelling(part)[1] for part in parts)
             stressed = chance.randrange(len(parts))
-            sounds = [words[part][0] for part in parts]
-            sounds = [
-                one if place == stressed else _with_weaker_stress(one, found.phonemes)
-                for place, one in enumerate(sounds)
-            ]
+            sounds = [_with_weaker_stress(words[part][0], found.phonemes) for part in parts]
+            sounds[stressed] = words[parts[stressed]][0]
             if len(words) < wanted and word not in known and not self.is_held_out(word):
                 found.add("train", word, " ".join(sounds), is_streamed=False)
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import datasets
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import (
     AutoModelForCausalLM,
@@ -25,7 +25,7 @@ from ..data.sources import Rows, text_files
 from ..data.speeches import SPEECHES
 from ..data.splits import first_row
 from ..data.texts import TextData, read_texts
-from ..data.vocabulary import END, MASK, PAD, START
+from ..data.vocabulary import END, MASK, PAD, START, finished
 from .base import Batch, Card, Task, pipeline_snippet
 from .log_probability import log_probabilities, predict_labels, text_ids
 from .metrics import Accuracy, BitsPerByte, WordPerplexity
@@ -77,16 +77,8 @@ class LanguageModeling(Task):
             show_progress=False,
         )
         tokenizer.train_from_iterator((batch["text"] for batch in self.splits["train"].iter(1000)), trainer)
-        ends = [(token, tokenizer.token_to_id(token)) for token in (START, END)]
-        tokenizer.post_processor = processors.TemplateProcessing(single=self.template, special_tokens=ends)
-        return PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer,
-            pad_token=PAD,
-            bos_token=START,
-            eos_token=END,
-            mask_token=MASK if MASK in self.special_tokens else None,
-            model_input_names=["input_ids", "attention_mask"],
-        )
+        names = ["input_ids", "attention_mask"]
+        return finished(tokenizer, self.special_tokens, self.template, model_input_names=names)
 
     def prepare(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
         """Check a new model.

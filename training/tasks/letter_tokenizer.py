@@ -4,12 +4,12 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from attnzoo.phonemes import CLOSE, OPEN, bracketed
 
-from ..data.vocabulary import END, PAD, START
+from ..data.vocabulary import END, PAD, START, finished
 
 ACCENTS = "[\u0300-\u036f]"  # combining characters: Unicode's block for Latin, Greek and Cyrillic
 LAST_SIGMA = r"(?<=[\p{L}\p{M}])\u03c3(?!\p{L})"  # Greek has another letter for it at the end of a word
@@ -45,17 +45,7 @@ def letter_phoneme_tokenizer(
     tokenizer = Tokenizer(models.WordLevel(vocabulary))
     tokenizer.normalizer = normalizer
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"(?m)."), behavior="isolated")
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"$A {END}", special_tokens=[(END, vocabulary[END])]
-    )
     spaces = decoders.Replace(OPEN, ""), decoders.Replace(CLOSE, " "), decoders.Fuse()
     tokenizer.decoder = decoders.Sequence([*spaces, decoders.Replace(Regex(" $"), "")])
     tokenizer.add_tokens([AddedToken(bracketed(phoneme), lstrip=True, normalized=False) for phoneme in phonemes])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token=PAD,
-        bos_token=START,
-        eos_token=END,
-        split_special_tokens=True,
-        model_max_length=max_tokens,
-    )
+    return finished(tokenizer, (PAD, START, END), f"$A {END}", split_special_tokens=True, model_max_length=max_tokens)

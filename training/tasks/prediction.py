@@ -1,19 +1,18 @@
 """Predictions for many rows: in batches of about one length, with the model in evaluation mode meanwhile."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
 
 from transformers import PreTrainedModel
 
-Prediction = TypeVar("Prediction")
+from attnzoo.alignment import Result, by_length, evaluation_mode
 
 
 def predict_by_length(
     model: PreTrainedModel,
     lengths: Sequence[int],
     batch_size: int,
-    predict: Callable[[list[int]], Iterable[Prediction]],
-) -> list[Prediction]:
+    predict: Callable[[list[int]], Iterable[Result]],
+) -> list[Result]:
     """The prediction for every row, in the order of ``lengths``.
 
     Args:
@@ -22,14 +21,5 @@ def predict_by_length(
         batch_size: rows at a time
         predict: a function from the numbers of a batch's rows, the longest last, to a prediction for each
     """
-    by_length = sorted(range(len(lengths)), key=lengths.__getitem__)
-    predictions: dict[int, Prediction] = {}
-    was_training = model.training
-    model.eval()
-    try:
-        for start in range(0, len(by_length), batch_size):
-            rows = by_length[start : start + batch_size]
-            predictions.update(zip(rows, predict(rows), strict=True))
-    finally:
-        model.train(was_training)
-    return [predictions[row] for row in range(len(lengths))]
+    with evaluation_mode(model):
+        return by_length(range(len(lengths)), lengths.__getitem__, batch_size, predict)

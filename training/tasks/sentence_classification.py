@@ -10,7 +10,7 @@ from typing import Any
 
 import datasets
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
 from transformers import (
     AutoModelForSequenceClassification,
@@ -28,7 +28,7 @@ from ..data.labels import known_numbers, label_text, number_labels
 from ..data.sources import Rows, SourceError, short
 from ..data.splits import first_row
 from ..data.sst2 import SST2
-from ..data.vocabulary import END, PAD, UNKNOWN, normalizer, refuse_overfull
+from ..data.vocabulary import END, PAD, UNKNOWN, finished, normalizer, refuse_overfull
 from ..data.word_vectors import KNOWN_VECTORS, fill_embeddings, first_words
 from ..markdown import escaped
 from .base import Batch, Card, Task, pipeline_snippet
@@ -168,20 +168,9 @@ class SentenceClassification(Task):
             for word in first_words(data.word_vectors, data.added_words):
                 vocabulary.setdefault(word, len(vocabulary))
             tokenizer.model = models.WordLevel(vocabulary, unk_token=UNKNOWN)
-        if data.end_token:
-            tokenizer.post_processor = processors.TemplateProcessing(
-                single=f"$A {END}",
-                pair=f"$A:0 {END}:0 $B:1 {END}:1",
-                special_tokens=[(END, tokenizer.token_to_id(END))],
-            )
-        segments = ["token_type_ids"] if len(self.columns) == 2 else []
-        return PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer,
-            pad_token=PAD,
-            unk_token=UNKNOWN,
-            eos_token=END,
-            model_input_names=["input_ids", *segments, "attention_mask"],
-        )
+        one, two = (f"$A {END}", f"$A:0 {END}:0 $B:1 {END}:1") if data.end_token else ("$A", None)
+        names = ["input_ids", *(["token_type_ids"] if len(self.columns) == 2 else []), "attention_mask"]
+        return finished(tokenizer, (PAD, UNKNOWN, END), one, two, model_input_names=names)
 
     def config_fields(self, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
         """What a model's config takes from the tokenizer and the labels."""

@@ -12,20 +12,24 @@ from typing import Any, Literal
 import datasets
 import torch
 from huggingface_hub.dataclasses import strict
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from attnzoo.viewer import plot_alignments, plot_heads
 
 from ..data.sources import Rows, Source, short
-from ..data.vocabulary import END, PAD, START, UNKNOWN, normalizer, refuse_overfull
+from ..data.vocabulary import END, PAD, START, UNKNOWN, finished, normalizer, refuse_overfull
 from .base import Batch
 from .bpe_dropout import BPEDropout
-from .sequence_to_sequence import ALIGNMENT, SequenceToSequence, max_positions
+from .sequence_to_sequence import ALIGNMENT, PICTURES, SequenceToSequence, max_positions
 
 SPECIAL_TOKENS = [PAD, START, END, UNKNOWN]
 SPACE = "\u2581"  # stands for a space, at the start of the subword after it
 HEADS, COPIES = "heads.png", "copies.png"
+PICTURES_OF_HEADS = PICTURES | {
+    HEADS: "What every head of the decoder looks at in the source, a row for a layer: the source along the top, what "
+    "is predicted down the side"
+}
 
 
 @strict
@@ -97,15 +101,10 @@ class SubwordTask(SequenceToSequence):
         sentences = (batch[column] for batch in self.splits["train"].iter(1000) for column in self.columns)
         tokenizer.train_from_iterator(sentences, trainer)
         refuse_overfull(tokenizer.get_vocab_size(), self.data.vocabulary_size)
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=f"$A {END}", special_tokens=[(END, tokenizer.token_to_id(END))]
-        )
-        return PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer,
-            pad_token=PAD,
-            bos_token=START,
-            eos_token=END,
-            unk_token=UNKNOWN,
+        return finished(
+            tokenizer,
+            SPECIAL_TOKENS,
+            f"$A {END}",
             clean_up_tokenization_spaces=False,
             model_input_names=["input_ids", "attention_mask"],
             split_special_tokens=True,  # a text that has "</s>" in it does not end there

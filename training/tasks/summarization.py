@@ -13,8 +13,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 from ..data.debian import DEBIAN, fingerprint
 from .base import Card, Rows
 from .metrics import ROUGE
-from .sequence_to_sequence import PICTURES, SNIPPET, generate_texts
-from .subwords import COPIES, HEADS, SubwordTask, TextPairs
+from .sequence_to_sequence import SNIPPET, generate_texts
+from .subwords import COPIES, PICTURES_OF_HEADS, SubwordTask, TextPairs
 
 WORD = re.compile(r"\w+")
 EXAMPLE = 72  # letters of the example in a card, at most
@@ -69,9 +69,7 @@ class Summarization(SubwordTask):
         "the model's summary has.",
         limits="Texts of the kind it was trained on.",
         pictures={
-            **PICTURES,
-            HEADS: "What every head of the decoder looks at in the source, a row for a layer: the source along the "
-            "top, what is predicted down the side",
+            **PICTURES_OF_HEADS,
             COPIES: "From where a word may be copied, and beside it how likely it is copied: the source along the top, "
             "what is predicted down the side",
         },

@@ -13,8 +13,8 @@ from ..data.multi30k import MULTI30K
 from ..data.verses import BIBLE_VERSES
 from .base import Card
 from .metrics import BLEU, ChrF
-from .sequence_to_sequence import PICTURES, SNIPPET, generate_texts
-from .subwords import HEADS, SubwordTask, TextPairs
+from .sequence_to_sequence import SNIPPET, generate_texts
+from .subwords import PICTURES_OF_HEADS, SubwordTask, TextPairs
 
 LONGER = 50  # tokens that a translation may have above its source's (Vaswani et al., 2017, section 6.1)
 LANGUAGE = re.compile("[a-z]{2,3}")  # a code of ISO 639, as in the metadata of cards
@@ -57,11 +57,7 @@ class Translation(SubwordTask):
         "counts as unknown.",
         metric_note="BLEU: sacreBLEU, {bleu}. chrF: sacreBLEU, {chrf}.",
         limits="Sentences of the kind it was trained on, one at a time.",
-        pictures={
-            **PICTURES,
-            HEADS: "What every head of the decoder looks at in the source, a row for a layer: the source along the "
-            "top, what is predicted down the side",
-        },
+        pictures=PICTURES_OF_HEADS,
     )
 
     def __init__(self, data: TranslationData, only: str | None = None) -> None:
