@@ -16,13 +16,13 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions, Seq2SeqModelOutput
 from transformers.utils import can_return_tuple
 
-from .attention import AdditiveScore, Attended, ScoreSizes, SourceAttention
+from .attention import AdditiveScore, Attended
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .copying import Copied, CopyingDecoderOutput, CopyingModelOutput
 from .model_inputs import checked, checked_head, embed, require_tokens, source_mask, target_ids, targets_per_source
 from .recurrent_cache import RecurrentDecoderCache, check_past, check_target_mask
 from .recurrent_cells import RecurrentState
-from .recurrent_decoder import BahdanauDecoder, ChoDecoder, DecoderSizes, DecoderState, LuongDecoder, SutskeverDecoder
+from .recurrent_decoder import WIRINGS, BahdanauDecoder, DecoderState
 from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, as_encoder_outputs
 from .recurrent_initialisation import initialise
 from .zoo_model import ConditionalGenerationMixin, SafetensorsModel, joined_outputs
@@ -99,27 +99,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         self.gradient_checkpointing = False
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
         self.dropout = nn.Dropout(config.dropout)
-        sizes = DecoderSizes(
-            cell=config.cell,
-            embedding_size=config.embedding_size,
-            hidden_size=config.decoder_hidden_size,
-            num_layers=config.decoder_layers,
-            readout_size=config.readout_size,  # type: ignore[arg-type]  # the config fills it in
-            encoder_size=config.encoder_output_size,
-            encoder_layers=config.encoder_layers,
-            direction_size=config.encoder_hidden_size,
-            dropout=config.dropout,
-            copy=config.copy,
-        )
-        self.wiring: ChoDecoder | SutskeverDecoder | BahdanauDecoder | LuongDecoder
-        if config.wiring == "cho":
-            self.wiring = ChoDecoder(sizes)
-        elif config.wiring == "sutskever":
-            self.wiring = SutskeverDecoder(sizes)
-        elif config.wiring == "bahdanau":
-            self.wiring = BahdanauDecoder(_source_attention(config), sizes)
-        else:
-            self.wiring = LuongDecoder(_source_attention(config), sizes, config.input_feeding)
+        self.wiring = WIRINGS[config.wiring](config)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -159,7 +139,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         lengths = None
         if tokens_to_compute is not None and not needs_all_steps:
             lengths = tokens_to_compute.sum(dim=1).clamp(min=1)
-        run: Any = self.wiring
+        run = self.wiring
         if self.gradient_checkpointing and self.training:
             run = partial(self._gradient_checkpointing_func, run)
         outputs = run(embeddings, state, source, step, lengths)
@@ -200,10 +180,9 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         mask, attention = source_mask(encoder_attention_mask, value), self.wiring.attention
         final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
         state, projected_key, step = (None, None, 0) if cache is None else cache.load()
-        wiring: Any = self.wiring
         if state is not None:
             nothing = None if attention is None else attention.read(value[:0], mask[:0])  # of no rows, for its sizes
-            own_state = wiring.initial_state(final.map(lambda part: part[:0]), nothing)
+            own_state = self.wiring.initial_state(final.map(lambda part: part[:0]), nothing)
             own_key = None if nothing is None else nothing.projected_key
             batch = embeddings.shape[0], *value.shape[:2]
             check_past(state, projected_key, own_state, own_key, batch)
@@ -211,7 +190,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         if state is None:
             if targets > 1:
                 final = final.map(lambda part: part.repeat_interleave(targets, dim=0))
-            state = wiring.initial_state(final, source)
+            state = self.wiring.initial_state(final, source)
         return state, source, step
 
 
@@ -370,9 +349,3 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
                 is_kept = torch.rand(given.shape, device=given.device) < self.config.teacher_forcing_ratio
                 mixed.append(torch.where(is_kept, given, own))
         return {"encoder_outputs": encoder_outputs, "decoder_input_ids": torch.cat(mixed, dim=1)}
-
-
-def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:
-    widths = config.decoder_hidden_size, config.encoder_output_size, config.attention_size
-    sizes = ScoreSizes(*widths, config.max_source_positions, config.coverage)
-    return SourceAttention(str(config.score), config.window, sizes, config.window_size)

@@ -17,33 +17,20 @@ Letters in shapes: B batch, T target length, S source length, L layers, E embedd
 the encoder's outputs, R readout width, N rows of all steps, packed (see :class:`LoopRows`).
 """
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from .attention import Attended, AttentionSteps, SourceAttention
+from .attention import Attended, AttentionSteps, ScoreSizes, SourceAttention
+from .configuration_attentional_rnn import AttentionalRNNConfig
 from .copying import CopyGate
 from .library_internals import forward_hooks
 from .products import linear
 from .recurrent_cells import RecurrentStack, RecurrentState
 from .shared_products import LoopRows, first_rows
-
-
-class DecoderSizes(NamedTuple):
-    """What a decoder is built from; not every decoder reads all of it."""
-
-    cell: str
-    embedding_size: int
-    hidden_size: int
-    num_layers: int
-    readout_size: int
-    encoder_size: int  # V
-    encoder_layers: int
-    direction_size: int  # of one direction of the encoder
-    dropout: float
-    copy: bool = False  # whether there is a gate for copying
 
 
 class DecoderState(NamedTuple):
@@ -126,13 +113,14 @@ class StateBridge(nn.Module):
         - returns: (B, L, H)
     """
 
-    def __init__(self, sizes: DecoderSizes) -> None:
+    def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__()
-        self.num_layers = sizes.num_layers
-        is_needed = (sizes.encoder_layers, sizes.encoder_size) != (sizes.num_layers, sizes.hidden_size)
-        widths = sizes.encoder_layers * sizes.encoder_size, sizes.num_layers * sizes.hidden_size
-        self.hidden_proj = nn.Linear(*widths) if is_needed else None
-        self.cell_proj = nn.Linear(*widths) if is_needed and sizes.cell == "lstm" else None
+        self.num_layers = config.decoder_layers
+        given = config.encoder_layers, config.encoder_output_size
+        needed = config.decoder_layers, config.decoder_hidden_size
+        widths = math.prod(given), math.prod(needed)
+        self.hidden_proj = nn.Linear(*widths) if given != needed else None
+        self.cell_proj = nn.Linear(*widths) if given != needed and config.cell == "lstm" else None
 
     def forward(self, encoder_state: RecurrentState) -> RecurrentState:
         hidden, cell = encoder_state
@@ -169,14 +157,14 @@ class ChoDecoder(nn.Module):
 
     attention = None
 
-    def __init__(self, sizes: DecoderSizes) -> None:
+    def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__()
-        size, embedding_size = sizes.hidden_size, sizes.embedding_size
-        self.context_proj = nn.Linear(sizes.encoder_size, size)
-        self.initial_proj = nn.Linear(size, sizes.num_layers * size)
-        self.rnn = RecurrentStack(sizes.cell, embedding_size + size, size, sizes.num_layers, sizes.dropout)
-        self.readout_proj = nn.Linear(size + embedding_size + size, 2 * sizes.readout_size)
-        self.dropout = nn.Dropout(sizes.dropout)
+        size, input_size = config.decoder_hidden_size, config.embedding_size + config.decoder_hidden_size
+        self.context_proj = nn.Linear(config.encoder_output_size, size)
+        self.initial_proj = nn.Linear(size, config.decoder_layers * size)
+        self.rnn = RecurrentStack(config.cell, input_size, size, config.decoder_layers, config.dropout)
+        self.readout_proj = nn.Linear(size + input_size, 2 * config.readout_size)  # type: ignore[operator]  # filled in
+        self.dropout = nn.Dropout(config.dropout)
 
     def initial_state(self, encoder_state: RecurrentState, source: Attended | None = None) -> DecoderState:
         """s_0 and c from the encoder's final state (B, encoder layers, V)."""
@@ -210,11 +198,12 @@ class SutskeverDecoder(nn.Module):
 
     attention = None
 
-    def __init__(self, sizes: DecoderSizes) -> None:
+    def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__()
-        self.bridge = StateBridge(sizes)
-        self.rnn = RecurrentStack(sizes.cell, sizes.embedding_size, sizes.hidden_size, sizes.num_layers, sizes.dropout)
-        self.dropout = nn.Dropout(sizes.dropout)
+        self.bridge = StateBridge(config)
+        sizes = config.embedding_size, config.decoder_hidden_size, config.decoder_layers
+        self.rnn = RecurrentStack(config.cell, *sizes, config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
 
     def initial_state(self, encoder_state: RecurrentState, source: Attended | None = None) -> DecoderState:
         """s_0 from the encoder's final state (B, encoder layers, V)."""
@@ -255,15 +244,15 @@ class BahdanauDecoder(nn.Module):
         - returns: :class:`DecoderOutput`
     """
 
-    def __init__(self, attention: SourceAttention, sizes: DecoderSizes) -> None:
+    def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__()
-        size, input_size = sizes.hidden_size, sizes.embedding_size + sizes.encoder_size
-        self.attention = attention
-        self.rnn = RecurrentStack(sizes.cell, input_size, size, sizes.num_layers, sizes.dropout)
-        self.initial_proj = nn.Linear(sizes.direction_size, sizes.num_layers * size)
-        self.readout_proj = nn.Linear(size + input_size, 2 * sizes.readout_size)
-        self.copy_gate = _copy_gate(sizes)
-        self.dropout = nn.Dropout(sizes.dropout)
+        size, input_size = config.decoder_hidden_size, config.embedding_size + config.encoder_output_size
+        self.attention = _source_attention(config)
+        self.rnn = RecurrentStack(config.cell, input_size, size, config.decoder_layers, config.dropout)
+        self.initial_proj = nn.Linear(config.encoder_hidden_size, config.decoder_layers * size)
+        self.readout_proj = nn.Linear(size + input_size, 2 * config.readout_size)  # type: ignore[operator]  # filled in
+        self.copy_gate = _copy_gate(config)
+        self.dropout = nn.Dropout(config.dropout)
 
     def initial_state(self, encoder_state: RecurrentState, source: Attended) -> DecoderState:
         """s_0 from the encoder's final state (B, encoder layers, V), whose top layer ends with h_1 backward."""
@@ -397,9 +386,16 @@ def open_loop(
     return loops[type(decoder)](decoder, rows, inputs[0], state, source, 0)
 
 
-def _copy_gate(sizes: DecoderSizes) -> CopyGate | None:
+def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:
+    widths = config.decoder_hidden_size, config.encoder_output_size, config.attention_size
+    sizes = ScoreSizes(*widths, config.max_source_positions, config.coverage)
+    return SourceAttention(config.score, config.window, sizes, config.window_size)
+
+
+def _copy_gate(config: AttentionalRNNConfig) -> CopyGate | None:
     """The gate that reads context, state and input, if the config asks for it."""
-    return CopyGate(sizes.encoder_size, sizes.hidden_size, sizes.embedding_size) if sizes.copy else None
+    sizes = config.encoder_output_size, config.decoder_hidden_size, config.embedding_size
+    return CopyGate(*sizes) if config.copy else None
 
 
 def _maxout(pairs: Tensor) -> Tensor:
@@ -432,16 +428,17 @@ class LuongDecoder(nn.Module):
         - returns: :class:`DecoderOutput`
     """
 
-    def __init__(self, attention: SourceAttention, sizes: DecoderSizes, input_feeding: bool) -> None:
+    def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__()
-        size, input_size = sizes.hidden_size, sizes.embedding_size + input_feeding * sizes.readout_size
-        self.attention = attention
-        self.input_feeding = input_feeding
-        self.rnn = RecurrentStack(sizes.cell, input_size, size, sizes.num_layers, sizes.dropout)
-        self.output_proj = nn.Linear(sizes.encoder_size + size, sizes.readout_size, bias=False)
-        self.bridge = StateBridge(sizes)
-        self.copy_gate = _copy_gate(sizes)
-        self.dropout = nn.Dropout(sizes.dropout)
+        size, readout_size = config.decoder_hidden_size, cast(int, config.readout_size)  # the config fills it in
+        self.attention = _source_attention(config)
+        self.input_feeding = config.input_feeding
+        input_size = config.embedding_size + config.input_feeding * readout_size
+        self.rnn = RecurrentStack(config.cell, input_size, size, config.decoder_layers, config.dropout)
+        self.output_proj = nn.Linear(config.encoder_output_size + size, readout_size, bias=False)
+        self.bridge = StateBridge(config)
+        self.copy_gate = _copy_gate(config)
+        self.dropout = nn.Dropout(config.dropout)
 
     def initial_state(self, encoder_state: RecurrentState, source: Attended) -> DecoderState:
         """h_0 and h~_0 from the encoder's final state (B, encoder layers, V)."""
@@ -475,3 +472,12 @@ class LuongDecoder(nn.Module):
             gate = rows.unpack(self.copy_gate(torch.cat(contexts), top, packed))
         after = DecoderState(loop.rnn.state, loop.feed, state.coverage)
         return joined(rows, rows.join(readouts), attention_weights, gate, hidden_states, after)
+
+
+# The decoder of every wiring in the config.
+WIRINGS: dict[str, Callable[[AttentionalRNNConfig], Any]] = {
+    "cho": ChoDecoder,
+    "sutskever": SutskeverDecoder,
+    "bahdanau": BahdanauDecoder,
+    "luong": LuongDecoder,
+}
