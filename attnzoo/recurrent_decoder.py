@@ -66,35 +66,6 @@ class DecoderOutput(NamedTuple):
     state: DecoderState | None = None
 
 
-def joined(
-    rows: LoopRows,
-    readout: Tensor,
-    attention_weights: Sequence[Tensor],
-    gate: Tensor | None,
-    hidden_states: Sequence[Sequence[Tensor]],
-    state: DecoderState,
-) -> DecoderOutput:
-    """The output of a loop, from the weights (n, S) and the layers' states (n, H) of every step.
-
-    The coverage of ``state`` is that before the loop.
-    """
-    has_ended = rows.order is not None  # most rows, before the last step
-    if has_ended and gate is None and state.coverage is None:
-        return DecoderOutput(readout)
-    weights = rows.join(attention_weights)
-    if has_ended:
-        return DecoderOutput(readout, weights, gate)
-    layers = [rows.join(layer) for layer in zip(*hidden_states, strict=True)]
-    return DecoderOutput(readout, weights, gate, layers, covered(state, weights))
-
-
-def covered(state: DecoderState, attention_weights: Tensor) -> DecoderState:
-    """The state with the weights (B, T, S) of the steps since then added to its coverage, if it has one."""
-    if state.coverage is None:
-        return state
-    return state._replace(coverage=state.coverage + attention_weights.sum(dim=1))
-
-
 def projected_start(initial_proj: nn.Linear, vector: Tensor, rnn: RecurrentStack) -> RecurrentState:
     r""":math:`s_0 = \tanh(W v)` of a vector (B, ...), every layer with a W of its own; LSTM cells start at zero."""
     hidden = torch.tanh(initial_proj(vector)).unflatten(-1, (len(rnn.layers), -1))  # (B, L, H)
@@ -269,9 +240,7 @@ class BahdanauDecoder(nn.Module):
         queries, contexts, attention_weights, hidden_states = zip(*map(loop, range(len(rows.sizes))), strict=True)
         # No step needs the readout of another one, so all are made at once.
         readout, gate = self.read_out(torch.cat(queries), inputs, torch.cat(contexts))
-        gate = None if gate is None else rows.unpack(gate)
-        after = DecoderState(loop.rnn.state, coverage=state.coverage)
-        return joined(rows, rows.unpack(readout), attention_weights, gate, hidden_states, after)
+        return loop.joined(readout, gate, attention_weights, hidden_states)
 
     def read_out(self, query: Tensor, inputs: Tensor, context: Tensor) -> tuple[Tensor, Tensor | None]:
         """The readouts (N, R), and the logits (N,) of the copy gate if there is one, from s_{i-1}, E y_{i-1}, c_i."""
@@ -293,14 +262,37 @@ class DecoderLoop:
         state: before the loop
         source: what is attended to
         first: the target position of the first step
+
+    Attributes:
+        feed: what Luong's next step reads beside its embedding; None without input feeding
     """
+
+    feed: Tensor | None = None
 
     def __init__(
         self, decoder: Any, rows: LoopRows, inputs: Tensor, state: DecoderState, source: Attended, first: int
     ) -> None:
-        self.decoder, self.sizes = decoder, rows.sizes
+        self.decoder, self.rows = decoder, rows
         self.rnn = decoder.rnn.steps(rows, inputs, state.recurrent)
         self.attend = AttentionSteps(decoder.attention, source, rows, first, state.coverage)
+
+    def joined(
+        self, readout: Tensor, gate: Tensor | None, weights: Sequence[Tensor], hidden_states: Sequence[Sequence[Tensor]]
+    ) -> DecoderOutput:
+        """The output of all steps, from packed readouts (N, R) and gates (N,), and from the weights (n, S) and the
+        layers' states (n, H) of every step.
+        """
+        rows = self.rows
+        output = DecoderOutput(rows.unpack(readout), gate=None if gate is None else rows.unpack(gate))
+        has_ended = rows.order is not None  # most rows, before the last step
+        if has_ended and gate is None and self.attend.coverage is None:
+            return output
+        output = output._replace(attention_weights=rows.join(weights))
+        if has_ended:
+            return output
+        layers = [rows.join(layer) for layer in zip(*hidden_states, strict=True)]
+        after = DecoderState(self.rnn.state, self.feed, self.attend.coverage)
+        return output._replace(hidden_states=layers, state=after)
 
     def read(self, inputs: Tensor) -> DecoderOutput:
         """The next step of an open loop, from the embeddings (n, E): readout, attention weights and gate."""
@@ -321,7 +313,7 @@ class BahdanauLoop(DecoderLoop):
 
         ``inputs`` (n, E) are given in an open loop only.
         """
-        query = first_rows(self.rnn.top, self.sizes[step]) if inputs is None else self.rnn.top
+        query = first_rows(self.rnn.top, self.rows.sizes[step]) if inputs is None else self.rnn.top
         context, weights = self.attend(query, step)
         others = context if inputs is None else torch.cat([inputs, context.to(inputs.dtype)], dim=1)
         return query, context, weights, self.rnn(step, others)
@@ -350,7 +342,7 @@ class LuongLoop(DecoderLoop):
         """
         others = inputs
         if self.feed is not None:
-            feed = self.decoder.dropout(first_rows(self.feed, self.sizes[step]) if inputs is None else self.feed)
+            feed = self.decoder.dropout(first_rows(self.feed, self.rows.sizes[step]) if inputs is None else self.feed)
             others = feed if inputs is None else torch.cat([inputs, feed.to(inputs.dtype)], dim=1)
         outputs = self.rnn(step, others)
         context, weights = self.attend(outputs[-1], step)
@@ -452,16 +444,17 @@ class LuongDecoder(nn.Module):
     ) -> DecoderOutput:
         if state.input_feed is None:  # no step waits for another one
             outputs, recurrent = self.rnn(inputs, state.recurrent)
-            if state.coverage is None:
+            coverage = state.coverage
+            if coverage is None:
                 context, weights = self.attention(outputs[-1], source, step)
             else:
-                attend = AttentionSteps(self.attention, source, LoopRows(inputs), step, state.coverage)
+                attend = AttentionSteps(self.attention, source, LoopRows(inputs), step, coverage)
                 looks = [attend(query, index) for index, query in enumerate(outputs[-1].unbind(dim=1))]
                 context, weights = (torch.stack(parts, dim=1) for parts in zip(*looks, strict=True))
+                coverage = attend.coverage
             readout = torch.tanh(linear(self.output_proj, torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
             gate = None if self.copy_gate is None else self.copy_gate(context, outputs[-1], inputs)
-            after = covered(DecoderState(recurrent, coverage=state.coverage), weights)
-            return DecoderOutput(readout, weights, gate, outputs, after)
+            return DecoderOutput(readout, weights, gate, outputs, DecoderState(recurrent, coverage=coverage))
         rows = LoopRows(inputs, lengths)
         packed = rows.pack(inputs)  # (N, E)
         loop = LuongLoop(self, rows, packed, state, source, step)
@@ -469,9 +462,8 @@ class LuongDecoder(nn.Module):
         gate = None
         if self.copy_gate is not None:
             top = torch.cat([outputs[-1] for outputs in hidden_states])
-            gate = rows.unpack(self.copy_gate(torch.cat(contexts), top, packed))
-        after = DecoderState(loop.rnn.state, loop.feed, state.coverage)
-        return joined(rows, rows.join(readouts), attention_weights, gate, hidden_states, after)
+            gate = self.copy_gate(torch.cat(contexts), top, packed)
+        return loop.joined(torch.cat(readouts), gate, attention_weights, hidden_states)
 
 
 # The decoder of every wiring in the config.
