@@ -24,7 +24,6 @@ from .recurrent_cache import RecurrentDecoderCache, check_past, check_target_mas
 from .recurrent_cells import RecurrentState
 from .recurrent_decoder import WIRINGS, BahdanauDecoder, DecoderState
 from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, as_encoder_outputs
-from .recurrent_initialisation import initialise
 from .zoo_model import ConditionalGenerationMixin, SafetensorsModel, joined_outputs
 
 
@@ -53,8 +52,31 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        config = self.config
-        initialise(module, config.wiring, config.initializer_range, config.forget_gate_bias)  # type: ignore[arg-type]
+        r"""Initialise as the paper of the wiring does, r being the config's ``initializer_range``.
+
+        Cho (2014, section 4.1.1) and Bahdanau (2014, appendix B.1), r = 0.01: recurrent matrices orthogonal, gate by
+        gate; all biases 0; everything else from N(0, r^2). The decoder then sets Bahdanau's additive score itself:
+        :math:`W_a, U_a` from N(0, (r / 10)^2), :math:`v_a` to 0. Sutskever (2014, section 3.4), r = 0.08, and Luong
+        (2015, section 4.1), r = 0.1: everything from U(-r, r).
+        """
+        scale: Any = self.config.initializer_range  # the config fills it in
+        own = dict(module.named_parameters(recurse=False))
+        for name, parameter in own.items():
+            if self.config.wiring in ("sutskever", "luong"):
+                init.uniform_(parameter, -scale, scale)
+            elif name.startswith("bias"):
+                init.zeros_(parameter)
+            elif name.startswith("weight_h"):  # torch's weight_hh_l0 and ChoGRU's weight_hidden, gates stacked in rows
+                gates = parameter.new_empty(parameter.shape).split(parameter.shape[1])
+                init.copy_(parameter, torch.cat([nn.init.orthogonal_(gate) for gate in gates]))
+            else:
+                init.normal_(parameter, std=scale)
+        if isinstance(module, nn.LSTM) and self.config.forget_gate_bias is not None:
+            # Of torch's two biases, which are added, one takes the value and the other nothing.
+            for name, value in (("bias_ih_l0", self.config.forget_gate_bias), ("bias_hh_l0", 0.0)):
+                bias = own[name].clone()
+                bias[module.hidden_size : 2 * module.hidden_size] = value  # gates i, f, g, o
+                init.copy_(own[name], bias)
 
 
 class AttentionalRNNEncoder(AttentionalRNNPreTrainedModel):
