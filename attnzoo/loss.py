@@ -61,10 +61,8 @@ def problem_type_of(problem_type: str | None, logits: Tensor, labels: Tensor) ->
     rows, num_labels = logits.shape
     is_whole = not labels.is_floating_point() and labels.dtype != torch.bool
     if problem_type is None:
-        if num_labels == 1:
-            problem_type = "regression"
-        else:
-            problem_type = "single_label_classification" if is_whole else "multi_label_classification"
+        of_several = "single_label_classification" if is_whole else "multi_label_classification"
+        problem_type = "regression" if num_labels == 1 else of_several
     got = f"got {str(labels.dtype).removeprefix('torch.')} of shape {tuple(labels.shape)}"
     is_single, is_given = problem_type == "single_label_classification", labels != IGNORED
     if is_single and (not is_whole or labels.shape not in ((rows,), (rows, 1))):

@@ -298,5 +298,4 @@ def join_pairs(values: Tensor, places: Tensor, length: int) -> Tensor:
     """``values`` (2B, N, D) of both sentences' tokens, 0 on padding, back at their places in the rows: (B, S, D)."""
     apart = values.new_zeros(len(values), length, values.shape[-1])
     apart = apart.scatter(1, places.unsqueeze(-1).expand_as(values), values)
-    first, second = apart.chunk(2)
-    return first + second
+    return apart.unflatten(0, (2, -1)).sum(dim=0)
