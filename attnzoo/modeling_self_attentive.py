@@ -248,9 +248,8 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         **inputs: Any,
     ) -> SelfAttentiveClassifierOutput:
         config = self.config
-        refuse_withheld_labels(
-            labels, num_items_in_batch, self.training, "penalty_coefficient", config.penalty_coefficient
-        )
+        coefficient = config.penalty_coefficient
+        refuse_withheld_labels(labels, num_items_in_batch, self.training, "penalty_coefficient", coefficient)
         is_trained = torch.is_grad_enabled() or labels is not None or num_items_in_batch is not None
         with_penalty = is_trained or bool(inputs.get("output_attentions"))
         encoded: Encoded = self.model(**inputs, with_penalty=with_penalty)

@@ -19,6 +19,7 @@ the encoder's outputs, R readout width, N rows of all steps, packed (see :class:
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -267,14 +268,13 @@ class DecoderLoop:
         feed: what Luong's next step reads beside its embedding; None without input feeding
     """
 
-    feed: Tensor | None = None
-
     def __init__(
         self, decoder: Any, rows: LoopRows, inputs: Tensor, state: DecoderState, source: Attended, first: int
     ) -> None:
         self.decoder, self.rows = decoder, rows
         self.rnn = decoder.rnn.steps(rows, inputs, state.recurrent)
         self.attend = AttentionSteps(decoder.attention, source, rows, first, state.coverage)
+        self.feed = None if state.input_feed is None else rows.sort(state.input_feed).to(inputs.dtype)
 
     def joined(
         self, readout: Tensor, gate: Tensor | None, weights: Sequence[Tensor], hidden_states: Sequence[Sequence[Tensor]]
@@ -303,6 +303,8 @@ class DecoderLoop:
         self.rnn.change_rows(change)
         if self.attend.coverage is not None:
             self.attend.coverage = change(self.attend.coverage)
+        if self.feed is not None:
+            self.feed = change(self.feed)
 
 
 class BahdanauLoop(DecoderLoop):
@@ -328,12 +330,10 @@ class BahdanauLoop(DecoderLoop):
 class LuongLoop(DecoderLoop):
     """The steps of :class:`LuongDecoder`. Without input feeding only an open loop, and ``feed`` is None."""
 
-    def __init__(
-        self, decoder: Any, rows: LoopRows, inputs: Tensor, state: DecoderState, source: Attended, first: int
-    ) -> None:
-        super().__init__(decoder, rows, inputs, state, source, first)
-        self.output_proj = rows.share_linears(decoder.output_proj)
-        self.feed = None if state.input_feed is None else rows.sort(state.input_feed).to(inputs.dtype)
+    @cached_property
+    def output_proj(self) -> Any:
+        """The decoder's, shared by all steps."""
+        return self.rows.share_linears(self.decoder.output_proj)
 
     def __call__(self, step: int, inputs: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
         """The attentional vector (n, R), context (n, V), weights (n, S), and every layer's new state (n, H).
@@ -356,10 +356,6 @@ class LuongLoop(DecoderLoop):
         copy_gate = self.decoder.copy_gate
         gate = None if copy_gate is None else copy_gate(context, outputs[-1], inputs).unsqueeze(1)
         return DecoderOutput(readout.unsqueeze(1), weights.unsqueeze(1), gate)
-
-    def change_rows(self, change: Callable[[Tensor], Tensor]) -> None:
-        super().change_rows(change)
-        self.feed = None if self.feed is None else change(self.feed)
 
 
 def open_loop(
