@@ -112,8 +112,7 @@ class LoopRows:
 
     def share_linear(self, layer: nn.Linear) -> Callable[[Tensor], Tensor]:
         """A function that replaces a layer which is a product and a bias, and nothing else."""
-        factor, bias = self.share(layer.weight.mT), layer.bias
-        return lambda values: values @ factor if bias is None else values @ factor + bias
+        return _SharedLinear(layer, self)
 
 
 class SharedFactor:
@@ -239,6 +238,17 @@ class _Product(torch.autograd.Function):
         used = gradient.to(factors[0].dtype)
         ctx.notes.append((values, gradient if ctx.has_base else used))
         return None, grad_link, None, None, *(product(used, factor).to(ctx.dtype) for factor in factors)
+
+
+class _SharedLinear:
+    """A linear layer whose weight is shared; adapters read its weight."""
+
+    def __init__(self, layer: nn.Linear, rows: LoopRows) -> None:
+        self.weight, self.bias = rows.share(layer.weight), layer.bias
+
+    def __call__(self, values: Tensor) -> Tensor:
+        found = values @ self.weight.mT
+        return found if self.bias is None else found + self.bias
 
 
 def _autocast(factor: Tensor) -> Tensor:
