@@ -297,10 +297,8 @@ class LocalWindow(nn.Module):
             aligned_position = torch.minimum(steps, (length - 1).clamp(min=0).unsqueeze(-1))  # (B, T)
         distance = positions.unsqueeze(1) - aligned_position.unsqueeze(-1)  # (B, T, S)
         mask = distance.abs() <= self.window_size
-        if not self.predictive:
-            return mask, None
-        standard_deviation = self.window_size / 2
-        return mask, torch.exp(-distance.square() / (2 * standard_deviation**2))
+        variance = (self.window_size / 2) ** 2
+        return mask, torch.exp(-distance.square() / (2 * variance)) if self.predictive else None
 
 
 class ScoreSizes(NamedTuple):

@@ -61,10 +61,8 @@ def problem_type_of(problem_type: str | None, logits: Tensor, labels: Tensor) ->
     rows, num_labels = logits.shape
     is_whole = not labels.is_floating_point() and labels.dtype != torch.bool
     if problem_type is None:
-        if num_labels == 1:
-            problem_type = "regression"
-        else:
-            problem_type = "single_label_classification" if is_whole else "multi_label_classification"
+        of_several = "single_label_classification" if is_whole else "multi_label_classification"
+        problem_type = "regression" if num_labels == 1 else of_several
     got = f"got {str(labels.dtype).removeprefix('torch.')} of shape {tuple(labels.shape)}"
     is_single, is_given = problem_type == "single_label_classification", labels != IGNORED
     if is_single and (not is_whole or labels.shape not in ((rows,), (rows, 1))):
@@ -113,7 +111,6 @@ def classification_loss(
     Raises:
         ValueError: label smoothing of other than single labels, or as :func:`token_cross_entropy`.
     """
-    _check_smoothing(label_smoothing)
     if label_smoothing and problem_type != "single_label_classification":
         raise ValueError(f"smoothing={label_smoothing} is for single labels, not for problem_type={problem_type!r}")
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -128,37 +125,43 @@ def classification_loss(
     return _averaged(total, num_items, is_given)
 
 
-def penalised_loss(
+def loss_of_texts(
+    config: Any,
     logits: Tensor,
-    labels: Tensor,
-    problem_type: str,
-    penalty: Tensor | None,
-    coefficient: float,
-    reduction: str,
+    labels: Tensor | None,
     num_items: Count = None,
     label_smoothing: float = 0.0,
-) -> Tensor:
+    penalty: Tensor | None = None,
+) -> Tensor | None:
     r"""The loss of a classifier plus the weighted penalty of its sentences (Lin et al., 2017, section 2.2).
 
     .. math:: \mathcal L = \mathcal L_{\mathrm{task}} + c P
 
-    A row without a label has no penalty.
+    A row without a label has no penalty. The config has the problem type (without one, that of the labels is stored
+    there), and for a penalty c and the reduction: "mean" of the penalties, weighted by their rows' labels, or "sum".
 
     Shape:
-        - logits, labels: as for :func:`classification_loss`
+        - logits, labels: as for :func:`classification_loss`; without labels there is no loss
         - penalty: (B,), or None for a model without one
-        - reduction: "mean" of the penalties, weighted by their rows' labels, or their "sum"
         - returns: a scalar
+
+    Raises:
+        ValueError: as :func:`problem_type_of` and :func:`classification_loss`.
     """
-    num_labels = (labels != IGNORED).view(len(logits), -1).sum(dim=1)  # (B,)
-    num_items = num_labels.sum() if num_items is None else num_items
+    if labels is None:
+        return None
+    labels = labels.to(logits.device)
+    problem_type = problem_type_of(config.problem_type, logits, labels)
     loss = classification_loss(logits, labels, problem_type, num_items, label_smoothing)
+    config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
     if penalty is None:
         return loss
+    num_labels = (labels != IGNORED).view(len(logits), -1).sum(dim=1)  # (B,)
     total = (penalty * (num_labels > 0)).sum()
-    if reduction == "mean":
+    if config.penalty_reduction == "mean":
+        num_items = num_labels.sum() if num_items is None else num_items
         total = (penalty * num_labels).sum() / torch.as_tensor(num_items, device=loss.device).clamp(min=1)
-    return loss + coefficient * total
+    return loss + config.penalty_coefficient * total
 
 
 def refuse_withheld_labels(

@@ -16,15 +16,14 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions, Seq2SeqModelOutput
 from transformers.utils import can_return_tuple
 
-from .attention import AdditiveScore, Attended, ScoreSizes, SourceAttention
+from .attention import AdditiveScore, Attended
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .copying import Copied, CopyingDecoderOutput, CopyingModelOutput
 from .model_inputs import checked, checked_head, embed, require_tokens, source_mask, target_ids, targets_per_source
 from .recurrent_cache import RecurrentDecoderCache, check_past, check_target_mask
 from .recurrent_cells import RecurrentState
-from .recurrent_decoder import BahdanauDecoder, ChoDecoder, DecoderSizes, DecoderState, LuongDecoder, SutskeverDecoder
+from .recurrent_decoder import WIRINGS, BahdanauDecoder, DecoderState
 from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, as_encoder_outputs
-from .recurrent_initialisation import initialise
 from .zoo_model import ConditionalGenerationMixin, SafetensorsModel, joined_outputs
 
 
@@ -53,8 +52,31 @@ class AttentionalRNNPreTrainedModel(SafetensorsModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        config = self.config
-        initialise(module, config.wiring, config.initializer_range, config.forget_gate_bias)  # type: ignore[arg-type]
+        r"""Initialise as the paper of the wiring does, r being the config's ``initializer_range``.
+
+        Cho (2014, section 4.1.1) and Bahdanau (2014, appendix B.1), r = 0.01: recurrent matrices orthogonal, gate by
+        gate; all biases 0; everything else from N(0, r^2). The decoder then sets Bahdanau's additive score itself:
+        :math:`W_a, U_a` from N(0, (r / 10)^2), :math:`v_a` to 0. Sutskever (2014, section 3.4), r = 0.08, and Luong
+        (2015, section 4.1), r = 0.1: everything from U(-r, r).
+        """
+        scale: Any = self.config.initializer_range  # the config fills it in
+        own = dict(module.named_parameters(recurse=False))
+        for name, parameter in own.items():
+            if self.config.wiring in ("sutskever", "luong"):
+                init.uniform_(parameter, -scale, scale)
+            elif name.startswith("bias"):
+                init.zeros_(parameter)
+            elif name.startswith("weight_h"):  # torch's weight_hh_l0 and ChoGRU's weight_hidden, gates stacked in rows
+                gates = parameter.new_empty(parameter.shape).split(parameter.shape[1])
+                init.copy_(parameter, torch.cat([nn.init.orthogonal_(gate) for gate in gates]))
+            else:
+                init.normal_(parameter, std=scale)
+        if isinstance(module, nn.LSTM) and self.config.forget_gate_bias is not None:
+            # Of torch's two biases, which are added, one takes the value and the other nothing.
+            for name, value in (("bias_ih_l0", self.config.forget_gate_bias), ("bias_hh_l0", 0.0)):
+                bias = own[name].clone()
+                bias[module.hidden_size : 2 * module.hidden_size] = value  # gates i, f, g, o
+                init.copy_(own[name], bias)
 
 
 class AttentionalRNNEncoder(AttentionalRNNPreTrainedModel):
@@ -99,27 +121,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         self.gradient_checkpointing = False
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
         self.dropout = nn.Dropout(config.dropout)
-        sizes = DecoderSizes(
-            cell=config.cell,
-            embedding_size=config.embedding_size,
-            hidden_size=config.decoder_hidden_size,
-            num_layers=config.decoder_layers,
-            readout_size=config.readout_size,  # type: ignore[arg-type]  # the config fills it in
-            encoder_size=config.encoder_output_size,
-            encoder_layers=config.encoder_layers,
-            direction_size=config.encoder_hidden_size,
-            dropout=config.dropout,
-            copy=config.copy,
-        )
-        self.wiring: ChoDecoder | SutskeverDecoder | BahdanauDecoder | LuongDecoder
-        if config.wiring == "cho":
-            self.wiring = ChoDecoder(sizes)
-        elif config.wiring == "sutskever":
-            self.wiring = SutskeverDecoder(sizes)
-        elif config.wiring == "bahdanau":
-            self.wiring = BahdanauDecoder(_source_attention(config), sizes)
-        else:
-            self.wiring = LuongDecoder(_source_attention(config), sizes, config.input_feeding)
+        self.wiring = WIRINGS[config.wiring](config)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -159,7 +161,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         lengths = None
         if tokens_to_compute is not None and not needs_all_steps:
             lengths = tokens_to_compute.sum(dim=1).clamp(min=1)
-        run: Any = self.wiring
+        run = self.wiring
         if self.gradient_checkpointing and self.training:
             run = partial(self._gradient_checkpointing_func, run)
         outputs = run(embeddings, state, source, step, lengths)
@@ -200,10 +202,9 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         mask, attention = source_mask(encoder_attention_mask, value), self.wiring.attention
         final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
         state, projected_key, step = (None, None, 0) if cache is None else cache.load()
-        wiring: Any = self.wiring
         if state is not None:
             nothing = None if attention is None else attention.read(value[:0], mask[:0])  # of no rows, for its sizes
-            own_state = wiring.initial_state(final.map(lambda part: part[:0]), nothing)
+            own_state = self.wiring.initial_state(final.map(lambda part: part[:0]), nothing)
             own_key = None if nothing is None else nothing.projected_key
             batch = embeddings.shape[0], *value.shape[:2]
             check_past(state, projected_key, own_state, own_key, batch)
@@ -211,7 +212,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         if state is None:
             if targets > 1:
                 final = final.map(lambda part: part.repeat_interleave(targets, dim=0))
-            state = wiring.initial_state(final, source)
+            state = self.wiring.initial_state(final, source)
         return state, source, step
 
 
@@ -370,9 +371,3 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
                 is_kept = torch.rand(given.shape, device=given.device) < self.config.teacher_forcing_ratio
                 mixed.append(torch.where(is_kept, given, own))
         return {"encoder_outputs": encoder_outputs, "decoder_input_ids": torch.cat(mixed, dim=1)}
-
-
-def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:
-    widths = config.decoder_hidden_size, config.encoder_output_size, config.attention_size
-    sizes = ScoreSizes(*widths, config.max_source_positions, config.coverage)
-    return SourceAttention(str(config.score), config.window, sizes, config.window_size)

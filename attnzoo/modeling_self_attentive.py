@@ -17,7 +17,7 @@ from transformers.utils import can_return_tuple
 
 from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_self_attentive import SelfAttentiveConfig
-from .loss import penalised_loss, problem_type_of, refuse_withheld_labels
+from .loss import loss_of_texts, refuse_withheld_labels
 from .model_inputs import checked, checked_head, embed, require_shape, source_mask
 from .products import linear
 from .recurrent_cells import ChoGRU
@@ -248,21 +248,14 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         **inputs: Any,
     ) -> SelfAttentiveClassifierOutput:
         config = self.config
-        refuse_withheld_labels(
-            labels, num_items_in_batch, self.training, "penalty_coefficient", config.penalty_coefficient
-        )
+        coefficient = config.penalty_coefficient
+        refuse_withheld_labels(labels, num_items_in_batch, self.training, "penalty_coefficient", coefficient)
         is_trained = torch.is_grad_enabled() or labels is not None or num_items_in_batch is not None
         with_penalty = is_trained or bool(inputs.get("output_attentions"))
         encoded: Encoded = self.model(**inputs, with_penalty=with_penalty)
         hidden = linear(self.hidden_proj, self.dropout(encoded.pooler_output)).relu()
         logits = self.classifier(self.dropout(hidden))
-        loss = None
-        if labels is not None:
-            labels = labels.to(logits.device)
-            problem_type = problem_type_of(config.problem_type, logits, labels)
-            penalty = encoded.penalty, config.penalty_coefficient, config.penalty_reduction
-            loss = penalised_loss(logits, labels, problem_type, *penalty, num_items_in_batch, smoothing)
-            config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
+        loss = loss_of_texts(config, logits, labels, num_items_in_batch, smoothing, encoded.penalty)
         recorded = encoded.hidden_states, encoded.attentions
         return SelfAttentiveClassifierOutput(loss, logits, *recorded, encoded.penalty)
 
@@ -304,5 +297,4 @@ def join_pairs(values: Tensor, places: Tensor, length: int) -> Tensor:
     """``values`` (2B, N, D) of both sentences' tokens, 0 on padding, back at their places in the rows: (B, S, D)."""
     apart = values.new_zeros(len(values), length, values.shape[-1])
     apart = apart.scatter(1, places.unsqueeze(-1).expand_as(values), values)
-    first, second = apart.chunk(2)
-    return first + second
+    return apart.unflatten(0, (2, -1)).sum(dim=0)

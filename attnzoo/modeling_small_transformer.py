@@ -28,7 +28,7 @@ from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
 from .copying import Copied, CopyHead, source_ids_of
-from .loss import IGNORED, Count, classification_loss, loss_and_logits, problem_type_of, token_cross_entropy
+from .loss import IGNORED, Count, loss_and_logits, loss_of_texts, problem_type_of, token_cross_entropy
 from .model_inputs import check_labels, checked, checked_head, source_mask, target_ids
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
 from .zoo_model import ConditionalGenerationMixin, joined_outputs, with_head
@@ -364,11 +364,7 @@ class SmallTransformerForSequenceClassification(SmallTransformerWithClassifier):
             token = is_real.int().argmax(dim=1)  # (B,) the first real one
         rows = torch.arange(states.shape[0], device=states.device)
         logits = self.classifier(self.dropout(states[rows, token]))
-        loss = None
-        if labels is not None:
-            problem_type = problem_type_of(self.config.problem_type, logits, labels)
-            loss = classification_loss(logits, labels, problem_type, num_items_in_batch, smoothing)
-            self.config.problem_type = problem_type  # as every Hugging Face classifier: its pipeline reads it
+        loss = loss_of_texts(self.config, logits, labels, num_items_in_batch, smoothing)
         return with_head(SequenceClassifierOutputWithPast, outputs, loss=loss, logits=logits)
 
 

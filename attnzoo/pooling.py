@@ -18,7 +18,7 @@ from transformers.utils import cached_file, can_return_tuple
 
 from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_pooled_encoder import PooledEncoderConfig
-from .loss import penalised_loss, problem_type_of, refuse_withheld_labels
+from .loss import loss_of_texts, refuse_withheld_labels
 from .model_inputs import read_labels, source_mask
 from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput
 
@@ -155,13 +155,8 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
             sentence, penalty = sentence_matrix.flatten(1), redundancy_penalty(annotation_matrix)
             attentions = (annotation_matrix.unsqueeze(1),) if output_attentions else None
         logits = self.classifier(self.dropout(self.hidden_proj(self.dropout(sentence)).relu()))
-        loss = None
-        if labels is not None:
-            labels = read_labels(self, labels, "labels").to(logits.device)
-            # As in every Hugging Face classifier; the pipeline reads problem_type from the config.
-            config.problem_type = problem_type = problem_type_of(config.problem_type, logits, labels)
-            weighted = penalty, coefficient, config.penalty_reduction
-            loss = penalised_loss(logits, labels, problem_type, *weighted, num_items_in_batch)
+        labels = None if labels is None else read_labels(self, labels, "labels")
+        loss = loss_of_texts(config, logits, labels, num_items_in_batch, penalty=penalty)
         return SelfAttentiveClassifierOutput(loss, logits, encoded.get("hidden_states"), attentions, penalty)
 
 
@@ -200,9 +195,7 @@ class SelfAttentivePooling(nn.Module):
         """The width of an embedding, R * D."""
         return self.num_hops * self.word_embedding_dimension
 
-    def get_embedding_dimension(self) -> int:
-        """The same, by the name of later releases."""
-        return self.get_sentence_embedding_dimension()
+    get_embedding_dimension = get_sentence_embedding_dimension  # its name in later releases
 
     def get_config_dict(self) -> dict[str, int]:
         """The arguments of the constructor."""

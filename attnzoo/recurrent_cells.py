@@ -189,7 +189,7 @@ def layer_weights(layer: nn.RNNBase) -> list[Tensor]:
 
 
 class CellStep:
-    """One step of a cell. All steps of a loop share the cell's weights.
+    """One step of a cell, by default one whose gates are sums. All steps of a loop share the cell's weights.
 
     A call takes the number of the step, the inputs (n, X) that are known only at this step, and the parts (n, H) of the
     previous state. It returns the parts of the next state, the hidden one first.
@@ -201,6 +201,10 @@ class CellStep:
             of rows
     """
 
+    def __init__(self, layer: Any, rows: LoopRows, known: Tensor) -> None:
+        weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
+        self.gates = share_gates(rows, known, weight_input, bias_input + bias_hidden, weight_hidden)
+
     def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         raise NotImplementedError
 
@@ -211,7 +215,7 @@ class ChoGRUStep(CellStep):
     def __init__(self, layer: ChoGRU, rows: LoopRows, known: Tensor) -> None:
         size = 2 * layer.hidden_size
         self.gates, self.candidate = (
-            rows.share_sum(*known_and_new(layer.weight_input[part], layer.bias[part], known), layer.weight_hidden[part])
+            share_gates(rows, known, layer.weight_input[part], layer.bias[part], layer.weight_hidden[part])
             for part in (slice(size), slice(size, None))
         )
 
@@ -231,8 +235,7 @@ class GRUStep(CellStep):
 
     def __init__(self, layer: nn.GRU, rows: LoopRows, known: Tensor) -> None:
         weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
-        base, new = known_and_new(weight_input, bias_input, known)
-        self.of_inputs = rows.share_sum(base, new)
+        self.of_inputs = share_gates(rows, known, weight_input, bias_input)
         self.of_hidden = rows.share_sum(bias_hidden.expand(known.shape[0], -1), weight_hidden)
 
     def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
@@ -251,11 +254,6 @@ class LSTMStep(CellStep):
     .. math:: c_t = f_t \circ c_{t-1} + i_t \circ \tilde c_t, \qquad h_t = o_t \circ \tanh c_t
     """
 
-    def __init__(self, layer: nn.LSTM, rows: LoopRows, known: Tensor) -> None:
-        weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
-        base, new = known_and_new(weight_input, bias_input + bias_hidden, known)
-        self.gates = rows.share_sum(base, new, weight_hidden)
-
     def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
         hidden, cell = state
         input_gate, forget_gate, candidate, output_gate = self.gates(step, inputs, hidden).chunk(4, dim=1)
@@ -266,20 +264,19 @@ class LSTMStep(CellStep):
 class RNNStep(CellStep):
     r"""One step of ``torch.nn.RNN``: :math:`h_t = \tanh(W x_t + U h_{t-1} + b)`."""
 
-    def __init__(self, layer: nn.RNN, rows: LoopRows, known: Tensor) -> None:
-        weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
-        base, new = known_and_new(weight_input, bias_input + bias_hidden, known)
-        self.total = rows.share_sum(base, new, weight_hidden)
-
     def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        return (self.total(step, inputs, *state).tanh(),)
+        return (self.gates(step, inputs, *state).tanh(),)
 
 
-def known_and_new(weight: Tensor, bias: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-    """What known inputs (N, I) and bias add to the gates (N, G), and the weight (G, X) of the inputs to come."""
+def share_gates(
+    rows: LoopRows, known: Tensor, weight: Tensor, bias: Tensor, *weight_hidden: Tensor
+) -> Callable[..., Tensor]:
+    """A function of step and new inputs (n, X), and the hidden state if it has a weight: gates (n, G) before any
+    activation. What known inputs (N, I) and bias add to them is computed here.
+    """
     size = known.shape[1]
     base = add_products(bias, (known,), (weight[:, :size].mT,)) if size else bias.expand(known.shape[0], -1)
-    return base.to(known.dtype), weight[:, size:] if size else weight
+    return rows.share_sum(base.to(known.dtype), weight[:, size:] if size else weight, *weight_hidden)
 
 
 class Cell(NamedTuple):

@@ -17,33 +17,21 @@ Letters in shapes: B batch, T target length, S source length, L layers, E embedd
 the encoder's outputs, R readout width, N rows of all steps, packed (see :class:`LoopRows`).
 """
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from .attention import Attended, AttentionSteps, SourceAttention
+from .attention import Attended, AttentionSteps, ScoreSizes, SourceAttention
+from .configuration_attentional_rnn import AttentionalRNNConfig
 from .copying import CopyGate
 from .library_internals import forward_hooks
 from .products import linear
 from .recurrent_cells import RecurrentStack, RecurrentState
 from .shared_products import LoopRows, first_rows
-
-
-class DecoderSizes(NamedTuple):
-    """What a decoder is built from; not every decoder reads all of it."""
-
-    cell: str
-    embedding_size: int
-    hidden_size: int
-    num_layers: int
-    readout_size: int
-    encoder_size: int  # V
-    encoder_layers: int
-    direction_size: int  # of one direction of the encoder
-    dropout: float
-    copy: bool = False  # whether there is a gate for copying
 
 
 class DecoderState(NamedTuple):
@@ -79,35 +67,6 @@ class DecoderOutput(NamedTuple):
     state: DecoderState | None = None
 
 
-def joined(
-    rows: LoopRows,
-    readout: Tensor,
-    attention_weights: Sequence[Tensor],
-    gate: Tensor | None,
-    hidden_states: Sequence[Sequence[Tensor]],
-    state: DecoderState,
-) -> DecoderOutput:
-    """The output of a loop, from the weights (n, S) and the layers' states (n, H) of every step.
-
-    The coverage of ``state`` is that before the loop.
-    """
-    has_ended = rows.order is not None  # most rows, before the last step
-    if has_ended and gate is None and state.coverage is None:
-        return DecoderOutput(readout)
-    weights = rows.join(attention_weights)
-    if has_ended:
-        return DecoderOutput(readout, weights, gate)
-    layers = [rows.join(layer) for layer in zip(*hidden_states, strict=True)]
-    return DecoderOutput(readout, weights, gate, layers, covered(state, weights))
-
-
-def covered(state: DecoderState, attention_weights: Tensor) -> DecoderState:
-    """The state with the weights (B, T, S) of the steps since then added to its coverage, if it has one."""
-    if state.coverage is None:
-        return state
-    return state._replace(coverage=state.coverage + attention_weights.sum(dim=1))
-
-
 def projected_start(initial_proj: nn.Linear, vector: Tensor, rnn: RecurrentStack) -> RecurrentState:
     r""":math:`s_0 = \tanh(W v)` of a vector (B, ...), every layer with a W of its own; LSTM cells start at zero."""
     hidden = torch.tanh(initial_proj(vector)).unflatten(-1, (len(rnn.layers), -1))  # (B, L, H)
@@ -126,13 +85,14 @@ class StateBridge(nn.Module):
         - returns: (B, L, H)
     """
 
-    def __init__(self, sizes: DecoderSizes) -> None:
+    def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__()
-        self.num_layers = sizes.num_layers
-        is_needed = (sizes.encoder_layers, sizes.encoder_size) != (sizes.num_layers, sizes.hidden_size)
-        widths = sizes.encoder_layers * sizes.encoder_size, sizes.num_layers * sizes.hidden_size
-        self.hidden_proj = nn.Linear(*widths) if is_needed else None
-        self.cell_proj = nn.Linear(*widths) if is_needed and sizes.cell == "lstm" else None
+        self.num_layers = config.decoder_layers
+        given = config.encoder_layers, config.encoder_output_size
+        needed = config.decoder_layers, config.decoder_hidden_size
+        widths = math.prod(given), math.prod(needed)
+        self.hidden_proj = nn.Linear(*widths) if given != needed else None
+        self.cell_proj = nn.Linear(*widths) if given != needed and config.cell == "lstm" else None
 
     def forward(self, encoder_state: RecurrentState) -> RecurrentState:
         hidden, cell = encoder_state
@@ -169,14 +129,14 @@ class ChoDecoder(nn.Module):
 
     attention = None
 
-    def __init__(self, sizes: DecoderSizes) -> None:
+    def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__()
-        size, embedding_size = sizes.hidden_size, sizes.embedding_size
-        self.context_proj = nn.Linear(sizes.encoder_size, size)
-        self.initial_proj = nn.Linear(size, sizes.num_layers * size)
-        self.rnn = RecurrentStack(sizes.cell, embedding_size + size, size, sizes.num_layers, sizes.dropout)
-        self.readout_proj = nn.Linear(size + embedding_size + size, 2 * sizes.readout_size)
-        self.dropout = nn.Dropout(sizes.dropout)
+        size, input_size = config.decoder_hidden_size, config.embedding_size + config.decoder_hidden_size
+        self.context_proj = nn.Linear(config.encoder_output_size, size)
+        self.initial_proj = nn.Linear(size, config.decoder_layers * size)
+        self.rnn = RecurrentStack(config.cell, input_size, size, config.decoder_layers, config.dropout)
+        self.readout_proj = nn.Linear(size + input_size, 2 * config.readout_size)  # type: ignore[operator]  # filled in
+        self.dropout = nn.Dropout(config.dropout)
 
     def initial_state(self, encoder_state: RecurrentState, source: Attended | None = None) -> DecoderState:
         """s_0 and c from the encoder's final state (B, encoder layers, V)."""
@@ -210,11 +170,12 @@ class SutskeverDecoder(nn.Module):
 
     attention = None
 
-    def __init__(self, sizes: DecoderSizes) -> None:
+    def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__()
-        self.bridge = StateBridge(sizes)
-        self.rnn = RecurrentStack(sizes.cell, sizes.embedding_size, sizes.hidden_size, sizes.num_layers, sizes.dropout)
-        self.dropout = nn.Dropout(sizes.dropout)
+        self.bridge = StateBridge(config)
+        sizes = config.embedding_size, config.decoder_hidden_size, config.decoder_layers
+        self.rnn = RecurrentStack(config.cell, *sizes, config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
 
     def initial_state(self, encoder_state: RecurrentState, source: Attended | None = None) -> DecoderState:
         """s_0 from the encoder's final state (B, encoder layers, V)."""
@@ -255,15 +216,15 @@ class BahdanauDecoder(nn.Module):
         - returns: :class:`DecoderOutput`
     """
 
-    def __init__(self, attention: SourceAttention, sizes: DecoderSizes) -> None:
+    def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__()
-        size, input_size = sizes.hidden_size, sizes.embedding_size + sizes.encoder_size
-        self.attention = attention
-        self.rnn = RecurrentStack(sizes.cell, input_size, size, sizes.num_layers, sizes.dropout)
-        self.initial_proj = nn.Linear(sizes.direction_size, sizes.num_layers * size)
-        self.readout_proj = nn.Linear(size + input_size, 2 * sizes.readout_size)
-        self.copy_gate = _copy_gate(sizes)
-        self.dropout = nn.Dropout(sizes.dropout)
+        size, input_size = config.decoder_hidden_size, config.embedding_size + config.encoder_output_size
+        self.attention = _source_attention(config)
+        self.rnn = RecurrentStack(config.cell, input_size, size, config.decoder_layers, config.dropout)
+        self.initial_proj = nn.Linear(config.encoder_hidden_size, config.decoder_layers * size)
+        self.readout_proj = nn.Linear(size + input_size, 2 * config.readout_size)  # type: ignore[operator]  # filled in
+        self.copy_gate = _copy_gate(config)
+        self.dropout = nn.Dropout(config.dropout)
 
     def initial_state(self, encoder_state: RecurrentState, source: Attended) -> DecoderState:
         """s_0 from the encoder's final state (B, encoder layers, V), whose top layer ends with h_1 backward."""
@@ -280,9 +241,7 @@ class BahdanauDecoder(nn.Module):
         queries, contexts, attention_weights, hidden_states = zip(*map(loop, range(len(rows.sizes))), strict=True)
         # No step needs the readout of another one, so all are made at once.
         readout, gate = self.read_out(torch.cat(queries), inputs, torch.cat(contexts))
-        gate = None if gate is None else rows.unpack(gate)
-        after = DecoderState(loop.rnn.state, coverage=state.coverage)
-        return joined(rows, rows.unpack(readout), attention_weights, gate, hidden_states, after)
+        return loop.joined(readout, gate, attention_weights, hidden_states)
 
     def read_out(self, query: Tensor, inputs: Tensor, context: Tensor) -> tuple[Tensor, Tensor | None]:
         """The readouts (N, R), and the logits (N,) of the copy gate if there is one, from s_{i-1}, E y_{i-1}, c_i."""
@@ -304,14 +263,36 @@ class DecoderLoop:
         state: before the loop
         source: what is attended to
         first: the target position of the first step
+
+    Attributes:
+        feed: what Luong's next step reads beside its embedding; None without input feeding
     """
 
     def __init__(
         self, decoder: Any, rows: LoopRows, inputs: Tensor, state: DecoderState, source: Attended, first: int
     ) -> None:
-        self.decoder, self.sizes = decoder, rows.sizes
+        self.decoder, self.rows = decoder, rows
         self.rnn = decoder.rnn.steps(rows, inputs, state.recurrent)
         self.attend = AttentionSteps(decoder.attention, source, rows, first, state.coverage)
+        self.feed = None if state.input_feed is None else rows.sort(state.input_feed).to(inputs.dtype)
+
+    def joined(
+        self, readout: Tensor, gate: Tensor | None, weights: Sequence[Tensor], hidden_states: Sequence[Sequence[Tensor]]
+    ) -> DecoderOutput:
+        """The output of all steps, from packed readouts (N, R) and gates (N,), and from the weights (n, S) and the
+        layers' states (n, H) of every step.
+        """
+        rows = self.rows
+        output = DecoderOutput(rows.unpack(readout), gate=None if gate is None else rows.unpack(gate))
+        has_ended = rows.order is not None  # most rows, before the last step
+        if has_ended and gate is None and self.attend.coverage is None:
+            return output
+        output = output._replace(attention_weights=rows.join(weights))
+        if has_ended:
+            return output
+        layers = [rows.join(layer) for layer in zip(*hidden_states, strict=True)]
+        after = DecoderState(self.rnn.state, self.feed, self.attend.coverage)
+        return output._replace(hidden_states=layers, state=after)
 
     def read(self, inputs: Tensor) -> DecoderOutput:
         """The next step of an open loop, from the embeddings (n, E): readout, attention weights and gate."""
@@ -322,6 +303,8 @@ class DecoderLoop:
         self.rnn.change_rows(change)
         if self.attend.coverage is not None:
             self.attend.coverage = change(self.attend.coverage)
+        if self.feed is not None:
+            self.feed = change(self.feed)
 
 
 class BahdanauLoop(DecoderLoop):
@@ -332,7 +315,7 @@ class BahdanauLoop(DecoderLoop):
 
         ``inputs`` (n, E) are given in an open loop only.
         """
-        query = first_rows(self.rnn.top, self.sizes[step]) if inputs is None else self.rnn.top
+        query = first_rows(self.rnn.top, self.rows.sizes[step]) if inputs is None else self.rnn.top
         context, weights = self.attend(query, step)
         others = context if inputs is None else torch.cat([inputs, context.to(inputs.dtype)], dim=1)
         return query, context, weights, self.rnn(step, others)
@@ -347,12 +330,10 @@ class BahdanauLoop(DecoderLoop):
 class LuongLoop(DecoderLoop):
     """The steps of :class:`LuongDecoder`. Without input feeding only an open loop, and ``feed`` is None."""
 
-    def __init__(
-        self, decoder: Any, rows: LoopRows, inputs: Tensor, state: DecoderState, source: Attended, first: int
-    ) -> None:
-        super().__init__(decoder, rows, inputs, state, source, first)
-        self.output_proj = rows.share_linears(decoder.output_proj)
-        self.feed = None if state.input_feed is None else rows.sort(state.input_feed).to(inputs.dtype)
+    @cached_property
+    def output_proj(self) -> Any:
+        """The decoder's, shared by all steps."""
+        return self.rows.share_linears(self.decoder.output_proj)
 
     def __call__(self, step: int, inputs: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
         """The attentional vector (n, R), context (n, V), weights (n, S), and every layer's new state (n, H).
@@ -361,7 +342,7 @@ class LuongLoop(DecoderLoop):
         """
         others = inputs
         if self.feed is not None:
-            feed = self.decoder.dropout(first_rows(self.feed, self.sizes[step]) if inputs is None else self.feed)
+            feed = self.decoder.dropout(first_rows(self.feed, self.rows.sizes[step]) if inputs is None else self.feed)
             others = feed if inputs is None else torch.cat([inputs, feed.to(inputs.dtype)], dim=1)
         outputs = self.rnn(step, others)
         context, weights = self.attend(outputs[-1], step)
@@ -375,10 +356,6 @@ class LuongLoop(DecoderLoop):
         copy_gate = self.decoder.copy_gate
         gate = None if copy_gate is None else copy_gate(context, outputs[-1], inputs).unsqueeze(1)
         return DecoderOutput(readout.unsqueeze(1), weights.unsqueeze(1), gate)
-
-    def change_rows(self, change: Callable[[Tensor], Tensor]) -> None:
-        super().change_rows(change)
-        self.feed = None if self.feed is None else change(self.feed)
 
 
 def open_loop(
@@ -397,9 +374,16 @@ def open_loop(
     return loops[type(decoder)](decoder, rows, inputs[0], state, source, 0)
 
 
-def _copy_gate(sizes: DecoderSizes) -> CopyGate | None:
+def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:
+    widths = config.decoder_hidden_size, config.encoder_output_size, config.attention_size
+    sizes = ScoreSizes(*widths, config.max_source_positions, config.coverage)
+    return SourceAttention(config.score, config.window, sizes, config.window_size)
+
+
+def _copy_gate(config: AttentionalRNNConfig) -> CopyGate | None:
     """The gate that reads context, state and input, if the config asks for it."""
-    return CopyGate(sizes.encoder_size, sizes.hidden_size, sizes.embedding_size) if sizes.copy else None
+    sizes = config.encoder_output_size, config.decoder_hidden_size, config.embedding_size
+    return CopyGate(*sizes) if config.copy else None
 
 
 def _maxout(pairs: Tensor) -> Tensor:
@@ -432,16 +416,17 @@ class LuongDecoder(nn.Module):
         - returns: :class:`DecoderOutput`
     """
 
-    def __init__(self, attention: SourceAttention, sizes: DecoderSizes, input_feeding: bool) -> None:
+    def __init__(self, config: AttentionalRNNConfig) -> None:
         super().__init__()
-        size, input_size = sizes.hidden_size, sizes.embedding_size + input_feeding * sizes.readout_size
-        self.attention = attention
-        self.input_feeding = input_feeding
-        self.rnn = RecurrentStack(sizes.cell, input_size, size, sizes.num_layers, sizes.dropout)
-        self.output_proj = nn.Linear(sizes.encoder_size + size, sizes.readout_size, bias=False)
-        self.bridge = StateBridge(sizes)
-        self.copy_gate = _copy_gate(sizes)
-        self.dropout = nn.Dropout(sizes.dropout)
+        size, readout_size = config.decoder_hidden_size, cast(int, config.readout_size)  # the config fills it in
+        self.attention = _source_attention(config)
+        self.input_feeding = config.input_feeding
+        input_size = config.embedding_size + config.input_feeding * readout_size
+        self.rnn = RecurrentStack(config.cell, input_size, size, config.decoder_layers, config.dropout)
+        self.output_proj = nn.Linear(config.encoder_output_size + size, readout_size, bias=False)
+        self.bridge = StateBridge(config)
+        self.copy_gate = _copy_gate(config)
+        self.dropout = nn.Dropout(config.dropout)
 
     def initial_state(self, encoder_state: RecurrentState, source: Attended) -> DecoderState:
         """h_0 and h~_0 from the encoder's final state (B, encoder layers, V)."""
@@ -455,16 +440,17 @@ class LuongDecoder(nn.Module):
     ) -> DecoderOutput:
         if state.input_feed is None:  # no step waits for another one
             outputs, recurrent = self.rnn(inputs, state.recurrent)
-            if state.coverage is None:
+            coverage = state.coverage
+            if coverage is None:
                 context, weights = self.attention(outputs[-1], source, step)
             else:
-                attend = AttentionSteps(self.attention, source, LoopRows(inputs), step, state.coverage)
+                attend = AttentionSteps(self.attention, source, LoopRows(inputs), step, coverage)
                 looks = [attend(query, index) for index, query in enumerate(outputs[-1].unbind(dim=1))]
                 context, weights = (torch.stack(parts, dim=1) for parts in zip(*looks, strict=True))
+                coverage = attend.coverage
             readout = torch.tanh(linear(self.output_proj, torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
             gate = None if self.copy_gate is None else self.copy_gate(context, outputs[-1], inputs)
-            after = covered(DecoderState(recurrent, coverage=state.coverage), weights)
-            return DecoderOutput(readout, weights, gate, outputs, after)
+            return DecoderOutput(readout, weights, gate, outputs, DecoderState(recurrent, coverage=coverage))
         rows = LoopRows(inputs, lengths)
         packed = rows.pack(inputs)  # (N, E)
         loop = LuongLoop(self, rows, packed, state, source, step)
@@ -472,6 +458,14 @@ class LuongDecoder(nn.Module):
         gate = None
         if self.copy_gate is not None:
             top = torch.cat([outputs[-1] for outputs in hidden_states])
-            gate = rows.unpack(self.copy_gate(torch.cat(contexts), top, packed))
-        after = DecoderState(loop.rnn.state, loop.feed, state.coverage)
-        return joined(rows, rows.join(readouts), attention_weights, gate, hidden_states, after)
+            gate = self.copy_gate(torch.cat(contexts), top, packed)
+        return loop.joined(torch.cat(readouts), gate, attention_weights, hidden_states)
+
+
+# The decoder of every wiring in the config.
+WIRINGS: dict[str, Callable[[AttentionalRNNConfig], Any]] = {
+    "cho": ChoDecoder,
+    "sutskever": SutskeverDecoder,
+    "bahdanau": BahdanauDecoder,
+    "luong": LuongDecoder,
+}

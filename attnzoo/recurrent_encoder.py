@@ -51,10 +51,8 @@ def as_encoder_outputs(given: Any, num_layers: int, width: int, has_cell: bool) 
         tensors = [part for part in given if isinstance(part, Tensor) and part.is_floating_point()]
         if len(tensors) == (3 if has_cell else 2):
             hidden_states = next((part for part in given if isinstance(part, tuple)), None)
-            parts: dict[str, Any] = dict(
-                zip(("last_hidden_state", "final_hidden", "final_cell"), tensors, strict=False)
-            )
-            outputs = RecurrentEncoderOutput(**parts, hidden_states=hidden_states, source_ids=source_ids_of(given))
+            others = tensors[2] if has_cell else None, hidden_states, source_ids_of(given)
+            outputs = RecurrentEncoderOutput(tensors[0], tensors[1], *others)
     if not isinstance(outputs, RecurrentEncoderOutput):
         raise TypeError(
             f"encoder_outputs must be what get_encoder() returns, got {type(given).__name__}: "

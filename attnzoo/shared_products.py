@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.utils.rnn import pad_sequence
 
 from .products import add_product, add_products, is_untouched, laid_out, product
 
@@ -182,7 +183,8 @@ class _FactorGradient(torch.autograd.Function):
             return None, None, *([None] * len(ctx.widths))
         ctx.notes.reverse()
         if ctx.has_rows:  # a factor of each row
-            values, gradients = (_by_row(parts, ctx.rows) for parts in zip(*ctx.notes, strict=True))
+            steps = ([part[:, 0] for part in parts] for parts in zip(*ctx.notes, strict=True))
+            values, gradients = (_with_rows(pad_sequence(parts), ctx.rows) for parts in steps)  # (rows, steps, ...)
         else:
             values, gradients = (torch.cat(parts).flatten(0, -2) for parts in zip(*ctx.notes, strict=True))
         ctx.notes.clear()
@@ -239,7 +241,7 @@ class _Product(torch.autograd.Function):
 
 
 class _SharedLinear:
-    """A linear layer whose weight is shared."""
+    """A linear layer whose weight is shared; adapters read its weight."""
 
     def __init__(self, layer: nn.Linear, rows: LoopRows) -> None:
         self.weight, self.bias = rows.share(layer.weight), layer.bias
@@ -258,14 +260,6 @@ def _autocast(factor: Tensor) -> Tensor:
 def first_rows(values: Tensor, rows: int) -> Tensor:
     """The first rows of values; a slice of all of them would copy the gradient once more."""
     return values if values.shape[0] == rows else values[:rows]  # len() would tie an exported graph to one batch size
-
-
-def _by_row(steps: Sequence[Tensor], rows: int) -> Tensor:
-    """(n, 1, ...) of every step as (rows, steps, ...), with zeros where a row has ended."""
-    whole = steps[0].new_zeros(rows, len(steps), *steps[0].shape[2:])
-    for step, values in enumerate(steps):
-        whole[: len(values), step] = values[:, 0]
-    return whole
 
 
 def _with_rows(values: Tensor, rows: int) -> Tensor:
