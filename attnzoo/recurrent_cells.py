@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .library_internals import blocked_lstm, blocked_lstm_weights, has_blocked_lstm, is_transformed
+from .library_internals import blocked_lstm, blocked_lstm_weights, has_blocked_lstm, is_transformed, lstm_that_runs
 from .products import add_products, is_untouched
 from .shared_products import LoopRows, first_rows
 from .weight_copies import copies_of
@@ -113,7 +113,8 @@ class PaddedLSTM(nn.LSTM):
         is_padding: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         if is_padding is None:
-            return super().forward(inputs, state)
+            with lstm_that_runs():
+                return super().forward(inputs, state)
         outputs, *last = run_lstms([self], inputs, is_padding, state)
         hidden, cell = (torch.stack(list(part)) for part in last)
         return outputs, (hidden, cell)
@@ -150,7 +151,8 @@ def run_lstms(
         weights = [weight for layer in layers for weight in layer.weights_for(is_padding)]
         given = [part if isinstance(part, Tensor) else torch.stack(part) for part in state]
         options = True, 1, 0.0, layers[0].training, len(layers) == 2
-        outputs, hidden, cell = torch.lstm(inputs, given, weights, *options, batch_first=True)
+        with lstm_that_runs():
+            outputs, hidden, cell = torch.lstm(inputs, given, weights, *options, batch_first=True)
         return outputs, hidden.unbind(), cell.unbind()
     steps = inputs.transpose(0, 1).contiguous()
     found = [
