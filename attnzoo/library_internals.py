@@ -11,8 +11,7 @@ library still has them.
 Letters in shapes: R rows, I input width, O output width.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -32,7 +31,7 @@ BACKWARD_HOOKS: dict[str, Callable[..., Any]] = {
 REORDER_WEIGHT = "_reorder_linear_weight"
 BLOCKED_LINEAR = "_linear_pointwise"
 INT8_PRODUCT = "_int_mm"
-BFLOAT16_SUPPORTED = "_is_mkldnn_bf16_supported"  # whether oneDNN computes in bfloat16 on this CPU
+BFLOAT16_SUPPORTED = "_is_mkldnn_bf16_supported"
 # oneDNN's LSTM, which torch.lstm() calls on a CPU, and its weights in blocks, as torch's compiler has them.
 REORDER_LSTM, BLOCKED_LSTM = "_reorder_mkldnn_rnn_layer_weight", "mkldnn_rnn_layer"
 VERSION = "_version"  # of a tensor
@@ -124,25 +123,10 @@ def has_blocked_lstm() -> bool:
     return has_names and torch.backends.mkldnn.is_available() and bool(torch.backends.mkldnn.enabled)
 
 
-def lstm_that_runs() -> AbstractContextManager[None]:
-    """A context in which torch's LSTM runs under autocast on every CPU.
-
-    Under autocast to bfloat16 torch asks oneDNN for it, but on a CPU without AVX-512 oneDNN has no such LSTM and raises
-    an error. There torch computes it without oneDNN.
-    """
-    if torch.compiler.is_compiling() or not torch.is_autocast_enabled("cpu"):
-        return nullcontext()
-    is_supported = getattr(torch.ops.mkldnn, BFLOAT16_SUPPORTED, lambda: True)
-    return nullcontext() if is_supported() or not torch.backends.mkldnn.enabled else _without_onednn()
-
-
-@contextmanager
-def _without_onednn() -> Iterator[None]:
-    torch.backends.mkldnn.set_flags(False)
-    try:
-        yield
-    finally:
-        torch.backends.mkldnn.set_flags(True)
+def has_bfloat16() -> bool:
+    """Whether oneDNN computes in bfloat16 on this CPU."""
+    is_supported = getattr(torch.ops.mkldnn, BFLOAT16_SUPPORTED, None)
+    return is_supported is None or is_supported()
 
 
 def blocked_lstm_weights(weight_input: Tensor, weight_hidden: Tensor, is_backward: bool) -> list[Tensor]:

@@ -8,14 +8,15 @@ Letters in shapes: B batch, T time, L layers, I input width, H hidden width, G w
 step.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .library_internals import blocked_lstm, blocked_lstm_weights, has_blocked_lstm, is_transformed, lstm_that_runs
+from .library_internals import blocked_lstm, blocked_lstm_weights, has_bfloat16, has_blocked_lstm, is_transformed
 from .products import add_products, is_untouched
 from .shared_products import LoopRows, first_rows
 from .weight_copies import copies_of
@@ -113,7 +114,7 @@ class PaddedLSTM(nn.LSTM):
         is_padding: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         if is_padding is None:
-            with lstm_that_runs():
+            with _lstm_that_runs():
                 return super().forward(inputs, state)
         outputs, *last = run_lstms([self], inputs, is_padding, state)
         hidden, cell = (torch.stack(list(part)) for part in last)
@@ -151,7 +152,7 @@ def run_lstms(
         weights = [weight for layer in layers for weight in layer.weights_for(is_padding)]
         given = [part if isinstance(part, Tensor) else torch.stack(part) for part in state]
         options = True, 1, 0.0, layers[0].training, len(layers) == 2
-        with lstm_that_runs():
+        with _lstm_that_runs():
             outputs, hidden, cell = torch.lstm(inputs, given, weights, *options, batch_first=True)
         return outputs, hidden.unbind(), cell.unbind()
     steps = inputs.transpose(0, 1).contiguous()
@@ -161,6 +162,26 @@ def run_lstms(
     ]
     by_layer, hidden_states, cell_states = zip(*found, strict=True)
     return torch.cat(by_layer, dim=-1).transpose(0, 1), hidden_states, cell_states
+
+
+def _lstm_that_runs() -> AbstractContextManager[None]:
+    """A context in which torch's LSTM runs under autocast on every CPU.
+
+    Under autocast to bfloat16 torch asks oneDNN for it, but on a CPU without AVX-512 oneDNN has no such LSTM and raises
+    an error. There torch computes it without oneDNN.
+    """
+    if torch.compiler.is_compiling() or not torch.is_autocast_enabled("cpu"):
+        return nullcontext()
+    return nullcontext() if has_bfloat16() or not torch.backends.mkldnn.enabled else _without_onednn()
+
+
+@contextmanager
+def _without_onednn() -> Iterator[None]:
+    torch.backends.mkldnn.set_flags(False)
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.set_flags(True)
 
 
 def _blocks_of(layers: Sequence[PaddedLSTM], inputs: Tensor, is_padding: Tensor | None) -> list[list[Tensor]] | None:

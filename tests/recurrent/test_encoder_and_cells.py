@@ -124,6 +124,8 @@ def test_a_padded_lstm_ends_as_a_packed_one() -> None:
 def test_padding_leaves_the_memory_as_it_is_to_the_last_bit(dtype: torch.dtype) -> None:
     layer = randomize(recurrent_cells.CELLS["lstm"].layer(3, 4), seed=1).to(dtype)
     inputs = random(2, 40, 3, seed=2).to(dtype)
+    if dtype == torch.float32:  # products without rounding: some processors round it another way for another length
+        inputs, layer.weight_ih_l0.data = ((part * 64).round() / 64 for part in (inputs, layer.weight_ih_l0.data))
     _, (_, memory) = layer(inputs[:, :7], is_padding=torch.zeros(2, 7, dtype=torch.bool))
     _, (_, held) = layer(100 * inputs, is_padding=torch.arange(40).expand(2, -1) >= 0)
     assert not held.any()
