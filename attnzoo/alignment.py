@@ -17,23 +17,22 @@ Letters in shapes: N sequences, B rows in the decoder (sources times beams), T t
 import functools
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from .attention_recording import attention_layers, record_attention
+from .batching import by_length
 from .phonemes import CLOSE, OPEN, bracketed, known_phonemes, require_phonemes
 
 Links = set[tuple[int, int]]  # of (source word, target word), both from 0
 Heads = Sequence[tuple[int, int | None]]  # of (layer, head); None is the mean of the layer's heads
 BATCHES_IN_MEMORY = 16
-Row = TypeVar("Row")
-Result = TypeVar("Result")
 
 
 class ForcedDecoding(NamedTuple):
@@ -269,25 +268,6 @@ def align_stream(
         sides = list(zip(sources, targets, strict=True))
         yield from by_length(sides, lambda pair: len(pair[0].ids) + len(pair[1].ids), batch_size, aligned)
         start += len(some)
-
-
-def by_length(
-    rows: Sequence[Row], length: Callable[[Row], int], batch_size: int, compute: Callable[[list[Row]], Iterable[Result]]
-) -> list[Result]:
-    """The result of every row, in their order. The rows of a batch have similar lengths, so that it has little padding.
-
-    Args:
-        rows: the rows
-        length: the length of a row
-        batch_size: rows at a time
-        compute: a function from the rows of a batch, the longest last, to a result for each
-    """
-    order = sorted(range(len(rows)), key=lambda number: length(rows[number]))
-    found: dict[int, Result] = {}
-    for start in range(0, len(order), batch_size):
-        numbers = order[start : start + batch_size]
-        found.update(zip(numbers, compute([rows[number] for number in numbers]), strict=True))
-    return [found[number] for number in range(len(rows))]
 
 
 def _aligned(

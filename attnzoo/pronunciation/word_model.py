@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..alignment import AlignedPair, by_length
+from ..alignment import AlignedPair
+from ..batching import by_length
 from ..phonemes import CLOSE, OPEN, known_phonemes
 from .engines import EngineName, load_engine
 from .phone_sets import english_set

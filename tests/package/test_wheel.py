@@ -93,7 +93,9 @@ def test_from_an_empty_environment_to_a_model_of_ones_own(
     assert said.stdout == "bath\tb\u02c8\u0251\u02d0\u03b8\n", said.stderr
     said = run(environment, tmp_path, "attnzoo", "pronounce", "--sentence", "--phones", "ipa", "Hello, 寿司 cat!")
     assert (said.stdout, said.returncode) == ("hə\u02c8loʊ, \u02c8kæt!\n", 1), said.stderr
-    trained = run(environment, tmp_path, "attnzoo", "train", "demo", "--set", "training.max_minutes=0.2")
+    # Steps and not minutes, in which a slow machine learns too little to pronounce a word.
+    steps = "--set", "training.max_minutes=null", "--set", "training.max_steps=400"
+    trained = run(environment, tmp_path, "attnzoo", "train", "demo", *steps)
     assert trained.returncode == 0, trained.stderr
     assert json.loads((tmp_path / "runs" / "demo" / "run.json").read_text())["versions"]["attnzoo"]
     evaluated = run(environment, tmp_path, "attnzoo", "evaluate", "runs/demo/best")

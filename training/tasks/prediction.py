@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from transformers import PreTrainedModel
 
-from attnzoo.alignment import Result, by_length, evaluation_mode
+from attnzoo.alignment import evaluation_mode
+from attnzoo.batching import Result, by_length
 
 
 def predict_by_length(
