@@ -70,13 +70,14 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
     for file in files:
         if not _OWN.fullmatch(file.relative_to(output).as_posix()) and (file.is_symlink() or not file.is_dir()):
             raise ValueError(f"this training would delete {file}, which no training wrote; move it elsewhere")
-    settings = recipe.training
-    needed = [("task.data.path", recipe.task.data.path), ("training.alignment_links", settings.alignment_links)]
-    needed += [("training.start_from", settings.start_from), *(("training.teachers", t) for t in settings.teachers)]
     written = [(output / pattern.partition("/")[0]).resolve() for pattern in RUN]
-    for key, given in needed:
-        if given and any(Path(given).resolve().is_relative_to(path) for path in written):
-            raise ValueError(f"{key}={given} would be deleted: it is a part of the run in {output}; move it elsewhere")
+    for key, value in flatten_dict(dataclasses.asdict(recipe)).items():
+        for given in value if isinstance(value, list) else [value]:
+            path = Path(given).resolve() if isinstance(given, str) else output
+            if path.exists() and any(path.is_relative_to(folder) for folder in written):
+                raise ValueError(
+                    f"{key}={given} would be deleted: it is a part of the run in {output}; move it elsewhere"
+                )
     return newest_sound_checkpoint(output) if resume else None
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +21,7 @@ from attnzoo.viewer import plot_alignments
 from ..data import cmudict
 from ..data.cmudict import CMUDICT
 from ..data.gruut import GRUUT
+from ..data.joined_words import joined_words
 from ..data.lemma_families import family
 from ..data.misaki import MISAKI
 from ..data.pronunciations import PronunciationData, read_pronunciations
@@ -185,7 +185,9 @@ class GraphemeToPhoneme(SequenceToSequence):
         if data.normalization is None and not accents(found.letters):
             self._normalizer = word_normalizer("strip_accents", data.lower_case)  # no word so far changes by it
         if data.compounds and only is None:  # what is evaluated stays as it is given
-            self._join_words(found)
+            joined = joined_words(found.splits["train"], data, found.phonemes, self.is_held_out)
+            for word, pronunciation in joined:
+                found.add("train", word, pronunciation, is_streamed=False)
         self.longest = found.longest
         splits: dict[str, Rows] = {
             split: datasets.Dataset.from_dict(
@@ -355,30 +357,6 @@ class GraphemeToPhoneme(SequenceToSequence):
                 file=sys.stderr,
             )
 
-    def _join_words(self, found: _Words) -> None:
-        """Add training words that are made of others; see ``PronunciationData.compounds``.
-
-        Raises:
-            ValueError: fewer than three words to join.
-        """
-        chance, words = random.Random(0), found.splits["train"]
-        by_accent: dict[str, list[str]] = {}
-        for word in sorted(word for word in words if accent_and_spelling(word)[1].isalpha()):
-            by_accent.setdefault(accent_and_spelling(word)[0], []).append(word)
-        accents = [accent for accent, of_accent in by_accent.items() if len(of_accent) > 2]
-        if not accents:
-            raise ValueError(f"task.data.compounds joins training words, and {self.data.path} has fewer than three")
-        known, wanted = set(words), len(words) + self.data.compounds
-        for _ in range(2 * self.data.compounds):  # few chosen words are already known or held out
-            accent = chance.choice(accents)
-            parts = chance.sample(by_accent[accent], chance.choice((2, 2, 3)))
-            word = accent + "".join(accent_and_spelling(part)[1] for part in parts)
-            stressed = chance.randrange(len(parts))
-            sounds = [_with_weaker_stress(words[part][0], found.phonemes) for part in parts]
-            sounds[stressed] = words[parts[stressed]][0]
-            if len(words) < wanted and word not in known and not self.is_held_out(word):
-                found.add("train", word, " ".join(sounds), is_streamed=False)
-
     def _check(self, found: _Words, splits: list[str]) -> None:
         """Raise an error if the data cannot be trained on or evaluated; ``splits`` are those that must have words."""
         path = self.data.path
@@ -446,15 +424,6 @@ def _readable(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
 
 def _without_stress(pronunciation: str) -> str:
     return " ".join(without_stress(tuple(pronunciation.split())))
-
-
-def _with_weaker_stress(pronunciation: str, known: set[str]) -> str:
-    """With secondary stress where the primary one was, or without stress, whichever of the two is a known phoneme."""
-    sounds = pronunciation.split()
-    primary, weaker = ("1", ("2", "0", "")) if are_arpabet(sounds) else (PRIMARY, (SECONDARY, ""))
-    forms = ([sound.replace(primary, mark) for mark in weaker] for sound in sounds)
-    chosen = (next((f for f in of_sound if f in known or not f), sounds[at]) for at, of_sound in enumerate(forms))
-    return " ".join(filter(None, chosen))  # a mark may be a phoneme of its own
 
 
 def _figures(
