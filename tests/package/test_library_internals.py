@@ -1,6 +1,7 @@
 """Private names of torch and Transformers: read in one file, each with public means that give the same results."""
 
 import ast
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +42,11 @@ def private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-def own_names(paths: list[Path]) -> set[str]:
+@cache
+def own_names() -> set[str]:
     """Every private name that the package itself defines: functions, classes, variables, attributes of its objects."""
     found = set()
-    for node in (node for path in paths for node in ast.walk(ast.parse(path.read_text()))):
+    for node in (node for path in PACKAGE for node in ast.walk(ast.parse(path.read_text()))):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
@@ -54,9 +56,8 @@ def own_names(paths: list[Path]) -> set[str]:
 
 @pytest.mark.parametrize("path", PACKAGE, ids=lambda path: path.stem)
 def test_no_other_file_reads_a_private_name_of_a_library(path: Path) -> None:
-    known = (
-        own_names(PACKAGE) | OF_MODELS | OF_GENERATION | OF_PIPELINES | {"_asdict", "_fields", "_replace"}
-    )  # of a NamedTuple: public
+    public = {"_asdict", "_fields", "_replace"}  # of a NamedTuple
+    known = own_names() | OF_MODELS | OF_GENERATION | OF_PIPELINES | public
     read = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute) and private(node.attr):
