@@ -3,14 +3,12 @@
 Letters in shapes: I inputs, O outputs, D directions, H hidden width, G gates of a cell, B batch, S length.
 """
 
-import functools
 import hashlib
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
@@ -19,6 +17,9 @@ WEIGHTS: tuple[Weights, ...] = get_args(Weights)
 OPSET, IR_VERSION = 20, 9  # of ONNX 1.15
 MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operators, for an LSTM of eight bits
 SMALL = 256  # an array of fewer numbers stays in float32
+# The largest weight of a product in eight bits. x86 processors without VNNI add two products in 16 bits, and
+# 2 * 255 * 127 is too much for them.
+LARGEST_FACTOR = 63
 FLOAT, INT64, INT32, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL
 
 
@@ -32,24 +33,6 @@ def quantise(rows: np.ndarray, largest: int = 127) -> tuple[np.ndarray, np.ndarr
     scale = np.abs(rows).max(axis=-1, keepdims=True) / np.float32(largest)
     scale[scale == 0] = 1
     return np.rint(rows / scale).astype(np.int8), scale
-
-
-@functools.cache
-def largest_factor() -> int:
-    """The largest weight in eight bits whose products are right on this processor: 127, or 63 where they overflow.
-
-    On x86 processors without VNNI, ONNX Runtime adds two products in 16 bits, and 2 * 255 * 127 is too much for them.
-    """
-    ports = [
-        helper.make_tensor_value_info(name, kind, [64, 64]) for name, kind in (("x", TensorProto.UINT8), ("y", INT32))
-    ]
-    weight = numpy_helper.from_array(np.full((64, 64), 127, np.int8), "w")
-    node = helper.make_node("MatMulInteger", ["x", "w"], ["y"])
-    graph = helper.make_graph([node], "product", ports[:1], ports[1:], [weight])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    [product] = session.run(None, {"x": np.full((64, 64), 255, np.uint8)})
-    return 127 if (product == 64 * 255 * 127).all() else 63
 
 
 class Graph:
@@ -147,7 +130,7 @@ class Graph:
         matrix = np.concatenate([numbers(weight) for weight in weights])  # (O, I)
         if self.weights != "int8" or matrix.size < SMALL:
             return self.op("MatMul", x, matrix.T)
-        quantised, scale = quantise(matrix, largest_factor())
+        quantised, scale = quantise(matrix, LARGEST_FACTOR)
         x, x_scale, x_zero = self.op("DynamicQuantizeLinear", x, outputs=3)
         whole = self.op("Cast", self.op("MatMulInteger", x, quantised.T, x_zero), to=FLOAT)
         return self.op("Mul", whole, self.op("Mul", x_scale, scale[:, 0]))

@@ -14,7 +14,7 @@ from ..recurrent_decoder import BahdanauDecoder, ChoDecoder, LuongDecoder, State
 from ..recurrent_encoder import RecurrentEncoder
 from .attention_graph import AttentionGraph, Positions
 from .generation_graphs import Decoder
-from .graph import FLOAT, INT32, MICROSOFT, SMALL, Graph, largest_factor, numbers, quantise
+from .graph import FLOAT, INT32, LARGEST_FACTOR, MICROSOFT, SMALL, Graph, numbers, quantise
 
 OPERATORS = {"lstm": "LSTM", "gru": "GRU", "cho_gru": "GRU", "rnn": "RNN"}
 # The places of ONNX's gates among torch's: of i f c o as i o f c, of r z h as z r h. Cho's are z r h already.
@@ -106,7 +106,7 @@ def quantised_weights(w: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndar
     arrays: list[np.ndarray] = []
     others: list[np.ndarray | None] = [None]
     for weight in (w, r):
-        whole, scale = quantise(weight, largest_factor())
+        whole, scale = quantise(weight, LARGEST_FACTOR)
         arrays.append(whole.transpose(0, 2, 1).copy())
         others += [scale[:, :, 0].copy(), np.zeros(scale.shape[:2], np.int8)]
     return arrays[0], arrays[1], others

@@ -94,7 +94,7 @@ def test_from_an_empty_environment_to_a_model_of_ones_own(
     said = run(environment, tmp_path, "attnzoo", "pronounce", "--sentence", "--phones", "ipa", "Hello, 寿司 cat!")
     assert (said.stdout, said.returncode) == ("hə\u02c8loʊ, \u02c8kæt!\n", 1), said.stderr
     # Steps and not minutes, in which a slow machine learns too little to pronounce a word.
-    steps = "--set", "training.max_minutes=null", "--set", "training.max_steps=400"
+    steps = "--set", "training.max_minutes=null", "--set", "training.max_steps=300"
     trained = run(environment, tmp_path, "attnzoo", "train", "demo", *steps)
     assert trained.returncode == 0, trained.stderr
     assert json.loads((tmp_path / "runs" / "demo" / "run.json").read_text())["versions"]["attnzoo"]
