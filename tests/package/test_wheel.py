@@ -98,7 +98,7 @@ def test_from_an_empty_environment_to_a_model_of_ones_own(
     trained = run(environment, tmp_path, "attnzoo", "train", "demo", *steps)
     assert trained.returncode == 0, trained.stderr
     assert json.loads((tmp_path / "runs" / "demo" / "run.json").read_text())["versions"]["attnzoo"]
-    evaluated = run(environment, tmp_path, "attnzoo", "evaluate", "runs/demo/best")
+    evaluated = run(environment, tmp_path, "attnzoo", "evaluate", "runs/demo/best", "--split", "validation")
     assert re.search(r"PER \d+\.\d\d %", evaluated.stdout), evaluated.stderr
     own = run(environment, tmp_path, "attnzoo", "pronounce", "cat", "--model", "runs/demo/best")
     assert own.stdout.startswith("cat\t"), own.stderr
