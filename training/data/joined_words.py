@@ -1,7 +1,7 @@
 """Training words that are made of others, so that a model learns to read words longer than those of its data."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from attnzoo.phonemes import accent_and_spelling
 from attnzoo.pronunciation.phone_sets import PRIMARY, SECONDARY, are_arpabet
@@ -11,7 +11,7 @@ from .pronunciations import PronunciationData
 
 def joined_words(
     words: dict[str, list[str]], data: PronunciationData, phonemes: set[str], is_held_out: Callable[[str], bool]
-) -> Iterator[tuple[str, str]]:
+) -> dict[str, str]:
     """New words of two or three others, each with its pronunciation; see ``PronunciationData.compounds``.
 
     Args:
@@ -40,7 +40,7 @@ def joined_words(
         sounds[stressed] = words[parts[stressed]][0]
         if len(made) < data.compounds and word not in words and not is_held_out(word):
             made[word] = " ".join(sounds)
-    yield from made.items()
+    return made
 
 
 def _with_weaker_stress(pronunciation: str, known: set[str]) -> str:

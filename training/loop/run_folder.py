@@ -73,8 +73,9 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
     written = [(output / pattern.partition("/")[0]).resolve() for pattern in RUN]
     for key, value in flatten_dict(dataclasses.asdict(recipe)).items():
         for given in value if isinstance(value, list) else [value]:
-            path = Path(given).resolve() if isinstance(given, str) else output
-            if path.exists() and any(path.is_relative_to(folder) for folder in written):
+            if not isinstance(given, str) or not Path(given).exists():
+                continue
+            if any(Path(given).resolve().is_relative_to(path) for path in written):
                 raise ValueError(
                     f"{key}={given} would be deleted: it is a part of the run in {output}; move it elsewhere"
                 )

@@ -186,7 +186,7 @@ class GraphemeToPhoneme(SequenceToSequence):
             self._normalizer = word_normalizer("strip_accents", data.lower_case)  # no word so far changes by it
         if data.compounds and only is None:  # what is evaluated stays as it is given
             joined = joined_words(found.splits["train"], data, found.phonemes, self.is_held_out)
-            for word, pronunciation in joined:
+            for word, pronunciation in joined.items():
                 found.add("train", word, pronunciation, is_streamed=False)
         self.longest = found.longest
         splits: dict[str, Rows] = {
