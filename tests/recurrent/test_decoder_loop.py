@@ -40,8 +40,8 @@ def tiny_model(case: dict[str, Any]) -> AttentionalRNNForConditionalGeneration:
     return tiny_model_of(case | (COPIED if case["score"] == "dot" else {}))
 
 
-def name(case: dict[str, Any]) -> str:
-    return "-".join(str(value) for value in case.values())
+def name(case: Any) -> str:
+    return "-".join(map(str, case.values())) if isinstance(case, dict) else str(case)
 
 
 @pytest.fixture
@@ -61,11 +61,13 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Any:
     return call
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("case", [*STEPPING, *OTHERS[::7]], ids=name)
-def test_targets_of_all_lengths_equal_the_loop(case: dict[str, Any], layers: int) -> None:
-    """A training step without logits runs over the rows that have not ended; the loss and every gradient are equal."""
-    model, inputs = tiny_model(case | {"decoder_layers": layers}), batch()
+@pytest.mark.parametrize(("number", "case"), list(enumerate([*STEPPING, *OTHERS[::7]])), ids=name)
+def test_targets_of_all_lengths_equal_the_loop(number: int, case: dict[str, Any]) -> None:
+    """A training step without logits runs over the rows that have not ended; the loss and every gradient are equal.
+
+    One or two layers in turn.
+    """
+    model, inputs = tiny_model(case | {"decoder_layers": 1 + number % 2}), batch()
     expected = reference.cross_entropy(loop_translation(model, inputs).logits, inputs["labels"])
     outputs = model(**inputs, skip_logits=True)
     assert outputs.logits is None
@@ -215,7 +217,7 @@ def test_a_compiled_model_has_the_same_gradients(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", CASES[:3], ids=name)
 def test_a_training_is_the_same_training(case: dict[str, Any], plain: Any) -> None:
-    """200 steps of Adam in float32."""
+    """60 steps of Adam in float32."""
     models = [tiny_model(case).float() for _ in range(2)]
     calls = [lambda **inputs: plain(models[0], **inputs), lambda **inputs: models[1](**inputs, skip_logits=True)]
     losses = []
@@ -223,9 +225,9 @@ def test_a_training_is_the_same_training(case: dict[str, Any], plain: Any) -> No
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter *= 0.3
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
         losses.append([])
-        for _ in range(200):
+        for _ in range(60):
             loss = call(**batch()).loss
             loss.backward()
             optimizer.step()

@@ -11,13 +11,22 @@ import pytest
 import torch
 from attnzoo.training.studies.pooling import interval
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig, BertModel, T5Config, T5Model
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    BertConfig,
+    BertModel,
+    T5Config,
+    T5EncoderModel,
+    T5Model,
+)
 
 import attnzoo
 from attnzoo import SelfAttentivePooling, with_self_attentive_pooling
 from attnzoo.hub.model_code import code_files
 from attnzoo.pooling import PooledEncoderForSequenceClassification, pooled
 from tests.factory import ONE_STEP, make_trainer, tiny_model, weights
+from tests.package.forks import run_in_forks
 from tests.reference.self_attentive import annotate, embed, penalty
 from tests.viewer.tiny_hugging_face import tiny
 
@@ -127,27 +136,25 @@ def test_a_trainer_that_withholds_the_labels_raises_an_error(tmp_path: Path) -> 
         trainer_of(classifier(penalty_coefficient=0.5), tmp_path, label_smoothing_factor=0.1).train()
 
 
-@pytest.mark.parametrize("name", ["bert", "ours", "t5-encoder"])
-def test_a_saved_model_is_loaded_from_its_folder_alone(name: str, tmp_path: Path) -> None:
-    if name == "t5-encoder":
-        from transformers import T5EncoderModel
-
-        config = T5Config(vocab_size=13, d_model=8, d_kv=4, d_ff=9, num_layers=1, num_heads=2)
-        model = with_self_attentive_pooling(T5EncoderModel(config).eval(), 2).eval()
-    else:
-        model = classifier(name).eval()
-    model.save_pretrained(tmp_path)
-    torch.save(model(IDS, attention_mask=MASK).logits, tmp_path / "logits.pt")
-    program = f"""
+def test_a_saved_model_is_loaded_from_its_folder_alone(tmp_path: Path) -> None:
+    config = T5Config(vocab_size=13, d_model=8, d_kv=4, d_ff=9, num_layers=1, num_heads=2)
+    models = {name: classifier(name) for name in ("bert", "ours")}
+    models["t5-encoder"] = with_self_attentive_pooling(T5EncoderModel(config).eval(), 2)
+    programs = {}
+    for name, model in models.items():
+        folder = tmp_path / name
+        model.eval().save_pretrained(folder)
+        torch.save(model(IDS, attention_mask=MASK).logits, folder / "logits.pt")
+        programs[name] = f"""
 import torch
 import attnzoo
 from transformers import AutoModelForSequenceClassification
-model = AutoModelForSequenceClassification.from_pretrained({str(tmp_path)!r}).eval()
+model = AutoModelForSequenceClassification.from_pretrained({str(folder)!r}).eval()
 ids = torch.tensor({IDS.tolist()})
-expected = torch.load({str(tmp_path / "logits.pt")!r})
+expected = torch.load({str(folder / "logits.pt")!r})
 assert torch.equal(model(ids, attention_mask=(ids != 0).long()).logits, expected)
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    run_in_forks(programs, "transformers.models.auto.modeling_auto")
 
 
 def test_the_attention_of_the_encoder_is_chosen_and_its_outputs_requested_by_the_config(tmp_path: Path) -> None:

@@ -124,8 +124,11 @@ def two_claims(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("two_claims")
 def test_all_claims_write_pages_and_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main([CHEAP[0], "--smoke", "--output", str(tmp_path)])
     main(["--all", "--smoke", "--output", str(tmp_path)])
-    assert "2 pages" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"{CHEAP[0]}: measured before" in printed
+    assert "2 pages" in printed
     index = (tmp_path / "index.md").read_text()
     for name in CHEAP:
         page, result = (tmp_path / f"{name}.md").read_text(), json.loads((tmp_path / f"{name}.json").read_text())

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
 
 LARGEST_WITH_NUMBERS = 20  # labels; in more, a number has no room in its field
 
@@ -15,6 +14,8 @@ def draw_confusion_matrix(matrix: np.ndarray, labels: Sequence[str], path: Path)
     Shape:
         - matrix: (number of labels, number of labels), of counts
     """
+    from matplotlib.figure import Figure  # takes a second, which no other training should wait for
+
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     side = 1.6 + 0.9 * min(len(labels), LARGEST_WITH_NUMBERS)
     figure = Figure(figsize=(side + 0.6, side), layout="constrained")
