@@ -101,7 +101,7 @@ def test_pushed_and_pulled_with_the_package_and_without(
     def pull(place: str, todo: list[tuple[str, str, str, list[str]]], package: str) -> None:
         """In a home of its own, and in another folder than the project's there is no attnzoo.
 
-        Each process measures whether oneDNN multiplies faster, whose sums have other bits: here all use BLAS.
+        oneDNN and BLAS round differently. Each process chooses the faster one by a measurement, so all use BLAS here.
         """
         (tmp_path / place).mkdir()
         with_package = package == "attnzoo"

@@ -132,6 +132,16 @@ def test_a_teacher_in_the_run_is_refused(dictionary: Path, tmp_path: Path) -> No
         train(recipe, make_task(recipe), tmp_path / "run", overwrite=True)
 
 
+def test_data_in_the_run_are_refused_and_a_text_longer_than_a_file_name_is_none(tmp_path: Path) -> None:
+    data = tmp_path / "run" / "best" / "recipe.yaml"  # a name that a run has
+    write_old(data.parent, data.name)
+    recipe = load_recipe("demo", [*RECIPE, f"task.data.path={data}"])
+    with pytest.raises(ValueError, match=r"task\.data\.path=.*recipe\.yaml would be deleted"):
+        check_output(tmp_path / "run", recipe, resume=False, overwrite=True)
+    long = load_recipe("demo", [*RECIPE, f"task.data.path={'a' * 300}"])
+    check_output(tmp_path / "run", long, resume=False, overwrite=True)
+
+
 @pytest.mark.parametrize(("key", "given"), [("teachers", ["first/best"]), ("start_from", "first/best")])
 def test_a_trained_model_beside_the_run_is_not_refused(
     key: str, given: object, dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -5,6 +5,7 @@
 
 import dataclasses
 import json
+import os
 import platform
 import re
 import shutil
@@ -73,7 +74,7 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
     written = [(output / pattern.partition("/")[0]).resolve() for pattern in RUN]
     for key, value in flatten_dict(dataclasses.asdict(recipe)).items():
         for given in value if isinstance(value, list) else [value]:
-            if not isinstance(given, str) or not Path(given).exists():
+            if not isinstance(given, str) or not os.path.exists(given):  # Path.exists() fails for a long text
                 continue
             if any(Path(given).resolve().is_relative_to(path) for path in written):
                 raise ValueError(
