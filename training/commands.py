@@ -96,6 +96,10 @@ def release_parser() -> argparse.ArgumentParser:
     parser.add_argument("folder", type=Path, help="what to write, such as model_cards/NAME; it is replaced")
     parser.add_argument("--num-beams", type=int, help="beams to decode with (default: what the task has)")
     parser.add_argument("--length-penalty", type=float, help=LENGTH_PENALTY.format("the run's best"))
+    others = (
+        "checkpoint folders of the same model; the release has the mean of their weights and those of the run's best"
+    )
+    parser.add_argument("--average-with", type=Path, nargs="+", default=[], metavar="FOLDER", help=others)
     parser.add_argument("--note", help="what a reader of the card has to know about the run, beside its figures")
     return parser
 

@@ -8,7 +8,9 @@ run is gone.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from transformers import AutoTokenizer
@@ -18,6 +20,7 @@ import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from .card import decoding_note, describe, read_figures, write_card
 from .commands import release_parser
 from .evaluate import decoding_of, evaluate
+from .loop.average import average
 from .loop.checkpoint import REPOSITORY, replacing, require_model
 from .loop.run_folder import read_mapping
 from .loop.stopping import exit_on_user_error
@@ -29,7 +32,9 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     options = release_parser().parse_args(arguments)
     with exit_on_user_error():
-        release(options.run, options.folder, options.num_beams, options.length_penalty, options.note)
+        release(
+            options.run, options.folder, options.num_beams, options.length_penalty, options.note, options.average_with
+        )
 
 
 def release(
@@ -38,15 +43,18 @@ def release(
     num_beams: int | None = None,
     length_penalty: float | None = None,
     note: str | None = None,
+    average_with: Sequence[Path] = (),
 ) -> None:
-    """Write ``folder`` out of the best checkpoint of ``run``.
+    """Write ``folder`` out of the best checkpoint of ``run``, or out of the mean of its weights and those of others.
+
+    The validation figures are then those of the mean.
 
     Raises:
         FileNotFoundError: ``run`` holds no finished training.
         OSError, ValueError: a file of the run is damaged.
         ValueError: ``num_beams`` or ``length_penalty`` is out of range, or given for a model that does not generate; a
             weight is too large for half precision; ``folder`` holds something other than a release, or is the working
-            directory.
+            directory; or a checkpoint of ``average_with`` is of another model.
     """
     if run.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"{folder} is a part of the run; choose a folder outside it")
@@ -67,7 +75,15 @@ def release(
     required = {"tokenizer_config.json", *(["generation_config.json"] if task.num_beams is not None else [])}
     for name in sorted(required.union(path.name for path in (run / "best").glob("*.json"))):
         read_mapping(run / "best" / name)  # Transformers ignores a damaged file, and would decode differently
-    model = task.auto_class.from_pretrained(run / "best")
+    for other in average_with:
+        require_model(other)
+    with TemporaryDirectory() as place:
+        best = run / "best"
+        if average_with:
+            average([*average_with, run / "best"], best := Path(place) / "mean")
+            beams = recipe.training.num_beams if task.num_beams is not None else None
+            figures |= {"validation": evaluate(best, task, "validation", beams), "averaged": len(average_with) + 1}
+        model = task.auto_class.from_pretrained(best)
     tokenizer = AutoTokenizer.from_pretrained(run / "best")
     model.half()
     for name, weight in model.named_parameters():

@@ -93,6 +93,9 @@ def missing_data(recipe: Recipe) -> list[str]:
             first_words(vectors, 1)
         except FileNotFoundError as error:
             missing.append(str(error))
+    extra = getattr(recipe.task.data, "extra_words", None)  # read when the training begins
+    if extra is not None and not Path(extra).is_file():
+        missing.append(f"task.data.extra_words={extra} is not there")
     training = recipe.training
     for key, folders in (("start_from", [training.start_from]), ("teachers", training.teachers)):
         for folder in folders:

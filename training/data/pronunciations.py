@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -45,6 +46,8 @@ class PronunciationData(Source):
         compounds: how many training words to make of two or three others, chosen at random and joined. With them a
             model learns to read words that are longer than those of the data. One part keeps its primary stress, that
             of the others becomes secondary, or is dropped where no training word has such a phoneme. Not for streams.
+        extra_words: a file of more words to train on, such as words with the pronunciations that a model gives them; it
+            is read as ``path`` is. Words of the data and held-out words are left out of it. Not for streams.
     """
 
     word_column: str = "word"
@@ -54,10 +57,13 @@ class PronunciationData(Source):
     stress: Literal["keep", "drop"] | None = None
     split_by: Literal["word", "family"] | None = None
     compounds: int = 0
+    extra_words: str | None = None
 
     def __post_init__(self) -> None:
         if self.compounds < 0:
             raise ValueError(f"task.data.compounds must be at least 0, got {self.compounds}")
+        if self.extra_words is not None and self.streaming:
+            raise ValueError("task.data.extra_words is not for streams; leave it out with task.data.streaming")
         if self.compounds and self.streaming:
             raise ValueError("task.data.compounds joins words of a whole split; leave it out with task.data.streaming")
 
@@ -101,6 +107,27 @@ def read_pronunciations(data: PronunciationData, only: str | None) -> dict[str, 
             "task.data.separator to tab, or to the character between the columns"
         )
     return {only or "train": datasets.Dataset.from_dict(rows)}
+
+
+def read_extra_words(data: PronunciationData) -> Iterator[tuple[str, str]]:
+    """The words of ``extra_words``, each with a pronunciation.
+
+    Raises:
+        FileNotFoundError, ValueError: as for :func:`read_pronunciations`.
+    """
+    path = str(data.extra_words)
+    try:
+        rows = read_pronunciations(PronunciationData(path=path), "train")["train"]
+    except (FileNotFoundError, ValueError) as error:
+        raise type(error)(f"task.data.extra_words={path!r}: {error}") from error
+    yield from entries(rows, path)
+
+
+def entries(rows: Rows, path: str) -> Iterator[tuple[str, str]]:
+    """Words and pronunciations, row by row; ``path`` is for messages."""
+    with readable(path):
+        for batch in rows.iter(1000):
+            yield from zip(batch["word"], batch["pronunciation"], strict=True)
 
 
 def _with_columns(data: PronunciationData) -> PronunciationData:

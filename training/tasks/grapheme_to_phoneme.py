@@ -24,8 +24,8 @@ from ..data.gruut import GRUUT
 from ..data.joined_words import joined_words
 from ..data.lemma_families import family
 from ..data.misaki import MISAKI
-from ..data.pronunciations import PronunciationData, read_pronunciations
-from ..data.sources import Rows, readable, short
+from ..data.pronunciations import PronunciationData, entries, read_extra_words, read_pronunciations
+from ..data.sources import Rows, short
 from ..data.splits import cut_note, split_of
 from .base import Batch, Card
 from .letter_tokenizer import MAX_TOKENS, accents, letter_phoneme_tokenizer, word_normalizer
@@ -162,7 +162,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         self._normalizer = word_normalizer(data.normalization or "nfc", data.lower_case)
         found = _Words()
         for name in ("test", "validation", "train"):  # so that a training word is compared with the held-out ones
-            for word, pronunciation in self._words(_entries(given[name], data.path) if name in given else []):
+            for word, pronunciation in self._words(entries(given[name], data.path) if name in given else []):
                 split = self._split(word, name)
                 found.add(split, word, pronunciation, data.streaming and split == "train")
         held_out = [word for split in ("validation", "test") for word in found.splits[split]]
@@ -170,7 +170,7 @@ class GraphemeToPhoneme(SequenceToSequence):
         self._names = {word for words in found.splits.values() for word in words} - self._lower_case
         sizes = Counter(group for word in held_out for group in self._groups(word))
         self._shown_groups = sorted(group for group in sizes if sizes[group] < len(held_out))
-        for word, pronunciation in self._words(_entries(given["extra"], data.path) if "extra" in given else []):
+        for word, pronunciation in self._words(entries(given["extra"], data.path) if "extra" in given else []):
             if not self.is_held_out(word):
                 found.add("train", word, pronunciation, is_streamed=False)
         if only not in given:
@@ -222,6 +222,33 @@ class GraphemeToPhoneme(SequenceToSequence):
         """A tokenizer of the training split's letters and phonemes; see ``letter_phoneme_tokenizer``."""
         max_tokens = max(MAX_TOKENS, 2 * self.longest[1])
         return letter_phoneme_tokenizer(self._letters, self._phonemes, self._normalizer, max_tokens)
+
+    def training_examples(self, tokenizer: PreTrainedTokenizerBase) -> Rows:
+        """The encoded training split, and ``task.data.extra_words`` without the words that the data has.
+
+        Raises:
+            ValueError: an extra word has a letter or a phoneme that no training word has.
+        """
+        if self.data.extra_words is None:
+            return super().training_examples(tokenizer)
+        listed = {word for split in self.splits.values() for word in split["word"]}
+        words: dict[str, list[str]] = {}
+        for word, pronunciation in self._words(read_extra_words(self.data)):
+            if word in listed or self.is_held_out(word):
+                continue
+            accent, spelling = accent_and_spelling(word)
+            unknown = {*spelling}.difference(self._letters)
+            unknown |= {*pronunciation.split(), *filter(None, [accent])}.difference(self._phonemes)
+            if unknown:
+                raise ValueError(
+                    f"{self.data.extra_words}: {short(repr(word))}, {short(repr(pronunciation))} has letters or "
+                    f"phonemes that no training word of {self.data.path} has: {' '.join(sorted(unknown))}"
+                )
+            words.setdefault(word, []).append(pronunciation)
+        print(f"{self.data.extra_words}: {len(words):,} more words for training")
+        extra = datasets.Dataset.from_dict({"word": list(words), "pronunciations": list(words.values())})
+        both = datasets.concatenate_datasets([self.splits["train"], extra])
+        return both.map(self.encoder(tokenizer), batched=True, remove_columns=self.columns, desc="encoding")
 
     def encoder(self, tokenizer: PreTrainedTokenizerBase) -> Callable[[Batch], Batch]:
         """``input_ids`` and ``labels``, a row for every pronunciation of every word."""
@@ -446,9 +473,3 @@ def _figures(
 def _first(words: set[str]) -> str:
     """The first three words, for a message."""
     return ", ".join(short(repr(word)) for word in sorted(words)[:3]) + (", ..." if len(words) > 3 else "")
-
-
-def _entries(rows: Rows, path: str) -> Iterator[tuple[str, str]]:
-    with readable(path):
-        for batch in rows.iter(1000):
-            yield from zip(batch["word"], batch["pronunciation"], strict=True)
