@@ -5,7 +5,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, Literal, NamedTuple
@@ -293,13 +293,16 @@ class Pronouncer:
         readable = {
             word: self.word_model.readable(word) for plan in plans.values() for word in plan if type(word) is str
         }
-        plainly = {word: form for word in readable if (form := self.word_model.unaccented(word))}
-        forms = {form for form in (*readable.values(), *plainly.values()) if form}
+        others = {word: tried for word in readable if (tried := self.word_model.other_forms(word))}
+        forms = {form for form in (*readable.values(), *chain(*others.values())) if form}
         read = self.word_model.read(forms, options.n_best, options.num_beams, options.batch_size)
-        for word, form in plainly.items():  # a spelling that the model may have been trained on
-            phones, of_respelled = (read[f][0].phones if read[f] else () for f in (form, readable[word] or form))
-            if sounds_its_e(word, phones) and self._vowels(phones) >= self._vowels(of_respelled):
-                readable[word] = form
+        for word, tried in others.items():
+            for form in tried:
+                now = readable[word] or form
+                phones, of_now = (read[f][0].phones if read[f] else () for f in (form, now))
+                is_fine = form == f"{now}e" and sounds_its_e(word, of_now)  # the longer form is not needed
+                if not is_fine and sounds_its_e(word, phones) and self._vowels(phones) >= self._vowels(of_now):
+                    readable[word] = form
         by_model = {word: self._by_model(word, read.get(form or "", ())) for word, form in readable.items()}
         pieces = []
         for number, tokens in enumerate(texts):

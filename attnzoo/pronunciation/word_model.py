@@ -92,10 +92,15 @@ class WordModel:
                 return normalized
         return None
 
-    def unaccented(self, word: str) -> str | None:
-        """The letters of a word without accents, if :meth:`readable` respells an e that may be sounded without it."""
-        has_e = SOUNDED_E.search(straight(word)) or INNER_E.search(word)
-        return self.readable(plain(word)) if self._respells and has_e else None
+    def other_forms(self, word: str) -> list[str]:
+        """Other ways to write a word whose accented e :meth:`readable` respells, for where that is read with another
+        sound: "rosaye" beside "rosay", and the letters without accents, if this e may be sounded without one.
+        """
+        if not self._respells or not (SOUNDED_E.search(straight(word)) or INNER_E.search(word)):
+            return []
+        form, unaccented = self.readable(word), self.readable(plain(word))
+        longer = f"{form}e" if form and form.endswith("ay") else None
+        return [other for other in (longer, unaccented) if other]
 
     def _partly_plain(self, word: str) -> str:
         """A word whose unknown letters are without accents."""
