@@ -65,6 +65,31 @@ def test_a_release_is_small_loads_as_float32_and_reports_what_it_loads_as(
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
+def test_a_release_may_be_the_mean_of_several_trainings(
+    run: Path, dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its card says so, and its validation figures are those of the mean."""
+    other, folder = tmp_path / "other", tmp_path / "cards" / "mean"
+    shutil.copytree(run / "best", other)
+    model = AutoModelForSeq2SeqLM.from_pretrained(other)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(3)
+    model.save_pretrained(other)
+    release.main([str(run), str(folder), "--average-with", str(other)])
+    mean = AutoModelForSeq2SeqLM.from_pretrained(folder)
+    for name, weight in AutoModelForSeq2SeqLM.from_pretrained(run / "best").named_parameters():
+        torch.testing.assert_close(mean.get_parameter(name), (2 * weight).half().float(), rtol=2e-3, atol=0)
+    assert "The weights are the mean of 2 checkpoints." in (folder / "README.md").read_text()
+    figures = json.loads((folder / "run.json").read_text())
+    assert figures["averaged"] == 2
+    capsys.readouterr()
+    evaluate.main([str(folder), "--split", "validation", "--num-beams=1", "--set", f"task.data.path={dictionary}"])
+    assert f"PER {figures['validation']['per']:.2f}" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="is not a checkpoint folder"):
+        release.main([str(run), str(folder), "--average-with", str(tmp_path)])
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
