@@ -80,7 +80,8 @@ def release(
     with TemporaryDirectory() as place:
         best = run / "best"
         if average_with:
-            average([*average_with, run / "best"], best := Path(place) / "mean")
+            best = Path(place) / "mean"
+            average([*average_with, run / "best"], best)
             beams = recipe.training.num_beams if task.num_beams is not None else None
             figures |= {"validation": evaluate(best, task, "validation", beams), "averaged": len(average_with) + 1}
         model = task.auto_class.from_pretrained(best)

@@ -1,4 +1,4 @@
-"""New words by analogy: "valve" and "valves", "cane" and "canes" show how to say "grenades" for who knows "grenade".
+"""New words by analogy: "valve" and "valves", "cane" and "canes" show how to say "grenades", if "grenade" is known.
 
 A network may learn a word by heart without learning its parts: it reads "valve" right and "valves" wrong. Words that
 share the stem of a training word teach it that a stem keeps its pronunciation.

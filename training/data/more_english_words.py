@@ -18,9 +18,9 @@ joint letters and phonemes. In three commands::
     python -m attnzoo.training.data.more_english_words words runs/g2p_arpabet/best runs/misaki_as_cmudict/best \
         runs/more_words.tsv
 
-Symbols: m is a model, :math:`w_m` its weight in ``WITH_TRANSLATION`` or ``WITHOUT``, in the order above. They were
-chosen on the validation split. A hypothesis that a model's search has not found has a value below the least that it
-found, by the model's number in ``UNFOUND``.
+Symbols: m is a model, :math:`w_m` its weight in ``WITH_TRANSLATION`` or ``WITHOUT_TRANSLATION``, in the order RNN,
+translation, n-grams. The weights were chosen on the validation split. A hypothesis that a model has not found gets the
+least log p that this model found, minus its number in ``UNFOUND``.
 """
 
 import importlib.util
@@ -61,7 +61,7 @@ BETWEEN = "|"  # a word and misaki's pronunciation of it
 MOST_LETTERS = 24
 BEAMS = 4
 N_GRAM_HYPOTHESES, N_GRAM_BEAM = 10, 1000
-WITH_TRANSLATION, WITHOUT = (0.4, 0.6, 0.2), (0.65, 0.0, 0.35)
+WITH_TRANSLATION, WITHOUT_TRANSLATION = (0.4, 0.6, 0.2), (0.65, 0.0, 0.35)
 UNFOUND = (1.5, 1.5, 3.0)
 ANALOGIES = 110_000
 AT_A_TIME = 4000  # words
@@ -81,6 +81,9 @@ def main(arguments: list[str] | None = None) -> None:
     words.add_argument("output", type=Path, help="the file to write, with the columns word and pronunciation")
     options = parser.parse_args(arguments)
     with exit_on_user_error():
+        if options.output.exists():
+            raise ValueError(f"{options.output} is there already; remove it, or choose another output")
+        options.output.parent.mkdir(parents=True, exist_ok=True)  # now, and not after the labelling
         splits = cmudict_splits()
         if options.step == "pairs":
             with replacing(options.output) as new:
@@ -97,7 +100,7 @@ def main(arguments: list[str] | None = None) -> None:
             report(models, splits["validation"])
             rows: list[tuple[str, str]] = []
             for start in tqdm(range(0, len(wanted), AT_A_TIME), desc="labelling"):
-                rows += models.labels(wanted[start : start + AT_A_TIME]).items()
+                rows += labels(*models.hypotheses(wanted[start : start + AT_A_TIME])).items()
         made = words_by_analogy(splits["train"], ANALOGIES, lambda word: word not in known, random.Random(0))
         write_table(options.output, [*rows, *made.items()])
         print(f"{options.output}: {len(rows):,} words with labels, and {len(made):,} by analogy")
@@ -184,19 +187,19 @@ class Models:
             of_word.update({sounds: max(value, of_word.get(sounds, value)) for sounds, value in found.items()})
         return searched(self.rnn, words), translated, self.n_grams.hypotheses(words)
 
-    def labels(self, words: Collection[str]) -> dict[str, str]:
-        """The best pronunciation of every word, but for words of which the RNN or the n-grams find none."""
-        rnn, translation, n_grams = self.hypotheses(words)
-        found = {}
-        for word in words:
-            if rnn.get(word) and n_grams.get(word):
-                found[word] = best(rnn[word], translation.get(word, {}), n_grams[word])
-        return found
+
+def labels(rnn: Hypotheses, translation: Hypotheses, n_grams: Hypotheses) -> dict[str, str]:
+    """The best pronunciation of every word, but for words of which the RNN or the n-grams find none."""
+    return {
+        word: best(found, translation.get(word, {}), n_grams[word])
+        for word, found in rnn.items()
+        if found and n_grams.get(word)
+    }
 
 
 def best(*models: Mapping[str, float]) -> str:
     """The hypothesis with the greatest weighted sum, of three models' hypotheses; the second may have none."""
-    weights = WITH_TRANSLATION if models[1] else WITHOUT
+    weights = WITH_TRANSLATION if models[1] else WITHOUT_TRANSLATION
     unfound = [min(model.values(), default=0.0) - less for model, less in zip(models, UNFOUND, strict=True)]
 
     def value(sounds: str) -> float:
@@ -265,11 +268,11 @@ class NGrams:
 
 def report(models: Models, words: Listed) -> None:
     """Print the word error rates on held-out words of the RNN, of the n-grams, and of all together."""
-    rnn, _, n_grams = models.hypotheses(words)
+    rnn, translation, n_grams = models.hypotheses(words)
     for name, found in (
         ("the RNN", {word: max(of, key=of.__getitem__) for word, of in rnn.items() if of}),
         ("the n-grams", {word: max(of, key=of.__getitem__) for word, of in n_grams.items()}),
-        ("the labels", models.labels(words)),
+        ("the labels", labels(rnn, translation, n_grams)),
     ):
         read = [found.get(word, "") for word in words]
         rate = WordErrorRate().compute(predictions=read, references=list(words.values()))["wer"]
