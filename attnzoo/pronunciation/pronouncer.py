@@ -300,7 +300,7 @@ class Pronouncer:
             for form in tried:
                 now = readable[word] or form
                 phones, of_now = (read[f][0].phones if read[f] else () for f in (form, now))
-                is_fine = form == f"{now}e" and sounds_its_e(word, of_now)  # the longer form is not needed
+                is_fine = len(form) > len(now) and sounds_its_e(word, of_now)  # the longer form is not needed
                 if not is_fine and sounds_its_e(word, phones) and self._vowels(phones) >= self._vowels(of_now):
                     readable[word] = form
         by_model = {word: self._by_model(word, read.get(form or "", ())) for word, form in readable.items()}

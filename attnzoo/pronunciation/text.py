@@ -40,6 +40,7 @@ APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\uff07", "'"))
 # An accented e that is pronounced: at the end of a word, or before the ending of a plural, a possessive or a past
 # tense. Without the accent it would be silent there, or sound as in "bee".
 SOUNDED_E = re.compile(r"ée?(?='?s?'?$)|ée(?=d$)|[èê](?=(?:'s)?$)|è(?=d$)", re.IGNORECASE)
+RESPELLED_E = re.compile(r"ay(?='?s?'?$)")  # as `respelled` writes it
 # An é between consonants, where an e without an accent may be silent: Pokémon is not Poke-mon.
 INNER_E = re.compile(r"(?<=[aeiouy][^\Waeiouy])é(?=[^\Waeiouy]\w)", re.IGNORECASE)
 # SOUNDED_E or an é before a vowel (séance), with the letters before it whose sound depends on an e.

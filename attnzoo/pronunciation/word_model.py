@@ -11,7 +11,7 @@ from ..batching import by_length
 from ..phonemes import CLOSE, OPEN, known_phonemes
 from .engines import EngineName, load_engine
 from .phone_sets import english_set
-from .text import INNER_E, SOUNDED_E, plain, respelled, straight
+from .text import INNER_E, RESPELLED_E, SOUNDED_E, plain, respelled, straight
 
 # The most phones of a word of English, by its letters. In CMUdict and in misaki's gold entries only initialisms and a
 # few entries of several words have more.
@@ -99,8 +99,8 @@ class WordModel:
         if not self._respells or not (SOUNDED_E.search(straight(word)) or INNER_E.search(word)):
             return []
         form, unaccented = self.readable(word), self.readable(plain(word))
-        longer = f"{form}e" if form and form.endswith("ay") else None
-        return [other for other in (longer, unaccented) if other]
+        longer = form and RESPELLED_E.sub("aye", form)
+        return [other for other in (longer, unaccented) if other and other != form]
 
     def _partly_plain(self, word: str) -> str:
         """A word whose unknown letters are without accents."""

@@ -60,9 +60,9 @@ def test_a_shared_word_has_the_nearest_pronunciation() -> None:
 
 def test_the_best_hypothesis_has_the_greatest_weighted_sum() -> None:
     rnn, n_grams = {"X": -1.0, "Y": -1.2}, {"Y": -3.0, "X": -4.0}
-    assert more_english_words.best(rnn, {}, n_grams) == "Y"  # X: -0.65 - 1.4; Y: -0.78 - 1.05
+    assert more_english_words.best(rnn, {}, n_grams) == "Y"  # X: -0.6 - 1.6; Y: -0.72 - 1.2
     assert more_english_words.best(rnn, {}, {"X": -3.0}) == "X"
-    # Z costs the RNN 2.7 and the n-grams 7: -1.08 - 0.06 - 1.4; Y: -0.48 - 0.96 - 0.6, since the translation lacks it.
+    # Z costs the RNN 2.7 and the n-grams 5.5: -1.08 - 0.06 - 1.92. The translation lacks Y: -0.48 - 0.96 - 1.05.
     assert more_english_words.best(rnn, {"Z": -0.1}, n_grams) == "Y"
     assert more_english_words.best(rnn, {"Z": -0.1, "Y": -9.0}, n_grams) == "Z"
 

@@ -35,7 +35,7 @@ SUMMARIES, G2P, ITALIAN, KOKORO, SWEDISH, RNN_MULTI30K, SST2, TRANSFORMER_MULTI3
 ]
 FIGURES = {  # of the README's tables: what a row begins with, and the columns of the card that it has
     SUMMARIES: (f"[`{SUMMARIES.name}`]", ["ROUGE-1", "ROUGE-2"]),
-    G2P: ("the shipped model, a mean of three", ["PER %", "WER %"]),
+    G2P: ("the shipped model, a mean of five", ["PER %", "WER %"]),
     ITALIAN: (f"[`{ITALIAN.name}`]", ["PER %", "WER %"]),
     KOKORO: (f"[`{KOKORO.name}`]", ["PER %", "WER %"]),
     SWEDISH: (f"[`{SWEDISH.name}`]", ["PER %", "WER %"]),
