@@ -18,7 +18,7 @@ from .lexicons import Entry, Lexicon, installed_dictionary, look_up, require_pho
 from .options import Options, chosen_options, iterator_of, texts_of
 from .phone_sets import Phones
 from .taggers import Tagger, installed_tagger, parts_of_speech
-from .text import HYPHENS, IN_ADDRESS, STEM, Token, joined, pieces, plain, straight, tokenize
+from .text import HYPHENS, IN_ADDRESS, RESPELLED_E, STEM, Token, joined, pieces, plain, straight, tokenize
 from .word_model import MAX_LETTERS, Hypothesis, WordModel
 
 # The models that come with attnzoo, by accent and phones. IPA is made of the phones of ``phone_sets.SOURCE_OF_IPA``.
@@ -300,7 +300,8 @@ class Pronouncer:
             for form in tried:
                 now = readable[word] or form
                 phones, of_now = (read[f][0].phones if read[f] else () for f in (form, now))
-                is_fine = len(form) > len(now) and sounds_its_e(word, of_now)  # the longer form is not needed
+                # The longer form is needed only where the other is misread.
+                is_fine = form == RESPELLED_E.sub("aye", readable[word] or "") and sounds_its_e(word, of_now)
                 if not is_fine and sounds_its_e(word, phones) and self._vowels(phones) >= self._vowels(of_now):
                     readable[word] = form
         by_model = {word: self._by_model(word, read.get(form or "", ())) for word, form in readable.items()}
