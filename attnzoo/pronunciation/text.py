@@ -22,6 +22,12 @@ CLITICS = frozenset(
 INITIALISMS = frozenset(["AI", "EU", "ID", "IT", "PM", "UK", "UN", "US"])
 # After a capital A these words show that it is the letter: A is for apple, from A to Z.
 AFTER_LETTER_A = frozenset(["and", "as", "equals", "for", "has", "in", "is", "minus", "of", "or", "plus", "to", "was"])
+# Small letters without a vowel are spelled (www), but for sounds (shh) and abbreviations that are read as words (mr).
+WITHOUT_VOWELS = re.compile(
+    r"(?!(?:br+|gr+|hm+|m+|pff+t?|ps+t|s+h+|tsk|z+|dr|ft|hr|jr|lbs?|ltd|mrs?|ms|mt|nth|sr|st|vs)\Z)[b-df-hj-np-tv-xz]{2,5}"
+)
+WORD_AND_INITIALISM = re.compile("([A-Z]?[a-z]+)([A-Z]{2,5})")  # ChatGPT
+PLURAL_LETTER = re.compile("(?!Ms)[B-DF-HJ-NP-TV-Z]s")  # your Ps and Qs
 LONGEST_ACRONYM = 3  # letters; a longer word in capitals is more often a word
 LONGEST_INITIALISM = 5  # letters, if it begins or ends as no English word does: GPU, HDMI, IBM
 ONSETS = (
@@ -36,7 +42,8 @@ UNLIKE_WORDS = re.compile(
 )
 # Letters that Unicode does not decompose into an English letter and an accent.
 LETTERS = str.maketrans(dict(zip("æœøłđðþß\u0131", ["ae", "oe", "o", "l", "d", "th", "th", "ss", "i"], strict=True)))
-APOSTROPHES = str.maketrans(dict.fromkeys("\u2018\u2019\u02bc\uff07", "'"))
+APOSTROPHES = "\u2018\u2019\u02bc\uff07"
+STRAIGHT = str.maketrans(dict.fromkeys(APOSTROPHES, "'") | dict.fromkeys(HYPHENS, "-"))
 # An accented e that is pronounced: at the end of a word, or before the ending of a plural, a possessive or a past
 # tense. Without the accent it would be silent there, or sound as in "bee".
 SOUNDED_E = re.compile(r"ée?(?='?s?'?$)|ée(?=d$)|[èê](?=(?:'s)?$)|è(?=d$)", re.IGNORECASE)
@@ -50,7 +57,7 @@ AS_BEFORE_E = {"ch": "sh", "c": "s", "g": "j", "qu": "k"}  # how French loanword
 STEM = re.compile(
     r"(.+)(?<!'[sdm])(?<!'(?:ll|ve|re))('s|'d|'ll|'ve|'re|'m|(?<=s)'|(?<=é)s|(?<=ée)s)", re.IGNORECASE | re.DOTALL
 )
-POSSESSIVE = re.compile(rf"['{''.join(map(chr, APOSTROPHES))}][sS](?!\w)")
+POSSESSIVE = re.compile(rf"['{APOSTROPHES}][sS](?!\w)")
 # Combining signs of Indian scripts have classes below this one. Most accents and vowel points have higher ones.
 SIGNS = 10
 VARIATIONS = frozenset(["\u034f", *map(chr, range(0xFE00, 0xFE10))])
@@ -216,8 +223,8 @@ def _word_in_context(
 
 
 def straight(word: str) -> str:
-    """A word with straight apostrophes."""
-    return word.translate(APOSTROPHES)
+    """A word with straight apostrophes, and with hyphens as on a keyboard."""
+    return word.translate(STRAIGHT)
 
 
 def plain(word: str) -> str:
@@ -269,6 +276,8 @@ def _token(kind: str, written: str, is_mixed: bool, is_alone: bool = False) -> T
         is_possessive = straight(written).endswith(("'s", "'S"))
         *first, last = number_words(written[:-2] if is_possessive else written)
         return Token(written, (*first, f"{last}'s" if is_possessive and last[-1] != "s" else last), "word")
+    if PLURAL_LETTER.fullmatch(written):
+        return Token(written, (f"{written[0]}'s",), "initialism")
     capitals = re.fullmatch(r"([A-Z]{2,})((?:['\u2019]?s)?)", written)
     if capitals:
         letters, plural = capitals.groups()

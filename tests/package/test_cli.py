@@ -71,7 +71,8 @@ def test_pronounce(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     """By the dictionary and the model: words given, or one in every line of the standard input or of a file."""
     cat_zebra = ["cat\tK AE1 T", "Zebra\tZ IY1 B R AH0"]
     assert output_of(capsys, "pronounce", "cat", "Zebra") == cat_zebra
-    assert output_of(capsys, "pronounce", "cat", "Zebra", "--no-dictionary") == cat_zebra
+    assert output_of(capsys, "pronounce", "cat", "--no-dictionary", "Zebra") == cat_zebra
+    assert output_of(capsys, "pronounce", "two\nlines", "--output", "tsv")[1].startswith("two lines\tT UW1 L AY1 N Z\t")
     monkeypatch.setattr(sys, "stdin", io.StringIO("cat\n\nZebra \n"))
     assert output_of(capsys, "pronounce", "--num-beams", "1") == [cat_zebra[0], "", cat_zebra[1]]
     rows = [line.split("\t") for line in output_of(capsys, "pronounce", "blorp", "--n-best", "2")]

@@ -1,4 +1,4 @@
-"""New words by analogy: "valve" and "valves", "cane" and "canes" show how to say "grenades", if "grenade" is known.
+"""New words by analogy: known pairs such as "singer" and "singers" show how to say "wallflowers", from "wallflower".
 
 A network may learn a word by heart without learning its parts: it reads "valve" right and "valves" wrong. Words that
 share the stem of a training word teach it that a stem keeps its pronunciation.

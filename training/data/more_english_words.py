@@ -9,9 +9,10 @@ that both dictionaries have. The label of a word is then the hypothesis with the
 
 .. math:: \sum_m w_m \log p_m(y | x)
 
-over three models that know only training words: the RNN of the recipe ``g2p_arpabet``; the translation, where misaki
-has the word; and phonetisaurus (Novak et al., 2012, "WFST-Based Grapheme-to-Phoneme Conversion", W12-6208), n-grams of
-joint letters and phonemes. In three commands::
+over three models: an RNN, first that of the recipe ``g2p_arpabet``; the translation, where misaki has the word; and
+phonetisaurus (Novak et al., 2012, "WFST-Based Grapheme-to-Phoneme Conversion", W12-6208), n-grams of
+joint letters and phonemes. All three know only training words of the CMU dictionary. The names are labelled without the
+translation, and the words by analogy by rules alone. The commands, after ``attnzoo train g2p_arpabet``::
 
     python -m attnzoo.training.data.more_english_words pairs runs/misaki_and_cmudict
     attnzoo train g2p_misaki_as_cmudict --output runs/misaki_as_cmudict
@@ -23,7 +24,8 @@ translation, n-grams. The weights were chosen on the validation split. A hypothe
 least log p that this model found, minus ``UNFOUND``.
 
 The recipe ``g2p_arpabet_more_words`` then trains an RNN that reads better than the first. This RNN labels the words
-again, in place of ``runs/g2p_arpabet/best``, and the recipe is trained with the new labels.
+again, in place of ``runs/g2p_arpabet/best``, and the recipe is trained with the new labels. The RNN of this second
+round has learned the words of the first.
 """
 
 import importlib.util
@@ -78,7 +80,7 @@ def main(arguments: list[str] | None = None) -> None:
     steps = parser.add_subparsers(dest="step", required=True)
     pairs = steps.add_parser("pairs", help="write what the recipe g2p_misaki_as_cmudict learns")
     words = steps.add_parser("words", help="write the words with their labels")
-    words.add_argument("rnn", type=Path, help="a checkpoint folder of g2p_arpabet")
+    words.add_argument("rnn", type=Path, help="a checkpoint folder of g2p_arpabet or g2p_arpabet_more_words")
     words.add_argument("translation", type=Path, help="a checkpoint folder of g2p_misaki_as_cmudict")
     pairs.add_argument("output", type=Path, help="the folder to write, with train.tsv and validation.tsv")
     words.add_argument("output", type=Path, help="the file to write, with the columns word and pronunciation")

@@ -1,0 +1,109 @@
+"""What a pronouncer returns for a word, and what it is made of."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from ..alignment import AlignedPair
+from .phone_sets import Phones
+from .taggers import parts_of_speech
+from .text import Token
+
+Source = Literal["lexicon", "rules", "dictionary", "model", "punctuation", "unknown"]
+SOURCES: tuple[Source, ...] = ("lexicon", "rules", "dictionary", "model")  # the surest first
+
+
+class Variant(NamedTuple):
+    """One pronunciation of a word.
+
+    Attributes:
+        phonemes: as the pronouncer writes it
+        confidence: of a model, the probability of this pronunciation among those that the beam search found, see
+            :func:`~attnzoo.pronunciation.confidences`; None after a greedy search. 1 for what is listed
+        parts_of_speech: for which it is listed: "NOUN", "VERB", "ADJ", "ADV" or Penn Treebank tags; empty for any
+        phones: in ARPABET or Kokoro's phones, one by one; empty for a user's lexicon
+    """
+
+    phonemes: str
+    confidence: float | None
+    parts_of_speech: tuple[str, ...] = ()
+    phones: tuple[str, ...] = ()
+
+
+class Word(NamedTuple):
+    """A word of a text, or its punctuation, with its pronunciation.
+
+    Attributes:
+        text: as it is written
+        phonemes: its pronunciation; of punctuation the text; None for what has none. Between the words that are spoken
+            for a number there are spaces
+        source: what gave the pronunciation; of several spoken words the least sure source. "rules": names of letters
+        confidence: that of ``phonemes``, see :class:`Variant`; of several spoken words the product
+        variants: the pronunciations that are listed, or the model's n best, with the chosen one first; empty for
+            several spoken words, punctuation and what is unknown
+        alignments: on request, for every spoken word the alignment of its letters and its phones; None for one that the
+            model cannot read
+        space: the white space after it
+    """
+
+    text: str
+    phonemes: str | None
+    source: Source
+    confidence: float | None = None
+    variants: tuple[Variant, ...] = ()
+    alignments: tuple[AlignedPair | None, ...] = ()
+    space: str = ""
+
+
+class Spoken(NamedTuple):
+    """A spoken word with its pronunciations, the best first."""
+
+    word: str
+    source: Source
+    variants: tuple[Variant, ...]
+
+
+class Piece(NamedTuple):
+    """What a :class:`Word` is made of; ``None`` among the spoken words for one that has no pronunciation."""
+
+    text: str
+    kind: str
+    spoken: list[Any]
+    space: str = ""
+
+
+def kind_of(tokens: Sequence[Token]) -> str:
+    """The kind of several tokens together: unknown if one of them is."""
+    kinds = {token.kind for token in tokens}
+    return "unknown" if "unknown" in kinds or not kinds else "punctuation" if kinds == {"punctuation"} else "word"
+
+
+def as_tagged(spoken: Spoken | None, tag: str) -> Spoken | None:
+    """A spoken word with the variant of this Penn Treebank tag first."""
+    if spoken is None:
+        return None
+    for name in parts_of_speech(tag):
+        if any(name in one.parts_of_speech for one in spoken.variants):
+            ordered = sorted(spoken.variants, key=lambda one: name not in one.parts_of_speech)
+            return spoken._replace(variants=tuple(ordered))
+    return spoken
+
+
+def word_of(piece: Piece, alignments: Mapping[tuple[str, Phones], AlignedPair | None] | None) -> Word:
+    """The word that a piece of a text makes."""
+    text, kind, spoken, space = piece
+    if kind == "punctuation":
+        return Word(text, text, "punctuation", space=space)
+    if kind == "unknown" or not spoken or None in spoken:
+        return Word(text, None, "unknown", space=space)
+    best = [one.variants[0] for one in spoken]
+    certain = [variant.confidence for variant in best if variant.confidence is not None]
+    return Word(
+        text,
+        " ".join(variant.phonemes for variant in best),
+        max((one.source for one in spoken), key=SOURCES.index),
+        math.prod(certain) if len(certain) == len(best) else None,
+        spoken[0].variants if len(spoken) == 1 else (),
+        () if alignments is None else tuple(alignments.get((one.word, one.variants[0].phones)) for one in spoken),
+        space,
+    )
