@@ -92,7 +92,7 @@ def parser_of(command: Any) -> argparse.ArgumentParser:
         raise _Parsed(parser)
 
     run = importlib.import_module(command).main if isinstance(command, str) else command
-    with mock.patch.object(argparse.ArgumentParser, "parse_args", stop):
+    with mock.patch.multiple(argparse.ArgumentParser, parse_args=stop, parse_intermixed_args=stop):
         try:
             run([])
         except _Parsed as parsed:

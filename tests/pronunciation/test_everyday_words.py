@@ -5,11 +5,13 @@ import warnings
 from typing import Any
 
 import pytest
+from attnzoo.training.data.frequent_words import frequent_words
 from transformers import pipeline
 
 from attnzoo import model_path
 from attnzoo.pronunciation import Pronouncer, heteronyms, lexicons, numbers
 from attnzoo.pronunciation.lexicons import FREQUENT_COLUMNS, full_dictionary, look_up
+from attnzoo.pronunciation.phone_sets import written
 from attnzoo.shipped_models import KOKORO
 from tests.factory import refused
 
@@ -124,8 +126,12 @@ def test_frequent_words_need_no_package(without_packages: None) -> None:
 
 @pytest.mark.parametrize("column", FREQUENT_COLUMNS, ids="-".join)
 def test_frequent_words_are_those_of_the_dictionaries(column: tuple[str, str]) -> None:
-    dictionary = full_dictionary(*column)
-    for word, (entry,) in lexicons._frequent_words(*column).items():
+    dictionary, stored = full_dictionary(*column), lexicons._frequent_words(*column)
+    rows = frequent_words(["blorptastic", "the", "i", "women"], 3)
+    assert [row[0] for row in rows] == ["the", "women"]  # a letter has a name, and no dictionary has the first
+    place = 1 + FREQUENT_COLUMNS.index(column)
+    assert [row[place] for row in rows] == [written(stored[row[0]][0].phones, column[1], column[1]) for row in rows]
+    for word, (entry,) in stored.items():
         assert entry.phones == look_up(dictionary, word)[0].phones
 
 

