@@ -80,7 +80,9 @@ def test_a_release_may_be_the_mean_of_several_trainings(
     mean = AutoModelForSeq2SeqLM.from_pretrained(folder)
     for name, weight in AutoModelForSeq2SeqLM.from_pretrained(run / "best").named_parameters():
         torch.testing.assert_close(mean.get_parameter(name), (2 * weight).half().float(), rtol=2e-3, atol=0)
-    assert "The weights are the mean of 2 checkpoints." in (folder / "README.md").read_text()
+    card = " ".join((folder / "README.md").read_text().split())
+    assert "The weights are the mean of 2 checkpoints." in card
+    assert "`recipe.yaml` in this folder is that of one of the averaged trainings, and so are steps, minutes" in card
     figures = json.loads((folder / "run.json").read_text())
     assert figures["averaged"] == 2
     capsys.readouterr()
