@@ -2,6 +2,7 @@
 
 import math
 import unicodedata
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from ..alignment import AlignedPair
 from ..batching import by_length
 from ..phonemes import CLOSE, OPEN, known_phonemes
 from .engines import EngineName, load_engine
-from .phone_sets import english_set
+from .phone_sets import Phones, english_set, without_stress
 from .text import INNER_E, RESPELLED_E, SOUNDED_E, plain, respelled, straight
 
 # The most phones of a word of English, by its letters. In CMUdict and in misaki's gold entries only initialisms and a
@@ -48,8 +49,28 @@ def confidences(log_probabilities: Sequence[float], temperature: float = 1.0, bi
     return [weight / (weight + rivals * (total - weight)) for weight in weights]
 
 
+def phones_first(phones: Sequence[Phones], log_probabilities: Sequence[float], temperature: float = 1.0) -> list[int]:
+    r"""The places of hypotheses, by the probability of their phones with any stress, and then by their own.
+
+    .. math:: P(u) = \sum_{i: u_i = u} p(y_i | x)^{1/\tau}
+
+    The most probable hypothesis may have phones that are not the most probable: where the stress is unclear, several
+    hypotheses share the probability of their phones.
+
+    Symbols: :math:`u_i` are the phones of :math:`y_i` without stress; the others are those of :func:`confidences`.
+    """
+    bare, best = [without_stress(one) for one in phones], max(log_probabilities)
+    totals: defaultdict[Phones, float] = defaultdict(float)
+    for one, value in zip(bare, log_probabilities, strict=True):
+        totals[one] += math.exp((value - best) / temperature)
+    return sorted(range(len(bare)), key=lambda place: (totals[bare[place]], log_probabilities[place]), reverse=True)
+
+
 class WordModel:
     """A model of pronunciation with its tokenizer.
+
+    Attributes:
+        has_english_phones: whether its phones are ARPABET, or Kokoro's with accents
 
     Args:
         folder: of the model, or its Hub id
@@ -73,7 +94,8 @@ class WordModel:
         self.phones = frozenset(phones)
         self.letters = frozenset(token for token in vocabulary if len(token) == 1)
         self.is_english = is_english
-        self._respells = english_set(phones) is not None and self.letters.isdisjoint("çñéèêë")
+        self.has_english_phones = english_set(phones) is not None
+        self._respells = self.has_english_phones and self.letters.isdisjoint("çñéèêë")
         self.accent_token = accent_token if accent_token in vocabulary else ""
         self._phone_of = {vocabulary[f"{OPEN}{phone}{CLOSE}"]: phone for phone in phones}
         self._normalizer = tokenizer.backend_tokenizer.normalizer
@@ -113,7 +135,9 @@ class WordModel:
     def read(
         self, words: Collection[str], n_best: int, num_beams: int | None, batch_size: int
     ) -> dict[str, list[Hypothesis]]:
-        """At most ``n_best`` hypotheses for each of these readable words, the most probable first."""
+        """At most ``n_best`` hypotheses for each of these readable words, the best first: by probability, or in English
+        phones by :func:`phones_first`.
+        """
         beams = num_beams or max(n_best, self.engine.num_beams, FEWEST_BEAMS if n_best > 1 else 1)
         ordered = sorted(words)
         hypotheses = by_length(ordered, len, batch_size, lambda batch: self._search(batch, beams))
@@ -143,7 +167,7 @@ class WordModel:
         ]
 
     def _hypotheses(self, sequences: list[list[int]], scores: list[float] | None) -> list[Hypothesis]:
-        """The hypotheses of one word that are not empty, the most probable first; those that were cut off come last."""
+        """The hypotheses of one word that are not empty, the best first; those that were cut off come last."""
         found: list[tuple[bool, float, tuple[str, ...]]] = []
         for ids, score in zip(sequences, scores or [0.0] * len(sequences), strict=True):
             phones = tuple(self._phone_of[token] for token in ids if token in self._phone_of)
@@ -152,5 +176,9 @@ class WordModel:
         found.sort(reverse=True)
         if not found or scores is None:
             return [Hypothesis(phones, None) for _, _, phones in found]
-        probabilities = confidences([log_probability for _, log_probability, _ in found], *self.engine.calibration)
-        return [Hypothesis(phones, c) for (_, _, phones), c in zip(found, probabilities, strict=True)]
+        ends, log_probabilities, phones_of = zip(*found, strict=True)
+        certain = confidences(log_probabilities, *self.engine.calibration)
+        order = list(range(len(found)))
+        if self.has_english_phones and all(ends):
+            order = phones_first(phones_of, log_probabilities, self.engine.calibration[0])
+        return [Hypothesis(phones_of[place], certain[place]) for place in order]

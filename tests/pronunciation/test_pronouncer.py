@@ -1,5 +1,6 @@
 """What holds for every pronouncer: nothing is lost, sources in their order, the model's own search and scores."""
 
+import math
 import socket
 import unicodedata
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from attnzoo.alignment import forced_decode
 from attnzoo.export import to_onnx
 from attnzoo.pronunciation import Pronouncer, confidences, phone_sets, pronouncer, word_model
 from attnzoo.pronunciation.lexicons import Entry
+from attnzoo.pronunciation.word_model import phones_first
 from attnzoo.shipped_models import PRONUNCIATION
 from tests.factory import refused
 from tests.pronunciation.odd_strings import ODD_STRINGS
@@ -101,7 +103,7 @@ def test_no_digit_or_symbol_is_lost(pronounce: Pronouncer) -> None:
 
 
 def test_the_model_says_what_its_search_finds(pronounce: Pronouncer, capfd: pytest.CaptureFixture[str]) -> None:
-    """The n best are the beams in order of log p. Confidences are its softmax over the beams, calibrated."""
+    """The n best are the beams, the most probable phones first. Confidences are their softmax, calibrated."""
     model, tokenizer = pronounce.word_model.engine.model, pronounce.word_model.engine.tokenizer
     (word,) = pronounce.words(["philosophy"], n_best=5, num_beams=5)
     inputs = tokenizer(["philosophy"], return_tensors="pt")
@@ -110,6 +112,8 @@ def test_the_model_says_what_its_search_finds(pronounce: Pronouncer, capfd: pyte
     labels = ids.masked_fill((ids == 2).cumsum(1) - (ids == 2).long() > 0, -100)
     scores = forced_decode(model, inputs["input_ids"].expand(5, -1), labels, None).scores
     order = scores.argsort(descending=True)
+    temperature = pronounce.word_model.engine.calibration[0]
+    order = order[phones_first([tuple(texts[place].split()) for place in order], scores[order].tolist(), temperature)]
     assert [variant.phonemes for variant in word.variants] == [texts[place] for place in order]
     softmax = (scores[order] / model.config.confidence_temperature).softmax(0)
     expected = torch.sigmoid(torch.log(softmax / (1 - softmax)) + model.config.confidence_bias)
@@ -120,6 +124,17 @@ def test_the_model_says_what_its_search_finds(pronounce: Pronouncer, capfd: pyte
     assert not capfd.readouterr().err  # Transformers reports options that a search does not have
     only = tokenizer.decode(model.generate(**inputs, num_beams=1)[0], skip_special_tokens=True)
     assert (greedy.phonemes, greedy.confidence) == (only, None)
+
+
+def test_phones_whose_hypotheses_together_are_the_most_probable_come_first() -> None:
+    """With any stress: 0.35 + 0.25 of B against 0.4 of A, and the more probable stress of B first. A temperature near 0
+    counts only the best hypothesis of each.
+    """
+    phones, chances = [("A1",), ("B0", "ˈɪ"), ("B1", "ɪ"), ()], [0.4, 0.25, 0.35, 1e-9]
+    values = [math.log(chance) for chance in chances]
+    assert phones_first(phones, values) == [2, 1, 0, 3]
+    assert phones_first(phones, [value - 1000 for value in values]) == [2, 1, 0, 3]
+    assert phones_first(phones, values, 0.01) == [0, 2, 1, 3]
 
 
 def test_a_temperature_is_that_of_a_softmax_and_a_bias_is_added_to_the_log_odds(

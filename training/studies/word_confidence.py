@@ -4,8 +4,8 @@ r"""How far the confidence of a model of pronunciation can be trusted, and the c
 
 The confidence of a word is that of the best pronunciation that the beam search found
 (:func:`attnzoo.pronunciation.confidences`). Its temperature and bias are fitted on the validation split: those with the
-least log loss of "the best pronunciation is right"; the bias is 0 if the words are too few to tell it. On the test
-split the study prints two figures:
+least log loss of "the most probable pronunciation is right"; the bias is 0 if the words are too few to tell it. On the
+test split the study prints the figures of the pronunciations that ``attnzoo pronounce`` gives, and two others:
 
 - ECE, the expected calibration error (Guo et al., 2017, "On Calibration of Modern Neural Networks", arXiv:1706.04599,
   section 2): words are sorted by confidence into 15 bins of equal size; the mean over the bins of how far the mean
@@ -16,7 +16,7 @@ split the study prints two figures:
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
@@ -25,8 +25,10 @@ from transformers import AutoConfig
 
 from attnzoo.phonemes import accent_and_spelling
 from attnzoo.pronunciation import confidences
-from attnzoo.pronunciation.word_model import Hypothesis, WordModel
+from attnzoo.pronunciation.phone_sets import Phones
+from attnzoo.pronunciation.word_model import WordModel, phones_first
 
+from ..card import describe
 from ..commands import add_overrides, command_parser
 from ..loop.checkpoint import require_model
 from ..loop.stopping import exit_on_user_error
@@ -54,25 +56,29 @@ def main(arguments: list[str] | None = None) -> None:
         if not isinstance(task, GraphemeToPhoneme):
             raise ValueError(f"{options.folder} is not a model of pronunciation")
         validation = hypotheses(options.folder, task, "validation", options.num_beams)
-        fitted = fitted_calibration(*validation)
+        fitted = fitted_calibration(*most_probable(validation))
         test = hypotheses(options.folder, task, "test", options.num_beams)
         if options.save:
             save(fitted, options.folder)
     temperature, bias = fitted
-    words = f"{len(validation[1]):,} words of the validation split"
+    words = f"{len(validation):,} words of the validation split"
     print(f"temperature {temperature:.3f} and bias {bias:.3f}, fitted on the {words}")
     for name, value in (("before", NONE), ("after", fitted)):
-        certain, is_right = best_confidences(test[0], value), test[1]
+        said = {word.text: best_of(word, value) for word in test}
+        certain = [confidence for _, confidence in said.values()]
+        is_right = [said[word.text][0] in word.listed for word in test]
         auroc = roc_auc_score(is_right, certain) if len({*is_right}) == 2 else float("nan")  # all right, or all wrong
         print(
             f"test split, {len(is_right):,} words, {name} the fit: ECE {calibration_error(certain, is_right):.4f}, "
             f"AUROC {auroc:.4f}"
         )
+    predictions = [said.get(word, ("", 0.0))[0] for word in task.splits["test"]["word"]]
+    print(f"test split, as attnzoo pronounce reads: {describe(task, task.score('test', predictions))}")
 
 
 def calibrate(folder: Path, task: GraphemeToPhoneme, num_beams: int | None = None) -> None:
     """Fit the calibration of the model in ``folder`` and save it there."""
-    save(fitted_calibration(*hypotheses(folder, task, "validation", num_beams)), folder)
+    save(fitted_calibration(*most_probable(hypotheses(folder, task, "validation", num_beams))), folder)
 
 
 def save(calibration: Calibration, folder: Path) -> None:
@@ -82,15 +88,27 @@ def save(calibration: Calibration, folder: Path) -> None:
     config.save_pretrained(folder)
 
 
-def hypotheses(
-    folder: Path, task: GraphemeToPhoneme, split: str, num_beams: int | None
-) -> tuple[list[list[float]], list[bool]]:
-    """For every word of a split, the log-probabilities of its hypotheses, and whether the best of them is listed.
+class Heard(NamedTuple):
+    """A word with what the model found.
 
-    The log-probabilities of a word have a constant in common, which does not change its confidences.
+    Attributes:
+        text: the word, after the token of its accent if it has one
+        listed: its pronunciations in the dictionary
+        found: the hypotheses, the most probable first
+        log_probabilities: of these. They have a constant in common, which does not change confidences
+        are_english: whether the phones are of English, so that the phones come before the stress
     """
-    log_probabilities: list[list[float]] = []
-    is_right: list[bool] = []
+
+    text: str
+    listed: list[str]
+    found: list[Phones]
+    log_probabilities: list[float]
+    are_english: bool
+
+
+def hypotheses(folder: Path, task: GraphemeToPhoneme, split: str, num_beams: int | None) -> list[Heard]:
+    """The readable words of a split with their hypotheses."""
+    heard: list[Heard] = []
     rows = zip(task.splits[split]["word"], task.splits[split]["pronunciations"], strict=True)
     by_accent: dict[str, dict[str, list[str]]] = {}
     for word, pronunciations in rows:
@@ -107,10 +125,25 @@ def hypotheses(
         readable = {word: form for word in words if (form := model.readable(word))}
         found = model.read(set(readable.values()), n_best=beams, num_beams=beams, batch_size=128)
         for word, form in readable.items():
-            best: list[Hypothesis] = found[form]
-            log_probabilities.append([float(np.log(one.confidence or 1e-300)) for one in best])
-            is_right.append(bool(best) and " ".join(best[0].phones) in words[word])
-    return log_probabilities, is_right
+            best = sorted(found[form], key=lambda one: one.confidence or 0.0, reverse=True)
+            values = [float(np.log(one.confidence or 1e-300)) for one in best]
+            phones = [one.phones for one in best]
+            heard.append(Heard(accent + word, words[word], phones, values, model.has_english_phones))
+    return heard
+
+
+def most_probable(words: list[Heard]) -> tuple[list[list[float]], list[bool]]:
+    """The log-probabilities of every word's hypotheses, and whether the most probable one is listed."""
+    is_right = [bool(word.found) and " ".join(word.found[0]) in word.listed for word in words]
+    return [word.log_probabilities for word in words], is_right
+
+
+def best_of(word: Heard, calibration: Calibration) -> tuple[str, float]:
+    """The pronunciation of a word and its confidence, as a pronouncer with this calibration gives them."""
+    if not word.found:
+        return "", 0.0
+    place = phones_first(word.found, word.log_probabilities, calibration[0])[0] if word.are_english else 0
+    return " ".join(word.found[place]), confidences(word.log_probabilities, *calibration)[place]
 
 
 def fitted_calibration(log_probabilities: list[list[float]], is_right: list[bool]) -> Calibration:
