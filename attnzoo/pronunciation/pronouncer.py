@@ -257,7 +257,7 @@ class Pronouncer:
 
     def _in_lexicon(self, word: str) -> bool:
         """Whether the user's lexicon has a word, perhaps without its ending."""
-        listed = self._listed(word)
+        listed = self._listed(word) if self.lexicon else None
         return listed is not None and listed.source == "lexicon"
 
     def _pronounce(self, texts: list[list[Token]], options: Options, items: Sequence[str] = ()) -> list[list[Word]]:
@@ -334,8 +334,8 @@ class Pronouncer:
             return with_ending
         if len(word) == 1 and (name := self._letter_names.get(word) or self._letter_names.get(word.upper())):
             return Spoken(word, "rules", self._variants([Entry(name)], self._base))
-        for form in dict.fromkeys((word, plain(word))):
-            entries = look_up(self.dictionary, form)
+        for form_of in (str, plain) if self.dictionary else ():
+            entries = look_up(self.dictionary, form := form_of(word))
             if entries := tuple(entry for entry in entries if form == word or sounds_its_e(word, entry.phones)):
                 return Spoken(word, "dictionary", self._variants(as_accented(word, entries), self._base))
         return with_ending
