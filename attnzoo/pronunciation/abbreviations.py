@@ -54,7 +54,7 @@ UNITS |= {
 }
 UNITS |= {"km/h": "kilometer(s) per hour", "kW": "kilowatt(s)", "kWh": "kilowatt hour(s)", "Hz": "hertz"}
 UNITS |= {"kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz", "KB": "kilobyte(s)", "MB": "megabyte(s)"}
-UNITS |= {"yd": "yard(s)", "mi": "mile(s)", "sec": "second(s)", "ms": "millisecond(s)", "V": "volt(s)", "W": "watt(s)"}
+UNITS |= {"yd": "yard(s)", "mi": "mile(s)", "sec": "second(s)", "ms": "millisecond(s)"}
 UNITS |= {"tsp": "teaspoon(s)", "tbsp": "tablespoon(s)", "gal": "gallon(s)"}
 UNITS |= {f"{scale[0]}bps": f"{scale}bit(s) per second" for scale in ("kilo", "Mega", "Giga")}
 UNITS |= {"GB": "gigabyte(s)", "TB": "terabyte(s)", "min": "minute(s)", "hrs": "hour(s)"}

@@ -59,7 +59,7 @@ def full_dictionary(accent: str, phones: str) -> Lexicon:
         for name in MISAKI_FILES[accent]:
             read = json.loads((data / f"{name}.json").read_text(encoding="utf-8"))
             listed |= {word: found for word, value in read.items() if (found := _misaki_entries(value))}
-    if accent == "en-us":
+    if accent == "en-us" and listed:
         for word, entries in full_dictionary(accent, "arpabet").items():
             if word not in listed and capwords(word) not in listed:
                 listed[word] = tuple(Entry(arpabet_as_kokoro(entry.phones), *entry[1:]) for entry in entries)
@@ -83,8 +83,8 @@ def user_lexicon(lexicon: Mapping[str, str | Sequence[str]] | str | Path | None,
     """The user's lexicon, from a file or from a mapping of words to one or several pronunciations.
 
     Each line of the file has a word, a tab and a pronunciation. There is no header. A word with several pronunciations
-    has a line for each. The words are stored in Unicode's NFC with straight apostrophes and hyphens. A word with small
-    letters also serves for its other spellings with capitals, a word in capitals does not.
+    has a line for each. The words are stored in Unicode's NFC with straight apostrophes and hyphens. A word that is
+    not all capitals serves for every capitalisation, if that is not listed itself.
 
     Raises:
         ValueError: a word is not a text or has no pronunciation, or a line of the file is not a word, one tab and a
@@ -110,7 +110,8 @@ def look_up(lexicon: Lexicon, word: str) -> tuple[Entry, ...]:
     """The entries of a word as it is written, else in lower case, else with a capital in each word (New York)."""
     if not lexicon:
         return ()
-    return lexicon.get(word) or lexicon.get(word.lower()) or lexicon.get(capwords(word)) or ()
+    with_capital = lexicon.get(capwords(word)) if len(word) > 1 else None
+    return lexicon.get(word) or lexicon.get(word.lower()) or with_capital or ()
 
 
 def require_phones(lexicon: Lexicon, phones: str) -> None:

@@ -318,10 +318,11 @@ class Pronouncer:
         if listed := self._listed(word):
             return [listed]
         if self._letter_names and WITHOUT_VOWELS.fullmatch(word):
-            return [self._spelled(word, word)]
-        found = WORD_AND_INITIALISM.fullmatch(word) if self._letter_names else None
+            return [self._spelled(word, word.upper())]
+        found = WORD_AND_INITIALISM.fullmatch(straight(word)) if self._letter_names else None
         if found and (found[2] in INITIALISMS or not set(found[2]) & set("AEIOUY")):
-            return [*self._spoken(found[1]), self._spelled(found[2], found[2])]
+            letters = [*found[2][:-1], found[2][-1] + ("'s" if found[3] else "")]
+            return [*self._spoken(found[1]), self._spelled(found[2], letters)]
         return [word]
 
     def _listed(self, word: str) -> Spoken | None:

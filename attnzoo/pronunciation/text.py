@@ -24,10 +24,10 @@ INITIALISMS = frozenset(["AI", "EU", "ID", "IT", "PM", "UK", "UN", "US"])
 AFTER_LETTER_A = frozenset(["and", "as", "equals", "for", "has", "in", "is", "minus", "of", "or", "plus", "to", "was"])
 # Small letters without a vowel are spelled (www), but for sounds (shh) and abbreviations that are read as words (mr).
 WITHOUT_VOWELS = re.compile(
-    r"(?!(?:br+|gr+|hm+|m+|pff+t?|ps+t|s+h+|tsk|z+|dr|ft|hr|jr|lbs?|ltd|mrs?|ms|mt|nth|sr|st|vs)\Z)[b-df-hj-np-tv-xz]{2,5}"
+    r"(?!(?:br+|gr+|hm+|hmph|m+|pff+t?|ps+t|s+h+|tsk|z+|dr|ft|hrs?|jr|lbs?|ltd|mrs?|ms|mt|nth|sr|st|vs)\Z)[b-df-hj-np-tv-xz]{2,5}"
 )
-WORD_AND_INITIALISM = re.compile("([A-Z]?[a-z]+)([A-Z]{2,5})")  # ChatGPT
-PLURAL_LETTER = re.compile("(?!Ms)[B-DF-HJ-NP-TV-Z]s")  # your Ps and Qs
+WORD_AND_INITIALISM = re.compile("([A-Z]?[a-z]+)([A-Z]{2,5})((?:'?s)?)")  # ChatGPT, OpenAI's
+PLURAL_LETTER = re.compile("(?!Ms|Vs)[B-DF-HJ-NP-TV-Z]s")  # your Ps and Qs
 LONGEST_ACRONYM = 3  # letters; a longer word in capitals is more often a word
 LONGEST_INITIALISM = 5  # letters, if it begins or ends as no English word does: GPU, HDMI, IBM
 ONSETS = (

@@ -77,12 +77,15 @@ def test_an_item_of_a_list_is_read_as_in_a_text(item: str, phonemes: str, listed
 
 
 def test_letters_are_spelled_in_small_letters_and_beside_a_word(listed: Pronouncer, pronounce: Pronouncer) -> None:
-    found = listed("Mind your Ps and Qs, www, html, shh, OpenAI, ChatGPT, McGRAW.")
+    found = listed("Mind your Ps and Qs, www, html, css, shh, OpenAI, ChatGPT, OpenAI’s, ChatGPTs, McGRAW.")
     by_text = {word.text: (word.phonemes, word.source) for word in found}
     assert by_text["Ps"] == ("P IY1 Z", "rules")
     assert by_text["Qs"] == ("K Y UW1 Z", "rules")
     assert by_text["www"][0] == " ".join(["D AH2 B AH0 L Y UW0"] * 2 + ["D AH1 B AH0 L Y UW0"])
     assert by_text["shh"] == ("SH", "dictionary")
+    assert by_text["css"][0] == "S IY2 EH2 S EH1 S"
+    assert by_text["OpenAI’s"][0] == "OW1 P AH0 N EY2 AY1 Z"
+    assert by_text["ChatGPTs"][0] == "CH AE1 T JH IY2 P IY2 T IY1 Z"
     assert by_text["OpenAI"][0] == "OW1 P AH0 N EY2 AY1"
     assert by_text["ChatGPT"][0] == "CH AE1 T JH IY2 P IY2 T IY1"
     assert by_text["McGRAW"][1] == "dictionary"

@@ -82,7 +82,7 @@ def test_a_release_may_be_the_mean_of_several_trainings(
         torch.testing.assert_close(mean.get_parameter(name), (2 * weight).half().float(), rtol=2e-3, atol=0)
     card = " ".join((folder / "README.md").read_text().split())
     assert "The weights are the mean of 2 checkpoints." in card
-    assert "`recipe.yaml` in this folder is that of one of the averaged trainings, and so are steps, minutes" in card
+    assert "`recipe.yaml` in this folder, the steps, the minutes and the seed are those of one of the averaged" in card
     figures = json.loads((folder / "run.json").read_text())
     assert figures["averaged"] == 2
     capsys.readouterr()

