@@ -10,10 +10,9 @@ that both dictionaries have. The label of a word is then the hypothesis with the
 .. math:: \sum_m w_m \log p_m(y | x)
 
 over three models: an RNN, first that of the recipe ``g2p_arpabet``; the translation, where misaki has the word; and
-phonetisaurus (Novak et al., 2012, "WFST-Based Grapheme-to-Phoneme Conversion", W12-6208), n-grams of
-joint letters and phonemes. In the first round all three know only training words of the CMU
-dictionary. The names are labelled without the
-translation, and the words by analogy by rules alone. The commands, after ``attnzoo train g2p_arpabet``::
+phonetisaurus (Novak et al., 2012, "WFST-Based Grapheme-to-Phoneme Conversion", W12-6208), n-grams of joint letters and
+phonemes. In the first round all three know only training words of the CMU dictionary. The names are labelled without
+the translation, and the words by analogy by rules alone. The commands, after ``attnzoo train g2p_arpabet``::
 
     python -m attnzoo.training.data.more_english_words pairs runs/misaki_and_cmudict
     attnzoo train g2p_misaki_as_cmudict --output runs/misaki_as_cmudict
