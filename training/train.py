@@ -42,7 +42,16 @@ from .commands import train_parser
 from .data.text_files import short
 from .loop.average import MovingAverage
 from .loop.batching import LengthBatchSampler, LengthBatchStream, length_of
-from .loop.checkpoint import checkpoint_folder, checkpoints, recover, replacing, require_room, rotate, write_atomically
+from .loop.checkpoint import (
+    checkpoint_folder,
+    checkpoints,
+    recover,
+    replacing,
+    require_room,
+    rotate,
+    set_damaged_aside,
+    write_atomically,
+)
 from .loop.distillation import Teachers
 from .loop.guided_alignment import LINKS, GuidedAlignment
 from .loop.progress import Batches, Best, Clock, SinceLog, progress_bar
@@ -187,7 +196,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         accelerator.init_trackers(project, chosen, init_kwargs=names)
 
     log = output / "log.jsonl"
-    if accelerator.is_main_process and resume:
+    if accelerator.is_main_process and checkpoint is not None:
+        set_damaged_aside(output, checkpoint)
         for name in ("best", "last"):
             recover(output / name)
         start_log(log, clock.steps)

@@ -74,6 +74,10 @@ def test_a_part_of_a_run_is_not_lost_by_starting_another(dictionary: Path, tmp_p
         "best/mine/config.json",
         "checkpoints/mine/model.safetensors",
         "tensorboard/x.png",
+        ".best.new/notes.txt",
+        ".last.new",
+        "checkpoints/step-00000002",
+        "checkpoints/.step-00000002.new/notes.txt",
     ],
 )
 def test_a_file_of_the_users_among_those_of_the_run_is_kept(
@@ -87,10 +91,19 @@ def test_a_file_of_the_users_among_those_of_the_run_is_kept(
     assert all((tmp_path / file).read_text() == "old" for file in [*OLD[:-1], name])
 
 
+@pytest.mark.parametrize("name", ["best", "checkpoints", "evaluated"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_file_of_the_users_where_the_run_has_a_folder_is_kept(name: str, overwrite: bool, tmp_path: Path) -> None:
+    write_old(tmp_path, name)
+    with pytest.raises(ValueError, match=rf"this training would delete .*{name}, which no training wrote; move it"):
+        check_output(tmp_path, load_recipe("demo"), resume=False, overwrite=overwrite)
+
+
 @pytest.mark.parametrize("flag", ["--overwrite", "--resume"])
 def test_a_refused_training_changes_nothing(flag: str, dictionary: Path, tmp_path: Path) -> None:
     """Also not what a killed one left: the next training removes it."""
-    left = [".best.new/x", ".last.old/config.json", "checkpoints/.step-00000002.new/x", "checkpoints/.mine/x"]
+    left = [".best.new/config.json", ".last.old/config.json", "checkpoints/.step-00000002.new/state.json"]
+    left += ["checkpoints/.mine/x"]
     write_old(tmp_path, *left, ".writable")
     save_recipe(load_recipe("demo", [*RECIPE, f"task.data.path={dictionary}"]), tmp_path / "recipe.yaml")
     before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
@@ -105,12 +118,13 @@ def test_a_refused_training_changes_nothing(flag: str, dictionary: Path, tmp_pat
     assert [name for name in (*left, ".writable") if (tmp_path / name).exists()] == ["checkpoints/.mine/x", ".writable"]
 
 
-def test_overwrite_deletes_nothing_through_a_linked_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_nothing_is_deleted_through_a_linked_folder(overwrite: bool, tmp_path: Path) -> None:
     write_old(tmp_path / "mine", "config.json")
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "best").symlink_to(tmp_path / "mine")
-    with pytest.raises(ValueError, match=r"best is a link, and --overwrite would delete what it leads to; remove"):
-        check_output(tmp_path / "run", load_recipe("demo"), resume=False, overwrite=True)
+    (tmp_path / "run" / "best").symlink_to(tmp_path / ("mine" if overwrite else "empty"))
+    with pytest.raises(ValueError, match=r"best is a link, and this training would replace what it leads to; remove"):
+        check_output(tmp_path / "run", load_recipe("demo"), resume=False, overwrite=overwrite)
 
 
 def test_links_to_checkpoints_are_deleted_and_not_what_they_lead_to(tmp_path: Path) -> None:

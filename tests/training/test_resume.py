@@ -268,13 +268,15 @@ def test_a_checkpoint_with_pickles_is_refused_unread(dictionary: Path, unfinishe
 def test_a_sound_checkpoint_of_another_training_is_refused(
     change: Callable[[Any], Any], message: str, dictionary: Path, unfinished: Path
 ) -> None:
-    folder = checkpoints(unfinished)[-1]
+    folder, damaged = checkpoints(unfinished)
+    flip_a_bit(damaged / "model.safetensors")
     state = json.loads((folder / "state.json").read_text())
     change(state)
     (folder / "state.json").write_text(json.dumps(state))
     checkpoint.write_manifest(folder)
     with pytest.raises(SystemExit, match=message):
         go_on(dictionary, unfinished)
+    assert checkpoints(unfinished) == [folder, damaged], "what is refused changes nothing"
 
 
 def test_data_that_has_other_symbols_since_is_refused(dictionary: Path, unfinished: Path, tmp_path: Path) -> None:

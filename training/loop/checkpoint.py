@@ -144,7 +144,7 @@ def damage(folder: Path) -> str | None:
 
 
 def newest_sound_checkpoint(output: Path) -> Path:
-    """The newest undamaged checkpoint. Newer, damaged ones are renamed to ``damaged-step-...``.
+    """The newest undamaged checkpoint.
 
     Raises:
         ValueError: there is no checkpoint, or all are damaged.
@@ -153,17 +153,22 @@ def newest_sound_checkpoint(output: Path) -> Path:
     for folder in reversed(checkpoints(output)):
         what = damage(folder)
         if what is None:
-            for damaged, why in found.items():
-                renamed = damaged.with_name(f"damaged-{damaged.name}")
-                shutil.rmtree(renamed, ignore_errors=True)
-                damaged.rename(renamed)
-                print(f"{damaged}: {why}; renamed to {renamed.name}", file=sys.stderr)
             return folder
         found[folder] = what
     if not found:
         raise ValueError(f"{output} holds no checkpoint; there is nothing to resume")
     reasons = "; ".join(f"{folder.name}: {what}" for folder, what in found.items())
     raise ValueError(f"{output} holds only damaged checkpoints ({reasons}); --overwrite starts again")
+
+
+def set_damaged_aside(output: Path, newest: Path) -> None:
+    """Rename the checkpoints after ``newest``, the newest undamaged one, to ``damaged-step-...``."""
+    found = checkpoints(output)
+    for damaged in found[found.index(newest) + 1 :]:
+        renamed = damaged.with_name(f"damaged-{damaged.name}")
+        shutil.rmtree(renamed, ignore_errors=True)
+        damaged.rename(renamed)
+        print(f"{damaged}: {damage(renamed)}; renamed to {renamed.name}", file=sys.stderr)
 
 
 def rotate(output: Path, keep: int) -> None:

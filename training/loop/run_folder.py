@@ -24,15 +24,17 @@ from ..recipe import Recipe, load_recipe, save_recipe
 from .checkpoint import MANIFEST, REPOSITORY, checkpoints, newest_sound_checkpoint, require_room, write_atomically
 
 # What a new run replaces, in the order in which it is deleted: without run.json no run counts as finished.
-# Hidden names in checkpoints/ are left out: what a kill left there is removed with the next checkpoint.
-RUN = ["run.json", "log.jsonl", "checkpoints/[!.]*", "evaluated/checkpoints/[!.]*", "best/*", "last/*", "tensorboard/*"]
-RUN += [".best.old", ".last.old"]
+# Of the hidden names in checkpoints/ only those that a kill leaves there.
+RUN = ["run.json", "log.jsonl", "best/*", "last/*", "tensorboard/*"]
+RUN += [f"{parent}/{name}" for parent in ("checkpoints", "evaluated/checkpoints") for name in ("[!.]*", ".step-*")]
+RUN += [".best.old", ".last.old", *(f".{name}.new" for name in ("best", "last", "run.json", "log.jsonl"))]
 # The names that a training writes there; the pickles are of older versions.
 _FILES = "|".join(map(re.escape, sorted({*REPOSITORY, MANIFEST, "state.json"}))) + r"|(optimizer|average)\.safetensors"
 _FILES += r"|optimizer\.bin|(custom_checkpoint|random_states)_\d+\.pkl"
 _FILES += r"|\.DS_Store|Thumbs\.db|desktop\.ini"  # file managers write them into every folder that they show
+_FOLDER = r"(\.?(best|last)|(evaluated/)?checkpoints/(damaged-|\.)?step-\d+)(\.old|\.new)?"
 _OWN = re.compile(
-    rf"run\.json|log\.jsonl|(\.?(best|last)(\.old)?|(evaluated/)?checkpoints/(damaged-)?step-\d+)(/({_FILES}))?"
+    rf"\.?(run\.json|log\.jsonl)(\.new)?|{_FOLDER}/({_FILES})"
     r"|tensorboard/(.*/)?(events\.out\.tfevents\.[^/]*|hparams\.yml)"
 )
 
@@ -63,13 +65,16 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
         raise ValueError(f"{output} holds {state}; {remedy}--overwrite deletes it, or choose another --output")
     if not (resume or overwrite) and _is_other(output / "recipe.yaml", recipe):
         raise ValueError(f"{output} holds another recipe.yaml; --overwrite replaces it, or choose another --output")
+    files = [file for path in contents(output) for file in (path, *([] if path.is_symlink() else path.rglob("*")))]
     folders = {parent for pattern in RUN for parent in (output / pattern).parents if parent.is_relative_to(output)}
     for folder in sorted(folders - {output}):
-        if overwrite and folder.is_symlink():
-            raise ValueError(f"{folder} is a link, and --overwrite would delete what it leads to; remove the link")
-    files = [file for path in contents(output) for file in (path, *([] if path.is_symlink() else path.rglob("*")))]
+        if folder.is_symlink() and (overwrite or folder.name in ("best", "last")):
+            raise ValueError(f"{folder} is a link, and this training would replace what it leads to; remove the link")
+        files += [folder] if os.path.lexists(folder) and not folder.is_dir() else []
     for file in files:
-        if not _OWN.fullmatch(file.relative_to(output).as_posix()) and (file.is_symlink() or not file.is_dir()):
+        name, is_link = file.relative_to(output).as_posix(), file.is_symlink()
+        is_own = _OWN.fullmatch(name) or (is_link and re.fullmatch(_FOLDER, name))
+        if not is_own and (is_link or not file.is_dir()):
             raise ValueError(f"this training would delete {file}, which no training wrote; move it elsewhere")
     written = [(output / pattern.partition("/")[0]).resolve() for pattern in RUN]
     for key, value in flatten_dict(dataclasses.asdict(recipe)).items():
