@@ -12,6 +12,7 @@ from typing import Any
 from ..alignment import AlignedPair
 from ..shipped_models import KOKORO, PRONUNCIATION, named_folder
 from . import phone_sets
+from .british import british_entries
 from .engines import EngineName
 from .lexicons import (
     Entry,
@@ -337,6 +338,7 @@ class Pronouncer:
             return Spoken(word, "rules", self._variants([Entry(name)], self._base))
         for form_of in (str, plain) if self.dictionary else ():
             entries = look_up(self.dictionary, form := form_of(word))
+            entries = entries or (british_entries(form) if self.accent == "en-gb" else ())
             if entries := tuple(entry for entry in entries if form == word or sounds_its_e(word, entry.phones)):
                 return Spoken(word, "dictionary", self._variants(as_accented(word, entries), self._base))
         return with_ending

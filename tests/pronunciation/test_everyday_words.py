@@ -116,6 +116,16 @@ def test_names_that_misaki_lacks_are_those_of_the_cmu_dictionary() -> None:
     assert lexicons.arpabet_as_kokoro(("ER0", "R", "ER1", "D")) == ("ə", "ɹ", "ˈɜ", "ɹ", "d")
 
 
+def test_british_names_that_misaki_lacks_are_converted_american_ones() -> None:
+    british = Pronouncer("en-gb", "kokoro")
+    found = british("Hugh Chloe Sean Patrick Zoë Hugh's Gloria Doris Sarah Harry Murray Stewart Elizabeth hugh")
+    assert " ".join(str(word.phonemes) for word in found) == (
+        "hjˈuː klˈQi ʃˈɔːn pˈatɹɪk zˈQi hjˈuːz ɡlˈɔːɹɪə dˈɒɹɪs sˈɛːɹə hˈaɹi mˈʌɹi stjˈuːət ɪlˈɪzəbəθ hjˈuː"
+    )
+    assert {word.source for word in found} == {"dictionary"}
+    assert [word.source for word in british.words(["copied", "Paris's", "blorp"])] == ["model", "dictionary", "model"]
+
+
 def test_frequent_words_need_no_package(without_packages: None) -> None:
     for accent, phones in FREQUENT_COLUMNS:
         pronounce = Pronouncer(accent, phones)
