@@ -34,10 +34,19 @@ def find_loopback(host: Any, *arguments: Any, **options: Any) -> Any:
 socket.getaddrinfo = find_loopback
 
 
-def pytest_collection_finish() -> None:
-    """Exempt all imported modules from garbage collection: the Trainer collects garbage after every training."""
+def freeze() -> None:
+    """Exempt all objects that are in use from garbage collection, which every training calls several times."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_collection_finish() -> None:
+    freeze()
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    if nextitem is not None and item.path != nextitem.path:  # a file has imported more modules
+        freeze()
 
 
 @pytest.fixture(scope="session")

@@ -168,16 +168,21 @@ def params(cases: list[dict[str, Any]]) -> list[Any]:
 
 
 def assert_equals_the_loop(case: dict[str, Any]) -> None:
-    """Logits and alignments in training and in evaluation, the loss, and its gradient of every parameter."""
+    """Logits, alignments, the loss and its gradient of every parameter: of a training step with logits and of one
+    without them, which runs over the rows that have not ended. Then logits and alignments in evaluation.
+    """
     model, inputs = tiny_model(case).train(), batch()
     expected = loop_translation(model, inputs)
     expected_loss = reference.cross_entropy(expected.logits, inputs["labels"])
     if model.config.coverage:
         of_coverage = copying.coverage_loss(expected.alignments, inputs["labels"])
         expected_loss = expected_loss + model.config.coverage_loss_coefficient * of_coverage
-    outputs = model(**inputs, output_attentions=True)
-    assert_equal(outputs.loss, expected_loss, "loss")
-    assert_same_gradients(gradients(outputs.loss, model), gradients(expected_loss, model))
+    expected_gradients = gradients(expected_loss, model)
+    outputs, packed = model(**inputs, output_attentions=True), model(**inputs, skip_logits=True)
+    assert packed.logits is None
+    for step in (outputs, packed):
+        assert_equal(step.loss, expected_loss, "loss")
+        assert_same_gradients(gradients(step.loss, model), expected_gradients)
     with torch.no_grad():  # the steps then share no products
         evaluated = model.eval()(**inputs, output_attentions=True)
     for one in (outputs, evaluated):
