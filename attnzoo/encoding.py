@@ -1,11 +1,36 @@
-"""Errors for input that is not UTF-8; they name the file or the argument."""
+"""Text in UTF-8, and errors for what is something else; they name the file or the argument."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# The first bytes of packed files, and their names in messages. Not gzip: training data may be compressed by it.
-PACKED = {b"PK\x03\x04": "a zip file or a workbook", b"BZh": "compressed by bzip2", b"\xfd7zXZ": "compressed by xz"}
-PACKED |= {b"\x28\xb5\x2f\xfd": "compressed by zstd", b"7z\xbc\xaf": "a 7z archive"}
+# The first bytes of files that are not text, with names for messages. Not gzip: training data may be compressed by it.
+PACKED = dict.fromkeys((b"PK\x03\x04", b"PK\x05\x06"), "a zip file or a workbook")  # the second: an empty one
+PACKED |= {b"BZh": "compressed by bzip2", b"\xfd7zXZ": "compressed by xz", b"\x28\xb5\x2f\xfd": "compressed by zstd"}
+PACKED |= {b"7z\xbc\xaf": "a 7z archive", b"%PDF-": "a PDF", b"\x89PNG": "a picture"}
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+def not_text(content: bytes) -> str | None:
+    """What the content of a file is if it is no text in an encoding of bytes, nor UTF-16 with a byte order mark."""
+    kinds = PACKED | {b"\x1f\x8b": "compressed by gzip"}
+    kind = next((kind for signature, kind in kinds.items() if content.startswith(signature)), None)
+    if kind is None and b"\0" in content and not content.startswith(UTF16_MARKS):
+        return "a binary file"
+    return kind
+
+
+def text_of(content: bytes, what: object) -> str:
+    """The text of a file in UTF-8, without a byte order mark. Its lines end with a line feed, those of old Macs too.
+
+    Raises:
+        ValueError: it is something else; the message names ``what``.
+    """
+    with reading_utf8(what):
+        text = content.decode("utf-8-sig")
+    if kind := not_text(content):
+        raise ValueError(f"{what} is {kind}, not text; give a text file in UTF-8")
+    return re.sub("\r\n?", "\n", text)
 
 
 @contextmanager
@@ -15,10 +40,7 @@ def reading_utf8(what: object) -> Iterator[None]:
         yield
     except UnicodeError as error:
         read = error.object if isinstance(error, UnicodeDecodeError) else b""
-        kinds = PACKED | {b"\x1f\x8b": "compressed by gzip"}
-        kind = next((kind for signature, kind in kinds.items() if read.startswith(signature)), None)
-        if kind is None and b"\0" in read and not read.startswith((b"\xff\xfe", b"\xfe\xff")):  # which begin UTF-16
-            kind = "a binary file"
-        if kind is not None:
+        if kind := not_text(read):
             raise ValueError(f"{what} is {kind}, not text; give a text file in UTF-8") from error
-        raise ValueError(f"{what} is not UTF-8 ({error}); convert it, for example with iconv") from error
+        command = "iconv -f utf-16" if read.startswith(UTF16_MARKS) else "iconv"
+        raise ValueError(f"{what} is not UTF-8 ({error}); convert it, for example with {command}") from error

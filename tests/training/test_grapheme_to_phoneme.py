@@ -276,6 +276,7 @@ def test_a_word_list_needs_no_header(tmp_path: Path, capsys: Any) -> None:
         ("a.tsv", "kinn  k i n\nkala k a l\n", "has no tab between words and pronunciations; .* end in .txt"),
         ("a.txt", "word\tpronunciation\nkala\tk a l\n", "read as a dictionary.* 'word', 'pronunciation'; if it is"),
         ("a.txt", "kinn;k i n\nkala;k a l\n", "read as a dictionary.* 'kinn;k', 'i n'; if it is a table"),
+        ("a.csv", "kinn;k i n;a, b\nkala;k a l;c, b\n", "line 1: 'kinn;k i n;a' is no word.*separator=';'"),
         ("a.txt", "# a comment\n\n", "a.txt is empty"),
         ("a.txt", "kinn,k\nkala,k a l\n", "line 1: 'kinn,k' has a word but no phonemes.*separator=','"),
     ],

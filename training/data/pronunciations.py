@@ -14,7 +14,7 @@ import datasets
 from huggingface_hub.dataclasses import strict
 
 from .sources import Rows, Source, is_table, read_rows, readable, refuse_row_keys, report_skipped, short
-from .text_files import TAB, SourceError, lines, separator_remedy
+from .text_files import SEPARATORS, TAB, SourceError, lines, separator_remedy
 
 
 @strict
@@ -158,6 +158,8 @@ def _with_columns(data: PronunciationData) -> PronunciationData:
         )
     if not rows or any(len(row) != 2 for row in rows) or {*rows[0]} & {*names}:
         return data
+    if sign := next((sign for sign in SEPARATORS if all(sign in row[0] for row in rows)), None):
+        raise SourceError(f"{path}, line 1: {short(repr(rows[0][0]))} is no word{separator_remedy(sign)}")
     first, *others = ({*row[1].split()} for row in rows)
     if first.isdisjoint(itertools.chain(*others)):
         raise SourceError(

@@ -18,7 +18,7 @@ from datasets.packaged_modules.csv.csv import CsvConfig
 from datasets.packaged_modules.json.json import JsonConfig
 from huggingface_hub.dataclasses import strict
 
-from .text_files import GZIP, TAB, check_header, has_quotes, lines, refuse_long_rows, refuse_packed, require_columns
+from .text_files import GZIP, TAB, check_header, has_quotes, lines, refuse_misread_rows, refuse_packed, require_columns
 from .text_files import SourceError as SourceError
 from .text_files import short as short
 
@@ -360,6 +360,8 @@ def _text_options(builder: datasets.DatasetBuilder, source: Source, columns: dic
         refuse_packed(file)
         if start == GZIP and not file.name.lower().endswith(".gz"):
             raise SourceError(f"{file} is compressed with gzip; rename it to end in .gz")
+        if is_csv:
+            next(lines(file, source.encoding), "")  # an error if it is no text
     if not is_csv:
         for file in local:
             if isinstance(config, JsonConfig) and not sum(1 for line in lines(file) if line.strip()):
@@ -373,7 +375,8 @@ def _text_options(builder: datasets.DatasetBuilder, source: Source, columns: dic
         options |= {"names": source.columns, "header": None}
     for file in local:
         number = check_header(file, source.columns, columns, {"sep": config.sep, **options})
-        refuse_long_rows(file, config.sep, source.encoding, quoting, number)
+        is_given = source.separator is not None
+        refuse_misread_rows(file, config.sep, source.encoding, quoting, number, is_separator_given=is_given)
     features = datasets.Features(dict.fromkeys(columns, datasets.Value("string")))
     return options | {"keep_default_na": False, "features": features}
 

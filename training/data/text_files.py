@@ -1,6 +1,5 @@
 """Files of text: decompressed up to a limit, decoded line by line, and read as tables with or without quoting."""
 
-import codecs
 import csv
 import gzip
 import io
@@ -12,12 +11,12 @@ from typing import Any, BinaryIO
 
 import pandas as pd
 
-from attnzoo.encoding import PACKED
+from attnzoo.encoding import PACKED, UTF16_MARKS, not_text
 
 UNPACKED_LIMIT = 2**30  # bytes of one decompressed file, so that a small file cannot fill the disk
 GZIP = b"\x1f\x8b"
 TAB = "\t"
-UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+SEPARATORS = (TAB, ";", ",", "|")
 NOT_DECODED = re.compile("[\udc80-\udcff]")  # what the error handler "surrogateescape" writes for such bytes
 
 csv.field_size_limit(2**31 - 1)  # a cell may hold a whole text
@@ -73,19 +72,24 @@ def lines(file: Path, encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a file of text, without its byte order mark. Lines keep their ends, of Unix, Windows or old Macs.
 
     Raises:
-        SourceError: a line cannot be decoded (the message shows it); or as for :func:`open_unpacked`.
+        SourceError: a line cannot be decoded (the message shows it); the first one is of no text; or as for
+            :func:`open_unpacked`.
     """
     with open_unpacked(file) as opened, io.TextIOWrapper(opened, encoding, "surrogateescape", newline="") as text:
         try:
             for number, line in enumerate(text, start=1):
-                if NOT_DECODED.search(line):
-                    raw = line.encode(encoding, "surrogateescape")
-                    guess, name = ("utf-16", "utf-16") if raw[:2] in UTF16_MARKS else ("latin-1", "latin1")
-                    raise SourceError(
-                        f"{file} is not {encoding.upper()} (line {number}: {short(raw)}); convert it, from {guess} "
-                        f"perhaps: iconv -f {name}, or if it is no json set task.data.encoding={guess}"
-                    )
-                yield line.removeprefix("\ufeff") if number == 1 else line
+                if not NOT_DECODED.search(line) and (number > 1 or "\0" not in line):
+                    yield line.removeprefix("\ufeff") if number == 1 else line
+                    continue
+                raw = line.encode(encoding, "surrogateescape")
+                if number == 1 and (kind := not_text(raw)):
+                    remedy = "; if it is UTF-16 convert it: iconv -f utf-16le" if kind == "a binary file" else ""
+                    raise SourceError(f"{file} is {kind}, not text{remedy}")
+                guess, name = ("utf-16", "utf-16") if raw[:2] in UTF16_MARKS else ("latin-1", "latin1")
+                raise SourceError(
+                    f"{file} is not {encoding.upper()} (line {number}: {short(raw)}); convert it, from {guess} "
+                    f"perhaps: iconv -f {name}, or if it is no json set task.data.encoding={guess}"
+                )
         except UnicodeError as error:
             raise SourceError(f"{file} is not {encoding.upper()} ({error}); set task.data.encoding") from error
 
@@ -114,6 +118,7 @@ def has_quotes(file: Path, separator: str, encoding: str, has_header: bool) -> b
             header = next(lines(file, encoding))
             if separator not in header and (remedy := separator_remedy(header)):
                 raise SourceError(f"{file} has no {separator!r} in its first line{remedy}")
+            refuse_other_separator(file, separator, encoding)
             raise SourceError(
                 f"{file}, {incorrect}; if quotation marks belong to the text set task.data.quoting=false, and if "
                 "they enclose cells correct the file, or set task.data.quoting=true to read it in spite of the error"
@@ -160,6 +165,8 @@ def check_header(file: Path, names: list[str] | None, columns: dict[str, str], o
         is_undivided = len(cells) == 1 and (len(columns) > 1 or any(column in cells[0] for column in columns))
         if is_undivided and cells[0] not in columns and (remedy := separator_remedy(cells[0])):
             raise SourceError(f"{file} has no {options['sep']!r} in its first line{remedy}")
+        if not columns.keys() <= set(cells):
+            refuse_other_separator(file, options["sep"], options["encoding"])
         require_columns(columns, cells, str(file), _remedy(cells, columns, options["sep"]))
         if twice := [column for column in columns if cells.count(column) > 1]:
             raise SourceError(f"{file} has two columns {twice[0]!r}; rename one")
@@ -186,7 +193,7 @@ def require_columns(columns: dict[str, str], found: list[str], where: str, remed
         if column not in found:
             raise SourceError(
                 f"{where} has no column {column!r}; set task.data.{name}_column to one of: "
-                + short(", ".join(map(str, found)))
+                + short(", ".join(repr(name) if name != str(name).strip() else name for name in found))
                 + remedy
             )
 
@@ -206,17 +213,37 @@ def _remedy(cells: list[str], columns: dict[str, str], separator: str) -> str:
 
 def separator_remedy(header: str) -> str:
     """Advice for a header that is not divided: the separator that it has; nothing if there is none."""
-    sign = next((sign for sign in (TAB, ";", ",", "|") if sign in header), None)
-    name = "tab" if sign == TAB else f"'{sign}'"
-    return f'. If columns are separated otherwise, set it: --set "task.data.separator={name}"' if sign else ""
+    sign = next((sign for sign in SEPARATORS if sign in header), None)
+    return f". If columns are separated otherwise, set it: {_setting(sign)}" if sign else ""
 
 
-def refuse_long_rows(file: Path, separator: str, encoding: str, quoting: bool, number: int) -> None:
-    """Raise a SourceError if a row has more cells than this number of columns; it would be misread."""
+def _setting(separator: str) -> str:
+    """The option that sets this separator."""
+    return f'--set "task.data.separator={"tab" if separator == TAB else repr(separator)}"'
+
+
+def refuse_other_separator(file: Path, separator: str, encoding: str) -> None:
+    """Raise a SourceError if another separator divides all rows into the same number of cells, two or more.
+
+    It is for a table that cannot be read. A header may have both signs: ``text;label, notes``.
+    """
+    for sign in SEPARATORS:
+        widths = {len(row) for row in csv.reader(lines(file, encoding), delimiter=sign) if row}
+        if sign != separator and len(widths) == 1 and (width := widths.pop()) > 1:
+            remedy = f"if it is the separator set it: {_setting(sign)}"
+            raise SourceError(f"{file}: {sign!r} divides every row into {width} cells; {remedy}")
+
+
+def refuse_misread_rows(
+    file: Path, separator: str, encoding: str, quoting: bool, number: int, is_separator_given: bool
+) -> None:
+    """Raise a SourceError if a row has more cells than this number of columns, or if another separator was meant."""
     style: Any = csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
     rows = csv.reader(lines(file, encoding), delimiter=separator, quoting=style)
-    long = [(rows.line_num, len(row)) for row in rows if len(row) > number]
-    if long:
+    other = [(rows.line_num, len(row)) for row in rows if row and len(row) != number]
+    if other and not is_separator_given:
+        refuse_other_separator(file, separator, encoding)
+    if long := [(line, cells) for line, cells in other if cells > number]:
         raise SourceError(
             f"{file}, line {long[0][0]}: {long[0][1]} cells, but there are {number} columns "
             f"({len(long):,} such rows); put quotation marks around cells that contain a separator"
