@@ -238,12 +238,12 @@ def classify(arguments: list[str]) -> None:
             expected = "two sentences with a tab between them" if sides == 2 else "one sentence, without a tab"
             raise ValueError(f"{options.model} reads {expected}, got {sentence!r}")
         for text in texts:
-            read = tokenizer.tokenize(text)
+            read = tokenizer.tokenize(text, verbose=False)
             known = [token for token in read if token != tokenizer.unk_token]
             if (known != read or not read) and not any(map(str.isalnum, "".join(known))):
                 reason = "has no word that this model knows; its label is meaningless"
                 print(f"warning: {text!r} {reason}", file=sys.stderr)
-        batch = tokenizer(*([text] for text in texts), return_tensors="pt")
+        batch = tokenizer(*([text] for text in texts), return_tensors="pt", verbose=False)
         with torch.no_grad():
             outputs = model(**batch, output_attentions=options.html is not None)
         labels.append(label_of(outputs.logits[0], model.config))

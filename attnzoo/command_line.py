@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard
 from huggingface_hub.utils import enable_progress_bars, tqdm
 from transformers import AutoConfig, AutoTokenizer
 
-from .encoding import reading_utf8
+from .encoding import reading_utf8, text_of
 from .phonemes import known_phonemes
 from .shipped_models import SHIPPED, named_folder
 
@@ -49,9 +49,7 @@ def texts_of(options: argparse.Namespace, what: str) -> list[str]:
         return require_utf8(options.texts, what)
     if sys.stdin.isatty():
         raise ValueError(f"give at least one {what}, or a file with one on each line: attnzoo ... < file.txt")
-    with reading_utf8("the standard input"):
-        lines = sys.stdin.read().removeprefix("\ufeff").split("\n")
-        "".join(lines).encode()  # Python may put a surrogate for each byte that is not UTF-8
+    lines = text_of(sys.stdin.buffer.read(), "the standard input").split("\n")
     return [line.strip() for line in (lines if lines[-1] else lines[:-1])]
 
 
@@ -111,8 +109,7 @@ def _kind_and_readers(folder: str) -> tuple[str, list[str]]:
 
 def lines_of(path: Path) -> list[str]:
     """The lines of a text file."""
-    with reading_utf8(f"the file {path}"):
-        text = path.read_text(encoding="utf-8-sig")
+    text = text_of(path.read_bytes(), f"the file {path}")
     return text.removesuffix("\n").split("\n")  # splitlines would split at other separators too
 
 

@@ -10,6 +10,7 @@ Letters in shapes: B sources, N targets of each, T target length, S source lengt
 
 import contextlib
 import itertools
+import re
 import warnings
 from collections.abc import Iterator, Sequence, Sized
 from typing import Any
@@ -24,6 +25,7 @@ from .loss import IGNORED
 from .phonemes import DEFAULT_ACCENT, accent_and_spelling, token_names
 
 BATCH_SIZE = 64  # of a list
+SKIP = "(errors='skip' skips such sources and goes on)"
 
 # Arguments of generate() that control the search; those that change what it returns are refused.
 SEARCH_ARGUMENTS = {name for name in vars(GenerationConfig()) if not name.startswith("_")} - {"transformers_version"}
@@ -107,7 +109,12 @@ class SourceToTargetPipeline(Pipeline):
         # By length, so that short sources are neither padded to the longest nor decoded as long as it.
         lengths = [len(source) if isinstance(source, str) else 0 for source in inputs]
         order = sorted(range(len(inputs)), key=lengths.__getitem__, reverse=True)
-        found = super().__call__([inputs[place] for place in order], *args, batch_size=batch_size, **kwargs)
+        try:
+            found = super().__call__([inputs[place] for place in order], *args, batch_size=batch_size, **kwargs)
+        except ValueError as error:
+            for source in inputs if str(error).endswith(SKIP) else ():  # name the first one, not the longest
+                self.preprocess([source])
+            raise
         by_place = dict(zip(order, found, strict=True))
         return [by_place[place] for place in range(len(inputs))]
 
@@ -175,7 +182,7 @@ class SourceToTargetPipeline(Pipeline):
                 messages.append("")
             except ValueError as error:
                 if errors == "raise":
-                    raise ValueError(f"{error} (errors='skip' skips such sources and goes on)") from error
+                    raise ValueError(f"{error} {SKIP}") from error
                 messages.append(str(error))
         if not texts:
             return {"errors": messages}
@@ -302,10 +309,36 @@ class GraphemeToPhonemePipeline(SourceToTargetPipeline):
 
 
 class TranslationPipeline(SourceToTargetPipeline):
-    """The translations of sentences, each a ``translation_text``; see :class:`SourceToTargetPipeline`."""
+    """The translations of sentences, each a ``translation_text``; see :class:`SourceToTargetPipeline`.
+
+    A source whose words all begin with capitals is read in small letters, with a capital at the beginning of each
+    sentence, if it then has less than three quarters of the tokens. Other words that the model reads letter by letter,
+    such as "NASA", stay as they are. Both give a warning.
+    """
 
     card_tag = "translation"
     target_key = "translation_text"
+
+    def read(self, source: Any) -> str:
+        text = super().read(source)
+        if not any(word[0].islower() for word in re.findall(r"\w+", text)):
+            small = re.sub(r"(^\W*|[.!?]\W+)(\w)", lambda start: start[1] + start[2].upper(), text.lower())
+            before, after = (len(self.tokenizer.tokenize(form)) for form in (text, small))
+            if 4 * after < 3 * before:
+                warnings.warn(f"{text!r} is read as {small!r}", stacklevel=2)
+                return small
+        if words := ", ".join(map(repr, self._spelled_words(text))):
+            warnings.warn(f"{text!r} has words that this model reads letter by letter: {words}", stacklevel=2)
+        return text
+
+    def _spelled_words(self, text: str) -> list[str]:
+        """The words of three letters and more that a tokenizer of subwords divides into letters."""
+        if not self.tokenizer.is_fast or type(self.tokenizer.backend_tokenizer.model).__name__ == "WordLevel":
+            return []
+        offsets = self.tokenizer(text, return_offsets_mapping=True, verbose=False)["offset_mapping"]
+        ends = {end for _, end in offsets}
+        words = [word for word in re.finditer(r"[^\W\d_]{3,}", text) if word[0].lower() != word[0].upper()]
+        return [word[0] for word in words if ends.issuperset(range(word.start() + 1, word.end() + 1))]
 
 
 class SummarizationPipeline(SourceToTargetPipeline):

@@ -255,6 +255,11 @@ def test_a_word_that_cannot_be_read_does_not_lose_the_others(batch_size: int, pr
     assert pronounce("42", errors="skip")[0]["pronunciation"] is None
 
 
+def test_the_first_source_that_cannot_be_read_is_named(pronounce: Any) -> None:
+    with pytest.raises(ValueError, match=r"^'a1' has .*: '1'; .* \(errors='skip' skips such sources and goes on\)$"):
+        pronounce(["zoo", "a1", "caterpillar2"], batch_size=1)
+
+
 def test_texts_that_no_model_could_read_are_skipped_too(translate: Any) -> None:
     model = make_model("transformer-encoder-decoder", position_embedding="learned", max_position_embeddings=6)
     model.generation_config.max_new_tokens = 5

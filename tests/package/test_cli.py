@@ -1,5 +1,6 @@
 """The command `attnzoo`, as a user types it."""
 
+import gzip
 import io
 import re
 import shutil
@@ -25,6 +26,10 @@ ROOT = Path(__file__).parents[2]
 def output_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
     main(list(arguments))
     return capsys.readouterr().out.splitlines()
+
+
+def standard_input(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -73,7 +78,7 @@ def test_pronounce(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     assert output_of(capsys, "pronounce", "cat", "Zebra") == cat_zebra
     assert output_of(capsys, "pronounce", "cat", "--no-dictionary", "Zebra") == cat_zebra
     assert output_of(capsys, "pronounce", "two\nlines", "--output", "tsv")[1].startswith("two lines\tT UW1 L AY1 N Z\t")
-    monkeypatch.setattr(sys, "stdin", io.StringIO("cat\n\nZebra \n"))
+    standard_input(monkeypatch, b"cat\n\nZebra \n")
     assert output_of(capsys, "pronounce", "--num-beams", "1") == [cat_zebra[0], "", cat_zebra[1]]
     rows = [line.split("\t") for line in output_of(capsys, "pronounce", "blorp", "--n-best", "2")]
     assert [word for word, _, _ in rows] == ["blorp"] * 2
@@ -161,11 +166,16 @@ def test_an_option_is_refused_and_not_ignored(
 
 def test_translate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines of the output are those of the input, an empty one too."""
-    monkeypatch.setattr(sys, "stdin", io.StringIO("\ufeffA man is reading a book.\r\n\nA man is reading a book."))
+    standard_input(monkeypatch, b"\xef\xbb\xbfA man is reading a book.\r\n\rA man is reading a book.")
     expected = "Ein Mann liest ein Buch."
     assert output_of(capsys, "translate") == [expected, "", expected]
     main(["translate", "A 寿司."])
     assert "warning: 'A 寿司.' has what this model does not know: '寿司'" in capsys.readouterr().err
+    main(["translate", "TWO DOGS ARE PLAYING.", "A big BROWN dog."])
+    printed = capsys.readouterr()
+    assert printed.out.startswith("Zwei Hunde spielen.\n")
+    assert "warning: 'TWO DOGS ARE PLAYING.' is read as 'Two dogs are playing.'" in printed.err
+    assert "warning: 'A big BROWN dog.' has words that this model reads letter by letter: 'BROWN'" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -293,6 +303,25 @@ def test_align_prints_links_scores_and_the_error_rate(
     files = [str(tmp_path / name) for name in ("phonemes", "words", "gold")]
     with pytest.raises(SystemExit, match=r"words is not UTF-8 .* iconv"):
         main([command[0], files[0], files[0], *command[3:], "--choose", *files])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04ab", "is a zip file or a workbook, not text; give a text file in UTF-8"),
+        (gzip.compress(b"cat"), "is compressed by gzip, not text"),
+        ("cat\n".encode("utf-16"), "is not UTF-8 .*; convert it, for example with iconv -f utf-16"),
+        ("cat\n".encode("utf-16-le"), "is a binary file, not text"),
+        ("café\n".encode("latin-1"), "is not UTF-8 .*; convert it, for example with iconv$"),
+    ],
+)
+def test_a_standard_input_that_is_no_text_is_refused(
+    content: bytes, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for command in ("pronounce", "translate", "classify"):
+        standard_input(monkeypatch, content)
+        with pytest.raises(SystemExit, match=f"^error: the standard input {message}"):
+            main([command])
 
 
 @pytest.mark.parametrize("command", ["pronounce", "translate", "summarize", "classify", "view"])
