@@ -34,6 +34,7 @@ WORDS |= {
 MONTHS = {"Jan": "January", "Feb": "February", "Mar": "March", "Apr": "April", "Jun": "June", "Jul": "July"}
 MONTHS |= {"Aug": "August", "Sep": "September", "Sept": "September", "Oct": "October", "Nov": "November"}
 MONTHS |= {"Dec": "December"}
+MARRED = re.compile(r"mar \d+ (?!this|was)[a-z]{2,}s\b")  # they mar 3 cars
 DAY_OR_YEAR = re.compile(r"(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?|(?:19|20)\d\d")  # after dec or DEC
 BEFORE_NUMBERS = {"No": "number", "Fig": "figure", "Vol": "volume", "p": "page", "pp": "pages"} | MONTHS
 # After a number; those with a slash anywhere.
@@ -60,6 +61,7 @@ UNITS |= {f"{scale[0]}bps": f"{scale}bit(s) per second" for scale in ("kilo", "M
 UNITS |= {"GB": "gigabyte(s)", "TB": "terabyte(s)", "min": "minute(s)", "hrs": "hour(s)"}
 UNITS |= {unit.upper(): UNITS[unit] for unit in ("mm", "cm", "km", "mg", "kg", "oz", "lb", "lbs", "ft", "mph")}
 UNIT = re.compile(rf"(?:{'|'.join(sorted(UNITS, key=len, reverse=True))})(?![^\W²³])")
+AFTER_DRIVE = re.compile(r"\.(?:\s+[^\W\d_A-Z]|,\s+(?:\d|[A-Z][a-z]))")  # a small letter, or the rest of an address
 NEXT_WORD = re.compile(r"(\s*)(\w*)")
 
 
@@ -103,6 +105,7 @@ def abbreviation(text: str, start: int, end: int, before: str, number: str | Non
     word = text[start:end]
     space, following = NEXT_WORD.match(text, end + has_period).groups()  # type: ignore[union-attr]  # it always matches
     is_date = word.capitalize() in MONTHS and space and DAY_OR_YEAR.fullmatch(following)
+    is_date = is_date and not MARRED.match(text, start)
     if is_date or (has_period and word.isupper()):
         word = word.capitalize()
     if not has_period and word not in OFTEN_WITHOUT_PERIOD and word not in MONTHS:
@@ -112,7 +115,7 @@ def abbreviation(text: str, start: int, end: int, before: str, number: str | Non
     is_number = following[:1].isdigit() or (len(following) > 1 and ROMAN.fullmatch(following))
     if is_number and (before_number := BEFORE_NUMBERS.get(word)):
         return Abbreviation(end + has_period, before_number)
-    if word == "Dr" and has_period and _is_name(before) and following[:1].islower():
+    if word == "Dr" and _is_name(before) and AFTER_DRIVE.match(text, end):
         spoken = "drive"
     elif word in MONTHS and number is not None:
         spoken = MONTHS[word]

@@ -436,7 +436,7 @@ class Pronouncer:
         tokens = self._tokenize(text)
         spoken = [part for token in tokens for part in token.parts]
         unknown = {c for part in spoken for c in part if not self.word_model.readable(c) and c not in HYPHENS}
-        unknown.update(c for token in tokens if token.kind == "unknown" for c in token.text)
+        unknown.update(token.text for token in tokens if token.kind == "unknown")
         if unknown:
             return f"{text!r} has characters that this model does not know: {' '.join(map(repr, sorted(unknown)))}"
         if spoken and max(map(len, spoken)) <= MAX_LETTERS:

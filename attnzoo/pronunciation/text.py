@@ -53,14 +53,17 @@ INNER_E = re.compile(r"(?<=[aeiouy][^\Waeiouy])é(?=[^\Waeiouy]\w)", re.IGNORECA
 # SOUNDED_E or an é before a vowel (séance), with the letters before it whose sound depends on an e.
 WITH_CONSONANT = re.compile(rf"(ch|c|g|qu)?(?:{SOUNDED_E.pattern}|é(?=[aiou]))", re.IGNORECASE)
 AS_BEFORE_E = {"ch": "sh", "c": "s", "g": "j", "qu": "k"}  # how French loanwords sound there
-# A word and its one ending: of a possessive, of a contraction, or of the plural of a word in é.
+# A word and its ending: of a possessive, of a contraction, or of the plural of a word in é. Only 've follows another.
 STEM = re.compile(
-    r"(.+)(?<!'[sdm])(?<!'(?:ll|ve|re))('s|'d|'ll|'ve|'re|'m|(?<=s)'|(?<=é)s|(?<=ée)s)", re.IGNORECASE | re.DOTALL
+    r"(.+)(?:(?<!'[sdm])(?<!'(?:ll|ve|re))|(?<='d)(?='ve)|(?<='ll)(?='ve))('s|'d|'ll|'ve|'re|'m|(?<=s)'|(?<=é)s|(?<=ée)s)",
+    re.IGNORECASE | re.DOTALL,
 )
 POSSESSIVE = re.compile(rf"['{APOSTROPHES}][sS](?!\w)")
 # Combining signs of Indian scripts have classes below this one. Most accents and vowel points have higher ones.
 SIGNS = 10
 VARIATIONS = frozenset(["\u034f", *map(chr, range(0xFE00, 0xFE10))])
+# In an emoji, after its first character: selectors of its form, joiners, the frame of a keycap, and tags.
+EMOJI_MARKS = re.compile("[\ufe00-\ufe0f\u200d\u20e3\U000e0020-\U000e007f]")
 
 
 # Addresses of e-mail and web pages. Their punctuation is spoken.
@@ -107,7 +110,9 @@ TOKENS = re.compile(
 def tokenize(text: str) -> list[Token]:
     """The tokens of a text. All their texts and spaces together are the text, without white space at its beginning."""
     text = unicodedata.normalize("NFC", text)
-    classes = "".join(map(_class_of, text))
+    # The marks of an emoji belong to the character before them, also if it is a digit. In a word they are letters.
+    classes = re.sub("([xp0])e+", lambda found: found[1] * len(found[0]), "".join(map(_class_of, text)))
+    classes = classes.replace("e", "a")
     is_mixed = text.upper() != text
     alone = text.strip(" .,:;!?")
     tokens: list[Token] = []
@@ -148,13 +153,13 @@ def tokenize(text: str) -> list[Token]:
 
 
 def joined(tokens: list[Token], is_listed: Callable[[str], Any], longest: int) -> list[Token]:
-    """The tokens, where up to ``longest`` consecutive ones that form a listed word are joined: New York, C#."""
+    """The tokens, where up to ``longest`` consecutive ones that form a listed word or its compound are joined: C#."""
     tokens, found, place = pieces(tokens), list[Token](), 0
     while place < len(tokens):
         for end in range(min(place + longest, len(tokens)), place + 1, -1):
             text = "".join(token.text + token.space for token in tokens[place:end]).strip()
-            if is_listed(word := " ".join(text.split())):
-                found.append(Token(text, (word,), "word", tokens[end - 1].space))
+            if parts := _listed_parts(" ".join(text.split()), is_listed):
+                found.append(Token(text, parts, "word", tokens[end - 1].space))
                 break
         else:
             end, token = place + 1, tokens[place]
@@ -163,6 +168,18 @@ def joined(tokens: list[Token], is_listed: Callable[[str], Any], longest: int) -
             found.append(token)
         place = end
     return found
+
+
+def _listed_parts(text: str, is_listed: Callable[[str], Any]) -> tuple[str, ...]:
+    """A listed word, or the two words of its compound with a hyphen (3D-printed, non-New York); empty if it is none."""
+    if is_listed(text):
+        return (text,)
+    for hyphen in re.finditer(f"[{HYPHENS}]", text):
+        both = text[: hyphen.start()], text[hyphen.end() :]
+        known = [is_listed(one) for one in both]
+        if any(known) and all(known[i] or re.sub(f"[{HYPHENS}'{APOSTROPHES}]", "", both[i]).isalpha() for i in (0, 1)):
+            return both
+    return ()
 
 
 def pieces(tokens: list[Token]) -> list[Token]:
@@ -274,7 +291,8 @@ def _token(kind: str, written: str, is_mixed: bool, is_alone: bool = False) -> T
         return Token(written, parts, "initialism")
     if kind == "number":
         is_possessive = straight(written).endswith(("'s", "'S"))
-        *first, last = number_words(written[:-2] if is_possessive else written)
+        number = EMOJI_MARKS.sub("", written)
+        *first, last = number_words(number[:-2] if is_possessive else number)
         return Token(written, (*first, f"{last}'s" if is_possessive and last[-1] != "s" else last), "word")
     if PLURAL_LETTER.fullmatch(written):
         return Token(written, (f"{written[0]}'s",), "initialism")
@@ -335,7 +353,7 @@ def _class_of(character: str) -> str:
 
     "A": a capital; "a": another letter, a mark or a format character; "0": a digit; " ": white space; "$": the sign of
     a currency; "m": the minus sign; "%": another symbol that is spoken; "'": an apostrophe; "-": a hyphen; ".": a
-    period; ",": a comma; "p": other punctuation; "x": anything else.
+    period; ",": a comma; "p": other punctuation; "e": one of ``EMOJI_MARKS``; "x": anything else.
     """
     if straight(character) == "'":
         return "'"
@@ -349,6 +367,8 @@ def _class_of(character: str) -> str:
         return "m"
     if character in SYMBOLS:
         return "%"
+    if EMOJI_MARKS.match(character):
+        return "e"
     category = unicodedata.category(character)
     if character.isspace():
         return " "

@@ -76,6 +76,14 @@ def test_an_item_of_a_list_is_read_as_in_a_text(item: str, phonemes: str, listed
     assert item == "THE" or " ".join(map(str, in_text)) == phonemes  # THE is weak before a vowel
 
 
+def test_a_contraction_may_have_two_endings(listed: Pronouncer) -> None:
+    found = listed("I'd've he’ll've Y'all'd've John'd've shouldn't've")
+    assert [(word.phonemes, word.source) for word in found] == [
+        *(("AY1 D AH0 V", "dictionary"), ("HH IY1 L AH0 V", "dictionary"), ("Y AO2 L AH0 D AH0 V", "dictionary")),
+        *(("JH AA1 N AH0 D AH0 V", "dictionary"), ("SH UH1 D AH0 N T AH0 V", "dictionary")),
+    ]
+
+
 def test_letters_are_spelled_in_small_letters_and_beside_a_word(listed: Pronouncer, pronounce: Pronouncer) -> None:
     found = listed("Mind your Ps and Qs, www, html, css, shh, OpenAI, ChatGPT, OpenAI’s, ChatGPTs, McGRAW.")
     by_text = {word.text: (word.phonemes, word.source) for word in found}

@@ -74,6 +74,20 @@ def test_an_entry_may_have_signs_beside_other_signs() -> None:
     assert [word.source for word in found if word.text in mine.lexicon] == ["lexicon"] * 3
 
 
+def test_an_entry_of_several_words_is_used_in_compounds_and_with_other_capitals() -> None:
+    mine = Pronouncer(lexicon={"3D": "TH R", "New York": "N UW1", "C#": "S IY1", "U.S. Army": "AA1 R", "year": "Y"})
+    found = mine("3D-printed New York\u2011based non-New York's C#-like 5-year-old New York-5 the U.S. army")
+    assert [(word.text, word.phonemes) for word in found if word.text not in ("-", "5", "the")] == [
+        ("3D-printed", "TH R P R IH1 N T IH0 D"),
+        ("New York\u2011based", "N UW1 B EY1 S T"),
+        ("non-New York's", "N AA1 N N UW1 Z"),
+        ("C#-like", "S IY1 L AY1 K"),
+        ("year-old", "Y OW1 L D"),
+        ("New York", "N UW1"),
+        ("U.S. army", "AA1 R"),
+    ]
+
+
 @pytest.mark.parametrize("text", ["cat", "cat\t", "\tK AE T"])
 def test_a_lexicon_that_cannot_be_read_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.tsv").write_text(f"dog\tD AO G\n{text}\n")

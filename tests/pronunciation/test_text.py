@@ -73,6 +73,7 @@ def spoken(text: str) -> list[str]:
         ("1½ km £5 km", ["one", "and a half", "kilometers", "five pounds", "km"]),
         ("the U.S. The U.S. is in the U.S.", ["the", "U S", ".", "The", "U S", "is", "in", "the", "U S", "."]),
         ("x\u00ady", ["x\u00ady"]),
+        ("❤️ is 👩\u200d👧👍🏽, 1️⃣2️⃣ a\u200db ‼️", ["❤️", "is", "👩\u200d👧👍🏽", ",", "one two", "a\u200db", "‼️"]),
         ("नमस्ते 寿司 👍", ["नमस्ते", "寿司", "👍"]),
     ],
 )
@@ -208,6 +209,8 @@ def test_times_of_day(text: str, expected: str, with_num2words: None) -> None:
         ("Ph.D. and PhD. My Ph.D.", "P H D and P H D . My P H D ."),
         ("Inc.'s, Jr.’s Ph.D.'s", "incorporated's , junior's P H D's"),
         ("Smith Dr. in town", "Smith drive in town"),
+        ("Maple Dr., 5 Elm Dr., Ohio. Hi Dr., I", "Maple drive , five Elm drive , Ohio . Hi doctor , I"),
+        ("they mar 3 cars, mar 3 is, mar 3", "they mar three cars , March three is , March three"),
         (
             "The Dr. in. My Dr. said. Dr. Wu, Main St. My",
             "The doctor in . My doctor said . doctor Wu , Main street . My",
