@@ -1,11 +1,34 @@
-"""Fresh processes that talk to the Hub on loopback, each with a home of its own where nothing is cached."""
+"""Fresh processes that talk to the Hub on loopback, each with a home of its own where nothing is cached.
 
+They are forks of one that has imported torch, which takes most of the time of a process, and nothing that reads a
+setting of the Hub. A Python process that one of them starts is such a fork, too.
+
+    python -P client.py ADDRESS
+
+answers the requests of :func:`run_python` until its standard input ends.
+"""
+
+import functools
+import gc
+import multiprocessing
 import os
+import runpy
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import types
+from importlib import import_module
+from multiprocessing.connection import Client, Connection, wait
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
+# Transformers imports these.
+PRELOADED = ["torch._dynamo", "torch.distributed.tensor", "torch.nn.attention.flex_attention", "scipy.optimize"]
+PRELOADED += ["sklearn.metrics", "jinja2.sandbox", "PIL.Image", "yaml"]
+FORKS = multiprocessing.get_context("fork")
 # Settings of the machine that would reach into a test, or lead its requests elsewhere.
 FOREIGN = ("HF_", "HUGGING", "TRANSFORMERS_", "PYTHONPATH")
 
@@ -26,31 +49,93 @@ def environment(endpoint: str, home: Path, token: str | None, xet: bool, **setti
     return kept | settings
 
 
+@functools.cache
+def start() -> tuple[subprocess.Popen[str], Any]:
+    """The process that is forked, and the folder of its address."""
+    folder = tempfile.TemporaryDirectory()
+    command = [sys.executable, "-P", __file__, f"{folder.name}/address"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process, folder
+
+
 def run_python(
-    *arguments: str, environment: dict[str, str], cwd: Path = ROOT, without_attnzoo: bool = False
+    *arguments: str,
+    environment: dict[str, str],
+    cwd: Path = ROOT,
+    without_attnzoo: bool = False,
+    address: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """What a process of this Python prints and how it ends."""
-    if without_attnzoo:
-        environment = environment | {"PYTHONPATH": str(_a_place_that_hides_attnzoo(cwd))}
-    command = [sys.executable, *arguments]
-    return subprocess.run(
-        command,
-        env=environment,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,  # nobody there to be asked
-        capture_output=True,
-        text=True,
-        timeout=1800,
-        check=False,
-    )
+    """What ``python ARGUMENTS`` prints and how it ends, with nobody there to be asked; after ten minutes it is killed.
 
-
-def _a_place_that_hides_attnzoo(folder: Path) -> Path:
-    """A folder whose sitecustomize takes the package away, however it was installed.
-
-    Python imports it before anything else; so a process finds no attnzoo, as on a machine where it was never installed.
+    ``without_attnzoo`` it is as on a machine where the package was never installed.
     """
-    place = folder / "hides_attnzoo"
-    place.mkdir(exist_ok=True)
-    (place / "sitecustomize.py").write_text("import sys\n\nsys.modules['attnzoo'] = None\n")
-    return place
+    with tempfile.TemporaryDirectory() as output, Client(address or f"{start()[1].name}/address") as connection:
+        connection.send((arguments, environment, str(cwd), without_attnzoo, output))
+        process = connection.recv()
+        if not connection.poll(timeout=600):
+            os.kill(process, signal.SIGKILL)
+        code = connection.recv()
+        printed, errors = ((Path(output) / name).read_text() for name in ("1", "2"))
+    return subprocess.CompletedProcess(arguments, code, printed, errors)
+
+
+def serve(address: str) -> None:
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(address)
+    server.listen()
+    print("ready", flush=True)
+    while server in wait([server, sys.stdin]):
+        accepted, _ = server.accept()
+        FORKS.active_children()  # which forgets those that have ended
+        FORKS.Process(target=answer, args=(address, accepted)).start()
+        accepted.close()
+
+
+def answer(address: str, accepted: socket.socket) -> None:
+    connection = Connection(accepted.detach())
+    process = FORKS.Process(target=become, args=(address, *connection.recv()))
+    process.start()
+    connection.send(process.pid)
+    process.join()
+    connection.send(process.exitcode)
+
+
+def become(address: str, arguments: list[str], environment: dict[str, str], cwd: str, hides: bool, output: str) -> None:
+    """Make this process the one that is asked for."""
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(cwd)
+    for number, file in enumerate((os.devnull, f"{output}/1", f"{output}/2")):
+        os.dup2(os.open(file, os.O_RDWR | os.O_CREAT), number)
+    run = subprocess.run
+
+    def fork_or_run(command: list[str], **options: Any) -> Any:
+        if command[0] != sys.executable:
+            return run(command, **options)
+        return run_python(*command[1:], environment=options["env"], cwd=Path.cwd(), address=address)
+
+    subprocess.run = fork_or_run  # type: ignore[assignment]
+    assert not {"attnzoo", "huggingface_hub", "transformers"} & sys.modules.keys()
+    if hides:
+        sys.modules["attnzoo"] = None  # type: ignore[assignment]
+    is_safe = arguments[0] == "-P"
+    program, *rest = arguments[is_safe:]
+    sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
+    if not is_safe:
+        sys.path.insert(0, "" if program == "-c" else str(Path(program).parent))
+    sys.argv = [program, *rest]
+    if program != "-c":
+        runpy.run_path(program, run_name="__main__")
+        return
+    del sys.argv[1]
+    sys.modules["__main__"] = main = types.ModuleType("__main__")
+    exec(compile(rest[0], "<string>", "exec"), vars(main))
+
+
+if __name__ == "__main__":
+    for module in PRELOADED:
+        import_module(module)
+    gc.freeze()
+    serve(sys.argv[1])
