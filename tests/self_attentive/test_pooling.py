@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,8 @@ from attnzoo import SelfAttentivePooling, with_self_attentive_pooling
 from attnzoo.hub.model_code import code_files
 from attnzoo.pooling import PooledEncoderForSequenceClassification, pooled
 from tests.factory import ONE_STEP, make_trainer, tiny_model, weights
-from tests.package.forks import run_in_forks
+from tests.hub.client import run_python
+from tests.package.snippets import run_alone
 from tests.reference.self_attentive import annotate, embed, penalty
 from tests.viewer.tiny_hugging_face import tiny
 
@@ -140,12 +139,11 @@ def test_a_saved_model_is_loaded_from_its_folder_alone(tmp_path: Path) -> None:
     config = T5Config(vocab_size=13, d_model=8, d_kv=4, d_ff=9, num_layers=1, num_heads=2)
     models = {name: classifier(name) for name in ("bert", "ours")}
     models["t5-encoder"] = with_self_attentive_pooling(T5EncoderModel(config).eval(), 2)
-    programs = {}
     for name, model in models.items():
         folder = tmp_path / name
         model.eval().save_pretrained(folder)
         torch.save(model(IDS, attention_mask=MASK).logits, folder / "logits.pt")
-        programs[name] = f"""
+        program = f"""
 import torch
 import attnzoo
 from transformers import AutoModelForSequenceClassification
@@ -154,7 +152,7 @@ ids = torch.tensor({IDS.tolist()})
 expected = torch.load({str(folder / "logits.pt")!r})
 assert torch.equal(model(ids, attention_mask=(ids != 0).long()).logits, expected)
 """
-    run_in_forks(programs, "transformers.models.auto.modeling_auto")
+        run_alone(program, folder)
 
 
 def test_the_attention_of_the_encoder_is_chosen_and_its_outputs_requested_by_the_config(tmp_path: Path) -> None:
@@ -194,8 +192,6 @@ def test_its_code_travels_and_loads_without_the_package(tmp_path: Path) -> None:
     }
     torch.save(model(IDS, attention_mask=MASK).logits, tmp_path / "logits.pt")
     program = f"""
-import sys
-sys.modules["attnzoo"] = None
 import torch
 from transformers import AutoModelForSequenceClassification
 model = AutoModelForSequenceClassification.from_pretrained({str(tmp_path)!r}, trust_remote_code=True).eval()
@@ -204,7 +200,8 @@ expected = torch.load({str(tmp_path / "logits.pt")!r})
 assert torch.equal(model(ids, attention_mask=(ids != 0).long()).logits, expected)
 """
     environment = {"HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1", "PATH": ""}
-    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
+    ended = run_python("-c", program, environment=environment, without_attnzoo=True)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_the_encoder_is_the_one_that_was_given() -> None:
