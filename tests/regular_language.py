@@ -14,6 +14,7 @@ SMALL = [
     *overrides("model", embedding_size=24, encoder_hidden_size=32, encoder_layers=1, decoder_hidden_size=64),
     *overrides("model", readout_size=32, dropout=0.0, initializer_range=0.3),
     *overrides("training", max_minutes=None, batch_tokens=200, learning_rate=1e-2, precision="fp32", log_every=5),
+    *overrides("training", evaluations=1),
 ]
 
 
@@ -35,13 +36,13 @@ def gold_links(word: str) -> tuple[Links, Links]:
     return sure, sure | silent
 
 
-def write_dictionary(path: Path) -> None:
-    """1,000 words and more of one to three syllables, in CMUdict's format."""
+def write_dictionary(path: Path, draws: int = 1500) -> None:
+    """Words of one to three syllables, by default 1,000 and more, in CMUdict's format."""
     random = np.random.default_rng(0)
     consonants, vowels = ["b", "d", "g", "k", "l", "m", "n", "p", "r", "s", "t", "th", "kh"], list("aeiou")
     words = {
         "".join(random.choice(consonants) + random.choice(vowels) for _ in range(random.integers(1, 4)))
-        for _ in range(1500)
+        for _ in range(draws)
     }
     lines = [";;; a comment", *(f"{word.upper()}  {spell_out(word)}" for word in sorted(words))]
     path.write_text("\n".join(lines))

@@ -5,6 +5,7 @@ Training and release write them. ``attnzoo card model_cards/NAME`` writes the ca
 may be gone.
 """
 
+import functools
 import json
 import math
 import re
@@ -127,9 +128,8 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
             for key, column in columns.items()
         ],
     )
-    card = ModelCard.from_template(
-        data,
-        template_path=str(TEMPLATE),
+    text = _template(TEMPLATE).render(
+        card_data=data.to_yaml(),
         title=escaped(title),
         architecture=architecture(config),
         evaluation=code(f"attnzoo evaluate {shlex.quote(shown)}"),
@@ -148,7 +148,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
         start_from=(recipe.training.start_from or "").removesuffix("/best"),
         parameters=f"{_number_of_parameters(written / 'model.safetensors') / 1e6:.1f}",
     )
-    card.save(written / "README.md")
+    ModelCard(text).save(written / "README.md")
 
 
 def _number_of_parameters(path: Path) -> int:
@@ -161,7 +161,13 @@ def _number_of_parameters(path: Path) -> int:
 
 def architecture(config: PreTrainedConfig) -> str:
     """The sentence about the model and its paper."""
-    return " ".join(jinja2.Template(ARCHITECTURE.read_text(encoding="utf-8")).render(config=config).split())
+    return " ".join(_template(ARCHITECTURE).render(config=config).split())
+
+
+@functools.cache
+def _template(path: Path) -> jinja2.Template:
+    """A template of a card; to compile it takes longer than to fill it."""
+    return jinja2.Template(path.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ from pathlib import Path
 import datasets
 import pytest
 from attnzoo.training.loop import checkpoint
+from attnzoo.training.tasks import grapheme_to_phoneme
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
+from tests.regular_language import write_dictionary
 from tests.training.reviews import sentences
 
 
@@ -19,6 +21,20 @@ def no_cache_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def no_wait_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kill of a process loses nothing that is written, so that no test here can tell; a slow disk takes minutes."""
     monkeypatch.setattr(checkpoint, "_sync_entry", lambda path: None)
+
+
+@pytest.fixture(scope="session")
+def few_words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As ``dictionary``, for trainings that need not learn the language."""
+    path = tmp_path_factory.mktemp("few") / "regular.dict"
+    write_dictionary(path, draws=300)
+    return path
+
+
+@pytest.fixture
+def few_phonemes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New models generate no more phonemes than a word has: an untrained one does not find the end."""
+    monkeypatch.setattr(grapheme_to_phoneme, "MAX_PHONEMES", 1)
 
 
 @pytest.fixture(scope="session")

@@ -123,7 +123,9 @@ def two_claims(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_claims")
-def test_all_claims_write_pages_and_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_claims_write_pages_and_an_index(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     main([CHEAP[0], "--smoke", "--output", str(tmp_path)])
     main(["--all", "--smoke", "--output", str(tmp_path)])
     printed = capsys.readouterr().out
@@ -144,6 +146,7 @@ def test_all_claims_write_pages_and_an_index(tmp_path: Path, capsys: pytest.Capt
     with pytest.raises(SystemExit, match="has a result of confident-softmax with --full; give --again"):
         main([CHEAP[0], "--smoke", "--output", str(tmp_path)])
     (tmp_path / f"{CHEAP[1]}.json").write_text(json.dumps(result | {"verdict": "of an older rule"}))
+    monkeypatch.setattr(command, "draw", lambda *_: None)  # which takes longest
     main(["--all", "--smoke", "--output", str(tmp_path)])  # nothing is run again, and all is judged again
     again = json.loads((tmp_path / f"{CHEAP[1]}.json").read_text())
     assert again == result

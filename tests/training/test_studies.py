@@ -15,6 +15,7 @@ from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from attnzoo.training.train import train_once
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
+from attnzoo.pronunciation import confidences
 from tests.regular_language import SMALL
 from tests.training.reviews import SMALL as TINY
 from tests.training.reviews import sentences
@@ -22,11 +23,12 @@ from tests.training.reviews import sentences
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.usefixtures("few_phonemes")
 def test_which_attention_trains_draws_and_tabulates(
-    dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    few_words: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    word = dictionary.read_text().splitlines()[1].split()[0].lower()
-    overrides = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=2"]
+    word = few_words.read_text().splitlines()[1].split()[0].lower()
+    overrides = [*SMALL, f"task.data.path={few_words}", "training.max_steps=1"]
     arguments = ["--recipe", str(ROOT / "configs" / "which_attention.yaml"), "--models", str(tmp_path / "models")]
     arguments += ["--plot", str(tmp_path / "which.png"), "--word", word]
     sets = [f"--set={item}" for item in overrides]
@@ -57,8 +59,9 @@ def test_the_twoof_the_bottleneck_are_of_one_size(cmudict_task: GraphemeToPhonem
     assert max(sizes) < 1.02 * min(sizes)
 
 
+@pytest.mark.usefixtures("few_phonemes")
 def test_bottleneck_trains_and_measures_the_error_by_length(
-    dictionary: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    few_words: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bottleneck, "SEEDS", (1, 2))
     small = ["embedding_size=8", "encoder_hidden_size=16", "decoder_hidden_size=16"]
@@ -66,14 +69,16 @@ def test_bottleneck_trains_and_measures_the_error_by_length(
     monkeypatch.setattr(bottleneck, "MODELS", two)
     recipe = str(ROOT / "configs" / "bottleneck.yaml")
     arguments = ["--recipe", recipe, "--models", str(tmp_path / "models"), "--plot", str(tmp_path / "b.png")]
-    sets = [f"task.data.path={dictionary}", "training.max_steps=2", "training.batch_tokens=200"]
+    sets = [f"task.data.path={few_words}", "training.max_steps=2", "training.batch_tokens=200"]
+    sets += ["training.evaluations=1"]
     arguments += [f"--set={item}" for item in sets]
     bottleneck.main(arguments)
     output = capsys.readouterr().out
     assert (tmp_path / "b.png").stat().st_size > 10_000
     rows = [line for line in output.splitlines() if line.startswith("| ")]
     header, counts, *models = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
-    words = GraphemeToPhoneme(str(dictionary)).splits["test"]["word"][:]
+    task = GraphemeToPhoneme(str(few_words))
+    words = task.splits["test"]["word"][:]
     by_length = [sum(low <= len(word) <= high for word in words) for low, high in ((2, 4), (5, 6), (7, 8))]
     assert header[2:] == ["2 to 4", "5 to 6", "7 to 8", "all", "WER, all"]  # no group without words
     assert [int(count) for count in counts[2:6]] == [*by_length, len(words)]
@@ -85,7 +90,7 @@ def test_bottleneck_trains_and_measures_the_error_by_length(
     scores = []
     for seed in (1, 2):
         folder = tmp_path / "models" / f"luong-local-p-{seed}" / "best"
-        scores.append(evaluate.evaluate(folder, GraphemeToPhoneme(str(dictionary)), "test")["per"])
+        scores.append(evaluate.evaluate(folder, task, "test")["per"])
     low, high = sorted(scores)
     assert models[-1][5] == f"{(low + high) / 2:.2f} ({low:.2f} to {high:.2f})"
 
@@ -181,6 +186,9 @@ def test_the_fitted_calibration_makes_confidences_true() -> None:
         for value in (word_confidence.NONE, fitted)
     ]
     assert errors[1] < 0.015 < 0.05 < errors[0]
+    some = [*ordered[:50], [-1.0, -3.0], [-2.0], [], [-1e3, -1.0]]
+    of_some = [confidences(of_word, *fitted)[0] if of_word else 0.0 for of_word in some]
+    assert word_confidence.best_confidences(some, fitted) == pytest.approx(of_some, rel=1e-10)
 
 
 def test_the_calibration_error_by_hand() -> None:

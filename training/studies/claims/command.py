@@ -7,6 +7,7 @@ has been measured by the same code with the same budget, but judges it by the ru
 
 import ast
 import difflib
+import functools
 import hashlib
 import inspect
 import json
@@ -144,18 +145,24 @@ def digest(claim: Claim) -> str:
     needed, waiting = {}, [claim.run.__module__]
     while waiting:
         name = waiting.pop()
-        tree = ast.parse(inspect.getsource(sys.modules[name]))
-        if name == FRAME:
-            tree.body = [part for part in tree.body if {*_names(part)} & {*MEASURES}]
-        if name == claim.run.__module__:
-            tree.body = [part for part in tree.body if not {*_names(part)} & {*JUDGES_AND_DRAWS}]
-            tree.body = [part for part in tree.body if not isinstance(part, ast.Import | ast.ImportFrom)]
-        needed[name] = ast.unparse(tree)
+        needed[name] = _that_measures(name, inspect.getsource(sys.modules[name]), name == claim.run.__module__)
         for value in vars(sys.modules[name]).values():
             other = getattr(value, "__module__", None) or ""
             if other.startswith(STUDIES) and other not in {*needed, NOT_MEASURED}:
                 waiting.append(other)
     return hashlib.sha256("".join(needed[name] for name in sorted(needed)).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _that_measures(name: str, source: str, is_claim: bool) -> str:
+    """The part of a module's source that :func:`digest` covers."""
+    tree = ast.parse(source)
+    if name == FRAME:
+        tree.body = [part for part in tree.body if {*_names(part)} & {*MEASURES}]
+    if is_claim:
+        tree.body = [part for part in tree.body if not {*_names(part)} & {*JUDGES_AND_DRAWS}]
+        tree.body = [part for part in tree.body if not isinstance(part, ast.Import | ast.ImportFrom)]
+    return ast.unparse(tree)
 
 
 def _names(part: ast.stmt) -> list[str]:
