@@ -5,19 +5,20 @@ import multiprocessing
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from attnzoo.training.train import main
 
-from tests.package.snippets import PRELOADED
-
 ROOT = Path(__file__).parents[2]
-# A process that has imported torch forks the trainings, so that each of them starts in no time. It also forks the
-# snippets of pages, if one worker runs both, and these must not find attnzoo imported.
+# A process that has imported all that a training needs forks them, so that each starts in no time. It is not the one
+# that forks the snippets of pages, if a worker runs both: these must not find attnzoo imported.
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload([*PRELOADED, "accelerate", "datasets"])
+SERVER = forkserver.ForkServer()
+SERVER.set_forkserver_preload(["tests.training.runs", "pytest"])
 
 
 def overrides(section: str, **values: Any) -> list[str]:
@@ -56,19 +57,24 @@ class Running:
             return self.process.exitcode, file.read()
 
 
-def start(arguments: list[str], before: Callable[[], None] | None = None) -> Running:
-    """A training in a process of its own, in which ``before`` is called first."""
+def start(
+    arguments: list[str], before: Callable[[], None] | None = None, program: Callable[[list[str]], None] = main
+) -> Running:
+    """A training, or another program, in a process of its own, in which ``before`` is called first."""
     reader, writer = PROCESSES.Pipe(duplex=False)
-    process = PROCESSES.Process(target=_run, args=(arguments, writer, before))
-    process.start()
+    process = PROCESSES.Process(target=_run, args=(program, arguments, writer, before))
+    with mock.patch.object(forkserver, "connect_to_new_process", SERVER.connect_to_new_process):
+        process.start()
     writer.close()
     return Running(process, reader)
 
 
-def _run(arguments: list[str], errors: Connection, before: Callable[[], None] | None) -> None:
+def _run(
+    program: Callable[[list[str]], None], arguments: list[str], errors: Connection, before: Callable[[], None] | None
+) -> None:
     os.dup2(errors.fileno(), 2)
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 1)
     if before is not None:
         before()
-    main(arguments)
+    program(arguments)

@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,13 +14,14 @@ import yaml
 from accelerate import Accelerator
 from attnzoo.training.loop.checkpoint import checkpoints
 from safetensors.torch import load_file
+from torch.distributed import run
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.regular_language import SMALL
 from tests.training.runs import ROOT, command_line, log_rows, start, train_recipe
 from tests.training.sharded_training import allow_sharding
 
-STEPS = 50
+STEPS = 20
 
 
 def sets(dictionary: Path, processes: int, *more: str) -> list[str]:
@@ -30,7 +29,7 @@ def sets(dictionary: Path, processes: int, *more: str) -> list[str]:
     return [
         *(*SMALL, f"task.data.path={dictionary}", f"training.max_steps={STEPS}", "training.log_every=1"),
         *(f"training.accumulation_steps={2 // processes}", "training.evaluations=2", "training.ema_decay=0.9"),
-        *("training.checkpoint_every=20", "training.keep_checkpoints=9", *more),
+        *("training.checkpoint_every=8", "training.keep_checkpoints=9", "training.warmup_steps=2", *more),
     ]
 
 
@@ -74,15 +73,19 @@ def one(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_recipe("demo", tmp_path_factory.mktemp("one"), sets(dictionary, 1))
 
 
+def torchrun(arguments: list[str]) -> None:
+    os.environ["ACCELERATE_USE_CPU"] = "1"
+    run.main(arguments)
+
+
 @pytest.fixture(scope="module")
 def two(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With the command of the README; the other trainings on two processes are forked, which is faster."""
     output = tmp_path_factory.mktemp("two")
-    launcher = ["-m", "torch.distributed.run", "--nproc_per_node=2", "--standalone", "-m", "attnzoo.training.train"]
-    command = [sys.executable, *launcher, *command_line("demo", output, sets(dictionary, 2))]
-    environment = os.environ | {"ACCELERATE_USE_CPU": "1"}
-    finished = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-    assert finished.returncode == 0, finished.stderr[-3000:]
+    arguments = ["--nproc_per_node=2", "--standalone", "-m", "attnzoo.training.train"]
+    launched = start([*arguments, *command_line("demo", output, sets(dictionary, 2))], program=torchrun)
+    code, errors = launched.finish()
+    assert code == 0, errors[-3000:]
     return output
 
 
@@ -153,7 +156,7 @@ def test_sharded_weights_give_the_same_curve_and_whole_checkpoints_and_resume(
 
 
 def test_sharded_weights_accumulate_gradients_and_need_no_moving_average(dictionary: Path, tmp_path: Path) -> None:
-    more = ["training.max_steps=8", "training.ema_decay=0"]
+    more = ["training.max_steps=3", "training.ema_decay=0"]
     whole = train_recipe("demo", tmp_path / "whole", sets(dictionary, 1, *more, "training.accumulation_steps=4"))
     sharded = tmp_path / "sharded"
     train_on_two(dictionary, sharded, *more, "training.accumulation_steps=2", is_sharded=True)

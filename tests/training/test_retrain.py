@@ -1,27 +1,30 @@
 """``make zoo``: what is missing is said first, what is trained stays, and what was cut short goes on."""
 
+import functools
 import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from attnzoo.training import retrain
+from attnzoo.training import retrain, train
 from attnzoo.training.recipe import load_recipe, save_recipe
+from attnzoo.training.tasks import grapheme_to_phoneme
 
 from tests.regular_language import SMALL
+from tests.training.runs import start
+
+pytestmark = pytest.mark.usefixtures("few_phonemes")
 
 ROOT = Path(__file__).parents[2]
 CARDS = ROOT / "model_cards"
 G2P, CAUSAL = "attentional-rnn-g2p-cmudict", "small-transformer-sotu-causal"
-FEW = ["training.max_minutes=null", "training.max_steps=40", "training.evaluations=2", "training.log_every=1"]
+FEW = ["training.max_minutes=null", "training.max_steps=10", "training.evaluations=2", "training.log_every=1"]
 MORE = [
-    "training.max_steps=200",
-    "training.checkpoint_every=50",
+    "training.max_steps=20",
+    "training.checkpoint_every=10",
     "training.batch_tokens=100",
     "training.precision=bf16",
 ]
@@ -30,10 +33,10 @@ TEXTS = "\n\n".join(f"The year {year} was a good one, and the state of the union
 
 
 @pytest.fixture
-def zoo(tmp_path: Path, dictionary: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def zoo(tmp_path: Path, few_words: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two models of different tasks and precisions, whose recipes are cut down to seconds; to be trained from here."""
     monkeypatch.chdir(tmp_path)
-    shutil.copy(dictionary, tmp_path)
+    shutil.copy(few_words, tmp_path)
     (tmp_path / "texts.txt").write_text(TEXTS)
     texts = ["task.data.path=texts.txt", "task.data.block_size=16", "task.data.vocabulary_size=300"]
     words = ["task.data.path=regular.dict", "task.data.compounds=0", "training.start_from=null"]
@@ -51,21 +54,28 @@ def files(folder: Path) -> dict[Path, tuple[bytes, int]]:
     return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
 
 
+def stop_in(model: str, zoo: Path) -> None:
+    """From this folder, and to be stopped when the training of this model logs a step."""
+    os.chdir(zoo)
+    grapheme_to_phoneme.MAX_PHONEMES = 1
+    write_row = train.write_row
+
+    def stopping(log: Path, row: dict[str, Any]) -> None:
+        write_row(log, row)
+        if model in log.parts and row["step"] == 1:  # a second signal would stop it at once
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    train.write_row = stopping
+
+
 def test_what_was_cut_short_goes_on_and_what_is_done_is_not_done_again(
     zoo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shipped, readme = files(zoo / "model_cards"), (zoo / "README.md").read_text()
     shipped_config = (zoo / "model_cards" / G2P / "config.json").read_text()
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    with (zoo / "said").open("w") as said:  # a pipe that nobody reads would fill
-        cut = subprocess.Popen([sys.executable, "-m", "attnzoo.training.retrain"], env=environment, stderr=said)
-    log = zoo / "runs" / "zoo" / CAUSAL / "log.jsonl"
-    while cut.poll() is None and not (log.is_file() and log.read_text()):
-        time.sleep(0.01)
-    cut.send_signal(signal.SIGTERM)
-    cut.wait(timeout=60)
-    assert cut.returncode == 128 + signal.SIGTERM, (zoo / "said").read_text()
-    assert "the same command goes on from there" in (zoo / "said").read_text()
+    code, errors = start([], functools.partial(stop_in, CAUSAL, zoo), retrain.main).finish()
+    assert code == 128 + signal.SIGTERM, errors
+    assert "the same command goes on from there" in errors
     assert files(zoo / "model_cards") == shipped
     assert (zoo / "README.md").read_text() == readme
     assert not (zoo / "runs" / "zoo" / CAUSAL / "run.json").exists()
