@@ -15,21 +15,22 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 from tests.regular_language import SMALL
 from tests.training.runs import command_line, log_rows, overrides
 
-STEPS = 6
+pytestmark = pytest.mark.usefixtures("few_phonemes")
+STEPS = 3
 DEVICE = torch.device("cpu")
 
 
-def arguments(dictionary: Path, output: Path, *sets: str) -> list[str]:
-    recipe = [*SMALL, f"task.data.path={dictionary}", *overrides("training", max_steps=STEPS, log_every=1)]
+def arguments(few_words: Path, output: Path, *sets: str) -> list[str]:
+    recipe = [*SMALL, f"task.data.path={few_words}", *overrides("training", max_steps=STEPS, log_every=1)]
     return command_line("demo", output, [*recipe, *sets], "--overwrite")
 
 
 @pytest.fixture(scope="module")
-def runs(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def runs(few_words: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two trained models."""
     folders = [tmp_path_factory.mktemp("teacher") / "run" for _ in range(2)]
     for seed, folder in enumerate(folders):
-        main(arguments(dictionary, folder, *overrides("training", seed=seed)))
+        main(arguments(few_words, folder, *overrides("training", seed=seed)))
     return [folder / "best" for folder in folders]
 
 
@@ -83,9 +84,9 @@ def test_a_causal_model_predicts_the_label_of_the_next_token() -> None:
     torch.testing.assert_close(loss, torch.distributions.Categorical(logits=predicted).entropy().sum() / 6)
 
 
-def test_a_recipe_with_teachers_trains_another_model(dictionary: Path, runs: list[Path], tmp_path: Path) -> None:
+def test_a_recipe_with_teachers_trains_another_model(few_words: Path, runs: list[Path], tmp_path: Path) -> None:
     sets = overrides("training", teachers=[str(run) for run in runs], teachers_share=0.5, seed=0)
-    main(arguments(dictionary, tmp_path / "student", *sets))
+    main(arguments(few_words, tmp_path / "student", *sets))
     alone = load_file(runs[0] / "model.safetensors")
     taught = load_file(tmp_path / "student" / "best" / "model.safetensors")
     assert any(not torch.equal(alone[name], taught[name]) for name in alone)
@@ -94,14 +95,14 @@ def test_a_recipe_with_teachers_trains_another_model(dictionary: Path, runs: lis
     assert str(runs[0].parent) not in published
 
 
-def test_teachers_that_do_not_fit_are_refused(dictionary: Path, runs: list[Path], tmp_path: Path) -> None:
+def test_teachers_that_do_not_fit_are_refused(few_words: Path, runs: list[Path], tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="there is no model in 'nowhere'"):
-        main(arguments(dictionary, tmp_path / "a", *overrides("training", teachers=["nowhere"])))
+        main(arguments(few_words, tmp_path / "a", *overrides("training", teachers=["nowhere"])))
     other = tmp_path / "other.dict"  # with a phoneme more
-    other.write_text(dictionary.read_text().replace(" AA", " AAA", 1))
+    other.write_text(few_words.read_text().replace(" AA", " AAA", 1))
     with pytest.raises(SystemExit, match="has other tokens or classes than this recipe's data"):
         main(arguments(other, tmp_path / "b", *overrides("training", teachers=[str(runs[0])])))
     with pytest.raises(SystemExit, match=r"the model in '.*attentional-rnn-g2p-cmudict' has other tokens"):
-        main(arguments(dictionary, tmp_path / "b", *overrides("training", teachers=["attentional-rnn-g2p-cmudict"])))
+        main(arguments(few_words, tmp_path / "b", *overrides("training", teachers=["attentional-rnn-g2p-cmudict"])))
     with pytest.raises(SystemExit, match="teachers_share must be above 0 and at most 1, got 0"):
-        main(arguments(dictionary, tmp_path / "c", *overrides("training", teachers_share=0)))
+        main(arguments(few_words, tmp_path / "c", *overrides("training", teachers_share=0)))

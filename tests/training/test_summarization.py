@@ -141,7 +141,7 @@ def packages(number: int, seed: int) -> list[tuple[str, str]]:
 @pytest.fixture(scope="module", params=RECIPES)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packages")
-    table(folder, train=packages(500, 0), validation=packages(40, 1), test=packages(40, 2))
+    table(folder, train=packages(500, 0), validation=packages(40, 1), test=packages(10, 2))
     sizes = {
         "attentional_rnn_debian": [
             *overrides(
@@ -159,7 +159,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     sets = [
         *sizes[request.param],
         *("model.dropout=0", f"task.data.path={folder}", "task.data.vocabulary_size=60"),
-        *overrides("training", max_steps=250, batch_tokens=1200, learning_rate=5e-3, warmup_steps=20, precision="fp32"),
+        *overrides("training", max_steps=200, batch_tokens=1200, learning_rate=5e-3, warmup_steps=20, precision="fp32"),
         *overrides("training", schedule="cosine", label_smoothing=0, ema_decay=0, evaluations=1, optimizer="adamw"),
     ]
     return train_recipe(request.param, tmp_path_factory.mktemp(request.param), sets)

@@ -127,8 +127,9 @@ def test_too_little_memory_is_said_without_a_traceback() -> None:
         raise RuntimeError("a mistake of ours")
 
 
+@pytest.mark.usefixtures("few_phonemes")
 def test_the_same_seed_gives_the_same_weights(dictionary: Path, tmp_path: Path) -> None:
-    overrides = [*SMALL, "training.max_steps=6", f"task.data.path={dictionary}", "model.dropout=0.3"]
+    overrides = [*SMALL, "training.max_steps=3", f"task.data.path={dictionary}", "model.dropout=0.3"]
 
     def weights(name: str, *more: str) -> dict[str, torch.Tensor]:
         recipe = load_recipe(ROOT / "configs" / "demo.yaml", [*overrides, *more])
@@ -159,6 +160,7 @@ def test_clock_counts_steps_or_minutes_without_pauses() -> None:
         pass
 
 
+@pytest.mark.usefixtures("few_phonemes")
 def test_a_training_of_too_few_minutes_for_a_step_takes_one(dictionary: Path, tmp_path: Path) -> None:
     sets = [*SMALL, f"task.data.path={dictionary}", "training.max_minutes=1e-9"]
     run = json.loads((train_recipe("demo", tmp_path, sets) / "run.json").read_text())
@@ -225,12 +227,14 @@ def test_sampler_is_reshuffled_every_epoch() -> None:
 
 
 # The shared run has the general score, without input feeding.
-@pytest.mark.parametrize("choice", ["", "score=general,input_feeding=true", "wiring=bahdanau"])
+@pytest.mark.parametrize(
+    ("choice", "steps"), [("", 0), ("score=general,input_feeding=true", 120), ("wiring=bahdanau", 200)]
+)
 def test_a_trained_model_aligns_the_token_that_it_predicts(
-    choice: str, run: Path, dictionary: Path, tmp_path: Path
+    choice: str, steps: int, run: Path, dictionary: Path, tmp_path: Path
 ) -> None:
     """Which reading of a row is right is measured, not assumed: see the top of attnzoo/alignment.py."""
-    overrides = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=200", "training.evaluations=1"]
+    overrides = [*SMALL, f"task.data.path={dictionary}", f"training.max_steps={steps}", "training.warmup_steps=10"]
     overrides += ["model.score=null", *(f"model.{item}" for item in choice.split(","))]
     folder = train_recipe("demo", tmp_path, overrides) if choice else run
     model, tokenizer = (c.from_pretrained(folder / "best") for c in (AutoModelForSeq2SeqLM, AutoTokenizer))
@@ -248,6 +252,7 @@ def test_a_trained_model_aligns_the_token_that_it_predicts(
     assert error_rates[1] > 0.6
 
 
+@pytest.mark.usefixtures("few_phonemes")
 @pytest.mark.parametrize("paper", ["cho2014", "sutskever2014", "bahdanau2014", "luong2015-local-p"])
 def test_a_recipe_can_start_from_a_paper_and_its_card_says_so(paper: str, dictionary: Path, tmp_path: Path) -> None:
     small = [item for item in SMALL if not item.startswith("model.")]
@@ -265,6 +270,7 @@ def test_a_recipe_can_start_from_a_paper_and_its_card_says_so(paper: str, dictio
     assert f"{config.wiring.title()} et al. ({paper[-4:] if paper[-1].isdigit() else '2015'})" in card
 
 
+@pytest.mark.usefixtures("few_phonemes")
 def test_it_stops_early_and_keeps_what_averaging_needs(dictionary: Path, tmp_path: Path) -> None:
     """With a learning rate that teaches nothing no evaluation is better than the first."""
     sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=40", "training.evaluations=20"]
@@ -328,8 +334,9 @@ def test_checkpoints_with_other_labels_are_not_averaged(tmp_path: Path) -> None:
     assert not (tmp_path / "mean").exists()
 
 
+@pytest.mark.usefixtures("few_phonemes")
 def test_tensorboard_is_written_where_the_run_is(dictionary: Path, tmp_path: Path) -> None:
-    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=10", "training.tracker=tensorboard"]
+    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=1", "training.tracker=tensorboard"]
     train_recipe("demo", tmp_path, sets)
     assert list((tmp_path / "tensorboard").rglob("events.out.tfevents.*"))
 
@@ -343,6 +350,7 @@ def test_a_missing_tracker_is_said_before_training(
         train_recipe("demo", tmp_path, sets)
 
 
+@pytest.mark.usefixtures("few_phonemes")
 def test_a_tracker_gets_the_settings_and_both_curves(
     dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -357,12 +365,12 @@ def test_a_tracker_gets_the_settings_and_both_curves(
         "def finish():\n    noted.append('finished')\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path / "packages"))
-    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=10", "training.log_every=5"]
+    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=2", "training.log_every=1"]
     train_recipe("demo", tmp_path / "mine", [*sets, "training.tracker=trackio"])
     trackio: Any = importlib.import_module("trackio")
     first, *curves, last = trackio.noted
     assert first == {"project": "attnzoo", "name": "mine"}
-    assert (trackio.config["max_steps"], trackio.config["seed"]) == (10, 1)
+    assert (trackio.config["max_steps"], trackio.config["seed"]) == (2, 1)
     assert [key for row in curves for key in row if key in ("loss", "validation_per")].count("loss") == 2
     assert any("validation_per" in row for row in curves)
     assert last == "finished"
