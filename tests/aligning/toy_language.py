@@ -30,6 +30,8 @@ from attnzoo.alignment import Links
 ADJECTIVES, NOUNS = ([f"{kind}{n}" for n in range(8)] for kind in ("adjective", "noun"))
 WORDS = [*ADJECTIVES, *NOUNS]
 TARGET_WORDS = [f"{word}-x" for word in WORDS]
+VOCABULARY = {word: number for number, word in enumerate(["<pad>", "<s>", "</s>", *WORDS, *TARGET_WORDS])}
+SIZE = len(VOCABULARY)
 
 
 def sentence(generator: random.Random) -> tuple[list[str], list[str], Links]:
@@ -56,14 +58,12 @@ def corpus(count: int, seed: int) -> tuple[list[list[str]], list[list[str]], lis
 
 def tokenizer() -> Any:
     """A token for every word, and the end of a sentence."""
-    vocabulary = {word: number for number, word in enumerate(["<pad>", "<s>", "</s>", *WORDS, *TARGET_WORDS])}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
+    backend = Tokenizer(models.WordLevel(VOCABULARY, unk_token="<pad>"))
     backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     backend.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
     return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", bos_token="<s>", eos_token="</s>")
 
 
-SIZE = len(WORDS) + len(TARGET_WORDS) + 3
 BART = {"d_model": 64, "init_std": 0.1, "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 4}
 BART |= {"decoder_attention_heads": 4, "encoder_ffn_dim": 128, "decoder_ffn_dim": 128, "max_position_embeddings": 32}
 BART |= {"vocab_size": SIZE, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "dropout": 0.0}
@@ -73,7 +73,7 @@ SMALL = {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 4, "i
 # The encoder is narrow: a wide one has a word in the states of its neighbours too, where attention may find it.
 RNN = {"embedding_size": 32, "encoder_hidden_size": 8, "decoder_hidden_size": 64, "attention_size": 32}
 RNN |= {"readout_size": 32}
-STEPS = {"t5": 450}
+STEPS = {"bart": 100, "t5": 450}
 LEARNING_RATES = {"rnn": 1e-2}
 
 
@@ -104,25 +104,23 @@ def model(name: str) -> Any:
     return SmallTransformerForConditionalGeneration(config)
 
 
+def numbers(sentences: list[list[str]], padding: int) -> torch.Tensor:
+    """What the tokenizer makes of sentences."""
+    rows = [torch.tensor([*(VOCABULARY[word] for word in words), 2]) for words in sentences]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=padding)
+
+
 def train(name: str, is_reversed: bool = False) -> Any:
     """A model of the language, or of the other direction."""
     steps, learning_rate = STEPS.get(name, 200), LEARNING_RATES.get(name, 4e-3)
-    learner, encode = model(name).train(), tokenizer()
-    optimizer = torch.optim.AdamW(learner.parameters(), lr=learning_rate, weight_decay=0.0)
+    learner = model(name).train()
+    optimizer = torch.optim.AdamW(learner.parameters(), lr=learning_rate, weight_decay=0.0, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps)
     sources, targets, _ = corpus(64 * steps, seed=0)
     if is_reversed:
         sources, targets = targets, sources
-    for step in range(steps):
-        rows = slice(64 * step, 64 * step + 64)
-        batch = encode(sources[rows], is_split_into_words=True, padding=True, return_tensors="pt")
-        labels = encode(targets[rows], is_split_into_words=True, padding=True, return_tensors="pt")["input_ids"]
-        loss = learner(
-            input_ids=batch["input_ids"],
-            attention_mask=batch["attention_mask"],
-            labels=labels.masked_fill(labels == 0, -100),
-        ).loss
-        loss.backward()
+    for ids, labels in zip(numbers(sources, 0).split(64), numbers(targets, -100).split(64), strict=True):
+        learner(input_ids=ids, attention_mask=(ids != 0).long(), labels=labels).loss.backward()
         torch.nn.utils.clip_grad_norm_(learner.parameters(), 1.0)
         optimizer.step()
         schedule.step()

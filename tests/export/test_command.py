@@ -63,6 +63,8 @@ def test_an_export_of_another_model_is_found(tmp_path: Path) -> None:
 
 def test_ctranslate2_is_certified_too(tmp_path: Path) -> None:
     source = save_folder("transformer-encoder-decoder", tmp_path / "model")
+    settings = json.loads((source / "generation_config.json").read_text())
+    (source / "generation_config.json").write_text(json.dumps(settings | {"max_new_tokens": 20}))
     main(["export", str(source), str(tmp_path / "out"), "--format", "ctranslate2", "--weights", "int8"])
     details = json.loads((tmp_path / "out" / "export.json").read_text())
     assert details["weights"] == "int8"

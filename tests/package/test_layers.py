@@ -110,9 +110,8 @@ def test_training_uses_only_what_the_package_shows(path: Path) -> None:
 
 def test_no_module_is_loaded_under_two_names() -> None:
     """training/ is ``attnzoo.training``, in the checkout too: a second copy would have classes and state of its own."""
-    for path in sorted(ROOT.glob("**/*.py")):
-        if path.relative_to(ROOT).parts[0].startswith((".", "build", "runs")):
-            continue
+    folders = [path for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "build", "runs"))]
+    for path in sorted([*ROOT.glob("*.py"), *(path for folder in folders for path in folder.rglob("*.py"))]):
         names = [module.split(".")[0] for level, module in imports(path) if level == 0]
         assert not {"training", "configs"} & {*names}, f"{path} imports training/ by another name than attnzoo.training"
     assert not [name for name in sys.modules if name.split(".")[0] in ("training", "configs")]
