@@ -308,7 +308,7 @@ def test_align_prints_links_scores_and_the_error_rate(
     ("content", "message"),
     [
         (b"PK\x03\x04ab", "is a zip file or a workbook, not text; give a text file in UTF-8"),
-        (gzip.compress(b"cat"), "is compressed by gzip, not text"),
+        (gzip.compress(b"cat", mtime=0), "is compressed by gzip, not text"),
         ("cat\n".encode("utf-16"), "is not UTF-8 .*; convert it, for example with iconv -f utf-16"),
         ("cat\n".encode("utf-16-le"), "is a binary file, not text"),
         ("café\n".encode("latin-1"), "is not UTF-8 .*; convert it, for example with iconv$"),
