@@ -17,7 +17,7 @@ Score = Tensor | None
 def dot(h_t: Tensor, h_s: Tensor) -> Tensor:
     """Luong et al., 2015, section 3.1, "dot": h_t^T h_s."""
     assert h_t.shape == h_s.shape
-    return sum(h_t[i] * h_s[i] for i in range(len(h_t)))
+    return (h_t * h_s).sum()
 
 
 def scaled_dot(q: Tensor, k: Tensor) -> Tensor:
