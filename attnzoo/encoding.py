@@ -1,4 +1,4 @@
-"""Text in UTF-8, and errors for what is something else; they name the file or the argument."""
+"""Decoding of UTF-8. The errors for other input name the file or the argument."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def not_text(content: bytes) -> str | None:
-    """What the content of a file is if it is no text in an encoding of bytes, nor UTF-16 with a byte order mark."""
+    """The kind of a file that is not text, such as "a PDF"; None for text, and for UTF-16 with a byte order mark."""
     kinds = PACKED | {b"\x1f\x8b": "compressed by gzip"}
     kind = next((kind for signature, kind in kinds.items() if content.startswith(signature)), None)
     if kind is None and b"\0" in content and not content.startswith(UTF16_MARKS):

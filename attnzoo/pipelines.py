@@ -311,9 +311,9 @@ class GraphemeToPhonemePipeline(SourceToTargetPipeline):
 class TranslationPipeline(SourceToTargetPipeline):
     """The translations of sentences, each a ``translation_text``; see :class:`SourceToTargetPipeline`.
 
-    A source whose words all begin with capitals is read in small letters, with a capital at the beginning of each
-    sentence, if it then has less than three quarters of the tokens. Other words that the model reads letter by letter,
-    such as "NASA", stay as they are. Both give a warning.
+    If no word of a source begins with a small letter, the source is read in small letters, with a capital at the
+    beginning of each sentence, if it then has fewer than three quarters of the tokens. A warning says so. Other words
+    that the model reads letter by letter, such as "NASA", stay as they are, with a warning.
     """
 
     card_tag = "translation"

@@ -166,7 +166,7 @@ def architecture(config: PreTrainedConfig) -> str:
 
 @functools.cache
 def _template(path: Path) -> jinja2.Template:
-    """A template of a card; to compile it takes longer than to fill it."""
+    """A compiled template; compiling takes longer than rendering."""
     return jinja2.Template(path.read_text(encoding="utf-8"))
 
 

@@ -34,7 +34,6 @@ WORDS |= {
 MONTHS = {"Jan": "January", "Feb": "February", "Mar": "March", "Apr": "April", "Jun": "June", "Jul": "July"}
 MONTHS |= {"Aug": "August", "Sep": "September", "Sept": "September", "Oct": "October", "Nov": "November"}
 MONTHS |= {"Dec": "December"}
-MARRED = re.compile(r"mar \d+ (?!this|was)[a-z]{2,}s\b")  # they mar 3 cars
 DAY_OR_YEAR = re.compile(r"(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?|(?:19|20)\d\d")  # after dec or DEC
 BEFORE_NUMBERS = {"No": "number", "Fig": "figure", "Vol": "volume", "p": "page", "pp": "pages"} | MONTHS
 # After a number; those with a slash anywhere.
@@ -105,7 +104,6 @@ def abbreviation(text: str, start: int, end: int, before: str, number: str | Non
     word = text[start:end]
     space, following = NEXT_WORD.match(text, end + has_period).groups()  # type: ignore[union-attr]  # it always matches
     is_date = word.capitalize() in MONTHS and space and DAY_OR_YEAR.fullmatch(following)
-    is_date = is_date and not MARRED.match(text, start)
     if is_date or (has_period and word.isupper()):
         word = word.capitalize()
     if not has_period and word not in OFTEN_WITHOUT_PERIOD and word not in MONTHS:

@@ -1,7 +1,7 @@
 # ruff: noqa: RUF001 (tables of phones)
 """American pronunciations in British English, in Kokoro's phones: for names that misaki's British dictionary lacks.
 
-A table has the regular differences of the two accents. Where British English has several vowels for an American one,
+``RULES`` has the regular differences of the two accents. Where British English has several vowels for an American one,
 as in "Laura" and "Doris", the spelling decides.
 """
 
@@ -13,7 +13,7 @@ from .phone_sets import PRIMARY, SECONDARY, Phones, arpabet_as_kokoro, split
 
 VOWEL = "[AIQWYaiuɑɒɔəɛɜɪʊʌæO]"
 STRESSED = f"[{PRIMARY}{SECONDARY}]?{VOWEL}"
-# What is replaced, by what, and in words with which letters. The rules apply in this order.
+# A pattern, its replacement, and a pattern that the spelling must match (empty: any word); applied in this order.
 RULES = [
     (f"ɜɹ(?={STRESSED})", "ʌɹ", ""),  # Murray
     ("ɜɹ", "ɜː", ""),
@@ -41,12 +41,14 @@ RULES = [
 ]
 SAME_IN_ALL = str.maketrans("æO", "aQ")
 SILENT = re.compile("(?<=[^aeiouy])es?$|(?<=q)u|^y(?=[aeiou])")  # letters that stand for no vowel
-IS_INFLECTED = re.compile(".*'|[a-z].*(?:ed|ing)$")  # read by its stem, or better by the model
+IS_INFLECTED = re.compile(
+    ".*'|[a-z].*(?:ed|ing)$"
+)  # not converted: an apostrophe's word is read by its stem, -ed and -ing better by the model
 
 
 @cache
 def british_entries(word: str) -> tuple[Entry, ...]:
-    """The CMU dictionary's entries of a word, converted; none without misaki's dictionary, which has common words."""
+    """The CMU dictionary's entries of a word, converted. None without misaki: it would convert common words too."""
     if IS_INFLECTED.match(word) or not full_dictionary("en-gb", "kokoro"):
         return ()
     listed = full_dictionary("en-us", "arpabet").get(word.lower(), ())

@@ -1,7 +1,7 @@
-"""Fresh processes that talk to the Hub on loopback, each with a home of its own where nothing is cached.
+"""Python programs, each run as if in a new process, with a home of its own where nothing is cached.
 
-They are forks of one that has imported torch, which takes most of the time of a process, and nothing that reads a
-setting of the Hub. A Python process that one of them starts is such a fork, too.
+They are forked from one process that has imported torch, since that import takes most of the time. It has imported no
+module that reads the Hub's settings. A Python process that such a program starts by ``subprocess.run`` is a fork, too.
 
     python -P client.py ADDRESS
 
@@ -67,9 +67,9 @@ def run_python(
     without_attnzoo: bool = False,
     address: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """What ``python ARGUMENTS`` prints and how it ends, with nobody there to be asked; after ten minutes it is killed.
+    """What ``python ARGUMENTS`` prints, and its exit code. Standard input is empty. It is killed after ten minutes.
 
-    ``without_attnzoo`` it is as on a machine where the package was never installed.
+    ``without_attnzoo``: as if the package were not installed.
     """
     with tempfile.TemporaryDirectory() as output, Client(address or f"{start()[1].name}/address") as connection:
         connection.send((arguments, environment, str(cwd), without_attnzoo, output))
@@ -103,7 +103,7 @@ def answer(address: str, accepted: socket.socket) -> None:
 
 
 def become(address: str, arguments: list[str], environment: dict[str, str], cwd: str, hides: bool, output: str) -> None:
-    """Make this process the one that is asked for."""
+    """Run ``python ARGUMENTS`` in this process."""
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(cwd)

@@ -63,7 +63,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("case", [*STEPPING, *OTHERS[::7]], ids=name)
 def test_targets_of_all_lengths_equal_the_loop(case: dict[str, Any]) -> None:
-    """Of two layers: the loss and every gradient of a step without logits. One layer is in ``test_wirings.py``."""
+    """The loss and every gradient of a step without logits, with two layers. ``test_wirings.py`` has one layer."""
     model, inputs = tiny_model(case | {"decoder_layers": 2}), batch()
     expected = reference.cross_entropy(loop_translation(model, inputs).logits, inputs["labels"])
     outputs = model(**inputs, skip_logits=True)

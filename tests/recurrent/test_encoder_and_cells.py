@@ -33,7 +33,7 @@ def test_the_encoder_equals_the_loop(
 ) -> None:
     """Much padding: most rows end long before the longest. After all: there are columns without a token.
 
-    Rows run together, in groups of about two, and one by one; each way has its part in the gradient.
+    Rows run together, in groups of about two, and one by one; the gradient is that of all three together.
     """
     width, size = 3, 2
     encoder = randomize(RecurrentEncoder(cell, width, size, depth, dropout=0.0, directions=directions), seed=1)

@@ -168,8 +168,8 @@ def params(cases: list[dict[str, Any]]) -> list[Any]:
 
 
 def assert_equals_the_loop(case: dict[str, Any]) -> None:
-    """Logits, alignments, the loss and its gradient of every parameter: of a training step with logits and of one
-    without them, which runs over the rows that have not ended. Then logits and alignments in evaluation.
+    """The loss and its gradients, of a training step with logits and of one without, which runs only over rows that
+    have not ended. Logits and alignments, in training and in evaluation.
     """
     model, inputs = tiny_model(case).train(), batch()
     expected = loop_translation(model, inputs)

@@ -33,7 +33,7 @@ def few_words(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def few_phonemes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """New models generate no more phonemes than a word has: an untrained one does not find the end."""
+    """New models generate at most as many phonemes as the longest word has; an untrained one does not stop."""
     monkeypatch.setattr(grapheme_to_phoneme, "MAX_PHONEMES", 1)
 
 

@@ -14,8 +14,8 @@ from unittest import mock
 from attnzoo.training.train import main
 
 ROOT = Path(__file__).parents[2]
-# A process that has imported all that a training needs forks them, so that each starts in no time. It is not the one
-# that forks the snippets of pages, if a worker runs both: these must not find attnzoo imported.
+# Trainings are forked from a process that has imported everything they need. Snippets of pages are forked from another,
+# since they must not find attnzoo imported.
 PROCESSES = multiprocessing.get_context("forkserver")
 SERVER = forkserver.ForkServer()
 SERVER.set_forkserver_preload(["tests.training.runs", "pytest"])

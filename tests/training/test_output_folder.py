@@ -87,7 +87,7 @@ def test_a_file_of_the_users_among_those_of_the_run_is_kept(
     recipe = load_recipe("demo", [*RECIPE, f"task.data.path={few_words}"])
     write_old(tmp_path, *OLD[:-1], name)
     save_recipe(recipe, tmp_path / "recipe.yaml")
-    with pytest.raises(ValueError, match=rf"this training would delete .*{name}, which no training wrote; move it"):
+    with pytest.raises(ValueError, match=rf"{name} is in the way of this training, and no training wrote it; move it"):
         check_output(tmp_path, recipe, **{"resume": False, "overwrite": False} | flags)
     assert all((tmp_path / file).read_text() == "old" for file in [*OLD[:-1], name])
 
@@ -96,7 +96,7 @@ def test_a_file_of_the_users_among_those_of_the_run_is_kept(
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_file_of_the_users_where_the_run_has_a_folder_is_kept(name: str, overwrite: bool, tmp_path: Path) -> None:
     write_old(tmp_path, name)
-    with pytest.raises(ValueError, match=rf"this training would delete .*{name}, which no training wrote; move it"):
+    with pytest.raises(ValueError, match=rf"{name} is in the way of this training, and no training wrote it; move it"):
         check_output(tmp_path, load_recipe("demo"), resume=False, overwrite=overwrite)
 
 
@@ -124,7 +124,7 @@ def test_nothing_is_deleted_through_a_linked_folder(overwrite: bool, tmp_path: P
     write_old(tmp_path / "mine", "config.json")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "best").symlink_to(tmp_path / ("mine" if overwrite else "empty"))
-    with pytest.raises(ValueError, match=r"best is a link, and this training would replace what it leads to; remove"):
+    with pytest.raises(ValueError, match=r"best is a link, and a training needs a folder there; remove"):
         check_output(tmp_path / "run", load_recipe("demo"), resume=False, overwrite=overwrite)
 
 

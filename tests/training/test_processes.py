@@ -80,7 +80,7 @@ def torchrun(arguments: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def two(dictionary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With the command of the README; the other trainings on two processes are forked, which is faster."""
+    """By torchrun, as docs/several_devices.md shows. The other trainings on two processes do without it."""
     output = tmp_path_factory.mktemp("two")
     arguments = ["--nproc_per_node=2", "--standalone", "-m", "attnzoo.training.train"]
     launched = start([*arguments, *command_line("demo", output, sets(dictionary, 2))], program=torchrun)

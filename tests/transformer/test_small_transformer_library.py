@@ -222,11 +222,8 @@ def test_an_exported_model_is_the_model_at_every_size(name: str) -> None:
 
 
 @pytest.mark.parametrize("variant", GENERATING)
-def test_every_step_with_a_static_cache_is_one_graph(variant: str) -> None:
-    """To the last place of the cache; in no shape is there anything that moves.
-
-    Padding changes nothing but what a causal model attends to: it has another graph with padding.
-    """
+def test_no_step_with_a_static_cache_is_compiled_again(variant: str) -> None:
+    """Up to the last place of the cache. A causal model has a second graph for padding."""
     model = tiny_model(variant, num_hidden_layers=1)
     options: dict[str, Any] = {"max_new_tokens": 9, "suppress_tokens": [EOS]}
     torch._dynamo.reset()

@@ -42,18 +42,18 @@ def refuse_large(size: int, name: str) -> None:
 
 
 def refuse_packed(file: Path) -> None:
-    """Raise a SourceError if the file is compressed, but not by gzip."""
+    """Raise a SourceError if the first bytes are those of a file that is not text; gzip is allowed."""
     with file.open("rb") as opened:
         start = opened.read(6)
     if kind := next((kind for signature, kind in PACKED.items() if start.startswith(signature)), None):
-        raise SourceError(f"{file} is {kind}, not text; unpack or export it, or compress the text by gzip instead")
+        raise SourceError(f"{file} is {kind}, not text; unpack or export it, or give text, which gzip may compress")
 
 
 def open_unpacked(file: Path) -> BinaryIO | gzip.GzipFile:
     """The bytes of a file, unpacked if it is gzip.
 
     Raises:
-        SourceError: it unpacks to more than ``UNPACKED_LIMIT``, or is compressed otherwise.
+        SourceError: it unpacks to more than ``UNPACKED_LIMIT``, or is no text.
         OSError, EOFError, zlib.error: it cannot be unpacked.
     """
     refuse_packed(file)
@@ -72,7 +72,7 @@ def lines(file: Path, encoding: str = "utf-8") -> Iterator[str]:
     """The lines of a file of text, without its byte order mark. Lines keep their ends, of Unix, Windows or old Macs.
 
     Raises:
-        SourceError: a line cannot be decoded (the message shows it); the first one is of no text; or as for
+        SourceError: a line cannot be decoded (the message shows it); the first one shows that it is not text; or as for
             :func:`open_unpacked`.
     """
     with open_unpacked(file) as opened, io.TextIOWrapper(opened, encoding, "surrogateescape", newline="") as text:
@@ -83,7 +83,11 @@ def lines(file: Path, encoding: str = "utf-8") -> Iterator[str]:
                     continue
                 raw = line.encode(encoding, "surrogateescape")
                 if number == 1 and (kind := not_text(raw)):
-                    remedy = "; if it is UTF-16 convert it: iconv -f utf-16le" if kind == "a binary file" else ""
+                    remedy = (
+                        "; if it is UTF-16 convert it: iconv -f utf-16le, or utf-16be"
+                        if kind == "a binary file"
+                        else ""
+                    )
                     raise SourceError(f"{file} is {kind}, not text{remedy}")
                 guess, name = ("utf-16", "utf-16") if raw[:2] in UTF16_MARKS else ("latin-1", "latin1")
                 raise SourceError(
@@ -225,7 +229,7 @@ def _setting(separator: str) -> str:
 def refuse_other_separator(file: Path, separator: str, encoding: str) -> None:
     """Raise a SourceError if another separator divides all rows into the same number of cells, two or more.
 
-    It is for a table that cannot be read. A header may have both signs: ``text;label, notes``.
+    Call it when the rows do not fit ``separator``. A header may have both signs: ``text;label, notes``.
     """
     for sign in SEPARATORS:
         widths = {len(row) for row in csv.reader(lines(file, encoding), delimiter=sign) if row}

@@ -24,7 +24,7 @@ from ..recipe import Recipe, load_recipe, save_recipe
 from .checkpoint import MANIFEST, REPOSITORY, checkpoints, newest_sound_checkpoint, require_room, write_atomically
 
 # What a new run replaces, in the order in which it is deleted: without run.json no run counts as finished.
-# Of the hidden names in checkpoints/ only those that a kill leaves there.
+# In checkpoints/ it has only those hidden names that a kill leaves.
 RUN = ["run.json", "log.jsonl", "best/*", "last/*", "tensorboard/*"]
 RUN += [f"{parent}/{name}" for parent in ("checkpoints", "evaluated/checkpoints") for name in ("[!.]*", ".step-*")]
 RUN += [".best.old", ".last.old", *(f".{name}.new" for name in ("best", "last", "run.json", "log.jsonl"))]
@@ -69,13 +69,13 @@ def check_output(output: Path, recipe: Recipe, resume: bool, overwrite: bool) ->
     folders = {parent for pattern in RUN for parent in (output / pattern).parents if parent.is_relative_to(output)}
     for folder in sorted(folders - {output}):
         if folder.is_symlink() and (overwrite or folder.name in ("best", "last")):
-            raise ValueError(f"{folder} is a link, and this training would replace what it leads to; remove the link")
+            raise ValueError(f"{folder} is a link, and a training needs a folder there; remove the link")
         files += [folder] if os.path.lexists(folder) and not folder.is_dir() else []
     for file in files:
         name, is_link = file.relative_to(output).as_posix(), file.is_symlink()
         is_own = _OWN.fullmatch(name) or (is_link and re.fullmatch(_FOLDER, name))
         if not is_own and (is_link or not file.is_dir()):
-            raise ValueError(f"this training would delete {file}, which no training wrote; move it elsewhere")
+            raise ValueError(f"{file} is in the way of this training, and no training wrote it; move it elsewhere")
     written = [(output / pattern.partition("/")[0]).resolve() for pattern in RUN]
     for key, value in flatten_dict(dataclasses.asdict(recipe)).items():
         for given in value if isinstance(value, list) else [value]:
