@@ -6,7 +6,8 @@ from contextlib import contextmanager
 
 # The first bytes of files that are not text, with names for messages. Not gzip: training data may be compressed by it.
 PACKED = dict.fromkeys((b"PK\x03\x04", b"PK\x05\x06"), "a zip file or a workbook")  # the second: an empty one
-PACKED |= {b"BZh": "compressed by bzip2", b"\xfd7zXZ": "compressed by xz", b"\x28\xb5\x2f\xfd": "compressed by zstd"}
+PACKED |= dict.fromkeys((b"BZh%d1A" % level for level in range(1, 10)), "compressed by bzip2")
+PACKED |= {b"\xfd7zXZ": "compressed by xz", b"\x28\xb5\x2f\xfd": "compressed by zstd"}
 PACKED |= {b"7z\xbc\xaf": "a 7z archive", b"%PDF-": "a PDF", b"\x89PNG": "a picture"}
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 

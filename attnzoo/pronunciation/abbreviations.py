@@ -60,7 +60,8 @@ UNITS |= {f"{scale[0]}bps": f"{scale}bit(s) per second" for scale in ("kilo", "M
 UNITS |= {"GB": "gigabyte(s)", "TB": "terabyte(s)", "min": "minute(s)", "hrs": "hour(s)"}
 UNITS |= {unit.upper(): UNITS[unit] for unit in ("mm", "cm", "km", "mg", "kg", "oz", "lb", "lbs", "ft", "mph")}
 UNIT = re.compile(rf"(?:{'|'.join(sorted(UNITS, key=len, reverse=True))})(?![^\W²³])")
-AFTER_DRIVE = re.compile(r"\.(?:\s+[^\W\d_A-Z]|,\s+(?:\d|[A-Z][a-z]))")  # a small letter, or the rest of an address
+AFTER_DRIVE = re.compile(r"\.(?:\s+[a-zß-öø-ÿ]|,\s+(?:\d|[A-Z][a-z]))")  # a small letter, or the rest of an address
+GREETINGS = ("Dear", "Hello", "Hey", "Hi", "Thanks")  # before a doctor, who has no name here
 NEXT_WORD = re.compile(r"(\s*)(\w*)")
 
 
@@ -113,7 +114,7 @@ def abbreviation(text: str, start: int, end: int, before: str, number: str | Non
     is_number = following[:1].isdigit() or (len(following) > 1 and ROMAN.fullmatch(following))
     if is_number and (before_number := BEFORE_NUMBERS.get(word)):
         return Abbreviation(end + has_period, before_number)
-    if word == "Dr" and _is_name(before) and AFTER_DRIVE.match(text, end):
+    if word == "Dr" and _is_name(before) and before not in GREETINGS and AFTER_DRIVE.match(text, end):
         spoken = "drive"
     elif word in MONTHS and number is not None:
         spoken = MONTHS[word]

@@ -32,7 +32,7 @@ RULES = [
     ("ʊ(?=ɹ)", "ʊə", ""),
     (f"(?<=[IWY])ɹ(?!{STRESSED})", "ə", ""),
     (f"ɹ(?!{STRESSED})", "", ""),
-    (f"i(?={STRESSED}|[zd]$)", "ɪ", ""),
+    (f"(?<![{PRIMARY}{SECONDARY}])i(?={STRESSED}|[zd]$)", "ɪ", ""),
     (f"i(?!$)|(?<=[{PRIMARY}{SECONDARY}])i", "iː", ""),
     (f"(?<=[tdn])([{PRIMARY}{SECONDARY}]?)u", r"j\1u", "^(?!.*(?:o[ou]|o[^aeiou]*$))"),  # Stewart
     ("u", "uː", ""),
@@ -41,15 +41,14 @@ RULES = [
 ]
 SAME_IN_ALL = str.maketrans("æO", "aQ")
 SILENT = re.compile("(?<=[^aeiouy])es?$|(?<=q)u|^y(?=[aeiou])")  # letters that stand for no vowel
-IS_INFLECTED = re.compile(
-    ".*'|[a-z].*(?:ed|ing)$"
-)  # not converted: an apostrophe's word is read by its stem, -ed and -ing better by the model
+# Not converted: a word with an apostrophe is read by its stem, -ed and -ing are read better by the model.
+NOT_CONVERTED = re.compile(".*'|[a-z].*(?:ed|ing)$")
 
 
 @cache
 def british_entries(word: str) -> tuple[Entry, ...]:
     """The CMU dictionary's entries of a word, converted. None without misaki: it would convert common words too."""
-    if IS_INFLECTED.match(word) or not full_dictionary("en-gb", "kokoro"):
+    if NOT_CONVERTED.match(word) or not full_dictionary("en-gb", "kokoro"):
         return ()
     listed = full_dictionary("en-us", "arpabet").get(word.lower(), ())
     return tuple(Entry(as_british(word.lower(), one.phones), one.parts_of_speech) for one in listed)

@@ -338,7 +338,7 @@ class Pronouncer:
             return Spoken(word, "rules", self._variants([Entry(name)], self._base))
         for form_of in (str, plain) if self.dictionary else ():
             entries = look_up(self.dictionary, form := form_of(word))
-            entries = entries or (british_entries(form) if self.accent == "en-gb" else ())
+            entries = entries or (british_entries(form) if self.accent == "en-gb" and not word.isupper() else ())
             if entries := tuple(entry for entry in entries if form == word or sounds_its_e(word, entry.phones)):
                 return Spoken(word, "dictionary", self._variants(as_accented(word, entries), self._base))
         return with_ending

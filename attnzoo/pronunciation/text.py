@@ -28,6 +28,7 @@ WITHOUT_VOWELS = re.compile(
 )
 WORD_AND_INITIALISM = re.compile("([A-Z]?[a-z]+)([A-Z]{2,5})((?:'?s)?)")  # ChatGPT, OpenAI's
 PLURAL_LETTER = re.compile("(?!Ms|Vs)[B-DF-HJ-NP-TV-Z]s")  # your Ps and Qs
+MOST_HYPHENS = 4  # of a compound with a listed word
 LONGEST_ACRONYM = 3  # letters; a longer word in capitals is more often a word
 LONGEST_INITIALISM = 5  # letters, if it begins or ends as no English word does: GPU, HDMI, IBM
 ONSETS = (
@@ -174,7 +175,8 @@ def _listed_parts(text: str, is_listed: Callable[[str], Any]) -> tuple[str, ...]
     """A listed word, or the two words of its compound with a hyphen (3D-printed, non-New York); empty if it is none."""
     if is_listed(text):
         return (text,)
-    for hyphen in re.finditer(f"[{HYPHENS}]", text):
+    hyphens = list(re.finditer(f"[{HYPHENS}]", text))
+    for hyphen in hyphens if len(hyphens) <= MOST_HYPHENS else ():
         both = text[: hyphen.start()], text[hyphen.end() :]
         known = [is_listed(one) for one in both]
         if any(known) and all(known[i] or re.sub(f"[{HYPHENS}'{APOSTROPHES}]", "", both[i]).isalpha() for i in (0, 1)):

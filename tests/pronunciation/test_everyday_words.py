@@ -131,6 +131,8 @@ def test_british_names_that_misaki_lacks_are_converted_american_ones() -> None:
         "hjˈuː klˈQi ʃˈɔːn pˈatɹɪk zˈQi hjˈuːz ɡlˈɔːɹɪə dˈɒɹɪs sˈɛːɹə hˈaɹi mˈʌɹi stjˈuːət ɪlˈɪzəbəθ hjˈuː"
     )
     assert {word.source for word in found} == {"dictionary"}
+    assert [word.phonemes for word in british.words(["Leo", "Louise", "Reid"])] == ["lˈiːQ", "luːˈiːz", "ɹˈiːd"]
+    assert british("my AKC")[1].source == "rules"  # letter by letter, not as the name Ak
     assert [word.source for word in british.words(["copied", "Paris's", "blorp"])] == ["model", "dictionary", "model"]
 
 

@@ -210,6 +210,7 @@ def test_times_of_day(text: str, expected: str, with_num2words: None) -> None:
         ("Inc.'s, Jr.’s Ph.D.'s", "incorporated's , junior's P H D's"),
         ("Smith Dr. in town", "Smith drive in town"),
         ("Maple Dr., 5 Elm Dr., Ohio. Hi Dr., I", "Maple drive , five Elm drive , Ohio . Hi doctor , I"),
+        ("Dear Dr., Thank you", "Dear doctor , Thank you"),
         ("on mar 3 guests arrive", "on March three guests arrive"),
         (
             "The Dr. in. My Dr. said. Dr. Wu, Main St. My",

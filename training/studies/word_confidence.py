@@ -176,7 +176,7 @@ def best_confidences(log_probabilities: list[list[float]], calibration: Calibrat
 
 def _gaps(log_probabilities: list[list[float]]) -> np.ndarray:
     """Each hypothesis's log-probability minus the highest of its word; -inf where a word has no more."""
-    gaps = np.full((len(log_probabilities), max(1, *map(len, log_probabilities))), -np.inf)
+    gaps = np.full((len(log_probabilities), max((1, *map(len, log_probabilities)))), -np.inf)
     for row, of_word in zip(gaps, log_probabilities, strict=True):
         row[: len(of_word)] = np.asarray(of_word) - max(of_word, default=0.0)
     return gaps
