@@ -111,7 +111,7 @@ TOKENS = re.compile(
 def tokenize(text: str) -> list[Token]:
     """The tokens of a text. All their texts and spaces together are the text, without white space at its beginning."""
     text = unicodedata.normalize("NFC", text)
-    # The marks of an emoji belong to the character before them, also if it is a digit. In a word they are letters.
+    # The marks of an emoji belong to the character before them, also if it is a digit. Elsewhere they count as letters.
     classes = re.sub("([xp0])e+", lambda found: found[1] * len(found[0]), "".join(map(_class_of, text)))
     classes = classes.replace("e", "a")
     is_mixed = text.upper() != text
@@ -154,7 +154,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def joined(tokens: list[Token], is_listed: Callable[[str], Any], longest: int) -> list[Token]:
-    """The tokens, where up to ``longest`` consecutive ones that form a listed word or its compound are joined: C#."""
+    """The tokens; up to ``longest`` in a row are joined if they form a listed word (C#) or a compound of one."""
     tokens, found, place = pieces(tokens), list[Token](), 0
     while place < len(tokens):
         for end in range(min(place + longest, len(tokens)), place + 1, -1):

@@ -15,7 +15,6 @@ from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from attnzoo.training.train import train_once
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
-from attnzoo.pronunciation import confidences
 from tests.regular_language import SMALL
 from tests.training.reviews import SMALL as TINY
 from tests.training.reviews import sentences
@@ -186,9 +185,6 @@ def test_the_fitted_calibration_makes_confidences_true() -> None:
         for value in (word_confidence.NONE, fitted)
     ]
     assert errors[1] < 0.015 < 0.05 < errors[0]
-    some = [*ordered[:50], [-1.0, -3.0], [-2.0], [], [-1e3, -1.0]]
-    of_some = [confidences(of_word, *fitted)[0] if of_word else 0.0 for of_word in some]
-    assert word_confidence.best_confidences(some, fitted) == pytest.approx(of_some, rel=1e-10)
 
 
 def test_the_calibration_error_by_hand() -> None:

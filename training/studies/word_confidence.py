@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import log_loss, roc_auc_score
 from transformers import AutoConfig
 
 from attnzoo.phonemes import accent_and_spelling
@@ -151,12 +151,10 @@ def fitted_calibration(log_probabilities: list[list[float]], is_right: list[bool
 
     The bias is 0 unless the Bayesian information criterion prefers it: a few hundred words may not show it.
     """
-    gaps, right = _gaps(log_probabilities), np.asarray(is_right)
 
     def loss(place: np.ndarray) -> float:
-        certain = _of_best(gaps, _calibration(place))
-        said = np.where(right, certain, 1 - certain)
-        return -float(np.log(said.clip(np.finfo(float).eps)).sum())
+        certain = best_confidences(log_probabilities, _calibration(place))
+        return float(log_loss(is_right, certain, labels=[False, True], normalize=False))
 
     bounds = (tuple(np.log(TEMPERATURES)), BIASES)
     alone, both = (minimize(loss, np.zeros(count), bounds=bounds[:count], method="Nelder-Mead") for count in (1, 2))
@@ -171,23 +169,7 @@ def _calibration(place: np.ndarray) -> Calibration:
 
 def best_confidences(log_probabilities: list[list[float]], calibration: Calibration) -> list[float]:
     """The confidence of every word's best pronunciation; 0 for a word without any."""
-    return _of_best(_gaps(log_probabilities), calibration).tolist()
-
-
-def _gaps(log_probabilities: list[list[float]]) -> np.ndarray:
-    """Each hypothesis's log-probability minus the highest of its word; -inf where a word has no more."""
-    gaps = np.full((len(log_probabilities), max((1, *map(len, log_probabilities)))), -np.inf)
-    for row, of_word in zip(gaps, log_probabilities, strict=True):
-        row[: len(of_word)] = np.asarray(of_word) - max(of_word, default=0.0)
-    return gaps
-
-
-def _of_best(gaps: np.ndarray, calibration: Calibration) -> np.ndarray:
-    """``confidences`` of the first hypothesis, for all words at once."""
-    temperature, bias = calibration
-    weights = np.exp(gaps / temperature)
-    best, total = weights[:, 0], weights.sum(axis=1)
-    return np.divide(best, best + np.exp(-bias) * (total - best), out=np.zeros_like(best), where=best > 0)
+    return [confidences(of_word, *calibration)[0] if of_word else 0.0 for of_word in log_probabilities]
 
 
 def calibration_error(confidence: list[float], is_right: list[bool], bins: int = BINS) -> float:
