@@ -113,9 +113,6 @@ class PaddedLSTM(nn.LSTM):
         state: tuple[Tensor, Tensor] | None = None,
         is_padding: Tensor | None = None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        if is_padding is None:
-            with _lstm_that_runs():
-                return super().forward(inputs, state)
         outputs, *last = run_lstms([self], inputs, is_padding, state)
         hidden, cell = (torch.stack(list(part)) for part in last)
         return outputs, (hidden, cell)
@@ -128,6 +125,27 @@ class PaddedLSTM(nn.LSTM):
         shut = weight.new_zeros(4, self.hidden_size)
         shut[0], shut[1] = -self.SHUT, self.SHUT  # gates i, f, g, o
         return [torch.cat([weight, shut.view(-1, 1)], dim=1), *others]
+
+
+class TorchGRU(nn.GRU):
+    """torch's GRU of one layer and one direction, run by :func:`run_torch_rnn`."""
+
+    def forward(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return _run_one_direction(self, inputs, state)
+
+
+class TorchRNN(nn.RNN):
+    """torch's RNN of one layer and one direction, run by :func:`run_torch_rnn`."""
+
+    def forward(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return _run_one_direction(self, inputs, state)
+
+
+def _run_one_direction(layer: nn.RNNBase, inputs: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
+    if state is None:
+        state = inputs.new_zeros(1, inputs.shape[0], layer.hidden_size)
+    outputs, last = run_torch_rnn(layer, inputs, state, layer_weights(layer))
+    return outputs, last
 
 
 def run_lstms(
@@ -151,9 +169,7 @@ def run_lstms(
     if blocks is None:
         weights = [weight for layer in layers for weight in layer.weights_for(is_padding)]
         given = [part if isinstance(part, Tensor) else torch.stack(part) for part in state]
-        options = True, 1, 0.0, layers[0].training, len(layers) == 2
-        with _lstm_that_runs():
-            outputs, hidden, cell = torch.lstm(inputs, given, weights, *options, batch_first=True)
+        outputs, hidden, cell = run_torch_rnn(layers[0], inputs, given, weights)
         return outputs, hidden.unbind(), cell.unbind()
     steps = inputs.transpose(0, 1).contiguous()
     found = [
@@ -164,7 +180,44 @@ def run_lstms(
     return torch.cat(by_layer, dim=-1).transpose(0, 1), hidden_states, cell_states
 
 
-def _lstm_that_runs() -> AbstractContextManager[None]:
+def run_torch_rnn(layer: nn.RNNBase, inputs: Tensor, state: Any, weights: list[Tensor]) -> tuple[Tensor, ...]:
+    """Run torch's own RNN of one layer, in one direction, or in both if there are weights for both.
+
+    Under autocast on a GPU torch runs cuDNN in float16, even where autocast asks for bfloat16. Here it runs in the
+    precision of autocast. Gradients in eval mode are the same as elsewhere: cuDNN computes none in eval mode.
+
+    Shape:
+        - inputs: (B, T, I)
+        - state: (directions, B, H), for an LSTM a list of the hidden and the cell state
+        - weights: those of :func:`layer_weights`, forward before backward
+        - returns: outputs (B, T, directions * H), and the parts of the last state
+    """
+    kernel = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh}[layer.mode]
+    device, training = inputs.device.type, layer.training
+    if device == "cpu":
+        context = _onednn_that_runs() if layer.mode == "LSTM" else nullcontext()
+    else:
+        training = training or torch.is_grad_enabled()  # no layer has dropout of its own
+        context = torch.autocast(device, enabled=False)
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+            inputs, weights = inputs.to(dtype), [weight.to(dtype) for weight in weights]
+            state = [part.to(dtype) for part in state] if isinstance(state, list) else state.to(dtype)
+        weights = _one_chunk(weights)
+    with context:
+        return kernel(inputs, state, weights, True, 1, 0.0, training, len(weights) == 8, batch_first=True)
+
+
+def _one_chunk(weights: list[Tensor]) -> list[Tensor]:
+    """The weights in one piece of memory, as cuDNN reads them: all matrices, then all biases."""
+    order = sorted(range(len(weights)), key=lambda index: index % 4 >= 2)
+    sizes = [weights[index].numel() for index in order]
+    parts = torch.cat([weights[index].flatten() for index in order]).split(sizes)
+    found = {index: part.view(weights[index].shape) for index, part in zip(order, parts, strict=True)}
+    return [found[index] for index in range(len(weights))]
+
+
+def _onednn_that_runs() -> AbstractContextManager[None]:
     """A context in which torch's LSTM runs under autocast on every CPU.
 
     Under autocast to bfloat16 torch asks oneDNN for it, but on a CPU without AVX-512 oneDNN has no such LSTM and raises
@@ -312,9 +365,9 @@ class Cell(NamedTuple):
 # Every cell by its name in the config. "cho_gru" is as published; the others are torch's.
 CELLS = {
     "cho_gru": Cell(ChoGRU, ChoGRUStep),
-    "gru": Cell(partial(nn.GRU, batch_first=True), GRUStep),
+    "gru": Cell(partial(TorchGRU, batch_first=True), GRUStep),
     "lstm": Cell(partial(PaddedLSTM, batch_first=True), LSTMStep),
-    "rnn": Cell(partial(nn.RNN, batch_first=True), RNNStep),
+    "rnn": Cell(partial(TorchRNN, batch_first=True), RNNStep),
 }
 
 

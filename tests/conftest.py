@@ -16,6 +16,8 @@ import pytest
 import torch
 from attnzoo.training.train import main
 
+from tests import factory
+from tests.devices import TestTensorsOn
 from tests.regular_language import SMALL, write_dictionary
 
 ROOT = Path(__file__).parent.parent
@@ -32,6 +34,16 @@ def find_loopback(host: Any, *arguments: Any, **options: Any) -> Any:
 
 
 socket.getaddrinfo = find_loopback
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--device", default="cpu", help="where tiny models and the tensors of tests lie, such as cuda")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    factory.DEVICE = torch.device(config.getoption("--device"))
+    if factory.DEVICE.type != "cpu":
+        TestTensorsOn(factory.DEVICE).__enter__()
 
 
 def freeze() -> None:

@@ -49,6 +49,7 @@ from attnzoo import (
     SmallTransformerModel,
 )
 
+DEVICE = torch.device("cpu")  # of tiny models; pytest --device sets it
 PAD, BOS, EOS = 0, 1, 2
 FIRST_WORD = 3  # ids from here on are ordinary tokens
 VOCAB_SIZE = 13
@@ -253,7 +254,7 @@ def tiny_model(
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=std, generator=generator)
-    return model.to(dtype).eval()
+    return model.to(DEVICE, dtype).eval()
 
 
 def tied(variant: str) -> dict[str, Any]:
@@ -443,7 +444,7 @@ def collator_for(model: Any) -> Any:
 
 def batch_for(model: Any, with_labels: bool = True) -> dict[str, Tensor]:
     """All rows as one batch, padded."""
-    batch = dict(collator_for(model)(rows_for(model)))
+    batch = {key: value.to(DEVICE) for key, value in collator_for(model)(rows_for(model)).items()}
     if not with_labels:
         del batch["labels"]
     return batch
@@ -457,7 +458,8 @@ def make_trainer(model: Any, folder: Path, parts: dict[str, Any] | None = None, 
 
     By default it learns ``rows_for(model)``.
     """
-    quiet = {"report_to": [], "disable_tqdm": True, "save_strategy": "no", "logging_strategy": "no", "use_cpu": True}
+    quiet = {"report_to": [], "disable_tqdm": True, "save_strategy": "no", "logging_strategy": "no"}
+    quiet["use_cpu"] = DEVICE.type == "cpu"
     batches = {"per_device_train_batch_size": len(TEXTS), "per_device_eval_batch_size": len(TEXTS), "max_steps": 1}
     kinds = (
         (Seq2SeqTrainingArguments, Seq2SeqTrainer) if model.config.is_encoder_decoder else (TrainingArguments, Trainer)

@@ -83,7 +83,7 @@ def search(
         refused.append("hooks on the model or its decoder")
     if refused:
         raise ValueError(f"search() does not support {' or '.join(refused)}; leave out custom_generate")
-    scores = _Scores(logits_processor, model.config.vocab_size)
+    scores = _Scores(logits_processor, model.config.vocab_size, input_ids.device)
     repeats = max(config.num_beams, config.num_return_sequences)  # of every source, by generate()
     skip = 1
     if mode == GenerationMode.BEAM_SEARCH and not scores.has_others and _candidates(config) <= model.config.vocab_size:
@@ -223,7 +223,8 @@ def _take(values: Tensor, index: Tensor) -> Tensor:
 class _Scores:
     """The logits processors in their order. Those that forbid tokens, always or before a length, work in place here."""
 
-    def __init__(self, processors: LogitsProcessorList, vocabulary: int) -> None:
+    def __init__(self, processors: LogitsProcessorList, vocabulary: int, device: torch.device) -> None:
+        self.device = device
         self.steps: list[Any] = []  # each a processor, or a minimum length and the tokens forbidden before it
         for processor in processors:
             step: Any = processor
@@ -234,7 +235,8 @@ class _Scores:
             elif type(processor) is generation.SuppressTokensLogitsProcessor:
                 step = math.inf, processor.suppress_tokens.long()  # an empty list is a float tensor there
             if isinstance(step, tuple):
-                step = step[0], step[1][(step[1] >= 0) & (step[1] < vocabulary)]
+                tokens = step[1].to(device)
+                step = step[0], tokens[(tokens >= 0) & (tokens < vocabulary)]
             self.steps.append(step)
         self.has_others = any(not isinstance(step, tuple) for step in self.steps)
 
@@ -244,12 +246,13 @@ class _Scores:
             if not isinstance(step, tuple):
                 scores = step(sequences, scores)
             elif sequences.shape[1] < step[0]:
-                scores.index_fill_(1, step[1].to(scores.device), -torch.inf)
+                scores.index_fill_(1, step[1], -torch.inf)
         return scores
 
     def forbidden(self, length: int) -> Tensor:
         """The tokens that are forbidden after sequences of this length, if there are no other steps."""
-        return torch.cat([torch.empty(0, dtype=torch.long), *(step[1] for step in self.steps if length < step[0])])
+        none = torch.empty(0, dtype=torch.long, device=self.device)
+        return torch.cat([none, *(step[1] for step in self.steps if length < step[0])])
 
 
 class _Decoder:
