@@ -23,6 +23,7 @@ from attnzoo import search, weight_copies
 from attnzoo.decoding import recurrent_steps, repeated_product, token_search, transformer_steps
 from attnzoo.decoding.token_search import BLOCK, _best
 from attnzoo.decoding.transformer_steps import TransformerSteps
+from tests import factory
 from tests.factory import (
     ATTENTION_VARIANTS,
     BOS,
@@ -270,13 +271,13 @@ class Overwrite(LogitsProcessor):
 
 
 def test_processors_are_obeyed_in_their_order() -> None:
-    processors = LogitsProcessorList([Overwrite(), MinLengthLogitsProcessor(5, EOS)])
+    processors = LogitsProcessorList([Overwrite(), MinLengthLogitsProcessor(5, EOS, device=factory.DEVICE)])
     assert_like_generate(tiny_model("luong-gru-concat"), input_ids=words(1, 4), logits_processor=processors)
 
 
 def test_a_matrix_is_not_taken_for_another_output_layer() -> None:
     model = tiny_model("luong-gru-concat", std=1.0)
-    layer = torch.nn.Linear(RNN_SIZES["readout_size"], VOCAB_SIZE, dtype=torch.float64)
+    layer = torch.nn.Linear(RNN_SIZES["readout_size"], VOCAB_SIZE, dtype=torch.float64, device=factory.DEVICE)
     torch.nn.init.normal_(layer.bias, std=5.0)
     model.set_output_embeddings(layer)
     source = words(3, 5)
@@ -364,7 +365,7 @@ def test_states_keep_their_precision_under_autocast(variant: str, monkeypatch: p
 def test_other_models_are_refused() -> None:
     sizes = {"d_model": 8, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
     heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "vocab_size": 20}
-    model = BartForConditionalGeneration(BartConfig(**sizes, **heads))
+    model = BartForConditionalGeneration(BartConfig(**sizes, **heads)).to(factory.DEVICE)
     source: Tensor = words(2, 4)
     with pytest.raises(TypeError, match="got BartForConditionalGeneration"):
         model.generate(source, custom_generate=search)

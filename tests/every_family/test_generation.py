@@ -16,6 +16,7 @@ from transformers.generation import (
     StoppingCriteriaList,
 )
 
+from tests import factory
 from tests.every_family.test_outputs import expected_shapes
 from tests.factory import (
     BACKENDS,
@@ -412,7 +413,8 @@ def test_a_generation_config_is_used_and_saved(name: str, tmp_path: Path) -> Non
     assert torch.equal(as_object, expected)
     model.generation_config.update(**settings)
     model.save_pretrained(tmp_path)
-    assert torch.equal(type(model).from_pretrained(tmp_path).generate(**batch), expected)
+    loaded = type(model).from_pretrained(tmp_path).to(factory.DEVICE)
+    assert torch.equal(loaded.generate(**batch), expected)
     other = GenerationConfig.from_pretrained(tmp_path)
     assert {key: getattr(other, key) for key in settings} == settings
     assert (other.bos_token_id, other.eos_token_id, other.pad_token_id) == (1, 2, 0)

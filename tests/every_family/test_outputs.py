@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attnzoo.loss import token_cross_entropy
+from tests import factory
 from tests.factory import (
     BACKENDS,
     BOS,
@@ -182,7 +183,8 @@ def test_a_source_without_a_target_is_its_own_target(name: str) -> None:
     target = torch.cat([torch.full((2, 1), BOS), source[:, :-1]], dim=1)
     expected = model(source, decoder_input_ids=target).logits
     assert torch.equal(model(source).logits, expected)
-    assert model(**model.dummy_inputs).logits.isfinite().all()
+    dummy = {key: value.to(factory.DEVICE) for key, value in model.dummy_inputs.items()}
+    assert model(**dummy).logits.isfinite().all()
     for with_states in (False, True):
         given = model.get_encoder()(source, output_hidden_states=with_states)
         outputs = model(encoder_outputs=given.to_tuple(), decoder_input_ids=target)
@@ -385,7 +387,7 @@ def test_lower_precision_is_near_and_trains(name: str, precision: Any) -> None:
     model = exact if precision == "autocast" else tiny_model(name, std=0.3, dtype=precision)
     batch = labelled(model)
     expected = exact(**batch).logits
-    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "autocast"):
+    with torch.autocast(factory.DEVICE.type, torch.bfloat16, enabled=precision == "autocast"):
         outputs = model(**batch)
         assert outputs.loss.dtype == torch.float32
         dtype = torch.bfloat16 if precision == "autocast" else precision
