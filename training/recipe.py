@@ -35,7 +35,7 @@ MAX_BYTES = 100_000  # of a recipe; the zoo's have about 2,000
 BUDGETS = ("training.max_steps", "training.max_minutes")
 # The section training: the ranges, in words and as a test, and the keys that must be in them.
 COUNTS = ["batch_tokens", "accumulation_steps", "evaluations", "num_beams", "log_every", "patience"]
-COUNTS += ["checkpoint_every", "keep_checkpoints"]
+COUNTS += ["checkpoint_every", "keep_checkpoints", "min_steps"]
 RANGES: dict[str, tuple[Callable[[float], bool], list[str]]] = {
     "be above 0": (
         lambda value: 0 < value < math.inf,
@@ -104,9 +104,11 @@ class Training:
             weights and its tokenizer. The sizes in the section ``model`` and the labels must be those of that model;
             dropout and the penalty may differ.
         max_steps: optimiser steps to take. Give either this or ``max_minutes``.
-        max_minutes: minutes to train, without evaluations. At least one step is taken. The learning rate decays over
-            this time, so a slower machine takes fewer steps but also ends with a decayed rate. Use ``max_steps`` for a
-            run that others can repeat exactly.
+        max_minutes: minutes to train, without evaluations. The learning rate decays over this time, so a slower machine
+            takes fewer steps but also ends with a decayed rate. Use ``max_steps`` for a run that others can repeat
+            exactly. Other programs that run on the machine keep their processors: the training takes a thread for each
+            processor that is free at its start, unless OMP_NUM_THREADS is set.
+        min_steps: with ``max_minutes``, the training goes on until it has taken so many steps.
         batch_tokens: the largest number of tokens in a batch: its rows times its longest side.
         accumulation_steps: batches per optimiser step and process. Their loss is averaged over all their target tokens.
         optimizer: "adamw", or the papers' "adam", "adadelta" and "sgd" (see ``training/loop/schedule.py``).
@@ -149,6 +151,7 @@ class Training:
     start_from: str | None = None
     max_steps: int | None = None
     max_minutes: float | int | None = None
+    min_steps: int = 1
     batch_tokens: int = 4096
     accumulation_steps: int = 1
     optimizer: Literal["adamw", "adam", "adadelta", "sgd"] = "adamw"

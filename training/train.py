@@ -69,6 +69,7 @@ from .loop.run_folder import (
 from .loop.schedule import learning_rate, make_optimizer
 from .loop.starting import Start
 from .loop.stopping import StoppedError, exit_on_user_error, signals_to_stop
+from .loop.threads import take_free_processors
 from .loop.training_state import TrainingState
 from .recipe import Recipe, Training, load_recipe, save_recipe, without_machine_paths
 from .tasks import make_task
@@ -111,6 +112,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         )
     checkpoint = check_output(output, recipe, resume, overwrite) if accelerator.is_main_process else None
     [checkpoint] = broadcast_object_list([checkpoint])
+    if settings.max_minutes is not None:  # how many steps it takes depends on the machine anyway
+        take_free_processors()
     set_seed(settings.seed)
 
     start = None

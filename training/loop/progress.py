@@ -37,13 +37,13 @@ class Clock:
     def progress(self, accelerator: Accelerator) -> float:
         """0 at the start, 1 at the end. It is the same on every process, so that all stop at the same step.
 
-        At least one step is taken, however small ``max_minutes`` is.
+        Of minutes and least steps it is what is done less.
         """
         if self.settings.max_steps is not None:
             return min(1.0, self.steps / self.settings.max_steps)
         assert self.settings.max_minutes is not None  # the recipe is checked
-        minutes = self.minutes() if self.steps else 0.0
-        progress = torch.tensor(min(1.0, minutes / self.settings.max_minutes), device=accelerator.device)
+        done = min(1.0, self.minutes() / self.settings.max_minutes, self.steps / self.settings.min_steps)
+        progress = torch.tensor(done, device=accelerator.device)
         return broadcast(progress).item()
 
     def seconds_since_log(self) -> float:
