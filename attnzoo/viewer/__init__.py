@@ -1,7 +1,8 @@
-"""Attention made visible: an interactive page, figures (``pip install attnzoo[plots]``), sentences as HTML."""
+"""Attention made visible: an interactive page, and pictures (``pip install attnzoo[plots]``)."""
 
 from .attention_view import AttentionMaps, AttentionView
-from .pictures import overall_attention, plot_alignments, plot_heads, plot_sentence, sentences_html
+from .page import save_page
+from .pictures import overall_attention, plot_alignments, plot_heads, plot_sentence
 
 __all__ = [
     "AttentionMaps",
@@ -10,5 +11,5 @@ __all__ = [
     "plot_alignments",
     "plot_heads",
     "plot_sentence",
-    "sentences_html",
+    "save_page",
 ]
