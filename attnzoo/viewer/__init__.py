@@ -3,6 +3,7 @@
 from .attention_view import AttentionMaps, AttentionView
 from .page import save_page
 from .pictures import overall_attention, plot_alignments, plot_heads, plot_sentence
+from .tokens import tokens_of
 
 __all__ = [
     "AttentionMaps",
@@ -12,4 +13,5 @@ __all__ = [
     "plot_heads",
     "plot_sentence",
     "save_page",
+    "tokens_of",
 ]
