@@ -111,7 +111,9 @@ def colour_bar(figure: Any, largest: float, label: str, axis: Any = None) -> Non
         share = min(1.0, 3.0 / figure.get_figheight())  # at most three inches
         place = {"ax": figure.axes, "shrink": share, "aspect": 24, "anchor": (0.0, 1.0)}
     else:
-        place = {"cax": axis, "orientation": "horizontal"}
+        box = axis.get_position()
+        inches = box.width * figure.get_figwidth(), box.height * figure.get_figheight()
+        place = {"cax": axis, "orientation": "horizontal" if inches[0] > inches[1] else "vertical"}
     bar = figure.colorbar(colours, label=label, **place)
     bar.outline.set(edgecolor=LIGHT.line, linewidth=0.8)
     bar.ax.tick_params(color=LIGHT.line, labelcolor=LIGHT.soft, labelsize=9)
