@@ -94,8 +94,8 @@ def alignments_of(models: dict[str, Path], word: str, pronunciation: str) -> dic
 def draw(record: dict[str, Any], path: Path) -> None:
     """A row of pictures for every score, a column for every window: letters along the top, phonemes down the side."""
     names, weights = list(record["weights"]), list(record["weights"].values())
-    sides = ([record[side]] * len(names) for side in ("letters", "phonemes"))
-    plot_alignments(weights, *sides, path, titles=names, columns=len(WINDOWS))
+    letters, phonemes = ([record[side]] * len(names) for side in ("letters", "phonemes"))
+    plot_alignments(weights, letters, phonemes, path, titles=names, columns=len(WINDOWS))
 
 
 def _listed_pronunciation(task: Any, word: str) -> str:
