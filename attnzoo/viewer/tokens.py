@@ -72,21 +72,26 @@ def _texts(
     tokenizer: Any, ids: list[int], raw: list[str], is_special: list[bool]
 ) -> tuple[list[str], list[tuple[int, int]]]:
     """The text of every token; and as which part of how many it belongs to it, from 1."""
+    vocabulary = tokenizer.get_added_vocab()
+    is_kept = [here or token in vocabulary for here, token in zip(is_special, raw, strict=True)]
+    alone = [token if kept else _decoded(tokenizer, [one]) for kept, token, one in zip(is_kept, raw, ids, strict=True)]
+    # Some tokenizers decode a byte that is no whole character as U+FFFD, others as nothing.
+    is_part = [
+        not kept and ("\ufffd" in text or not (text or token.startswith("▁")))
+        for kept, text, token in zip(is_kept, alone, raw, strict=True)
+    ]
     texts: list[str] = []
     parts: list[tuple[int, int]] = []
-    vocabulary = tokenizer.get_added_vocab()
     while (place := len(texts)) < len(ids):
-        text, count = raw[place], 1
-        if not is_special[place] and tokenizer.convert_ids_to_tokens(ids[place]) not in vocabulary:
-            readable = is_special[place:].index(True) if True in is_special[place:] else len(ids) - place
-            for size in range(1, min(MOST_PARTS, readable) + 1):
-                decoded = _decoded(tokenizer, ids[place : place + size])
-                if "\ufffd" not in decoded:  # the mark of bytes that are no whole character
-                    count = size
-                    break
-            else:
-                decoded = _decoded(tokenizer, ids[place : place + 1])
-            text = decoded.strip() or decoded.translate(SPACES) or text.replace("▁", "␣")
+        text, count = alone[place], 1
+        for size in range(2, MOST_PARTS + 1):
+            if len(ids) < place + size or not all(is_part[place : place + size]):
+                break
+            decoded = _decoded(tokenizer, ids[place : place + size])
+            if decoded and "\ufffd" not in decoded:
+                text, count = decoded, size
+                break
+        text = text.strip() or text.translate(SPACES) or raw[place].replace("▁", "␣")
         texts += [text] * count
         parts += [(part, count) for part in range(1, count + 1)]
     return texts, parts

@@ -18,6 +18,7 @@ from transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    ByT5Tokenizer,
     PreTrainedTokenizerFast,
 )
 
@@ -419,6 +420,7 @@ def whole_words(*tokens: str) -> Any:
         (word_piece("the", "un", "##able"), "the unable", ["the", "un", "##able"], ["the", "unable"]),
         (whole_words("Ġgantija", "is", "▁"), "Ġgantija is ▁", ["Ġgantija", "is", "▁"], ["Ġgantija", "is", "▁"]),
         (whole_words("##C", "C"), "C ##C", ["C", "##C"], ["C", "##C"]),
+        (ByT5Tokenizer(), "é a", ["é 1/2", "é 2/2", "␣", "a"], ["é", "␣", "a"]),  # in Python; its bytes have no marks
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
