@@ -86,10 +86,11 @@ $(VENV)/docs: $(VENV)/installed
 # Warnings are errors: a link that leads nowhere, an equation that cannot be read. With ATTNZOO_REPOSITORY_URL=https://...
 # links to folders lead to that repository.
 docs: $(VENV)/docs
-	$(call say,Building the site into build/site/docs/index.html)
+	$(call say,Building the site into build/site/index.html)
 	$(BIN)/python docs/reference_pages.py
 	rm -rf build/site
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going -c docs . build/site
+	test -f build/site/index.html
 
 # In a folder of their own, where they may write files.
 notebooks: $(VENV)/docs

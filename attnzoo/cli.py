@@ -16,15 +16,14 @@ from typing import Any, NoReturn, get_args
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from torch import Tensor
 from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
+    AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
-    PreTrainedConfig,
     pipeline,
 )
 from transformers.utils import logging
@@ -43,8 +42,9 @@ from .command_line import (
     with_progress,
 )
 from .shipped_models import SENTIMENT, SUMMARIES, TRANSLATION
-from .viewer import plot_alignments, sentences_html
+from .viewer import plot_alignments, save_page
 from .viewer.pictures import require_page, require_picture
+from .viewer.predictions import label_of
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -216,11 +216,11 @@ def _exit_if_unreadable(errors: list[str]) -> None:
 
 
 def classify(arguments: list[str]) -> None:
-    """``attnzoo classify``: the label of every sentence, and on request an HTML page of the attention weights."""
+    """``attnzoo classify``: the label of every sentence, and on request the page of ``attnzoo view``."""
     more = "For a model of sentence pairs, put a tab between the two sentences."
     example = 'attnzoo classify "A moving film." --html film.html'
     parser = command_parser("classify", COMMANDS["classify"][0], example, SENTIMENT, "sentence", more=more)
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that shows the attention to words")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the page of attnzoo view, with all sentences")
     options = parser.parse_intermixed_args(arguments)
     if options.html is not None:
         require_page(options.html)
@@ -230,7 +230,7 @@ def classify(arguments: list[str]) -> None:
     if missing := ", ".join(sorted(report["missing_keys"])):
         raise ValueError(f"{options.model} is not a classifier: it has no weights {missing}")
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    matrices, tokens, labels = [], [], []
+    views = []
     sides = 2 if "token_type_ids" in tokenizer.model_input_names else 1
     for sentence in sentences:
         texts = sentence.split("\t")
@@ -245,29 +245,12 @@ def classify(arguments: list[str]) -> None:
                 print(f"warning: {text!r} {reason}", file=sys.stderr)
         batch = tokenizer(*([text] for text in texts), return_tensors="pt", verbose=False)
         with torch.no_grad():
-            outputs = model(**batch, output_attentions=options.html is not None)
-        labels.append(label_of(outputs.logits[0], model.config))
-        print(f"{labels[-1]}\t{sentence}")
+            logits = model(**batch).logits[0]
+        print(f"{label_of(logits, model.config)}\t{sentence}")
         if options.html is not None:
-            matrices.append(outputs.attentions[-1][0, 0])
-            tokens.append(tokenizer.convert_ids_to_tokens(batch["input_ids"][0]))
-    if options.html is not None:
-        sentences_html(matrices, tokens, options.html, titles=labels)
-
-
-def label_of(logits: Tensor, config: PreTrainedConfig) -> str:
-    """The prediction as text, by ``problem_type``. A model with one output predicts a number, unless it is multi-label.
-
-    Shape:
-        - logits: (number of labels,)
-    """
-    names = [name for _, name in sorted((config.id2label or {}).items())]
-    if config.problem_type == "multi_label_classification":
-        return ", ".join(f"{name} {100 * p:.0f} %" for name, p in zip(names, logits.sigmoid(), strict=True))
-    if config.problem_type == "regression" or len(names) == 1:
-        return ", ".join(f"{name} {value:.4g}" for name, value in zip(names, logits.tolist(), strict=True))
-    probability, label = logits.softmax(dim=0).max(dim=0)
-    return f"{names[int(label)]} {100 * probability:.0f} %"
+            views.append(attnzoo.view(model, tokenizer, tuple(texts) if sides == 2 else sentence))
+    if views:
+        save_page(views, options.html)
 
 
 def view_text(arguments: list[str]) -> None:
@@ -294,6 +277,8 @@ def view_text(arguments: list[str]) -> None:
         auto_class = AutoModelForSeq2SeqLM
     elif "CausalLM" in heads or "LMHead" in heads:
         auto_class = AutoModelForCausalLM
+    elif "MaskedLM" in heads:
+        auto_class = AutoModelForMaskedLM
     elif "SequenceClassification" in heads:
         auto_class = AutoModelForSequenceClassification
     model, tokenizer = auto_class.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)

@@ -1,7 +1,8 @@
 """The documentation site, by Sphinx: ``make docs`` builds it into ``build/site`` without a network.
 
 The pages are the Markdown files of ``docs/``, the cards of the models, CONTRIBUTING and CHANGELOG. The table of
-``docs/index.md`` is the site's menu. ``reference_pages.py`` writes two pages from the code before.
+``docs/index.md``, the front page, is the site's menu. ``reference_pages.py`` writes two pages from the code before. The
+colours are those of attnzoo's pictures and pages.
 """
 
 import os
@@ -13,6 +14,8 @@ from docutils.nodes import SkipNode
 from docutils.utils.math import MathError
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.util import logging
+
+from attnzoo.viewer.style import DARK, LIGHT, Theme
 
 ROOT = Path(__file__).parents[1]
 
@@ -33,9 +36,37 @@ autodoc_member_order, autodoc_typehints = "bysource", "none"  # the signature ha
 autodoc_default_options = {"show-inheritance": True}
 suppress_warnings = ["myst.header"]  # a card begins with the metadata that the Hub reads
 nitpicky = False
+FRONT = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>attnzoo</title>
+<meta http-equiv="refresh" content="0; url={page}">
+<p><a href="{page}">attnzoo</a></p>
+</html>
+"""
+
+
+def variables(theme: Theme) -> dict[str, str]:
+    """The colours of a theme as those of Furo."""
+    return {
+        "color-background-primary": theme.paper,
+        "color-background-secondary": theme.panel,
+        "color-background-border": theme.line,
+        "color-foreground-primary": theme.ink,
+        "color-foreground-secondary": theme.soft,
+        "color-brand-primary": theme.accent,
+        "color-brand-content": theme.accent,
+        "color-brand-visited": theme.accent,
+    }
+
+
+html_theme_options: dict[str, Any] = {
+    "light_css_variables": variables(LIGHT),
+    "dark_css_variables": variables(DARK),
+}
 repository = os.environ.get("ATTNZOO_REPOSITORY_URL")
 if repository:
-    html_theme_options = {"source_repository": repository, "source_branch": "main", "source_directory": ""}
+    html_theme_options |= {"source_repository": repository, "source_branch": "main", "source_directory": ""}
 
 LINK = re.compile(r"\[(?P<text>[^]]*)\]\((?P<target>[^)\s#:]+)(?P<place>#[^)]*)?\)")  # not to an address of the net
 GITHUB, COLAB = "https://github.com/", "https://colab.research.google.com/github"
@@ -99,7 +130,14 @@ def block_math(self: Any, node: Any) -> None:
     raise SkipNode
 
 
+def front(app: Any, error: Exception | None) -> None:
+    """The site's address leads to its front page."""
+    if error is None:
+        (Path(app.outdir) / "index.html").write_text(FRONT.format(page=f"{root_doc}.html"), encoding="utf-8")
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    app.connect("build-finished", front)
     app.add_html_math_renderer("mathml", (inline_math, None), (block_math, None))
     app.connect("source-read", read)

@@ -24,7 +24,7 @@ from .commands import card_parser
 from .loop.run_folder import read_mapping
 from .loop.stopping import exit_on_user_error
 from .markdown import code, escaped, one_line
-from .recipe import Recipe, hub_id, load_recipe
+from .recipe import Recipe, Training, hub_id, load_recipe
 from .tasks import make_task
 from .tasks.base import Task
 
@@ -146,6 +146,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
         dataset=dataset,
         run=run,
         start_from=(recipe.training.start_from or "").removesuffix("/best"),
+        teachers=teachers_note(recipe.training),
         parameters=f"{_number_of_parameters(written / 'model.safetensors') / 1e6:.1f}",
     )
     ModelCard(text).save(written / "README.md")
@@ -162,6 +163,17 @@ def _number_of_parameters(path: Path) -> int:
 def architecture(config: PreTrainedConfig) -> str:
     """The sentence about the model and its paper."""
     return " ".join(_template(ARCHITECTURE).render(config=config).split())
+
+
+def teachers_note(training: Training) -> str:
+    """The sentence about the models that a model learned from; empty if there is none."""
+    if not training.teachers:
+        return ""
+    names = [code(name.removesuffix("/best")) for name in training.teachers]
+    listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    when = "as it was" if len(names) == 1 else "as they were"
+    share = 100 * training.teachers_share
+    return f"{share:g} % of the loss compares the predictions with those of {listed}, {when} before this training."
 
 
 @functools.cache

@@ -1,7 +1,9 @@
-"""Attention made visible: an interactive page, figures (``pip install attnzoo[plots]``), sentences as HTML."""
+"""Attention made visible: an interactive page, and pictures (``pip install attnzoo[plots]``)."""
 
 from .attention_view import AttentionMaps, AttentionView
-from .pictures import overall_attention, plot_alignments, plot_heads, plot_sentence, sentences_html
+from .page import save_page
+from .pictures import overall_attention, plot_alignments, plot_heads, plot_sentence
+from .tokens import tokens_of
 
 __all__ = [
     "AttentionMaps",
@@ -10,5 +12,6 @@ __all__ = [
     "plot_alignments",
     "plot_heads",
     "plot_sentence",
-    "sentences_html",
+    "save_page",
+    "tokens_of",
 ]

@@ -14,26 +14,13 @@ from torch import Tensor
 from ..alignment import evaluation_mode
 from ..attention_recording import attention_layers, record_attention
 from ..phonemes import bracketed, known_phonemes, require_phonemes
-from .page import page
-from .pictures import plot_alignments, plot_heads, plot_sentence, require_page
-from .tokens import shown_tokens, word_numbers
+from .page import page, save_page
+from .pictures import Scale, plot_alignments, plot_heads, plot_sentence
+from .predictions import Predictions, predictions_of
+from .tokens import Tokens, tokens_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-class Tokens(NamedTuple):
-    """The tokens of one side.
-
-    Attributes:
-        ids: their ids; empty for hops.
-        names: as they are shown, without the marks of a word's start.
-        words: the number of the word that each belongs to.
-    """
-
-    ids: list[int]
-    names: list[str]
-    words: list[int]
 
 
 class AttentionMaps(NamedTuple):
@@ -50,6 +37,27 @@ class AttentionMaps(NamedTuple):
     source: Tokens
     weights: dict[int, Tensor]
 
+    def best_head(self) -> tuple[int, int, float]:
+        """The head that points most clearly: its layer, its number, and how clearly it points, from 0 to 1.
+
+        For every source token, take the largest weight that another token gives it. Their mean is how clearly a head
+        points: 1 if every token is looked at by one that looks at nothing else. Special tokens do not count: many heads
+        rest on them. Of equal heads the first one is taken.
+        """
+        target, source, weights = self
+        rows, columns = (
+            [place for place in range(len(side.names)) if place not in side.special] for side in (target, source)
+        )
+        found = []
+        for number, of_layer in weights.items():
+            others = of_layer.nan_to_num()
+            if target is source:
+                others = others * (1 - torch.eye(len(target.names)))
+            points = others[:, rows][:, :, columns] if rows and columns else torch.zeros(len(others), 1, 1)
+            found += [(float(value), number, head) for head, value in enumerate(points.amax(dim=1).mean(dim=1))]
+        value, number, head = max(found, key=lambda one: one[0])
+        return number, head, value
+
 
 class AttentionView:
     """What :func:`view` returns. A notebook shows it as the interactive page.
@@ -58,10 +66,14 @@ class AttentionView:
         title: the text, shortened.
         model_name: the class of the model.
         maps: the :class:`AttentionMaps` of every kind, "cross" first.
+        predictions: what the model predicts, as pairs of a name and a text: the label of a classifier, the next word of
+            a causal model, the words for the masks of a masked model, the target of an encoder-decoder.
     """
 
-    def __init__(self, title: str, model_name: str, maps: dict[str, AttentionMaps]) -> None:
-        self.title, self.model_name, self.maps = title, model_name, maps
+    def __init__(
+        self, title: str, model_name: str, maps: dict[str, AttentionMaps], predictions: Predictions | None = None
+    ) -> None:
+        self.title, self.model_name, self.maps, self.predictions = title, model_name, maps, predictions or []
 
     @property
     def weights(self) -> dict[str, dict[int, Tensor]]:
@@ -74,7 +86,7 @@ class AttentionView:
 
     def to_html(self) -> str:
         """The interactive page: one file that loads nothing from a network. All texts appear literally."""
-        return page(self.title, self.model_name, self.maps)
+        return page([self])
 
     def save(self, path: str | Path) -> Path:
         """Write the page to a file; missing folders are made.
@@ -82,14 +94,15 @@ class AttentionView:
         Raises:
             ValueError: the file name does not end in .html or .htm.
         """
-        path = Path(path)
-        require_page(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self.to_html(), encoding="utf-8")
-        return path
+        return save_page([self], path)
 
     def plot(
-        self, path: str | Path | None = None, kind: str | None = None, layer: int | None = None, head: int | None = None
+        self,
+        path: str | Path | None = None,
+        kind: str | None = None,
+        layer: int | None = None,
+        head: int | None = None,
+        scale: Scale = "common",
     ) -> "Figure":
         """Draw a picture: all heads as a grid, or one head, or for hops the coloured sentence.
 
@@ -98,9 +111,10 @@ class AttentionView:
             kind: one of ``maps``; None takes the first
             layer: the number of a layer; None draws all layers
             head: the number of a head of the layer; None draws all heads
+            scale: "common" has the colours from 0 to 1, "map" from 0 to the largest weight of each map
 
         Raises:
-            ValueError: there is no such kind, layer or head, or a head without a layer.
+            ValueError: there is no such kind, layer, head or scale, or a head without a layer.
         """
         kind = next(iter(self.maps)) if kind is None else kind
         if kind not in self.maps:
@@ -115,11 +129,11 @@ class AttentionView:
         if head is not None and head not in range(len(first)):
             raise ValueError(f"head must be 0 to {len(first) - 1}, got {head!r}")
         if kind == "hops" and head is None:
-            return plot_sentence(first[0], source.names, path)
+            return plot_sentence(first[0], source.names, path, scale=scale)
         if head is not None or sum(map(len, shown.values())) == 1:
-            return plot_alignments([first[head or 0]], [source.names], [target.names], path)
+            return plot_alignments([first[head or 0]], [source.names], [target.names], path, scale=scale)
         maps = [of_layer.unsqueeze(0) for of_layer in shown.values()]
-        return plot_heads(maps, source.names, target.names, path, layers=list(shown))
+        return plot_heads(maps, source.names, target.names, path, layers=list(shown), scale=scale)
 
     def _repr_html_(self) -> str:
         """The page in a frame of its own, for notebooks."""
@@ -161,12 +175,14 @@ def view(
     inputs = {key: value.to(model.device) for key, value in _encode(tokenizer, text).items()}
     source_ids = inputs["input_ids"][0].tolist()
     title = text if isinstance(text, str) else " ".join(text)
-    name = type(model).__name__
+    name, predictions = type(model).__name__, Predictions()
     if model.config.is_encoder_decoder:
         labels = _target_ids(model, tokenizer, target, inputs)
         read = _decoder_inputs(model, labels)
+        written = tokenizer.decode(labels, skip_special_tokens=True)
+        predictions = [("Output" if target is None else "Target, as given", written)]
         inputs["decoder_input_ids"] = torch.tensor([read], device=model.device)
-        of_source, of_read, predicted = (_tokens(tokenizer, ids) for ids in (source_ids, read, labels))
+        of_source, of_read, predicted = (tokens_of(tokenizer, ids) for ids in (source_ids, read, labels))
         sides = {"cross": (predicted, of_source), "encoder": (of_source, of_source), "decoder": (of_read, of_read)}
     else:
         if target is not None:
@@ -174,11 +190,11 @@ def view(
                 raise ValueError(f"{name} reads one text and has no target; leave target out")
             source_ids = _continued(tokenizer, text, target)
             inputs = {"input_ids": torch.tensor([source_ids], device=model.device)}
-        of_source = _tokens(tokenizer, source_ids)
+        of_source = tokens_of(tokenizer, source_ids)
         sides = {"self": (of_source, of_source)}
     if attention_layers(model):
         with torch.no_grad(), evaluation_mode(model), record_attention(model, layers) as recorded:
-            model(**inputs)
+            outputs = model(**inputs)
         found = {kind: _numbered(of_kind) for kind, of_kind in recorded.items()}
     else:
         if layers is not None and list(layers) not in ([0], [-1]):
@@ -192,11 +208,13 @@ def view(
         found = {kind: dict(enumerate(attentions))}
         hops = [f"hop {number}" for number in range(attentions[-1].shape[2])]
         sides["hops"] = Tokens([], hops, list(range(len(hops)))), of_source
+    if not model.config.is_encoder_decoder:
+        predictions = predictions_of(model, tokenizer, source_ids, getattr(outputs, "logits", None))
     maps = {}
     for kind, of_kind in sides.items():
         if weights := {number: of_layer[0].float().cpu() for number, of_layer in found.get(kind, {}).items()}:
             maps[kind] = AttentionMaps(*of_kind, weights)
-    return AttentionView(title if len(title) <= 200 else title[:199] + "…", name, maps)
+    return AttentionView(title if len(title) <= 200 else title[:199] + "…", name, maps, predictions)
 
 
 def _numbered(of_kind: dict[int, list[Tensor]]) -> dict[int, Tensor]:
@@ -204,10 +222,6 @@ def _numbered(of_kind: dict[int, list[Tensor]]) -> dict[int, Tensor]:
     if any(len(calls) > 1 for calls in of_kind.values()):
         return dict(enumerate(weights for calls in of_kind.values() for weights in calls))
     return {number: calls[0] for number, calls in of_kind.items() if calls}
-
-
-def _tokens(tokenizer: Any, ids: list[int]) -> Tokens:
-    return Tokens(ids, shown_tokens(tokenizer, ids), word_numbers(tokenizer, ids))
 
 
 def _encode(tokenizer: Any, text: Any) -> Any:

@@ -4,9 +4,10 @@
 const $ = (id) => document.getElementById(id);
 const data = JSON.parse($("data").textContent);
 const root = document.documentElement;
-const state = { map: data.maps[0], layer: 0, head: 0, side: "from", token: null, common: false, merge: false };
+const state = { view: null, map: null, layer: 0, head: 0, side: "from", token: null, stretch: false, merge: false };
 let shown = null; // the weights of the chosen head, after merging: {rows, columns, values, largest}
 let palette = []; // 256 colours [red, green, blue]
+let inks = []; // the colours of text on them: ink and paper
 let turn = 0; // counts redraws: a slow one gives way to a later one
 
 // Elements ----------------------------------------------------------------------------------------------------------
@@ -46,64 +47,34 @@ function reach(group, button) {
 
 // Colours -----------------------------------------------------------------------------------------------------------
 
-// A path through OKLab (Ottosson, 2020) from the paper to the ink, in 256 steps of equal length: perceptually uniform.
-function makePalette(isDark) {
-  const path = [];
-  let length = 0;
-  for (let i = 0; i <= 2048; i++) {
-    const t = i / 2048;
-    const lightness = isDark ? 0.2 + 0.75 * t : 0.995 - 0.73 * t;
-    const hue = ((isDark ? 300 + 150 * t : 85 - 150 * t) * Math.PI) / 180;
-    const chroma = isDark ? 0.02 + 0.15 * Math.sin(Math.PI * (0.06 + 0.86 * t)) : 0.17 * Math.sin(Math.PI * 0.8 * t);
-    const rgb = fromOklab(lightness, chroma * Math.cos(hue), chroma * Math.sin(hue));
-    const lab = toOklab(rgb);
-    if (i) length += Math.hypot(...lab.map((x, k) => x - path[i - 1].lab[k]));
-    path.push({ rgb, lab, length });
-  }
-  let at = 0;
+// 256 colours, by interpolation between those of the style.
+function makePalette(colours) {
+  const anchors = colours.map(rgbOf);
   return Array.from({ length: 256 }, (_, step) => {
-    while (at < 2048 && path[at].length < (length * step) / 255) at++;
-    return path[at].rgb.map((x) => Math.round(255 * x));
+    const place = (step / 255) * (anchors.length - 1);
+    const left = Math.min(Math.floor(place), anchors.length - 2);
+    return anchors[left].map((low, k) => Math.round(low + (place - left) * (anchors[left + 1][k] - low)));
   });
 }
 
-function fromOklab(L, a, b) {
-  const [l, m, s] = [
-    L + 0.3963377774 * a + 0.2158037573 * b,
-    L - 0.1055613458 * a - 0.0638541728 * b,
-    L - 0.0894841775 * a - 1.291485548 * b,
-  ].map((x) => x ** 3);
-  const linear = [
-    4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s,
-    -1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s,
-    -0.0041960863 * l - 0.7034186147 * m + 1.707614701 * s,
-  ];
-  return linear.map((x) => {
-    const inside = Math.min(1, Math.max(0, x));
-    return inside <= 0.0031308 ? 12.92 * inside : 1.055 * inside ** (1 / 2.4) - 0.055;
-  });
+const rgbOf = (colour) => [1, 3, 5].map((place) => parseInt(colour.slice(place, place + 2), 16));
+
+function luminance(rgb) {
+  const linear = rgb.map((x) => x / 255).map((x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
 }
 
-function toOklab(rgb) {
-  const [r, g, b] = rgb.map((x) => (x <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4));
-  const [l, m, s] = [
-    0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b,
-    0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b,
-    0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b,
-  ].map(Math.cbrt);
-  return [
-    0.2104542553 * l + 0.793617785 * m - 0.0040720468 * s,
-    1.9779984951 * l - 2.428592205 * m + 0.4505937099 * s,
-    0.0259040371 * l + 0.7827717662 * m - 0.808675766 * s,
-  ];
+function contrast(one, other) {
+  const [darker, lighter] = [luminance(one), luminance(other)].sort((a, b) => a - b);
+  return (lighter + 0.05) / (darker + 0.05);
 }
 
 const colour = (level) => palette[Math.min(255, Math.max(0, Math.round(level)))];
 const css = (rgb) => `rgb(${rgb.join(",")})`;
 
 function textOn(level) {
-  const [red, green, blue] = colour(level);
-  return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#1d1a26" : "#ffffff";
+  const [one, other] = inks.map((ink) => contrast(rgbOf(ink), colour(level)));
+  return inks[one >= other ? 0 : 1];
 }
 
 function paint(canvas, rows, columns, levelAt) {
@@ -130,8 +101,8 @@ async function unpack(text) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
-const largestOfAll = (map) => Math.max(...map.largest.flat());
-const scaleOf = (map, layer, head) => (state.common ? largestOfAll(map) : map.largest[layer][head]) || 1;
+// The weight that has the last colour: 1, or with the switch the largest weight of the map.
+const scaleOf = (largest) => (state.stretch ? largest : 1) || 1;
 
 // The head's weights, 8 bits as shares of its largest weight. Of words: columns added up, rows averaged.
 async function weightsOf(map, layer, head) {
@@ -139,7 +110,7 @@ async function weightsOf(map, layer, head) {
   const largest = map.largest[layer][head];
   const unmerged = { rows: map.rows, columns: map.columns, values: Float32Array.from(levels, (x) => (x * largest) / 255) };
   if (!state.merge) return { ...unmerged, largest };
-  const [rows, columns] = [words(map.rows, map.rowWords), words(map.columns, map.columnWords)];
+  const [rows, columns] = [map.rowWordNames, map.columnWordNames];
   const values = new Float32Array(rows.length * columns.length);
   const sizes = new Float32Array(rows.length);
   for (const word of map.rowWords) sizes[word]++;
@@ -151,15 +122,6 @@ async function weightsOf(map, layer, head) {
   return { rows, columns, values, largest: values.reduce((a, b) => Math.max(a, b), 0) };
 }
 
-function words(tokens, numbers) {
-  const joined = [];
-  tokens.forEach((text, place) => {
-    const number = numbers[place];
-    joined[number] = (joined[number] ?? "") + (joined[number] === undefined ? text : text.replace(/^##/, ""));
-  });
-  return joined;
-}
-
 // The overview of all heads -----------------------------------------------------------------------------------------
 
 async function drawOverview() {
@@ -169,7 +131,8 @@ async function drawOverview() {
   document.querySelector("main").className = $("overview").hidden ? "single" : heads > 16 ? "wide" : "";
   if ($("overview").hidden) return;
   const [rows, columns] = map.overviewSize;
-  const size = heads > 8 ? 44 : 84;
+  const room = document.querySelector("main").clientWidth - 70; // beside the names of the layers
+  const size = Math.max(12, Math.min(heads > 8 ? 44 : 84, room / heads - 6));
   const scale = size / Math.max(rows, columns);
   root.style.setProperty("--thumb", `${Math.max(12, columns * scale)}px`);
   root.style.setProperty("--thumb-height", `${Math.max(12, rows * scale)}px`);
@@ -202,11 +165,13 @@ async function drawOverview() {
   let start = 0;
   for (const { canvas, layer, head } of canvases) {
     const levels = all ? all.subarray(start, (start += rows * columns)) : await unpack(map.heads[layer][head]);
-    const share = map.largest[layer][head] / scaleOf(map, layer, head);
+    const share = map.largest[layer][head] / scaleOf(map.largest[layer][head]);
     paint(canvas, rows, columns, (i) => levels[i] * share);
   }
   grid.dataset.drawn = map.kind;
 }
+
+const isOne = (map) => map.heads.length === 1 && map.heads[0].length === 1;
 
 function markChosen() {
   for (const button of $("grid").querySelectorAll("button")) {
@@ -223,12 +188,12 @@ async function drawHead() {
   const { map, layer, head } = state;
   const found = await weightsOf(map, layer, head);
   if (mine !== turn) return;
-  shown = { ...found, scale: state.common ? Math.max(largestOfAll(map), found.largest) || 1 : found.largest || 1 };
+  shown = { ...found, scale: scaleOf(found.largest) };
   state.token = null;
   const isHops = map.kind === "hops";
   $("detail-title").textContent = isHops
     ? `${map.rows.length} hops`
-    : `${map.name}: layer ${map.layers[layer]}, head ${head}`;
+    : isOne(map) ? map.name : `${map.name}: layer ${map.layers[layer]}, head ${head}`;
   $("largest").textContent = places(shown.scale);
   paint($("legend"), 1, 256, (i) => i);
   $("lines").hidden = isHops;
@@ -273,7 +238,7 @@ const MOST_LINES = 3000; // of a long text, the strongest; a token that is point
 function drawThreads() {
   const canvas = $("threads");
   const [rows, columns] = [shown.rows.length, shown.columns.length];
-  const [width, height] = [150, STEP * Math.max(rows, columns)];
+  const [width, height] = [canvas.clientWidth, STEP * Math.max(rows, columns)];
   const sharpness = height > 8000 ? 1 : window.devicePixelRatio || 1;
   [canvas.width, canvas.height] = [width * sharpness, height * sharpness];
   canvas.style.height = `${height}px`;
@@ -300,36 +265,42 @@ function drawThreads() {
   }
 }
 
+const LABEL = 13; // pixels of a label's letters, where they have room
+const HIGHEST = 40; // pixels of a cell
+
+// The map is as wide as its place.
 function drawMatrix() {
   const [rows, columns] = [shown.rows.length, shown.columns.length];
-  // Beside the lines where there is room, else below them.
-  const whole = $("views").clientWidth;
-  const beside = whole - ($("lines").hidden ? 0 : $("lines").offsetWidth + 40) - 150;
-  const room = Math.min(640, beside < 250 ? whole - 150 : beside);
-  const cell = Math.max(1, Math.min(26, Math.floor(room / columns), Math.floor(720 / rows)));
+  const longest = (texts) => Math.min(26, Math.max(...texts.map((text) => [...text].length)));
+  const left = Math.ceil(longest(shown.rows) * LABEL * 0.68) + 8;
+  const across = Math.ceil(longest(shown.columns) * LABEL * 0.68) + 6; // pixels of a column's label
+  const room = $("matrix").clientWidth - left - 2;
+  const isUpright = across > room / columns;
+  const above = isUpright ? Math.ceil(across * 0.84) + 8 : LABEL + 8;
+  const wide = (isUpright ? room - Math.ceil(above * 0.75) : room) / columns;
+  const width = Math.max(1, wide < 9 ? ($("matrix").clientWidth - 2) / columns : wide);
+  const height = Math.max(1, Math.min(HIGHEST, width, 720 / rows));
+  const isLabelled = Math.min(width, height) >= 9;
+  const [top, start] = isLabelled ? [above, left] : [0, 0];
+  const size = Math.min(LABEL, width, height);
   paint($("map"), rows, columns, (i) => level(shown.values[i]));
-  Object.assign($("map").style, { width: `${cell * columns}px`, height: `${cell * rows}px` });
+  Object.assign($("map").style, { width: `${width * columns}px`, height: `${height * rows}px` });
   $("map").setAttribute("aria-label", `Weights of ${rows} rows and ${columns} columns; the table below has the numbers`);
   const box = $("matrix-box");
   for (const label of box.querySelectorAll("span")) label.remove();
-  const size = Math.min(13, cell);
-  const longest = (texts) => Math.min(26, Math.max(...texts.map((text) => [...text].length)));
-  const isLabelled = cell >= 9;
-  const left = isLabelled ? Math.ceil(longest(shown.rows) * size * 0.62) + 8 : 0;
-  const top = isLabelled ? Math.ceil(longest(shown.columns) * size * 0.52) + 14 : 0;
-  box.style.setProperty("--left", `${left}px`);
+  box.style.setProperty("--left", `${start}px`);
   box.style.setProperty("--top", `${top}px`);
   box.style.setProperty("--label", `${size}px`);
-  box.style.padding = `${top}px ${Math.ceil(top * 0.75)}px 0 ${left}px`;
+  box.style.padding = `${top}px ${isLabelled && isUpright ? Math.ceil(top * 0.75) : 0}px 0 ${start}px`;
   if (!isLabelled) return;
   shown.rows.forEach((text, row) => {
     const label = element("span", { className: "row", dir: "auto", "aria-hidden": "true" }, text);
-    label.style.top = `${top + cell * row + (cell - size) / 2}px`;
+    label.style.top = `${top + height * row + (height - size) / 2}px`;
     box.append(label);
   });
   shown.columns.forEach((text, column) => {
-    const label = element("span", { className: "column", dir: "auto", "aria-hidden": "true" }, text);
-    label.style.left = `${left + cell * (column + 0.5) + size / 3}px`;
+    const label = element("span", { className: isUpright ? "column upright" : "column", dir: "auto", "aria-hidden": "true" }, text);
+    label.style.left = `${start + width * (column + 0.5) + (isUpright ? size / 3 : 0)}px`;
     box.append(label);
   });
 }
@@ -340,10 +311,9 @@ function drawSentence() {
   const total = sums.reduce((a, b) => a + b, 0) || 1;
   const lines = [["all hops", sums.map((x) => x / total)], ...shown.rows.map((name, row) => [name, rowOf(row)])];
   const made = lines.map(([name, weights]) => {
-    const largest = state.common ? shown.scale : Math.max(...weights) || 1;
     const tokens = weights.map((weight, place) => {
       const word = token(shown.columns[place]);
-      const height = Math.min(255, (255 * weight) / largest);
+      const height = Math.min(255, level(weight));
       word.style.background = css(colour(height));
       word.style.color = textOn(height);
       word.title = places(weight);
@@ -430,39 +400,58 @@ function fillHeads() {
 
 function chooseMap(map) {
   state.map = map;
-  [state.layer, state.head] = [0, 0];
+  [state.layer, state.head] = map.best;
+  const isHops = map.kind === "hops";
   $("layer").replaceChildren(...map.layers.map((number, i) => element("option", { value: i }, String(number))));
   $("layer").parentElement.hidden = map.layers.length === 1;
   $("head").parentElement.hidden = map.heads.every((layer) => layer.length === 1);
   $("merging").hidden = map.rows.length === new Set(map.rowWords).size && map.columns.length === new Set(map.columnWords).size;
-  $("common").parentElement.hidden = map.heads.length * map.heads[0].length === 1 && map.kind !== "hops";
-  $("caption").textContent = `${map.caption} Layers and heads are counted from 0.`;
-  if (map.kind === "hops") $("caption").textContent = map.caption;
-  $("common-text").textContent = `one colour scale for all ${map.kind === "hops" ? "hops" : "heads"}`;
-  return Promise.all([drawOverview(), choose(0, 0)]);
+  const [layer, head] = map.best;
+  const opened = `Layers and heads are counted from 0. Opened at layer ${map.layers[layer]}, head ${head}, which points most ` +
+    `clearly (${places(map.clarity)}): for every ${map.kind === "cross" ? "source token" : "token"}, take the largest weight ` +
+    "that another token gives it; this is their mean. Special tokens do not count.";
+  $("caption").textContent = isOne(map) ? map.caption : `${map.caption} ${opened}`;
+  $("stretch-text").textContent = isHops || isOne(map) ? "colours up to the largest weight" : "colours up to the largest weight of each head";
+  return Promise.all([drawOverview(), choose(...map.best)]);
+}
+
+// One of the texts of the page: what the model predicts for it, and its kinds of attention.
+function chooseView(view) {
+  state.view = view;
+  $("title").textContent = view.title;
+  $("model").textContent = `${view.model}, attention weights`;
+  $("predictions").replaceChildren(
+    ...view.predictions.map(([what, text]) => element("div", {}, element("dt", {}, what), element("dd", { dir: "auto" }, text))),
+  );
+  const radios = view.maps.map((map, i) => {
+    const radio = element("input", { type: "radio", name: "kind", value: map.kind });
+    radio.checked = i === 0;
+    radio.addEventListener("change", () => chooseMap(map));
+    return element("label", {}, radio, ` ${map.name}`);
+  });
+  $("kinds").replaceChildren($("kinds").querySelector("legend"), ...radios);
+  $("kinds").hidden = view.maps.length === 1;
+  return chooseMap(view.maps[0]);
 }
 
 function setTheme(isDark) {
   root.classList.toggle("dark", isDark);
   $("theme").textContent = isDark ? "Light" : "Dark";
   $("theme").setAttribute("aria-label", isDark ? "Light colours" : "Dark colours");
-  palette = makePalette(isDark);
+  palette = makePalette(data.colours[isDark ? "dark" : "light"]);
+  inks = data.ink[isDark ? "dark" : "light"];
 }
 
 const redraw = () => Promise.all([drawOverview(), drawHead()]);
 
 function start() {
-  $("model").textContent = `${data.model}, attention weights`;
-  data.maps.forEach((map, i) => {
-    const radio = element("input", { type: "radio", name: "kind", value: map.kind });
-    radio.checked = i === 0;
-    radio.addEventListener("change", () => chooseMap(map));
-    $("kinds").append(element("label", {}, radio, ` ${map.name}`));
-  });
-  $("kinds").hidden = data.maps.length === 1;
+  const names = data.views.map((view, i) => element("option", { value: i }, [view.predictions[0]?.[1], view.title].filter(Boolean).join(": ")));
+  $("text").replaceChildren(...names);
+  $("text").parentElement.hidden = names.length === 1;
+  $("text").addEventListener("change", () => chooseView(data.views[$("text").value]));
   $("layer").addEventListener("change", () => choose(Number($("layer").value), state.head));
   $("head").addEventListener("change", () => choose(state.layer, Number($("head").value)));
-  $("common").addEventListener("change", () => { state.common = $("common").checked; redraw(); });
+  $("stretch").addEventListener("change", () => { state.stretch = $("stretch").checked; redraw(); });
   $("merge").addEventListener("change", () => { state.merge = $("merge").checked; drawHead(); });
   $("theme").addEventListener("click", () => { setTheme(!root.classList.contains("dark")); redraw(); });
   $("controls").addEventListener("submit", (event) => event.preventDefault());
@@ -479,7 +468,8 @@ function start() {
   window.addEventListener("beforeprint", () => { wasDark = root.classList.contains("dark"); if (wasDark) { setTheme(false); redraw(); } });
   window.addEventListener("afterprint", () => { if (wasDark) { setTheme(true); redraw(); } });
   setTheme(wantsDark.matches);
-  return chooseMap(data.maps[0]);
+  window.addEventListener("resize", () => { if (shown) { drawMatrix(); if (!$("lines").hidden) drawThreads(); } });
+  return chooseView(data.views[0]);
 }
 
 start().then(

@@ -10,15 +10,19 @@ import gzip
 import html
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from .pictures import require_page
+from .style import DARK, LIGHT
+
 if TYPE_CHECKING:
-    from .attention_view import AttentionMaps
+    from .attention_view import AttentionMaps, AttentionView
 
 OVERVIEW = 64  # tokens on a side of a map in the overview; a larger map is reduced to it
 NAMES = {
@@ -30,13 +34,46 @@ NAMES = {
 }
 
 
-def page(title: str, model_name: str, maps: "Mapping[str, AttentionMaps]") -> str:
-    """The page of these maps; see :meth:`attnzoo.viewer.AttentionView.to_html`."""
-    data = {"title": title, "model": model_name, "maps": [_map(kind, of_kind) for kind, of_kind in maps.items()]}
+def page(views: "Sequence[AttentionView]") -> str:
+    """The page of these views, one of which is shown at a time; see :meth:`attnzoo.viewer.AttentionView.to_html`.
+
+    Raises:
+        ValueError: there is no view.
+    """
+    if not views:
+        raise ValueError("there are no views to show")
+    title = views[0].title if len(views) == 1 else f"{len(views)} texts"
+    data = {
+        "colours": {"light": LIGHT.weights, "dark": DARK.weights},
+        "ink": {"light": [LIGHT.ink, LIGHT.paper], "dark": [DARK.ink, DARK.paper]},
+        "views": [
+            {
+                "title": view.title,
+                "model": view.model_name,
+                "predictions": view.predictions,
+                "maps": [_map(kind, of_kind) for kind, of_kind in view.maps.items()],
+            }
+            for view in views
+        ],
+    }
     # Escapes of JSON keep every text inside of the script element: there is no "<" in it.
     packed = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    code = {"STYLE": _read("page.css"), "SCRIPT": _read("page.js")}
-    return filled("page.html", TITLE=html.escape(title), DATA=packed, **code)
+    style = filled("page.css", LIGHT=LIGHT.css(), DARK=DARK.css())
+    return filled("page.html", TITLE=html.escape(title), DATA=packed, STYLE=style, SCRIPT=_read("page.js"))
+
+
+def save_page(views: "Sequence[AttentionView]", path: str | Path) -> Path:
+    """Write one page of several views to a file; missing folders are made.
+
+    Raises:
+        ValueError: there is no view, or the file name does not end in .html or .htm.
+    """
+    path = Path(path)
+    require_page(path)
+    text = page(views)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 def filled(name: str, **values: str) -> str:
@@ -61,15 +98,21 @@ def _map(kind: str, maps: "AttentionMaps") -> dict[str, Any]:
     if max(len(target.names), len(source.names)) > OVERVIEW:
         reduced = [nn.functional.adaptive_max_pool2d(of_layer.float(), (rows, columns)) for of_layer in levels]
         overview = _packed(torch.cat(reduced).to(torch.uint8))
+    number, head, clarity = maps.best_head()
+    is_one = len(layers) == len(layers[0]) == 1
     return {
         "kind": kind,
-        "name": name,
+        "name": name if kind == "hops" or not is_one else "Attention",
         "caption": caption,
         "rows": target.names,
         "columns": source.names,
         "rowWords": target.words,
         "columnWords": source.words,
+        "rowWordNames": target.word_names or target.names,
+        "columnWordNames": source.word_names or source.names,
         "layers": list(weights),
+        "best": [list(weights).index(number), head],
+        "clarity": clarity,
         "largest": largest,
         "overview": overview,
         "overviewSize": [rows, columns],

@@ -1,9 +1,8 @@
-"""Pictures of attention. The figures need matplotlib (``pip install attnzoo[plots]``); the HTML page does not.
+"""Pictures of attention, in the colours of ``style.py``. They need matplotlib: ``pip install attnzoo[plots]``.
 
 Letters in shapes: B batch, H heads, T target length, S source length or tokens of a sentence, R hops.
 """
 
-import html
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,16 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from .page import filled
+from .style import LIGHT, SCALES, colour_bar, colour_map, frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# The light colours of the page (makePalette in page.js), 17 of its 256: equally far apart in OKLab (Ottosson, 2020).
-COLOURS = (
-    "#fdfdfd #f9ecdb #f8d9bb #f8c49f #f8ae89 #f5977a #ee8072 #e56b71 #d75773 "
-    "#c64676 #b2387a #9c2d7c #84267b #6d2076 #551d6d #3f1960 #2a164f"
-)
+Scale = Literal["common", "map"]
 
 
 def require_page(path: str | Path) -> None:
@@ -44,10 +39,10 @@ def plot_alignments(
     path: str | Path | None = None,
     titles: Sequence[str] | None = None,
     columns: int = 2,
-    scale: Literal["map", "common"] = "map",
+    scale: Scale = "common",
 ) -> "Figure":
     """Alignments as heat maps, side by side: source tokens along the top, target tokens down the side, as in figure 3
-    of Bahdanau et al. (2014). The darker, the larger; equal steps of a weight are equal steps in OKLab.
+    of Bahdanau et al. (2014). The darker, the larger. A token has the same size in all of them.
 
     Args:
         attention_weights: one (T, S) tensor a picture, or as many lists of rows, as the pipelines give them
@@ -56,7 +51,8 @@ def plot_alignments(
         path: a file to save it to, PNG, PDF or SVG by its suffix; None saves nothing
         titles: one for every picture
         columns: pictures in a row
-        scale: "map" gives the largest weight of every picture the darkest colour; "common" gives it to 1
+        scale: "common" has the colours from 0 to 1, so that a weight has the same colour everywhere; "map" has them
+            from 0 to the largest weight of each map. The colour bar says which
 
     Raises:
         ValueError: there is nothing to draw, an unknown scale, the lists differ in length, or the weights of a picture
@@ -74,18 +70,26 @@ def plot_alignments(
     for weights, source, target in zip(maps, source_tokens, target_tokens, strict=True):
         _require_shape("attention weights", tuple(weights.shape), target, source)
     inches = 0.34  # a token, so that its name is legible
-    width, height = max(map(len, source_tokens)), max(map(len, target_tokens))
-    longest = max(len(token) for tokens in source_tokens for token in tokens)
+    names = [token for tokens in source_tokens for token in tokens]
     is_upright = any(len(token) > 3 for tokens in source_tokens for token in tokens[:-1])  # the last has room beside
-    above = 0.1 * longest if is_upright else 0.0
+    above = (_inches(names, 10) if is_upright else 0.25) + (0.0 if titles is None else 0.3)
     columns = min(columns, len(maps))
     rows = math.ceil(len(maps) / columns)
-    size = columns * (inches * width + 0.7) + 0.9, rows * (inches * height + above + (0.5 if titles is None else 0.8))
+    widths = [max(map(len, source_tokens[column::columns])) for column in range(columns)]
+    heights = [max(map(len, target_tokens[row * columns : (row + 1) * columns])) for row in range(rows)]
+    beside = sum(
+        _inches([token for tokens in target_tokens[column::columns] for token in tokens], 10)
+        for column in range(columns)
+    )
+    size = inches * sum(widths) + beside + 0.4 * columns + 1.2, inches * sum(heights) + (above + 0.2) * rows
     figure = _figure(*size, layout="constrained")
+    grid = figure.add_gridspec(rows, columns, width_ratios=widths, height_ratios=heights)
     for index, (weights, source, target) in enumerate(zip(maps, source_tokens, target_tokens, strict=True)):
-        axis = figure.add_subplot(rows, columns, index + 1)
+        row, column = divmod(index, columns)
+        axis = figure.add_subplot(grid[row, column])
         _heat_map(axis, weights, source, target, scale, rotation=90 if is_upright else 0)
-        axis.set_title(titles[index] if titles else "", parse_math=False)
+        axis.set(xlim=(-0.5, widths[column] - 0.5), ylim=(heights[row] - 0.5, -0.5))  # so that all cells are alike
+        axis.set_title(titles[index] if titles else "", parse_math=False, loc="left", fontsize=11)
     return _finished(figure, path)
 
 
@@ -96,7 +100,7 @@ def plot_heads(
     path: str | Path | None = None,
     row: int = 0,
     layers: Sequence[int] | None = None,
-    scale: Literal["map", "common"] = "map",
+    scale: Scale = "common",
 ) -> "Figure":
     """Every head of every layer on one sentence, as a grid of heat maps with a row for each layer.
 
@@ -129,9 +133,8 @@ def plot_heads(
         _require_shape(f"attentions of layer {number}", shape, target_tokens, source_tokens)
     inches = 0.17  # a token, so that its name is legible
     rows, columns = len(attentions), max(layer.shape[1] for layer in attentions)
-    names = 0.07 * max(map(len, (*source_tokens, *target_tokens)))
-    width = columns * (inches * len(source_tokens) + 0.1) + names + 1.2
-    height = rows * (inches * len(target_tokens) + 0.1) + names + 0.6
+    width = columns * (inches * len(source_tokens) + 0.1) + _inches(target_tokens, 7) + 1.3
+    height = rows * (inches * len(target_tokens) + 0.1) + _inches(source_tokens, 7) + 0.7
     figure = _figure(width, height, layout="constrained")
     for index, layer in enumerate(attentions):
         for head, weights in enumerate(layer[row]):
@@ -162,9 +165,10 @@ def plot_sentence(
     path: str | Path | None = None,
     title: str | None = None,
     width: int = 80,
+    scale: Scale = "common",
 ) -> "Figure":
     """A sentence coloured by the attention of all hops together, and below it by that of each hop, as in figure 2 of
-    Lin et al. (2017). White is 0. In every copy of the sentence the token with the largest weight has the full colour.
+    Lin et al. (2017). Hops are counted from 0.
 
     Args:
         annotation_matrix: (R, S), the A of the sentence
@@ -172,9 +176,10 @@ def plot_sentence(
         path: a file to save it to, PNG, PDF or SVG by its suffix; None saves nothing
         title: above the picture
         width: characters in a line
+        scale: as in :func:`plot_alignments`; the picture is one map
 
     Raises:
-        ValueError: there is no token, or the matrix does not have a column for every one.
+        ValueError: there is no token, an unknown scale, or the matrix does not have a column for every token.
     """
     copies = _copies(annotation_matrix, tokens)
     places, line, start = [], 0, 0  # of every token: its line and first character
@@ -186,61 +191,27 @@ def plot_sentence(
     lines = line + 1.4  # of a copy, with the space below it
     margin = max(len(name) for name, _ in copies) + 2
     width = max(start + len(token) for (_, start), token in zip(places, tokens, strict=True)) + 1
-    width = max(width, math.ceil(1.3 * len(title or "")) - margin)
-    height, above = len(copies) * lines, 0.0 if title is None else 1.6
+    width = max(width, math.ceil(1.3 * len(title or "")) - margin, 26)  # 26: the colour bar
+    largest = _largest(torch.tensor([weights for _, weights in copies]), scale)
+    height, above, below = len(copies) * lines, 0.0 if title is None else 1.6, 2.6  # below: the colour bar
     inches = 0.0845, 0.24  # of a character
-    figure = _figure(inches[0] * (margin + width), inches[1] * (height + above))
-    axis = figure.add_axes((0, 0, 1, height / (height + above)))
+    columns, whole = margin + width, height + above + below
+    figure = _figure(inches[0] * columns, inches[1] * whole)
+    axis = figure.add_axes((0, below / whole, 1, height / whole))
     axis.set(xlim=(-margin, width), ylim=(height, 0))
     axis.axis("off")
-    axis.set_title(title or "", parse_math=False)
+    axis.set_title(title or "", parse_math=False, color=LIGHT.ink)
     font = {"family": "monospace", "size": 10, "va": "center", "parse_math": False}
     for index, (name, weights) in enumerate(copies):
         top = index * lines
-        axis.text(-margin + 1, top + 0.5, name, color="gray", **font)  # type: ignore[arg-type]
+        axis.text(-margin + 1, top + 0.5, name, color=LIGHT.soft, **font)  # type: ignore[arg-type]
         for (line, start), token, weight in zip(places, tokens, weights, strict=True):
-            middle = top + line + 0.5
-            axis.barh(middle, len(token) + 1, height=1, left=start - 0.5, color=_RED, alpha=weight)
-            axis.text(start, middle, token, **font)  # type: ignore[arg-type]
+            middle, share = top + line + 0.5, weight / largest
+            axis.barh(middle, len(token) + 1, height=1, left=start - 0.5, color=LIGHT.of(share))
+            axis.text(start, middle, token, color=LIGHT.text_on(share), **font)  # type: ignore[arg-type]
+    bar = figure.add_axes((margin / columns, 1.7 / whole, 24 / columns, 0.6 / whole))
+    colour_bar(figure, largest, SCALES["common"], bar)
     return _finished(figure, path)
-
-
-def sentences_html(
-    annotation_matrices: Sequence[Tensor],
-    tokens: Sequence[Sequence[str]],
-    path: str | Path | None = None,
-    titles: Sequence[str] | None = None,
-) -> str:
-    """A web page with every sentence coloured as in :func:`plot_sentence`; the hops unfold below it.
-
-    The page is one file without scripts and loads nothing from a network. Tokens and titles appear literally.
-
-    Args:
-        annotation_matrices: one (R, S) tensor a sentence
-        tokens: the S tokens of each, without padding
-        path: a file to save it to; None saves nothing
-        titles: one for every sentence, such as the model's prediction
-
-    Raises:
-        ValueError: there is nothing to draw, or a matrix does not have a column for every token of its sentence.
-    """
-    if not annotation_matrices:
-        raise ValueError("there are no sentences to show")
-    if titles is not None and len(titles) != len(annotation_matrices):
-        raise ValueError(f"{len(titles)} titles do not fit {len(annotation_matrices)} sentences")
-    sections = []
-    for index, (matrix, words) in enumerate(zip(annotation_matrices, tokens, strict=True)):
-        (_, overall), *hops = [(name, _coloured(weights, words)) for name, weights in _copies(matrix, words)]
-        title = "" if titles is None else f"<h2>{html.escape(titles[index])}</h2>"
-        unfolded = "".join(f"<p><small>{name}</small> {line}</p>" for name, line in hops)
-        sections.append(
-            f"<section>{title}<p>{overall}</p><details><summary>each hop</summary>{unfolded}</details></section>"
-        )
-    page = filled("sentences.html", SECTIONS="\n".join(sections))
-    if path is not None:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(page, encoding="utf-8")
-    return page
 
 
 def _require_shape(what: str, shape: tuple[int, ...], target: Sequence[str], source: Sequence[str]) -> None:
@@ -258,64 +229,55 @@ def _figure(width: float, height: float, layout: str | None = None) -> "Figure":
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(f"{error}; pip install 'attnzoo[plots]'", name=error.name) from error
-    return Figure(figsize=(width, height), layout=layout)  # type: ignore[arg-type]  # a Literal
+    return Figure(figsize=(width, height), layout=layout, facecolor=LIGHT.paper)  # type: ignore[arg-type]  # a Literal
+
+
+def _inches(names: Sequence[str], size: float) -> float:
+    """The width of the widest of these names in inches, in letters of this size in points."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    font = FontProperties(size=size)
+    return max(text_to_path.get_text_width_height_descent(name, font, False)[0] for name in {*names}) / 72
 
 
 def _heat_map(
     axis: Any, weights: Tensor, source: Sequence[str], target: Sequence[str], scale: str, rotation: int, **font: Any
 ) -> None:
     """Draw weights (T, S), with the source's names above and the target's on the left, if any."""
-    if scale not in ("map", "common"):
-        raise ValueError(f"scale must be 'map' or 'common', got {scale!r}")
-    from matplotlib.colors import LinearSegmentedColormap
-
     drawn = weights.detach().float().cpu()
-    largest = float(drawn.nan_to_num().max()) if scale == "map" else 1.0
-    colours = LinearSegmentedColormap.from_list("attention", COLOURS.split())
-    axis.imshow(drawn.numpy(), cmap=colours, vmin=0, vmax=largest or 1.0)
+    axis.imshow(drawn.numpy(), cmap=colour_map(), vmin=0, vmax=_largest(drawn, scale))
     axis.set_xticks(range(len(source)), source, rotation=rotation, parse_math=False, **font)
     axis.set_yticks(range(len(target)), target, parse_math=False, **font)
     axis.xaxis.tick_top()
-    axis.tick_params(length=0)
-    axis.spines[:].set_color("lightgray")
+    frame(axis, drawn.shape[1], drawn.shape[0])
+
+
+def _largest(weights: Tensor, scale: str) -> float:
+    """The weight that has the darkest colour."""
+    if scale not in SCALES:
+        raise ValueError(f"scale must be 'map' or 'common', got {scale!r}")
+    return 1.0 if scale == "common" else float(weights.nan_to_num().max()) or 1.0
 
 
 def _finished(figure: "Figure", path: str | Path | None) -> "Figure":
     """Add the colour bar of the heat maps, if there are any, and save the figure if there is a path."""
-    from matplotlib.cm import ScalarMappable
-
     images = [image for axis in figure.axes for image in axis.images]
     if images:
-        is_one_scale = len({image.get_clim() for image in images}) == 1
-        label = "attention weight" if is_one_scale else "attention weight, as a share of the map's largest"
-        colours = images[0] if is_one_scale else ScalarMappable(cmap=images[0].cmap)
-        figure.colorbar(colours, ax=figure.axes, label=label, aspect=40)
+        largest = {image.get_clim()[1] for image in images}
+        colour_bar(figure, *((largest.pop(), SCALES["common"]) if len(largest) == 1 else (1.0, SCALES["map"])))
     if path is not None:
         require_picture(path)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=150)
+        figure.savefig(path, dpi=150, bbox_inches="tight", pad_inches=0.1)  # tight: no name is cut
     return figure
 
 
-_RED = "#e0503c"
-
-
 def _copies(annotation_matrix: Tensor, tokens: Sequence[str]) -> list[tuple[str, list[float]]]:
-    """The name and weights of every copy of a sentence, all hops together first; the largest weight of a copy is 1."""
+    """The name and weights of every copy of a sentence, all hops together first."""
     if annotation_matrix.ndim != 2 or not len(tokens) or annotation_matrix.shape[1] != len(tokens):
         shape = tuple(annotation_matrix.shape)
         raise ValueError(f"an annotation matrix (hops, tokens) of shape {shape} does not fit {len(tokens)} tokens")
     matrix = annotation_matrix.detach().double().cpu()
-    names = ["all hops", *(f"hop {number}" for number in range(1, len(matrix) + 1))]
-    lines = torch.cat([overall_attention(matrix).unsqueeze(0), matrix])
-    largest = lines.amax(dim=1, keepdim=True)
-    scaled = lines / largest.where(largest > 0, 1.0)
-    return list(zip(names, scaled.tolist(), strict=True))
-
-
-def _coloured(weights: list[float], tokens: Sequence[str]) -> str:
-    red, green, blue = (int(_RED[place : place + 2], 16) for place in (1, 3, 5))
-    return " ".join(
-        f'<span style="background:rgba({red},{green},{blue},{weight:.3f})">{html.escape(token)}</span>'
-        for token, weight in zip(tokens, weights, strict=True)
-    )
+    names = ["all hops", *(f"hop {number}" for number in range(len(matrix)))]
+    return list(zip(names, torch.cat([overall_attention(matrix).unsqueeze(0), matrix]).tolist(), strict=True))

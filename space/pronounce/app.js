@@ -71,6 +71,16 @@ function fail(message) {
   byId("message").textContent = `This page does not work here: ${message}`;
 }
 
+// The colours of weights from 0 to 1, as in the other pages and pictures of attnzoo: interpolated between those of the style.
+const colours = JSON.parse(byId("colours").textContent);
+const wantsDark = window.matchMedia("(prefers-color-scheme: dark)");
+const scale = () => colours[wantsDark.matches ? "dark" : "light"];
+function colour(weight) {
+  const rgb = scale().map((one) => [1, 3, 5].map((place) => parseInt(one.slice(place, place + 2), 16)));
+  const place = Math.min(1, Math.max(0, weight)) * (rgb.length - 1), left = Math.min(Math.floor(place), rgb.length - 2);
+  return `rgb(${rgb[left].map((low, k) => Math.round(low + (place - left) * (rgb[left + 1][k] - low))).join(", ")})`;
+}
+
 const element = (tag, text = "", attributes = {}) => {
   const made = document.createElement(tag);
   made.textContent = text;
@@ -89,12 +99,13 @@ function drawAlignment({ letters, best, skip }, voice) {
     letters.forEach((letter, place) => {
       const percent = Math.round(100 * weights[place + skip]);
       const cell = element("td", "", { title: `${phone} from ${letter}: ${percent} %` });
-      cell.style.setProperty("--weight", weights[place + skip].toFixed(3));
+      cell.style.background = colour(weights[place + skip]);
       cell.append(element("span", percent ? `${percent} %` : "", { class: "spoken" }));
       row.append(cell);
     });
     return row;
   });
+  byId("legend").style.background = `linear-gradient(to right, ${scale().join(", ")})`;
   table.querySelector("thead").replaceChildren(head);
   table.querySelector("tbody").replaceChildren(...rows);
 }
@@ -115,6 +126,16 @@ function drawList(list, voice) {
   );
 }
 
+// Why a word is not pronounced, a sentence each.
+function reasons({ letters, unknown }) {
+  const signs = unknown.filter((letter) => letter.trim());
+  return [
+    unknown.length > signs.length && "Type one word, without spaces.",
+    signs.length && `This model does not know ${signs.join(" ")}.`,
+    letters.length > MAX_LETTERS && `A word has at most ${MAX_LETTERS} letters.`,
+  ].filter(Boolean);
+}
+
 let asked = 0;
 async function update() {
   const mine = ++asked, word = byId("word").value.trim(), voice = voices[byId("voice").value];
@@ -124,9 +145,7 @@ async function update() {
   if (mine !== asked) return;
   const has = Boolean(result.best);
   byId("result").hidden = !has;
-  byId("message").textContent = result.unknown.length
-    ? `This model does not know ${result.unknown.map((letter) => (letter === " " ? "spaces; type one word" : letter)).join(" ")}`
-    : has || !result.letters.length ? "" : `A word has at most ${MAX_LETTERS} letters.`;
+  byId("message").textContent = has ? "" : reasons(result).join("\n");
   if (!has) return byId("phones").replaceChildren();
   const phones = spoken(result.best.tokens, voice);
   byId("phones").textContent = written(phones, voice);
@@ -152,4 +171,5 @@ byId("voices").hidden = voices.length < 2;
 byId("word").addEventListener("input", update);
 byId("voice").addEventListener("change", update);
 window.addEventListener("hashchange", readLink);
+wantsDark.addEventListener("change", update);
 window.ready = readLink().then(() => "ready", (error) => (fail(error.message), `failed: ${error.stack}`));

@@ -8,7 +8,9 @@ others when they are chosen.
 import argparse
 import base64
 import gzip
+import html
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -23,6 +25,7 @@ from attnzoo.export.onnx_folder import refuse_copying
 from attnzoo.phonemes import CLOSE, OPEN, known_phonemes
 from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, are_arpabet
 from attnzoo.shipped_models import SHIPPED
+from attnzoo.viewer.style import DARK, LIGHT
 
 HERE = Path(__file__).parent
 ACCENTS = {"en-us": "American English", "en-gb": "British English"}
@@ -40,13 +43,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("models", nargs="+", help="folders, or names of models that come with attnzoo")
     options = parser.parse_args(arguments)
     try:
-        html = page([Path(model_path(name) if name in SHIPPED else name) for name in options.models])
+        built = page([Path(model_path(name) if name in SHIPPED else name) for name in options.models])
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
     options.folder.mkdir(parents=True, exist_ok=True)
-    (options.folder / "index.html").write_text(html, encoding="utf-8")
+    (options.folder / "index.html").write_text(built, encoding="utf-8")
     shutil.copyfile(HERE / "README.md", options.folder / "README.md")
-    print(f"{options.folder / 'index.html'}: {len(html.encode()):,} bytes")
+    print(f"{options.folder / 'index.html'}: {len(built.encode()):,} bytes")
 
 
 def page(folders: list[Path]) -> str:
@@ -74,20 +77,26 @@ def page(folders: list[Path]) -> str:
         }
         texts.append(reading(tokenizer) | {"name": folder.resolve().name, "details": details})
         count += model.num_parameters()
-    # JSON in a script: a "<" could end it.
-    data = json.dumps(texts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    blocks.insert(0, f'<script type="application/json" id="models">{data}</script>')
-    html = (HERE / "page.html").read_text(encoding="utf-8")
-    replaced = {
-        "<!--NAMES-->": " and ".join(text["name"] for text in texts),
+    blocks.insert(0, f'<script type="application/json" id="models">{in_script(texts)}</script>')
+    colours = {"light": LIGHT.weights, "dark": DARK.weights}
+    blocks.insert(0, f'<script type="application/json" id="colours">{in_script(colours)}</script>')
+    values = {
+        "/*LIGHT*/": LIGHT.css(),
+        "/*DARK*/": DARK.css(),
+        "<!--NAMES-->": html.escape(" and ".join(text["name"] for text in texts)),
         "<!--PARAMETERS-->": f"{count / 1e6:.1f} million numbers",
+        "<!--SIZE-->": f"{sum(map(len, blocks)) / 1e6:.1f} MB",
         "<!--DATA-->": "\n".join(blocks),
         "/*WORKER*/": "\n".join((HERE / name).read_text(encoding="utf-8") for name in ("model.js", "worker.js")),
         "/*APP*/": (HERE / "app.js").read_text(encoding="utf-8"),
     }
-    for mark, text in replaced.items():
-        html = html.replace(mark, text)
-    return html.replace("<!--SIZE-->", f"{len(html.encode()) / 1e6:.1f} MB")
+    marks = "|".join(map(re.escape, values))  # in one pass: marks inside of a value stay as they are
+    return re.sub(marks, lambda mark: values[mark[0]], (HERE / "page.html").read_text(encoding="utf-8"))
+
+
+def in_script(data: Any) -> str:
+    """JSON for a script element, which a "<" could end."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def stored(model: Any) -> list[tuple[str, int, int, int, list[bytes]]]:

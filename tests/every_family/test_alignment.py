@@ -281,7 +281,7 @@ def test_plot_draws_text_as_it_is() -> None:
 def test_plot_has_titles_and_columns() -> None:
     weights: list[Tensor] = [torch.rand(1, 2)] * 4
     figure = plot_alignments(weights, [["a", "b"]] * 4, [["X"]] * 4, titles=["p", "$_$", "r", "s"], columns=3)
-    assert [axis.get_title() for axis in figure.axes[:4]] == ["p", "$_$", "r", "s"]
+    assert [axis.get_title("left") for axis in figure.axes[:4]] == ["p", "$_$", "r", "s"]
     assert len({axis.get_subplotspec().colspan.start for axis in figure.axes[:4]}) == 3
     figure.canvas.draw()
 

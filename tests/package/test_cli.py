@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import re
 import shutil
 import sys
@@ -222,12 +223,18 @@ def test_an_exported_model_is_refused_by_all_but_pronounce(command: str, tmp_pat
 
 def test_classify_prints_labels_and_shows_the_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "pages" / "a.html"
-    first, second = output_of(capsys, "classify", "A moving film.", "A <b>bad</b> film.", "--html", str(page))
+    texts = "A moving film.", "A <b>bad</b> film."
+    first, second = output_of(capsys, "classify", *texts, "--html", str(page))
     assert first.startswith("positive ")
     assert second.startswith("negative ")
     assert second.endswith("\tA <b>bad</b> film.")
-    assert "bad</span>" in page.read_text()
-    assert "http" not in page.read_text()
+    data = re.search(r'id="data">(.*?)</script>', page.read_text())
+    assert data is not None
+    for view, printed in zip(json.loads(data[1])["views"], (first, second), strict=True):
+        assert f"{view['predictions'][0][1]}\t{view['title']}" == printed
+    main(["classify", texts[1], "--html", str(page)])
+    main(["view", SENTIMENT, texts[1], "-o", str(tmp_path / "view.html")])
+    assert page.read_text() == (tmp_path / "view.html").read_text()  # one page, by either command
     with pytest.raises(SystemExit, match=r"reads one sentence, without a tab, got 'a\\tb'"):
         main(["classify", "a\tb"])
 

@@ -1,6 +1,7 @@
 """What lies in ``space/`` for the Hub: the Gradio app and the repository of the search."""
 
 import importlib.util
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,19 @@ from attnzoo.shipped_models import PRONUNCIATION
 SPACE = Path(__file__).parents[2] / "space"
 
 
-@pytest.fixture(scope="module")
-def app() -> Any:
-    """The module of the app; Gradio is only needed to draw it."""
-    spec = importlib.util.spec_from_file_location("app_of_the_space", SPACE / "demo" / "app.py")
+def program(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(f"{path.stem}_of_the_space", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def app() -> Any:
+    """The module of the app; Gradio is only needed to draw it."""
+    return program(SPACE / "demo" / "app.py")
 
 
 def test_the_app_pronounces_in_every_voice(app: Any) -> None:
@@ -56,3 +61,32 @@ def test_the_repository_of_the_search_gives_what_search_gives() -> None:
     for options in ({"num_beams": 5}, {"num_beams": 1, "max_new_tokens": 3}):
         found = model.generate(**inputs, **options, custom_generate=repository, trust_remote_code=True)
         assert torch.equal(found, model.generate(**inputs, **options, custom_generate=attnzoo.search))
+
+
+class Elements(HTMLParser):
+    """The names of a page's elements, and the text outside of scripts."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data if self.names[-1:] != ["script"] else ""
+
+
+@pytest.mark.parametrize("name", ["<img src=x onerror=alert(1)>", "<!--DATA--><svg onload=x>", "a & <b>"])
+def test_the_name_of_a_model_is_text_on_the_page_that_pronounces(name: str, tmp_path: Path) -> None:
+    build = program(SPACE / "pronounce" / "build.py").page
+    copied = tmp_path / name
+    copied.mkdir()
+    for file in Path(attnzoo.model_path(PRONUNCIATION)).iterdir():
+        (copied / file.name).symlink_to(file)
+    usual = Elements(build([Path(attnzoo.model_path(PRONUNCIATION))]))
+    found = Elements(build([copied]))
+    assert found.names == usual.names
+    assert f"{name}: attentional recurrent" in found.text

@@ -17,6 +17,7 @@ from attnzoo import model_path, search
 from attnzoo.alignment import generation_alignments
 from attnzoo.pronunciation import confidences
 from attnzoo.shipped_models import PRONUNCIATION
+from attnzoo.viewer.style import DARK, LIGHT, Theme
 from tests.chromium import Browser
 from tests.factory import EOS, RNN_VARIANTS, tiny_model
 
@@ -200,6 +201,50 @@ def test_a_link_opens_its_word_and_what_is_unknown_is_named(page: Browser) -> No
     assert page.evaluate("byId('result').hidden && byId('phones').textContent === ''")
     page.evaluate(f"byId('word').value = {json.dumps('a' * 65)}; update()")
     page.wait("byId('message').textContent.includes('64 letters')")
+    page.evaluate(f"byId('word').value = {json.dumps('two words 猫7 ' + 'a' * 65)}; update()")
+    page.wait("byId('message').textContent.includes('spaces')")
+    assert page.evaluate("byId('message').innerText.split('\\n')") == [
+        "Type one word, without spaces.",
+        "This model does not know 猫 7.",
+        "A word has at most 64 letters.",
+    ]
+
+
+HOSTILE = ("<img src=x onerror=alert(1)>", "<!--DATA--> & <script>alert(1)", "\"'$& $1 {{DATA}} \\u003c")
+
+
+def test_the_name_of_a_folder_stays_text(tmp_path: Path) -> None:
+    tokenizer = letter_phoneme_tokenizer("abc", ["K", "T"], word_normalizer("nfc"))
+    folders = [tmp_path / name for name in HOSTILE]
+    for folder in folders:
+        tiny_model("luong-lstm-dot", dtype=torch.float32, vocab_size=len(tokenizer)).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    with Browser(900, 900) as page:
+        page.open(write_page(folders, tmp_path / "index.html"), READY)
+        assert page.evaluate("window.ready") == "ready"
+        assert page.evaluate("document.images.length") == 0
+        assert " ".join(page.evaluate("document.querySelector('footer').textContent").split()).startswith(
+            " and ".join(HOSTILE) + ": attentional"
+        )
+        assert page.evaluate("models.map((model) => model.name)") == list(HOSTILE)
+        assert page.errors == []
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_the_alignment_has_the_colours_of_the_style(shipped: Path, theme: Theme) -> None:
+    with Browser(900, 740, is_dark=theme is DARK) as page:
+        page.open(shipped, READY)
+        page.evaluate("window.ready")
+        (found,) = measure(page, ["attention"])
+        cells = page.evaluate(
+            "[...document.querySelectorAll('#alignment tbody td')]"
+            ".map((cell) => getComputedStyle(cell).backgroundColor.match(/[0-9]+/g).map(Number))"
+        )
+        letters = len("attention")
+        weights = [row[place] for row in found["weights"] for place in range(letters)][: len(cells)]
+        for cell, weight in zip(cells, weights, strict=True):
+            colour = theme.of(weight)
+            assert max(abs(int(colour[k : k + 2], 16) - part) for k, part in zip((1, 3, 5), cell, strict=True)) <= 1
 
 
 @pytest.mark.parametrize(("width", "is_dark"), [(900, False), (360, True)])

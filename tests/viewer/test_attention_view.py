@@ -10,13 +10,23 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    ByT5Tokenizer,
+    PreTrainedTokenizerFast,
+)
 
 import attnzoo
+from attnzoo.alignment import alignment_error_rate
 from attnzoo.viewer import AttentionMaps, AttentionView
-from attnzoo.viewer.tokens import shown_tokens, word_numbers
+from attnzoo.viewer.style import DARK, LIGHT
+from attnzoo.viewer.tokens import Tokens, tokens_of
 from tests.factory import RNN_VARIANTS, tiny_config, tiny_model
 from tests.viewer.tiny_hugging_face import DECODERS, ENCODER_DECODERS, OF_TRANSFORMERS, OURS, tiny
 
@@ -200,7 +210,8 @@ def test_the_page_holds_the_weights_in_8_bits(tmp_path: Path) -> None:
     found = attnzoo.view(tiny("bart"), tokenizer_of(), TEXT, TARGET)
     path = found.save(tmp_path / "new" / "page.html")
     data = page_data(path.read_text(encoding="utf-8"))
-    for stored, (kind, maps) in zip(data["maps"], found.maps.items(), strict=True):
+    (view,) = data["views"]
+    for stored, (kind, maps) in zip(view["maps"], found.maps.items(), strict=True):
         assert (stored["kind"], stored["layers"]) == (kind, list(maps.weights))
         for heads, largest, weights in zip(stored["heads"], stored["largest"], maps.weights.values(), strict=True):
             for head, scale, expected in zip(heads, largest, weights, strict=True):
@@ -218,14 +229,12 @@ def test_the_code_of_the_page_is_small_and_asks_for_nothing() -> None:
 
 def test_text_cannot_leave_its_place() -> None:
     hostile = ["</script><script>alert(1)</script>", "<!--", "{{SCRIPT}}", "\u2028", "\ud800"]
-    words = AttentionMaps(
-        *(2 * [attnzoo.viewer.attention_view.Tokens([], hostile, list(range(5)))]), {0: torch.eye(5)[None]}
-    )
-    text = AttentionView("<b>{{DATA}}</b>", "M", {"self": words}).to_html()
+    words = AttentionMaps(*(2 * [Tokens([], hostile, list(range(5)))]), {0: torch.eye(5)[None]})
+    text = AttentionView("<b>{{DATA}}</b>", "M", {"self": words}, [(hostile[0], hostile[1])]).to_html()
     text.encode()  # no lone surrogate is left
     assert text.count("<script") == 2
     assert "<b>" not in text
-    assert page_data(text)["maps"][0]["rows"] == hostile
+    assert page_data(text)["views"][0]["maps"][0]["rows"] == hostile
 
 
 def test_a_notebook_shows_the_page_in_a_frame() -> None:
@@ -263,27 +272,169 @@ def test_pictures_of_all_heads_a_layer_and_a_head(tmp_path: Path) -> None:
         found.plot(layer=0, head=4)
 
 
+def test_the_page_has_the_colours_of_the_style() -> None:
+    text = attnzoo.view(tiny("bert"), tokenizer_of(), "a").to_html()
+    assert page_data(text)["colours"] == {"light": list(LIGHT.weights), "dark": list(DARK.weights)}
+    for theme in (LIGHT, DARK):
+        assert theme.css() in text
+    style = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)[0]
+    for theme in (LIGHT, DARK):
+        style = style.replace(theme.css(), "")
+    assert not re.search(r"#[0-9a-f]{3,8}\b|rgb", style)  # no other colour
+
+
+# The head that is shown first -----------------------------------------------------------------------------------------
+
+
+def test_the_head_that_points_most_clearly() -> None:
+    """Worked by hand: means of the largest weight of every source token, without special tokens and the diagonal."""
+    words, side = Tokens([], [*"abc", "</s>"], [0, 1, 2, 3], None, frozenset({3})), 4
+    rests_on_end, looks_at_itself = torch.zeros(side, side), torch.eye(side)
+    rests_on_end[:, 3] = 1
+    previous = torch.eye(side).roll(-1, dims=1)  # row t looks at t - 1
+    half = 0.5 * previous + 0.5 * rests_on_end
+    layers = {1: torch.stack([rests_on_end, looks_at_itself]), 4: torch.stack([half, previous])}
+    assert AttentionMaps(words, words, layers).best_head() == (4, 1, pytest.approx(2 / 3))
+    other = words._replace(ids=[])  # cross-attention has no diagonal to leave out
+    assert AttentionMaps(other, words, layers).best_head() == (1, 1, 1.0)
+    nothing = AttentionMaps(words._replace(special=frozenset(range(4))), words, layers)
+    assert nothing.best_head() == (1, 0, 0.0)
+
+
+def test_the_translator_opens_at_a_head_that_aligns() -> None:
+    """By the error rate of its links, only a few of the 16 heads align better than the one that is shown."""
+    folder = attnzoo.model_path("small-transformer-multi30k-en-de")
+    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    pairs = {
+        "A man is reading a book.": "Ein Mann liest ein Buch.",
+        "Two dogs run in the snow.": "Zwei Hunde rennen im Schnee.",
+    }
+    gold = [{(0, 0), (1, 1), (3, 2), (4, 3), (5, 4), (6, 5)}, {(0, 0), (1, 1), (2, 2), (3, 3), (5, 4), (6, 5)}]
+    errors, shown = {}, []
+    for layer in range(4):
+        for head in range(4):
+            found = attnzoo.align(model, tokenizer, [*pairs], [*pairs.values()], layer=layer, head=head)
+            errors[layer, head] = alignment_error_rate([pair.links for pair in found], gold)
+    for source, target in pairs.items():
+        *best, _ = attnzoo.view(model, tokenizer, source, target).maps["cross"].best_head()
+        shown.append(errors[tuple(best)])
+    assert sum(error < max(shown) for error in errors.values()) < 4
+
+
+def test_a_page_says_where_it_opens() -> None:
+    found = attnzoo.view(tiny("bart"), tokenizer_of(), TEXT, TARGET)
+    for stored, (kind, maps) in zip(page_data(found.to_html())["views"][0]["maps"], found.maps.items(), strict=True):
+        layer, head, clarity = maps.best_head()
+        assert (stored["kind"], stored["best"], stored["clarity"]) == (kind, [layer, head], pytest.approx(clarity))
+
+
+# What is predicted ----------------------------------------------------------------------------------------------------
+
+
+def loaded(name: str, auto_class: Any) -> tuple[Any, Any]:
+    folder = attnzoo.model_path(name)
+    return auto_class.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+
+
+def test_a_view_has_the_prediction_of_every_kind_of_model() -> None:
+    model, tokenizer = loaded("self-attentive-sst2", AutoModelForSequenceClassification)
+    (label,) = attnzoo.view(model, tokenizer, "A moving, witty film.").predictions
+    assert label == ("Predicted label", "positive 100 %")
+
+    model, tokenizer = loaded("small-transformer-sotu-causal", AutoModelForCausalLM)
+    ((what, words),) = attnzoo.view(model, tokenizer, "The state of the").predictions
+    with torch.no_grad():
+        probabilities = model(**tokenizer("The state of the", return_tensors="pt")).logits[0, -1].softmax(dim=0)
+    assert what == "Next word"
+    assert words.startswith(f"{tokenizer.decode(probabilities.argmax()).strip()} {100 * probabilities.max():.0f} %, ")
+
+    model, tokenizer = loaded("small-transformer-sotu-masked", AutoModelForMaskedLM)
+    filled = attnzoo.view(model, tokenizer, "The <mask> of the <mask> is strong.").predictions
+    assert [what for what, _ in filled] == ["Mask 1", "Mask 2"]
+    with torch.no_grad():
+        batch = tokenizer("The <mask> of the <mask> is strong.", return_tensors="pt")
+        logits = model(**batch).logits[0]
+    for place, (_, words) in zip((batch["input_ids"][0] == tokenizer.mask_token_id).nonzero(), filled, strict=True):
+        assert words.startswith(tokenizer.decode(logits[place].argmax()).strip() + " ")
+    assert attnzoo.view(model, tokenizer, "It is strong.").predictions == []
+
+    model, tokenizer = loaded("attentional-rnn-g2p-cmudict", AutoModelForSeq2SeqLM)
+    assert attnzoo.view(model, tokenizer, "cat").predictions == [("Output", "K AE1 T")]
+    assert attnzoo.view(model, tokenizer, "read", "R EH1 D").predictions == [("Target, as given", "R EH1 D")]
+
+
+@pytest.mark.parametrize("name", ["roberta", "distilbert", "albert"])  # encoders without a head
+def test_a_model_that_predicts_nothing_shows_its_attention_alone(name: str) -> None:
+    assert attnzoo.view(tiny(name), tokenizer_of(), TEXT).predictions == []
+
+
 # Tokens ---------------------------------------------------------------------------------------------------------------
 
 
-def tokenizer_with(tokens: list[str]) -> Any:
-    vocabulary = {token: number for number, token in enumerate(["<pad>", "</s>", *tokens])}
-    backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
+SPECIAL = ["<pad>", "</s>"]
+BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
+
+
+def fast(model: Any, step: Any = None, decoder: Any = None) -> Any:
+    backend = Tokenizer(model)
+    backend.pre_tokenizer, backend.decoder = step or pre_tokenizers.WhitespaceSplit(), decoder
     return PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="<pad>", eos_token="</s>")
 
 
+def numbered(tokens: list[str]) -> dict[str, int]:
+    return {token: number for number, token in enumerate([*SPECIAL, *tokens])}
+
+
+def byte_level(*merged: str) -> Any:
+    """Byte-level BPE: all bytes, and some words as one token each."""
+    pieces = {word[:n] for word in merged for n in range(2, len(word) + 1)}
+    merges = sorted(((piece[:-1], piece[-1]) for piece in pieces), key=lambda pair: len(pair[0]))
+    vocabulary = numbered([*BYTES, *("".join(pair) for pair in merges)])
+    step = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return fast(models.BPE(vocabulary, merges), step, decoders.ByteLevel())
+
+
+def sentence_piece(*tokens: str) -> Any:
+    pieces = [(token, 0.0) for token in (*SPECIAL, *(f"<0x{n:02X}>" for n in range(256)), *tokens)]
+    decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    return fast(models.Unigram(pieces, 0, byte_fallback=True), pre_tokenizers.Metaspace(), decoder)
+
+
+def word_piece(*tokens: str) -> Any:
+    return fast(models.WordPiece(numbered(list(tokens)), unk_token="<pad>"), decoder=decoders.WordPiece())
+
+
+def whole_words(*tokens: str) -> Any:
+    return fast(models.WordLevel(numbered(list(tokens)), unk_token="<pad>"))
+
+
 @pytest.mark.parametrize(
-    ("tokens", "shown", "words"),
+    ("tokenizer", "text", "names", "words"),
     [
-        (["▁The", "▁un", "able", "."], ["The", "un", "able", "."], [0, 1, 1, 2]),
-        (["ĠThe", "Ġun", "able", "."], ["The", "un", "able", "."], [0, 1, 1, 2]),
-        (["the", "un", "##able", "."], ["the", "un", "##able", "."], [0, 1, 1, 2]),
-        (["t", "h", "e"], ["t", "h", "e"], [0, 1, 2]),
-        (["▁", "▁a"], ["▁", "a"], [0, 1]),
+        (byte_level("caf"), "café", ["caf", "é 1/2", "é 2/2"], ["café"]),  # without a space
+        (byte_level("Ġthe"), "on (the", ["o", "n", "␣", "(", "t", "h", "e"], ["on", "␣", "(", "the"]),
+        (byte_level(), "a 👩", ["a", "␣", "👩 1/4", "👩 2/4", "👩 3/4", "👩 4/4"], ["a", "␣", "👩"]),
+        (byte_level(), "\n文", ["⏎", "文 1/3", "文 2/3", "文 3/3"], ["⏎", "文"]),
+        (sentence_piece("▁the", "▁un", "able"), "the unable", ["the", "un", "able"], ["the", "unable"]),
+        (sentence_piece("▁caf"), "café", ["caf", "é 1/2", "é 2/2"], ["café"]),  # bytes as a fallback
+        (word_piece("the", "un", "##able"), "the unable", ["the", "un", "##able"], ["the", "unable"]),
+        (whole_words("Ġgantija", "is", "▁"), "Ġgantija is ▁", ["Ġgantija", "is", "▁"], ["Ġgantija", "is", "▁"]),
+        (whole_words("##C", "C"), "C ##C", ["C", "##C"], ["C", "##C"]),
+        (ByT5Tokenizer(), "é a", ["é 1/2", "é 2/2", "␣", "a"], ["é", "␣", "a"]),  # in Python; its bytes have no marks
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_tokens_and_their_words(tokens: list[str], shown: list[str], words: list[int]) -> None:
-    tokenizer = tokenizer_with(tokens)
-    ids = [*range(2, 2 + len(tokens)), 1]
-    assert shown_tokens(tokenizer, ids)[:-1] == shown
-    assert word_numbers(tokenizer, ids) == [*words, words[-1] + 1]  # an end token is its own word
+def test_tokens_and_words_as_a_reader_wants_them(tokenizer: Any, text: str, names: list[str], words: list[str]) -> None:
+    ids = [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+    found = tokens_of(tokenizer, ids)
+    assert found.names == [*names, "</s>"]
+    assert found.word_names == [*words, "</s>"]  # an end token is its own word
+    assert found.words == sorted(found.words)
+    assert found.special == {len(ids) - 1}
+
+
+def test_bytes_that_are_no_character_are_marked_as_such() -> None:
+    tokenizer = byte_level()
+    (first, _) = tokenizer("é", add_special_tokens=False)["input_ids"]
+    assert tokens_of(tokenizer, [first, tokenizer.eos_token_id]).names == ["\ufffd", "</s>"]
+    assert tokens_of(tokenizer, []).names == []

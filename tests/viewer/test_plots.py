@@ -1,65 +1,24 @@
 """Pictures of sentences and heads: what is coloured, and that text is shown as it is. Those of alignments are in
 ``test_alignment``."""
 
-import re
-from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.image import imread
 
-from attnzoo.viewer import overall_attention, plot_alignments, plot_heads, plot_sentence, sentences_html
+from attnzoo.viewer import overall_attention, plot_alignments, plot_heads, plot_sentence
+from attnzoo.viewer.style import DARK, LIGHT, Theme, contrast
 
 MATRIX = torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.7, 0.2]])
 TOKENS = ["<script>alert(1)</script>", "a & b", "$\\frac$"]
 
 
-class Page(HTMLParser):
-    """What a browser makes of a page: its elements, and the text of every span with its style."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[str] = []
-        self.open: list[str] = []
-        self.spans: list[tuple[str, str]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.elements.append(tag)
-        if tag != "meta":
-            self.open.append(tag)
-        assert {name for name, _ in attributes} <= {"style", "charset"}  # none that could load or run a thing
-        if tag == "span":
-            self.spans.append((dict(attributes)["style"] or "", ""))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] == "span":
-            style, text = self.spans[-1]
-            self.spans[-1] = style, text + data
-
-
 def test_all_hops_together_sum_to_one() -> None:
     torch.testing.assert_close(overall_attention(MATRIX), torch.tensor([0.3, 0.6, 0.1]))
     assert overall_attention(torch.zeros(2, 3)).tolist() == [0, 0, 0]  # a sentence of padding
-
-
-def test_a_page_shows_every_token_as_it_is_and_as_dark_as_its_weight(tmp_path: Path) -> None:
-    text = sentences_html([MATRIX, MATRIX[:, :1]], [TOKENS, ["ü"]], tmp_path / "page.html", titles=["<b>", "good"])
-    assert (tmp_path / "page.html").read_text(encoding="utf-8") == text
-    page = Page(text)
-    assert page.open == []
-    assert not {"script", "link", "img", "iframe", "b"} & set(page.elements)
-    assert "&lt;b&gt;" in text
-    assert not re.search(r"https?:|//|url\(|@import", text)
-    assert page.elements.count("details") == 2
-    assert [token for _, token in page.spans] == TOKENS * 3 + ["ü"] * 3  # all hops, and each of the two
-    opacities = [float(style.rpartition(",")[2].rstrip(")")) for style, _ in page.spans]
-    assert opacities[:3] == pytest.approx([0.5, 1, 1 / 6], abs=1e-3)
-    assert opacities[3:6] == [1, 1, 0]
-    assert opacities[6:9] == pytest.approx([1 / 7, 1, 2 / 7], abs=1e-3)
 
 
 def test_a_figure_has_every_token_once_for_all_hops_and_for_each(tmp_path: Path) -> None:
@@ -68,8 +27,14 @@ def test_a_figure_has_every_token_once_for_all_hops_and_for_each(tmp_path: Path)
     axis = figure.axes[0]
     assert axis.get_title() == "$_$"
     texts = [text.get_text() for text in axis.texts]
-    assert texts == ["all hops", *TOKENS, "hop 1", *TOKENS, "hop 2", *TOKENS]
-    assert [patch.get_alpha() for patch in axis.patches][3:6] == [1, 1, 0]
+    assert texts == ["all hops", *TOKENS, "hop 0", *TOKENS, "hop 1", *TOKENS]
+    expected = [*overall_attention(MATRIX), *MATRIX.flatten()]
+    for scale, largest in (("common", 1.0), ("map", 0.7)):
+        drawn, bar = plot_sentence(MATRIX, TOKENS, scale=scale).axes  # type: ignore[arg-type]
+        assert [to_hex(patch.get_facecolor()) for patch in drawn.patches] == [
+            LIGHT.of(float(weight) / largest) for weight in expected
+        ]
+        assert bar.get_xlim() == pytest.approx((0, largest))
 
 
 def test_a_long_sentence_goes_on_in_the_next_line() -> None:
@@ -81,28 +46,20 @@ def test_a_long_sentence_goes_on_in_the_next_line() -> None:
 
 def test_a_sentence_of_padding_has_no_colour() -> None:
     figure = plot_sentence(torch.zeros(2, 3), TOKENS)
-    assert {patch.get_alpha() for patch in figure.axes[0].patches} == {0}
+    assert {to_hex(patch.get_facecolor()) for patch in figure.axes[0].patches} == {LIGHT.weights[0]}
     figure.canvas.draw()
 
 
 @pytest.mark.parametrize("shape", [(2, 2), (3,), (1, 2, 3)], ids=str)
 def test_a_matrix_that_does_not_fit_its_tokens(shape: tuple[int, ...]) -> None:
-    for draw in (
-        lambda: plot_sentence(torch.zeros(shape), TOKENS),
-        lambda: sentences_html([torch.zeros(shape)], [TOKENS]),
-    ):
-        with pytest.raises(ValueError, match="does not fit 3 tokens") as caught:
-            draw()
-        assert str(shape) in str(caught.value)
+    with pytest.raises(ValueError, match="does not fit 3 tokens") as caught:
+        plot_sentence(torch.zeros(shape), TOKENS)
+    assert str(shape) in str(caught.value)
 
 
 def test_nothing_to_draw() -> None:
-    with pytest.raises(ValueError, match="no sentences"):
-        sentences_html([], [])
     with pytest.raises(ValueError, match="does not fit 0 tokens"):
         plot_sentence(torch.zeros(2, 0), [])
-    with pytest.raises(ValueError, match="2 titles do not fit 1 sentences"):
-        sentences_html([MATRIX], [TOKENS], titles=["a", "b"])
 
 
 def test_a_picture_needs_its_own_tokens() -> None:
@@ -123,7 +80,7 @@ def test_every_head_of_every_layer_is_a_map_named_on_the_outer_ones_alone(tmp_pa
         layer, head = divmod(number, 2)
         (image,) = axis.images
         torch.testing.assert_close(torch.tensor(image.get_array()), attentions[layer][1, head])
-        assert image.get_clim() == pytest.approx((0, float(attentions[layer][1, head].max())))  # a scale of its own
+        assert image.get_clim() == (0, 1)  # a weight has one colour in all maps
         assert axis.get_title() == (f"head {head}" if layer == 0 else "")
         assert axis.get_ylabel() == (f"layer {layer}" if head == 0 else "")
         assert [label.get_text() for label in axis.get_xticklabels()] == (SOURCE if layer == 0 else [])
@@ -146,10 +103,10 @@ def test_colours_are_on_a_scale_per_map_or_on_a_common_one() -> None:
         plot_alignments(weights, *names, scale="mine")  # type: ignore[arg-type]
 
 
-def test_the_colours_are_perceptually_uniform() -> None:
-    """Equal steps in OKLab (Ottosson, 2020), written here a second time, and every step darker than the last."""
-    image = plot_alignments([torch.rand(2, 2)], [["a", "b"]], [["c", "d"]]).axes[0].images[0]
-    rgb = torch.tensor(image.cmap([n / 32 for n in range(33)]))[:, :3]
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_the_colours_are_perceptually_uniform(theme: Theme) -> None:
+    """Equal steps in OKLab (Ottosson, 2020), and every step farther from the paper than the last."""
+    rgb = torch.tensor([to_rgb(theme.of(n / 32)) for n in range(33)])
     linear = torch.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
     to_lms = [[0.4122214708, 0.5363325363, 0.0514459929], [0.2119034982, 0.6806995451, 0.1073969566]]
     to_lms.append([0.0883024619, 0.2817188376, 0.6299787005])
@@ -158,7 +115,56 @@ def test_the_colours_are_perceptually_uniform() -> None:
     lab = ((linear @ torch.tensor(to_lms, dtype=rgb.dtype).T) ** (1 / 3)) @ torch.tensor(to_lab, dtype=rgb.dtype).T
     steps = lab.diff(dim=0).norm(dim=1)
     assert steps.max() / steps.min() < 1.3
-    assert (lab[:, 0].diff() < 0).all()
+    away = -1 if theme is LIGHT else 1
+    assert (away * lab[:, 0].diff() > 0).all()
+    assert away * (lab[-1, 0] - lab[0, 0]) > 0.6
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_text_can_be_read_on_paper_and_on_every_weight(theme: Theme) -> None:
+    """The contrast that WCAG 2.2 asks of text, 4.5, or of large text, 3, where a colour is between ink and paper."""
+    assert min(contrast(text, theme.paper) for text in (theme.ink, theme.soft, theme.accent)) >= 4.5
+    assert min(contrast(theme.text_on(n / 255), theme.of(n / 255)) for n in range(256)) >= 3
+    assert (contrast("#000000", "#ffffff"), contrast("#777777", "#777777")) == (21, 1)
+
+
+def test_pictures_have_the_colours_of_the_style() -> None:
+    for figure in (
+        plot_alignments([torch.rand(2, 2)], [["a", "b"]], [["c", "d"]]),
+        plot_heads([torch.rand(1, 1, 2, 2)], ["a", "b"], ["c", "d"]),
+    ):
+        colours = figure.axes[0].images[0].cmap
+        assert [to_hex(colours(n / 16)) for n in range(17)] == list(LIGHT.weights)
+        assert to_hex(figure.get_facecolor()) == LIGHT.paper
+
+
+@pytest.mark.parametrize("name", ["a", "Donaudampfschifffahrtsgesellschaft", "WWWWWWWWWWWWWWWWWWWW"])
+@pytest.mark.parametrize("scale", ["map", "common"])
+def test_no_name_of_a_saved_picture_is_cut(name: str, scale: Any, tmp_path: Path) -> None:
+    """There is paper all around: no pixel of the border differs from it."""
+    few, many = torch.tensor([[0.5]]), torch.full((5, 3), 0.2)
+    plot_alignments(
+        [few, many], [[name], [name] * 3], [[name], [name] * 5], tmp_path / "1.png", [name] * 2, scale=scale
+    )
+    plot_alignments([few], [["a"]], [[name]], tmp_path / "2.png", scale=scale)
+    plot_heads([few[None, None]] * 2, [name], [name], tmp_path / "3.png", scale=scale)
+    plot_sentence(few, [name], tmp_path / "4.png", title=name, scale=scale)
+    for number in range(1, 5):
+        pixels = (255 * torch.from_numpy(imread(tmp_path / f"{number}.png"))[:, :, :3]).round()
+        border = torch.cat([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
+        assert (border == 255 * torch.tensor(to_rgb(LIGHT.paper))).all(dim=1).all(), number
+
+
+def test_all_cells_of_pictures_side_by_side_have_one_size() -> None:
+    figure = plot_alignments(
+        [torch.rand(2, 3), torch.rand(5, 4), torch.rand(3, 9)],
+        [list("abc"), list("abcd"), list("abcdefghi")],
+        [list("XY"), list("VWXYZ"), list("XYZ")],
+    )
+    figure.canvas.draw()
+    sizes = [axis.transData.transform([[0, 0], [1, 1]]) for axis in figure.axes[:3]]
+    for one in sizes:
+        assert abs(one[1] - one[0]) == pytest.approx(abs(sizes[0][1] - sizes[0][0]), rel=0.02)
 
 
 def test_a_grid_of_heads_takes_layers_of_different_numbers_of_heads() -> None:

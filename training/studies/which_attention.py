@@ -4,9 +4,11 @@
 
 It trains the recipe ``configs/which_attention.yaml`` once for each score and window. Finished models are not trained
 again; an interrupted training is resumed. Then each model reads the same word and its listed pronunciation. The figure
-has a picture for every model, and a table has their error rates.
+has a picture for every model, and a table has their error rates. The weights are written beside the figure as JSON;
+:func:`draw` makes the figure from them.
 """
 
+import json
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -58,7 +60,10 @@ def run(recipe_path: str, word: str, models: Path, plot: Path, overrides: list[s
         name: (folder, result)
         for name, folder, result in trained(recipe_path, task, overrides, variants, models, seeds)
     }
-    draw({name: folder for name, (folder, _) in results.items()}, word, pronunciation, plot)
+    record = alignments_of({name: folder for name, (folder, _) in results.items()}, word, pronunciation)
+    plot.parent.mkdir(parents=True, exist_ok=True)
+    plot.with_suffix(".json").write_text(json.dumps(record, ensure_ascii=False) + "\n", encoding="utf-8")
+    draw(record, plot)
     steps = next(result["total_steps"] for _, result in results.values())
     print(f"\nvalidation PER / WER in % after {steps} steps:\n")
     rows: list[list[str]] = [["score", *WINDOWS.values()]]
@@ -69,23 +74,28 @@ def run(recipe_path: str, word: str, models: Path, plot: Path, overrides: list[s
     print(f"\n{word} read by each of them: {plot}")
 
 
-def draw(models: dict[str, Path], word: str, pronunciation: str, path: Path) -> None:
-    """A row of pictures for every score, a column for every window: letters along the top, phonemes down the side.
+def alignments_of(models: dict[str, Path], word: str, pronunciation: str) -> dict[str, Any]:
+    """The letters, the phonemes and the weights of every model, to two digits.
 
     Every model is given the same pronunciation, so a row means the same in all pictures: what the model looked at to
     predict the phoneme of this row.
     """
-    weights, letters, phonemes = [], [], []
-    for folder in models.values():
+    weights = {}
+    for name, folder in models.items():
         model, tokenizer = load_model(AutoModelForSeq2SeqLM, folder / "best")
         pair = tokenizer([word], text_target=[bracketed(pronunciation)], return_tensors="pt").to(model.device)
         alignments = forced_decode(model, pair["input_ids"], pair["labels"]).alignments
         assert alignments is not None  # every model here has attention
-        weights.append(alignments[0])
-        letters.append(token_names(tokenizer, pair["input_ids"][0]))
-        phonemes.append(token_names(tokenizer, pair["labels"][0]))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    plot_alignments(weights, letters, phonemes, path, titles=list(models), columns=len(WINDOWS), scale="common")
+        weights[name] = [[round(weight, 2) for weight in row] for row in alignments[0].tolist()]
+    letters, phonemes = (token_names(tokenizer, pair[side][0]) for side in ("input_ids", "labels"))
+    return {"letters": letters, "phonemes": phonemes, "weights": weights}
+
+
+def draw(record: dict[str, Any], path: Path) -> None:
+    """A row of pictures for every score, a column for every window: letters along the top, phonemes down the side."""
+    names, weights = list(record["weights"]), list(record["weights"].values())
+    letters, phonemes = ([record[side]] * len(names) for side in ("letters", "phonemes"))
+    plot_alignments(weights, letters, phonemes, path, titles=names, columns=len(WINDOWS))
 
 
 def _listed_pronunciation(task: Any, word: str) -> str:

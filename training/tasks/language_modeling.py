@@ -19,7 +19,7 @@ from transformers import (
 )
 
 from attnzoo.loss import IGNORED
-from attnzoo.viewer import plot_heads
+from attnzoo.viewer import plot_heads, tokens_of
 
 from ..data.sources import Rows, text_files
 from ..data.speeches import SPEECHES
@@ -235,5 +235,5 @@ class MaskedLanguageModeling(LanguageModeling):
         ids = tokenizer(self.card.example, return_tensors="pt").to(model.device)
         with torch.no_grad():
             attentions = model(**ids, output_attentions=True).attentions
-        names = [name.strip() for name in tokenizer.batch_decode(ids["input_ids"][0].unsqueeze(1))]
+        names = tokens_of(tokenizer, ids["input_ids"][0].tolist()).names
         plot_heads(attentions, names, names, folder / HEADS)

@@ -20,7 +20,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from attnzoo.viewer import plot_sentence
+from attnzoo.viewer import plot_sentence, tokens_of
 
 from ..data.film_reviews import FILM_REVIEWS
 from ..data.labelled_sentences import ClassificationData, read_labelled
@@ -251,7 +251,7 @@ class SentenceClassification(Task):
             outputs = model(**ids.to(model.device), output_attentions=True)
         plot_sentence(
             outputs.attentions[-1][0, 0],
-            tokenizer.convert_ids_to_tokens(ids["input_ids"][0]),
+            tokens_of(tokenizer, ids["input_ids"][0].tolist()).names,
             folder / ATTENTION,
             title=f"{self.labels[self.splits['test']['labels'][0]]}, read as {self.labels[outputs.logits.argmax()]}",
         )

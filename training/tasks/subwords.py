@@ -15,7 +15,7 @@ from huggingface_hub.dataclasses import strict
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from attnzoo.viewer import plot_alignments, plot_heads
+from attnzoo.viewer import plot_alignments, plot_heads, tokens_of
 
 from ..data.sources import Rows, Source, short
 from ..data.vocabulary import END, PAD, START, UNKNOWN, finished, normalizer, refuse_overfull
@@ -168,7 +168,7 @@ class SubwordTask(SequenceToSequence):
         with torch.no_grad():
             outputs = model(**batch, labels=labels, output_attentions=True)
         cross_attentions = outputs.cross_attentions
-        source, target = (tokenizer.convert_ids_to_tokens(ids[0]) for ids in (batch["input_ids"], labels))
+        source, target = (tokens_of(tokenizer, ids[0].tolist()).names for ids in (batch["input_ids"], labels))
         if len(cross_attentions) * cross_attentions[0].shape[1] == 1:
             plot_alignments([cross_attentions[0][0, 0]], [source], [target], folder / ALIGNMENT)
         else:

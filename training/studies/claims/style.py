@@ -4,17 +4,15 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from attnzoo.viewer.pictures import COLOURS
+from attnzoo.viewer.style import LIGHT, colour_map
 
 from .frame import interval
 
-_SCALE = COLOURS.split()
-COLOUR_MAP = LinearSegmentedColormap.from_list("attention", _SCALE)
+COLOUR_MAP = colour_map()
 # Two of the map, and then the colours of Okabe and Ito, which colour-blind readers can tell apart.
-INKS = [_SCALE[16], _SCALE[8], "#0072b2", "#e69f00", "#009e73", "#56b4e9", "#7f7f7f"]
+INKS = [LIGHT.weights[16], LIGHT.weights[8], "#0072b2", "#e69f00", "#009e73", "#56b4e9", "#7f7f7f"]
 MOST_TICKS, NARROWEST_GAP = 7, 0.06
 MARKERS, DASHES = "osD^vPX", ("-", "--", "-.", ":", "-", "--", "-.")
 
