@@ -20,19 +20,31 @@ help:
 		'make test    run the tests' 'make quick   run the tests of the equations and the layers and one pass over every family: the inner loop' 'make test-gpu   run the tests of all families on a GPU' 'make test-slow   run the tests that take minutes' 'make test-hub   the other model cards, and faults that take time, on a Hub on loopback' 'make test-wheel   install the wheels in an empty environment and use them' 'make test-page   use the pages, of attention and of pronunciation, in headless Chromium' 'make page   build the page that pronounces words into build/page' 'make test-pythons   make test on Python 3.11, 3.12 and 3.13' 'make docs   build the documentation site into build/site' 'make notebooks   run the notebooks' 'make wheel   build attnzoo into dist/' 'make models-wheel   build attnzoo-models into dist/: the trained models that attnzoo itself does not contain' 'make release   build, check and try everything that a release has, into dist/' 'make bench-quick   measure training and decoding beside plain torch, and fail if a row is slower than stored' 'make bench   measure against other toolkits, an hour and more' 'make zoo   train every model of model_cards again (hours); a run that was interrupted is resumed' 'make check   format, lint, types and tests; CI runs it, test-wheel and test-hub' \
 		'make clean   remove the virtual environment and caches'
 
-# Made again whenever the dependencies change.
-$(VENV)/installed: pyproject.toml constraints.txt
-	$(call say,Making the virtual environment $(VENV) and installing attnzoo into it; torch is large so give it some minutes the first time)
+# What training needs, and no more. Made again whenever the dependencies change.
+$(VENV)/ready: pyproject.toml constraints.txt
+	$(call say,Making the virtual environment $(VENV) and installing attnzoo and what training needs into it)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "attnzoo needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another with: make PYTHON=python3.12 ...")'
-	$(PYTHON) -m venv $(VENV)
+	@printf '%s\n' 'torch is the largest part. On Linux pip takes its CUDA build, some GB, which runs on a CPU and on a GPU.' \
+		'For the CPU build alone, stop here and see "Install" in docs/getting_started.md.'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --progress-bar on --constraint constraints.txt --editable '.[train]'
+	@$(BIN)/python -c 'import torch; gpu = torch.cuda.is_available(); print("torch", torch.__version__, "is installed;", "it uses the GPU " + torch.cuda.get_device_name() if gpu else "it sees no GPU and uses the CPU, which is enough for the demo")'
+	@touch $@
+
+# What the tests need, too.
+$(VENV)/installed: $(VENV)/ready
+	$(call say,Installing what the tests need into $(VENV))
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
 	@touch $@
 
-demo: $(VENV)/installed
-	$(call say,Training on the CMU Pronouncing Dictionary for three minutes and evaluating on words held out)
-	$(BIN)/attnzoo train configs/demo.yaml --output $(OUTPUT) --overwrite
-	$(call say,Loading $(OUTPUT)/best in a new process and pronouncing words)
-	$(BIN)/attnzoo pronounce electricity castle colonel dinosaur blorptastic --model $(OUTPUT)/best --plot $(OUTPUT)/alignment.png
+MINUTES ?= 3
+demo: $(VENV)/ready
+	$(call say,Training on the CMU Pronouncing Dictionary for $(MINUTES) minutes or longer on a slow machine and evaluating on words held out)
+	$(BIN)/attnzoo train configs/demo.yaml --output $(OUTPUT) --overwrite --set training.max_minutes=$(MINUTES)
+	$(call say,Loading $(OUTPUT)/best in a new process and pronouncing the most frequent words that it did not learn)
+	$(BIN)/python -m attnzoo.training.studies.demo_words $(OUTPUT)/best
+	$(call say,Pronouncing a word that is in no dictionary and drawing where the model looks)
+	$(BIN)/attnzoo pronounce electricity castle dinosaur blorptastic --model $(OUTPUT)/best --plot $(OUTPUT)/alignment.png
 	$(call say,Done. The checkpoint is in $(OUTPUT)/best with its card and the picture of the alignments in $(OUTPUT)/alignment.png)
 
 test: $(VENV)/installed

@@ -3,6 +3,8 @@
 import importlib.util
 from pathlib import Path
 
+from .installing import pip_install
+
 PRONUNCIATION = "attentional-rnn-g2p-cmudict"
 KOKORO = "attentional-rnn-g2p-kokoro"
 SUMMARIES = "attentional-rnn-debian-summaries"
@@ -53,4 +55,4 @@ def model_path(name: str) -> str:
     for folder in folders:
         if (folder / "config.json").is_file():
             return str(folder)
-    raise FileNotFoundError(f"the model {name} is in another package: pip install attnzoo-models")
+    raise FileNotFoundError(f"the model {name} is in the package attnzoo-models: {pip_install(models=True)}")

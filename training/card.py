@@ -18,7 +18,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, PreTrainedConfig
 
-import attnzoo  # noqa: F401  (registers the models with the Auto classes)
+from attnzoo.installing import pip_install  # importing attnzoo also registers the Auto classes
 
 from .commands import card_parser
 from .loop.run_folder import read_mapping
@@ -132,6 +132,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
         card_data=data.to_yaml(),
         title=escaped(title),
         architecture=architecture(config),
+        install=pip_install("train"),
         evaluation=code(f"attnzoo evaluate {shlex.quote(shown)}"),
         snippet=words.snippet.format(
             folder=json.dumps(shown, ensure_ascii=False)[1:-1], example=json.dumps(words.example, ensure_ascii=False)

@@ -30,6 +30,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from attnzoo.installing import pip_install
+
 from .commands import tune_parser
 from .loop.checkpoint import write_atomically
 from .loop.stopping import StoppedError, exit_on_user_error
@@ -139,7 +141,7 @@ class Search:
         try:
             optuna = importlib.import_module("optuna")
         except ModuleNotFoundError as error:
-            raise ValueError("attnzoo tune needs Optuna: pip install 'attnzoo[tune]'") from error
+            raise ValueError(f"attnzoo tune needs Optuna: {pip_install('tune')}") from error
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.output, self.states = output, optuna.trial.TrialState
         task = make_task(recipe)

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..installing import pip_install
+
 if TYPE_CHECKING:
     from .ctranslate2_folder import to_ctranslate2
     from .onnx_folder import to_onnx
@@ -27,4 +29,4 @@ if not TYPE_CHECKING:
         try:
             return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)
         except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(f"{error}; pip install 'attnzoo[export]'", name=error.name) from error
+            raise ModuleNotFoundError(f"{error}; {pip_install('export')}", name=error.name) from error

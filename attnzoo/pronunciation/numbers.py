@@ -1,6 +1,6 @@
 """Numbers as English words, by the package num2words; without it digit by digit.
 
-num2words is under the LGPL and so an optional extra, ``pip install attnzoo[text]``.
+num2words is under the LGPL and so the optional extra ``text``.
 """
 
 import importlib
@@ -10,6 +10,8 @@ import unicodedata
 import warnings
 from functools import cache
 from typing import Any
+
+from ..installing import pip_install
 
 DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 MAX_DIGITS = 15  # of a number that is read as one; a longer one is read digit by digit
@@ -35,7 +37,7 @@ def _num2words() -> Any:
     """The function num2words, or None."""
     if importlib.util.find_spec("num2words") is not None:
         return importlib.import_module("num2words").num2words
-    warnings.warn("numbers are read digit by digit; to read 42 as forty two: pip install 'attnzoo[text]'", stacklevel=2)
+    warnings.warn(f"numbers are read digit by digit; to read 42 as forty two: {pip_install('text')}", stacklevel=2)
     return None
 
 

@@ -94,7 +94,7 @@ class Pronouncer:
             with its model
         device: for a model in PyTorch
         engine: "torch"; "onnx" for ONNX Runtime; or "onnx-int8", with weights in eight bits, the fastest on a
-            processor, whose pronunciations sometimes differ. The last two need ``pip install 'attnzoo[export]'``, and
+            processor, whose pronunciations sometimes differ. The last two need the extra ``export``, and
             export the model to a temporary folder, which takes some seconds, unless ``model`` is a folder that
             ``attnzoo export`` wrote. None is "onnx" for such a folder, else "torch"
 

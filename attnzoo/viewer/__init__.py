@@ -1,4 +1,4 @@
-"""Attention made visible: an interactive page, and pictures (``pip install attnzoo[plots]``)."""
+"""Attention made visible: an interactive page, and pictures (the extra ``plots``)."""
 
 from .attention_view import AttentionMaps, AttentionView
 from .page import save_page

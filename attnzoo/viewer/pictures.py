@@ -1,4 +1,4 @@
-"""Pictures of attention, in the colours of ``style.py``. They need matplotlib: ``pip install attnzoo[plots]``.
+"""Pictures of attention, in the colours of ``style.py``. They need matplotlib: the extra ``plots``.
 
 Letters in shapes: B batch, H heads, T target length, S source length or tokens of a sentence, R hops.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
+from ..installing import pip_install
 from .style import LIGHT, SCALES, colour_bar, colour_map, frame
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ def _figure(width: float, height: float, layout: str | None = None) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"{error}; pip install 'attnzoo[plots]'", name=error.name) from error
+        raise ModuleNotFoundError(f"{error}; {pip_install('plots')}", name=error.name) from error
     return Figure(figsize=(width, height), layout=layout, facecolor=LIGHT.paper)  # type: ignore[arg-type]  # a Literal
 
 

@@ -1,6 +1,6 @@
 """A Gradio Space: pronunciation, translation and sentiment, each with what the model attends to.
 
-Run it on this machine: ``pip install attnzoo attnzoo-models gradio && python app.py``.
+Run it on this machine: install attnzoo, attnzoo-models and gradio, then ``python app.py``.
 """
 
 from functools import cache

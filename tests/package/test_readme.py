@@ -5,6 +5,7 @@ import importlib.util
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from itertools import pairwise
@@ -13,13 +14,15 @@ from pathlib import Path
 import pytest
 from attnzoo.training.recipe import load_recipe
 
-from attnzoo import AttentionalRNNConfig
+from attnzoo import AttentionalRNNConfig, installing
 from attnzoo.attention import SCORES
 from attnzoo.cli import COMMANDS, main
 from tests.benchmarks.run import HEADING, markdown
 from tests.package.snippets import Block, blocks, run_alone, run_commands
 
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "docs"))
+install_lines = importlib.import_module("install_lines")
 README, CONTRIBUTING, *DOCS = PATHS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 PAGES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in PATHS}
 BLOCKS = [(name, block) for name, page in PAGES.items() for block in blocks(page)]
@@ -103,6 +106,37 @@ def test_commands_exist_and_know_their_options(
         elif program == "attnzoo":
             assert rest[0].startswith("--"), (page, words)
     assert min(seen["attnzoo"], seen["python"], seen["make"]) > 5
+
+
+def test_no_command_asks_an_index_for_packages_that_it_lacks() -> None:
+    """Pages, cards, notebooks and messages name commands that work today: ``attnzoo.installing`` knows which."""
+    tracked = [
+        *PATHS,
+        *ROOT.glob("model_cards/*/README.md"),
+        *ROOT.glob("notebooks/*.ipynb"),
+        *ROOT.glob("space/*/*.*"),
+    ]
+    tracked += [*ROOT.glob("attnzoo/**/*.py"), *ROOT.glob("training/**/*.*"), *ROOT.glob("configs/*.yaml")]
+    texts = {
+        path: path.read_text(encoding="utf-8") for path in tracked if path.suffix in (".md", ".py", ".ipynb", ".yaml")
+    }
+    commands = [(path, found) for path, text in texts.items() for found in re.findall(r"pip install ([^\n#`;]*)", text)]
+    named = [(path, re.sub(r'"attnzoo\S* @ git\S*', "", command)) for path, command in commands]
+    asked = {path for path, command in named if re.search(r"(?<![/\w.])attnzoo", command)}
+    assert bool(asked) == installing.ON_INDEX, asked
+
+
+@pytest.mark.parametrize("path", install_lines.PAGES, ids=lambda path: path.stem)
+def test_the_lines_that_install_are_todays(path: Path) -> None:
+    page = path.read_text(encoding="utf-8")
+    assert install_lines.with_lines(page) == page
+    assert install_lines.lines() in page
+
+
+def test_the_first_screen_has_the_commands_of_a_clone() -> None:
+    first = next(block for name, block in BLOCKS if name == "README.md" and block.language == "sh")
+    assert re.findall(r"^make \w+", first.code, flags=re.MULTILINE) == ["make demo", "make test"]
+    assert PAGES["README.md"].index("make test") < 2600
 
 
 # Pages ---------------------------------------------------------------------------------------------------------------

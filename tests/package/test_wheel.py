@@ -107,7 +107,7 @@ def test_from_an_empty_environment_to_a_model_of_ones_own(
     absent = run(environment, tmp_path, "attnzoo", "translate", "A dog.")
     assert absent.returncode == 1
     assert "small-transformer-multi30k-en-de" in absent.stderr
-    assert "pip install attnzoo-models" in absent.stderr
+    assert "pip install . ./model_cards" in absent.stderr
     pip = "-m", "pip", "install", "--quiet", "--no-deps", str(wheels["attnzoo-models"])
     assert run(environment, tmp_path, "python", *pip).returncode == 0
     assert run(environment, tmp_path, "attnzoo", "translate", "A dog runs.").stdout.startswith("Ein Hund")

@@ -1,9 +1,14 @@
 """Learning rates and optimisers as the papers have them."""
 
 import math
+import os
+from pathlib import Path
 
 import pytest
 import torch
+from accelerate import Accelerator
+from attnzoo.training.loop import threads
+from attnzoo.training.loop.progress import Clock
 from attnzoo.training.loop.schedule import learning_rate, make_optimizer
 from attnzoo.training.recipe import Training
 from torch import nn
@@ -72,3 +77,28 @@ def test_sgd_has_no_momentum_and_adadelta_is_zeilers() -> None:
         mean, squares = 0.9 * mean + 0.1 * gradient, 0.98 * squares + 0.02 * gradient**2
         weight -= 0.1 * (mean / (1 - 0.9**step)) / (math.sqrt(squares / (1 - 0.98**step)) + 1e-9)
     assert steps(optimizer="adam", learning_rate=0.1) == pytest.approx(weight, rel=1e-6)
+
+
+def test_a_training_limited_by_minutes_takes_its_least_steps() -> None:
+    """The minutes are over before the second step; the rate decays over the steps that are left."""
+    clock = Clock(Training(max_minutes=1e-9, min_steps=4))
+    progress = []
+    for clock.steps in range(5):
+        progress.append(clock.progress(Accelerator(cpu=True)))
+    assert progress == pytest.approx([0, 0.25, 0.5, 0.75, 1])
+
+
+@pytest.mark.parametrize(("idle", "free"), [(0.0, 1), (0.4, 1), (1.6, 2), (3.0, 3)])
+def test_processors_that_other_programs_use_are_not_free(
+    idle: float, free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the idle seconds of all processors together, as Linux counts them: in ticks, since the start."""
+    seconds, ticks = iter([100.0, 100.5]), os.sysconf("SC_CLK_TCK")
+    counted = tmp_path / "stat"
+    monkeypatch.setattr(threads, "STATISTICS", counted)
+    monkeypatch.setattr(threads.time, "perf_counter", seconds.__next__)
+    counted.write_text("cpu 1 2 3 0 5\ncpu0 1 2 3 0 5\n")
+    monkeypatch.setattr(
+        threads.time, "sleep", lambda _: counted.write_text(f"cpu 1 2 3 {round(idle * 0.5 * ticks)} 5\n")
+    )
+    assert threads.free_processors() == free

@@ -1,4 +1,4 @@
-"""attnzoo, as ``pip install attnzoo`` installs it: ``forward`` with labels, and ``generate``."""
+"""attnzoo as it is installed: ``forward`` with labels, and ``generate``."""
 
 # ruff: noqa: E402
 import inspect
