@@ -87,7 +87,7 @@ REGISTRIES: dict[str, Callable[[Any], None]] = {
 
 
 class RegistryFinder(MetaPathFinder):
-    """Find the registries, and all modules of Transformers and of this package, as Python does. Register after they ran.
+    """Find registries, modules of Transformers and of this package as Python does, and register after they have run.
 
     One of them may import a registry while it runs itself. What is registered imports others of them, so it waits until
     the first module of such a chain has run.
