@@ -17,9 +17,10 @@ Letters in shapes: N sequences, B rows in the decoder (sources times beams), T t
 import functools
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from itertools import islice
+from numbers import Integral
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -28,6 +29,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from .attention_recording import attention_layers, record_attention
 from .batching import by_length
+from .model_inputs import described, naming_long_texts, require_model, require_tokenizer
 from .phonemes import CLOSE, OPEN, bracketed, known_phonemes, require_phonemes
 
 Links = set[tuple[int, int]]  # of (source word, target word), both from 0
@@ -140,11 +142,19 @@ def forced_decode(
 
     Raises:
         ValueError: no such layer or head, or ``heads`` is empty.
+        TypeError: the model is no encoder-decoder for conditional generation.
     """
+    require_encoder_decoder(model)
+    where = "" if heads is None else f" in heads={heads!r}"
     heads = ((layer, head),) if heads is None else heads
     are_pairs = isinstance(heads, Sequence) and all(isinstance(one, list | tuple) and len(one) == 2 for one in heads)
     if not are_pairs or not heads:
         raise ValueError(f"heads must be one or more pairs (layer, head), such as [(0, 1), (0, 3)], got {heads!r}")
+    for of_layer, of_head in heads:
+        if not is_number(of_layer):
+            raise ValueError(f"layer must be the number of a layer of the decoder, got {of_layer!r}{where}")
+        if of_head is not None and not is_number(of_head):
+            raise ValueError(f"head must be the number of a head, or None for the mean of all, got {of_head!r}{where}")
     logits, cross_attentions = _decode(model, input_ids, labels, attention_mask, {of_layer for of_layer, _ in heads})
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1)
     chosen = nn.functional.cross_entropy(logits, labels.flatten().long(), reduction="none").view_as(labels)
@@ -154,6 +164,21 @@ def forced_decode(
         of_heads = [_head_of(cross_attentions[of_layer], of_head) for of_layer, of_head in heads]
         weights = torch.stack(of_heads).mean(dim=0)
     return ForcedDecoding(chosen, chosen.sum(dim=1), weights)
+
+
+def require_encoder_decoder(model: Any) -> None:
+    """Raise a TypeError unless the model has an encoder, a decoder and an output projection."""
+    require_model(model)
+    if not getattr(model.config, "is_encoder_decoder", False) or not callable(getattr(model, "generate", None)):
+        raise TypeError(
+            "model must be an encoder-decoder for conditional generation, as AutoModelForSeq2SeqLM loads it, got "
+            f"{type(model).__name__}"
+        )
+
+
+def is_number(value: Any) -> bool:
+    """Whether this is a whole number; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def _decode(
@@ -228,14 +253,21 @@ def align(
         heads: several heads of any layers, as there; :func:`attnzoo.aligning.choose_heads` finds the best
 
     Raises:
-        ValueError: sources and targets differ in number, one is empty or cannot be tokenized word by word, texts and
-            lists of words are mixed, a shift below 0, no such layer or head, or the model has no attention.
+        ValueError: sources and targets differ in number, one is empty, cannot be tokenized word by word or has more
+            tokens than the model has positions, texts and lists of words are mixed, a shift below 0, no such layer or
+            head, or the model has no attention.
+        TypeError: ``model``, ``tokenizer``, ``sources`` or ``targets`` is of another type.
     """
+    require_encoder_decoder(model)
+    for name, texts in (("sources", sources), ("targets", targets)):
+        if isinstance(texts, Tensor):
+            raise TypeError(f"{name} must be texts, got {described(texts)}; tokenizer.batch_decode makes texts of ids")
+        if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Sized) or not isinstance(texts, Iterable):
+            raise TypeError(f"{name} must be a list of texts, or a list of lists of words, got {described(texts)}")
+        if len({isinstance(text, str) for text in texts}) > 1:
+            raise ValueError(f"{name} must be a list of texts, or a list of lists of words, got both in one list")
     if len(sources) != len(targets):
         raise ValueError(f"every source needs one target, got {len(sources)} sources and {len(targets)} targets")
-    for name, texts in (("sources", sources), ("targets", targets)):
-        if isinstance(texts, str) or len({isinstance(text, str) for text in texts}) > 1:
-            raise ValueError(f"{name} must be a list of texts, or a list of lists of words")
     pairs = zip(sources, targets, strict=True)
     return list(align_stream(model, tokenizer, pairs, batch_size, shift, layer, head, heads))
 
@@ -255,10 +287,12 @@ def align_stream(
     Results have the order of the pairs. The pairs of a few batches are sorted by length, so that there is little
     padding.
     """
+    require_encoder_decoder(model)
+    require_tokenizer(tokenizer)
     require_whole("batch_size", batch_size)
     if shift == "paper":
         shift = paper_shift(model.config)
-    if not isinstance(shift, int) or shift < 0:
+    if not is_number(shift) or shift < 0:
         raise ValueError(f"shift must be 'paper', or 0 or more steps, got {shift!r}")
     aligned = functools.partial(_aligned, model, shift, (layer, head, heads))
     start, remaining = 0, iter(pairs)
@@ -278,7 +312,10 @@ def _aligned(
     ids = _padded([source.ids for source in sources], model.config.pad_token_id or 0, model.device)
     mask = _padded([[1] * len(source.ids) for source in sources], 0, model.device)
     labels = _padded([target.ids for target in targets], -100, model.device)
-    decoded = forced_decode(model, ids, labels, mask, *attention)
+    sides = (("source", sources), ("target", targets))
+    lengths = [(f"{name} {' '.join(side.words)[:40]!r}", len(side.ids)) for name, of_name in sides for side in of_name]
+    with naming_long_texts(model.config, lengths):
+        decoded = forced_decode(model, ids, labels, mask, *attention)
     if decoded.alignments is None:
         raise ValueError(f"{type(model).__name__} has no attention and so no alignments")
     for row, score in enumerate(decoded.scores.tolist()):
@@ -378,6 +415,8 @@ class _Side(NamedTuple):
 def _tokenize(tokenizer: Any, texts: Sequence[Any], side: str, start: int) -> list[_Side]:
     """The tokens of texts or of lists of words; ``start`` is the number of the first one, for error messages."""
     for number, text in enumerate(texts, start=start):
+        if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
+            raise TypeError(f"{side} {number} must be a text or a list of words, got {described(text)}")
         if not text or (isinstance(text, str) and not text.strip()):
             raise ValueError(f"{side} {number} is empty; there is nothing to align")
     if side == "target" and known_phonemes(tokenizer):
