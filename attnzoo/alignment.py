@@ -145,17 +145,11 @@ def forced_decode(
         TypeError: the model is no encoder-decoder for conditional generation.
     """
     require_encoder_decoder(model)
-    where = "" if heads is None else f" in heads={heads!r}"
     heads = ((layer, head),) if heads is None else heads
     are_pairs = isinstance(heads, Sequence) and all(isinstance(one, list | tuple) and len(one) == 2 for one in heads)
     if not are_pairs or not heads:
         raise ValueError(f"heads must be one or more pairs (layer, head), such as [(0, 1), (0, 3)], got {heads!r}")
-    for of_layer, of_head in heads:
-        if not is_number(of_layer):
-            raise ValueError(f"layer must be the number of a layer of the decoder, got {of_layer!r}{where}")
-        if of_head is not None and not is_number(of_head):
-            raise ValueError(f"head must be the number of a head, or None for the mean of all, got {of_head!r}{where}")
-    logits, cross_attentions = _decode(model, input_ids, labels, attention_mask, {of_layer for of_layer, _ in heads})
+    logits, cross_attentions = _decode(model, input_ids, labels, attention_mask, [of_layer for of_layer, _ in heads])
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1)
     chosen = nn.functional.cross_entropy(logits, labels.flatten().long(), reduction="none").view_as(labels)
     chosen = chosen.neg().masked_fill(labels == -100, 0.0)
@@ -182,7 +176,7 @@ def is_number(value: Any) -> bool:
 
 
 def _decode(
-    model: Any, input_ids: Tensor, labels: Tensor, attention_mask: Tensor | None, layers: set[int]
+    model: Any, input_ids: Tensor, labels: Tensor, attention_mask: Tensor | None, layers: list[int]
 ) -> tuple[Tensor, dict[int, Tensor] | None]:
     """The logits (N, T, V) and the weights (N, H, T, S) of these layers; None for a model without attention."""
     batch = {"input_ids": input_ids, "attention_mask": attention_mask, "labels": labels, "return_dict": True}
@@ -193,7 +187,7 @@ def _decode(
             of_layer = outputs.cross_attentions
         else:
             _require_layers(layers, len(cross))
-            with record_attention(model, sorted(layers), kinds=("cross",)) as recorded:
+            with record_attention(model, layers, kinds=("cross",)) as recorded:
                 outputs = model(**batch)
             return outputs.logits, {n: recorded["cross"][n % len(cross)][0] for n in layers}
     if not of_layer:
@@ -202,9 +196,9 @@ def _decode(
     return outputs.logits, {number: of_layer[number] for number in layers}
 
 
-def _require_layers(layers: set[int], count: int) -> None:
+def _require_layers(layers: list[int], count: int) -> None:
     for layer in layers:
-        if layer not in range(-count, count):
+        if not is_number(layer) or layer not in range(-count, count):
             raise ValueError(f"layer must be 0 to {count - 1}, the decoder's layers, got {layer!r}")
 
 
@@ -212,7 +206,7 @@ def _head_of(of_layer: Tensor, head: int | None) -> Tensor:
     """The weights (N, T, S) of one head of a layer (N, H, T, S), or the mean of its heads."""
     if head is None:
         return of_layer.mean(dim=1)
-    if head not in range(of_layer.shape[1]):
+    if not is_number(head) or head not in range(of_layer.shape[1]):
         raise ValueError(f"head must be 0 to {of_layer.shape[1] - 1}, the layer's heads, or None, got {head!r}")
     return of_layer[:, head]
 
@@ -253,17 +247,17 @@ def align(
         heads: several heads of any layers, as there; :func:`attnzoo.aligning.choose_heads` finds the best
 
     Raises:
-        ValueError: sources and targets differ in number, one is empty, cannot be tokenized word by word or has more
-            tokens than the model has positions, texts and lists of words are mixed, a shift below 0, no such layer or
-            head, or the model has no attention.
-        TypeError: ``model``, ``tokenizer``, ``sources`` or ``targets`` is of another type.
+        ValueError: sources or targets are no list, they differ in number, one is empty, cannot be tokenized word by
+            word or has more tokens than the model has positions, texts and lists of words are mixed, a shift below 0,
+            no such layer or head, or the model has no attention.
+        TypeError: ``model``, ``tokenizer``, a source or a target is of another type.
     """
     require_encoder_decoder(model)
     for name, texts in (("sources", sources), ("targets", targets)):
         if isinstance(texts, Tensor):
-            raise TypeError(f"{name} must be texts, got {described(texts)}; tokenizer.batch_decode makes texts of ids")
+            raise ValueError(f"{name} must be texts, got {described(texts)}; tokenizer.batch_decode makes texts of ids")
         if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Sized) or not isinstance(texts, Iterable):
-            raise TypeError(f"{name} must be a list of texts, or a list of lists of words, got {described(texts)}")
+            raise ValueError(f"{name} must be a list of texts, or a list of lists of words, got {described(texts)}")
         if len({isinstance(text, str) for text in texts}) > 1:
             raise ValueError(f"{name} must be a list of texts, or a list of lists of words, got both in one list")
     if len(sources) != len(targets):

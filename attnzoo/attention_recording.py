@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from .attention import dot_score, masked_softmax
 from .library_internals import attention_backend
-from .model_inputs import require_model
+from .model_inputs import described
 
 KINDS = ("self", "encoder", "decoder", "cross")
 Recorded = dict[str, dict[int, list[Tensor]]]  # kind, layer, forward pass
@@ -63,7 +63,8 @@ def record_attention(
             computes its attention with another backend.
         TypeError: ``model`` is no model; ``layers``, ``heads`` or ``kinds`` is not a list.
     """
-    require_model(model)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a model of Transformers or of attnzoo, got {described(model)}")
     for argument, chosen in (("layers", layers), ("heads", heads), ("kinds", kinds)):
         if chosen is not None and (isinstance(chosen, str) or not isinstance(chosen, Collection)):
             raise TypeError(f"{argument} must be a list, or None for all, got {chosen!r}")

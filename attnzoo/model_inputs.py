@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
 from transformers.utils.generic import ModelOutput, TransformersKwargs
 
 from .loss import IGNORED
@@ -183,7 +182,7 @@ def require_model(model: Any) -> None:
 
 def require_tokenizer(tokenizer: Any) -> None:
     """Raise a TypeError unless this is a tokenizer of Transformers."""
-    if not isinstance(tokenizer, PreTrainedTokenizerBase):
+    if not callable(tokenizer) or not hasattr(tokenizer, "is_fast"):
         raise TypeError(f"tokenizer must be a tokenizer of Transformers, got {described(tokenizer)}")
 
 
@@ -191,8 +190,8 @@ def require_tokenizer(tokenizer: Any) -> None:
 def naming_long_texts(config: Any, lengths: Iterable[tuple[str, int]]) -> Iterator[None]:
     """Name the text that has more tokens than the model has positions, if the ``with`` block ends with an error.
 
-    A model of Transformers then raises an IndexError or a RuntimeError that says nothing of texts. Only an error tells, since some models
-    have a ``max_position_embeddings`` and read longer texts. Some keep two of their positions for padding.
+    A model of Transformers then raises an IndexError or a RuntimeError that says nothing of texts. Only an error tells,
+    since some models have a ``max_position_embeddings`` and read longer texts. Some keep two positions for padding.
 
     Args:
         config: the model's

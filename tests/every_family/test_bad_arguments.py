@@ -45,14 +45,20 @@ TEXTS: list[tuple[Any, str]] = [
     ([torch.tensor([3, 4])], "tensor of int64"),
 ]
 NUMBERS: list[tuple[dict[str, Any], str]] = [
-    *(({"layer": value}, f"got {value!r}") for value in (True, "x", None, 9, -9, 0.0, [0])),
-    *(({"head": value}, f"got {value!r}") for value in (True, "x", -1, 99, 1.5, [0])),
-    *(({"shift": value}, f"got {value!r}") for value in (True, -1, "x", 1.0, None)),
-    *(({"batch_size": value}, f"got {value!r}") for value in (True, 0, -1, 1.5, "4", None)),
+    *(({"layer": value}, f"the decoder's layers, got {value!r}") for value in (True, "x", None, 9, -9, 0.0, [0])),
+    *(({"head": value}, f"the layer's heads, or None, got {value!r}") for value in (True, "x", -1, 99, 1.5, [0])),
+    *(
+        ({"shift": value}, f"shift must be 'paper', or 0 or more steps, got {value!r}")
+        for value in (True, -1, "x", 1.0, None)
+    ),
+    *(
+        ({"batch_size": value}, f"batch_size must be a whole number of at least 1, got {value!r}")
+        for value in (True, 0, -1, 1.5, "4", None)
+    ),
     *(({"heads": value}, "heads must be") for value in ("x", [], [0, 1], [(0,)], 3)),
-    ({"heads": [(True, 0)]}, "layer must be"),
-    ({"heads": [(0, True)]}, "head must be"),
-    ({"heads": [([0], 0)]}, "layer must be"),
+    ({"heads": [(True, 0)]}, "layer must be 0 to"),
+    ({"heads": [(0, True)]}, "head must be 0 to"),
+    ({"heads": [([0], 0)]}, "layer must be 0 to"),
 ]
 
 
@@ -80,7 +86,7 @@ def test_texts_to_align(side: str, texts: Any, given: str) -> None:
 @pytest.mark.parametrize(("options", "said"), NUMBERS, ids=[str(options) for options, _ in NUMBERS])
 @pytest.mark.parametrize("name", ["attentional-rnn", "transformer-encoder-decoder"])
 def test_numbers_of_align(name: str, options: dict[str, Any], said: str) -> None:
-    require_own_error(lambda: attnzoo.align(make_model(name), TOKENIZER, ["abc"], ["ab"], **options), *options, said)
+    require_own_error(lambda: attnzoo.align(make_model(name), TOKENIZER, ["abc"], ["ab"], **options), said)
 
 
 @pytest.mark.parametrize("given", NO_MODELS.values(), ids=NO_MODELS)
