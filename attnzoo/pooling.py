@@ -65,7 +65,7 @@ def with_self_attentive_pooling(
 def remove_pooler(encoder: PreTrainedModel) -> None:
     """Remove the encoder's own pooler, which nothing reads, if its class can be made without one, as BERT's can."""
     if "add_pooling_layer" in signature(type(encoder)).parameters:
-        encoder.pooler = None
+        encoder.pooler = None  # type: ignore[assignment]  # a module, or None
 
 
 def pooled(states: Tensor, mask: Tensor, pooling: str) -> Tensor:
@@ -222,7 +222,7 @@ class PooledEncoderForSequenceClassification(PooledEncoderModel):
         self.post_init()
 
     @can_return_tuple
-    def forward(  # type: ignore[override]  # with labels
+    def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
