@@ -30,7 +30,12 @@ if TYPE_CHECKING:
         SmallTransformerForTokenClassification,
         SmallTransformerModel,
     )
-    from .pooling import PooledEncoderForSequenceClassification, SelfAttentivePooling, with_self_attentive_pooling
+    from .pooling import (
+        PooledEncoderForSequenceClassification,
+        PooledEncoderModel,
+        SelfAttentivePooling,
+        with_self_attentive_pooling,
+    )
     from .shipped_models import model_path
     from .viewer.attention_view import view
 
@@ -41,6 +46,7 @@ __all__ = [
     "AttentionalRNNModel",
     "PooledEncoderConfig",
     "PooledEncoderForSequenceClassification",
+    "PooledEncoderModel",
     "SelfAttentiveConfig",
     "SelfAttentiveForSequenceClassification",
     "SelfAttentiveModel",
@@ -69,6 +75,7 @@ MODULES = {
     "AttentionalRNNModel": "modeling_attentional_rnn",
     "PooledEncoderConfig": "configuration_pooled_encoder",
     "PooledEncoderForSequenceClassification": "pooling",
+    "PooledEncoderModel": "pooling",
     "SelfAttentiveConfig": "configuration_self_attentive",
     "SelfAttentiveForSequenceClassification": "modeling_self_attentive",
     "SelfAttentiveModel": "modeling_self_attentive",

@@ -17,9 +17,10 @@ Letters in shapes: N sequences, B rows in the decoder (sources times beams), T t
 import functools
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from itertools import islice
+from numbers import Integral
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -28,6 +29,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from .attention_recording import attention_layers, record_attention
 from .batching import by_length
+from .model_inputs import described, naming_long_texts, require_model, require_tokenizer
 from .phonemes import CLOSE, OPEN, bracketed, known_phonemes, require_phonemes
 
 Links = set[tuple[int, int]]  # of (source word, target word), both from 0
@@ -140,12 +142,14 @@ def forced_decode(
 
     Raises:
         ValueError: no such layer or head, or ``heads`` is empty.
+        TypeError: the model is no encoder-decoder for conditional generation.
     """
+    require_encoder_decoder(model)
     heads = ((layer, head),) if heads is None else heads
     are_pairs = isinstance(heads, Sequence) and all(isinstance(one, list | tuple) and len(one) == 2 for one in heads)
     if not are_pairs or not heads:
         raise ValueError(f"heads must be one or more pairs (layer, head), such as [(0, 1), (0, 3)], got {heads!r}")
-    logits, cross_attentions = _decode(model, input_ids, labels, attention_mask, {of_layer for of_layer, _ in heads})
+    logits, cross_attentions = _decode(model, input_ids, labels, attention_mask, [of_layer for of_layer, _ in heads])
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1)
     chosen = nn.functional.cross_entropy(logits, labels.flatten().long(), reduction="none").view_as(labels)
     chosen = chosen.neg().masked_fill(labels == -100, 0.0)
@@ -156,8 +160,23 @@ def forced_decode(
     return ForcedDecoding(chosen, chosen.sum(dim=1), weights)
 
 
+def require_encoder_decoder(model: Any) -> None:
+    """Raise a TypeError unless the model has an encoder, a decoder and an output projection."""
+    require_model(model)
+    if not getattr(model.config, "is_encoder_decoder", False) or not callable(getattr(model, "generate", None)):
+        raise TypeError(
+            "model must be an encoder-decoder for conditional generation, as AutoModelForSeq2SeqLM loads it, got "
+            f"{type(model).__name__}"
+        )
+
+
+def is_number(value: Any) -> bool:
+    """Whether this is a whole number; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def _decode(
-    model: Any, input_ids: Tensor, labels: Tensor, attention_mask: Tensor | None, layers: set[int]
+    model: Any, input_ids: Tensor, labels: Tensor, attention_mask: Tensor | None, layers: list[int]
 ) -> tuple[Tensor, dict[int, Tensor] | None]:
     """The logits (N, T, V) and the weights (N, H, T, S) of these layers; None for a model without attention."""
     batch = {"input_ids": input_ids, "attention_mask": attention_mask, "labels": labels, "return_dict": True}
@@ -168,7 +187,7 @@ def _decode(
             of_layer = outputs.cross_attentions
         else:
             _require_layers(layers, len(cross))
-            with record_attention(model, sorted(layers), kinds=("cross",)) as recorded:
+            with record_attention(model, layers, kinds=("cross",)) as recorded:
                 outputs = model(**batch)
             return outputs.logits, {n: recorded["cross"][n % len(cross)][0] for n in layers}
     if not of_layer:
@@ -177,9 +196,9 @@ def _decode(
     return outputs.logits, {number: of_layer[number] for number in layers}
 
 
-def _require_layers(layers: set[int], count: int) -> None:
+def _require_layers(layers: list[int], count: int) -> None:
     for layer in layers:
-        if layer not in range(-count, count):
+        if not is_number(layer) or layer not in range(-count, count):
             raise ValueError(f"layer must be 0 to {count - 1}, the decoder's layers, got {layer!r}")
 
 
@@ -187,7 +206,7 @@ def _head_of(of_layer: Tensor, head: int | None) -> Tensor:
     """The weights (N, T, S) of one head of a layer (N, H, T, S), or the mean of its heads."""
     if head is None:
         return of_layer.mean(dim=1)
-    if head not in range(of_layer.shape[1]):
+    if not is_number(head) or head not in range(of_layer.shape[1]):
         raise ValueError(f"head must be 0 to {of_layer.shape[1] - 1}, the layer's heads, or None, got {head!r}")
     return of_layer[:, head]
 
@@ -228,14 +247,21 @@ def align(
         heads: several heads of any layers, as there; :func:`attnzoo.aligning.choose_heads` finds the best
 
     Raises:
-        ValueError: sources and targets differ in number, one is empty or cannot be tokenized word by word, texts and
-            lists of words are mixed, a shift below 0, no such layer or head, or the model has no attention.
+        ValueError: sources or targets are no list, they differ in number, one is empty, cannot be tokenized word by
+            word or has more tokens than the model has positions, texts and lists of words are mixed, a shift below 0,
+            no such layer or head, or the model has no attention.
+        TypeError: ``model``, ``tokenizer``, a source or a target is of another type.
     """
+    require_encoder_decoder(model)
+    for name, texts in (("sources", sources), ("targets", targets)):
+        if isinstance(texts, Tensor):
+            raise ValueError(f"{name} must be texts, got {described(texts)}; tokenizer.batch_decode makes texts of ids")
+        if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Sized) or not isinstance(texts, Iterable):
+            raise ValueError(f"{name} must be a list of texts, or a list of lists of words, got {described(texts)}")
+        if len({isinstance(text, str) for text in texts}) > 1:
+            raise ValueError(f"{name} must be a list of texts, or a list of lists of words, got both in one list")
     if len(sources) != len(targets):
         raise ValueError(f"every source needs one target, got {len(sources)} sources and {len(targets)} targets")
-    for name, texts in (("sources", sources), ("targets", targets)):
-        if isinstance(texts, str) or len({isinstance(text, str) for text in texts}) > 1:
-            raise ValueError(f"{name} must be a list of texts, or a list of lists of words")
     pairs = zip(sources, targets, strict=True)
     return list(align_stream(model, tokenizer, pairs, batch_size, shift, layer, head, heads))
 
@@ -255,10 +281,12 @@ def align_stream(
     Results have the order of the pairs. The pairs of a few batches are sorted by length, so that there is little
     padding.
     """
+    require_encoder_decoder(model)
+    require_tokenizer(tokenizer)
     require_whole("batch_size", batch_size)
     if shift == "paper":
         shift = paper_shift(model.config)
-    if not isinstance(shift, int) or shift < 0:
+    if not is_number(shift) or shift < 0:
         raise ValueError(f"shift must be 'paper', or 0 or more steps, got {shift!r}")
     aligned = functools.partial(_aligned, model, shift, (layer, head, heads))
     start, remaining = 0, iter(pairs)
@@ -278,7 +306,10 @@ def _aligned(
     ids = _padded([source.ids for source in sources], model.config.pad_token_id or 0, model.device)
     mask = _padded([[1] * len(source.ids) for source in sources], 0, model.device)
     labels = _padded([target.ids for target in targets], -100, model.device)
-    decoded = forced_decode(model, ids, labels, mask, *attention)
+    sides = (("source", sources), ("target", targets))
+    lengths = [(f"{name} {' '.join(side.words)[:40]!r}", len(side.ids)) for name, of_name in sides for side in of_name]
+    with naming_long_texts(model.config, lengths):
+        decoded = forced_decode(model, ids, labels, mask, *attention)
     if decoded.alignments is None:
         raise ValueError(f"{type(model).__name__} has no attention and so no alignments")
     for row, score in enumerate(decoded.scores.tolist()):
@@ -378,6 +409,8 @@ class _Side(NamedTuple):
 def _tokenize(tokenizer: Any, texts: Sequence[Any], side: str, start: int) -> list[_Side]:
     """The tokens of texts or of lists of words; ``start`` is the number of the first one, for error messages."""
     for number, text in enumerate(texts, start=start):
+        if not isinstance(text, Sequence) or not all(isinstance(word, str) for word in text):
+            raise TypeError(f"{side} {number} must be a text or a list of words, got {described(text)}")
         if not text or (isinstance(text, str) and not text.strip()):
             raise ValueError(f"{side} {number} is empty; there is nothing to align")
     if side == "target" and known_phonemes(tokenizer):

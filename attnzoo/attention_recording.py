@@ -9,7 +9,7 @@ Letters in shapes: B batch, H heads, T target length (queries), S source length 
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from .attention import dot_score, masked_softmax
 from .library_internals import attention_backend
+from .model_inputs import described
 
 KINDS = ("self", "encoder", "decoder", "cross")
 Recorded = dict[str, dict[int, list[Tensor]]]  # kind, layer, forward pass
@@ -60,7 +61,13 @@ def record_attention(
     Raises:
         ValueError: the model has no attention layers of the interface, there is no such layer, head or kind, or a layer
             computes its attention with another backend.
+        TypeError: ``model`` is no model; ``layers``, ``heads`` or ``kinds`` is not a list.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a model of Transformers or of attnzoo, got {described(model)}")
+    for argument, chosen in (("layers", layers), ("heads", heads), ("kinds", kinds)):
+        if chosen is not None and (isinstance(chosen, str) or not isinstance(chosen, Collection)):
+            raise TypeError(f"{argument} must be a list, or None for all, got {chosen!r}")
     of_kind = attention_layers(model)
     if not of_kind:
         raise ValueError(

@@ -32,6 +32,10 @@ class PooledEncoderConfig(ZooConfig):
 
     model_type = "pooled_encoder"
     sub_configs = {"encoder": AutoConfig}
+    of_another_type = (
+        "load an encoder with AutoModel.from_pretrained and add the pooling: "
+        "attnzoo.with_self_attentive_pooling(encoder)"
+    )
     keys_to_ignore_at_inference = ["penalty"]
 
     encoder: Any = None  # a PreTrainedConfig, or the dictionary of one

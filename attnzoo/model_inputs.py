@@ -7,7 +7,8 @@ Letters in shapes: B batch, N number of tokens, E embedding width, T target leng
 import difflib
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -127,9 +128,9 @@ def _read(model: Any, name: str, value: Any) -> Any:
     if name in LABELS:
         return read_labels(model, value, name)
     if name in EMBEDDINGS and not (isinstance(value, Tensor) and value.is_floating_point()):
-        raise TypeError(f"{name} must be a tensor of floating-point numbers, got {_what(value)}")
+        raise TypeError(f"{name} must be a tensor of floating-point numbers, got {described(value)}")
     if name == "logits_to_keep" and (isinstance(value, bool) or not isinstance(value, int | Tensor)):
-        raise TypeError(f"{name} must be a number, got {_what(value)}")
+        raise TypeError(f"{name} must be a number, got {described(value)}")
     return value
 
 
@@ -146,7 +147,7 @@ def read_mask(mask: Tensor, name: str) -> Tensor:
         ValueError: other values.
     """
     if not isinstance(mask, Tensor) or mask.is_complex():
-        raise TypeError(f"{name} must be a tensor, 1 on real tokens and 0 on padding, got {_what(mask)}")
+        raise TypeError(f"{name} must be a tensor, 1 on real tokens and 0 on padding, got {described(mask)}")
     if mask.dtype == torch.bool:
         return mask
     if not mask.is_floating_point():
@@ -171,6 +172,43 @@ def read_mask(mask: Tensor, name: str) -> Tensor:
         if not is_4d and not bool(mask.any()):
             raise ValueError(f"{name} is floating-point and all 0: all padding, or none? Give a mask of type bool")
     return torch.where(is_additive, mask == 0, mask == 1)
+
+
+def require_model(model: Any) -> None:
+    """Raise a TypeError unless this is a model with a config."""
+    if not isinstance(model, nn.Module) or not hasattr(model, "config"):
+        raise TypeError(f"model must be a model of Transformers or of attnzoo, got {described(model)}")
+
+
+def require_tokenizer(tokenizer: Any) -> None:
+    """Raise a TypeError unless this is a tokenizer of Transformers."""
+    if not callable(tokenizer) or not hasattr(tokenizer, "is_fast"):
+        raise TypeError(f"tokenizer must be a tokenizer of Transformers, got {described(tokenizer)}")
+
+
+@contextmanager
+def naming_long_texts(config: Any, lengths: Iterable[tuple[str, int]]) -> Iterator[None]:
+    """Name the text that has more tokens than the model has positions, if the ``with`` block ends with an error.
+
+    A model of Transformers then raises an IndexError or a RuntimeError that says nothing of texts. Only an error tells,
+    since some models have a ``max_position_embeddings`` and read longer texts. Some keep two positions for padding.
+
+    Args:
+        config: the model's
+        lengths: for every text its name for the message, and its number of tokens
+
+    Raises:
+        ValueError: such a text is the reason.
+    """
+    try:
+        yield
+    except (IndexError, RuntimeError, ValueError) as error:
+        most = getattr(config, "max_position_embeddings", None)
+        for name, length in lengths:
+            if most is not None and length > most - 2 * (not isinstance(error, ValueError)):
+                positions = f"{length} tokens, and the model has {most} positions"
+                raise ValueError(f"{name} has {positions} (max_position_embeddings); shorten or split it") from error
+        raise
 
 
 def require_shape(name: str, tensor: Tensor, what: str, *allowed: tuple[int, ...]) -> None:
@@ -334,7 +372,7 @@ def _integers(ids: Any, name: str) -> Tensor:
     """``ids`` as int32 or int64, which embeddings take."""
     if not isinstance(ids, Tensor) or ids.dtype == torch.bool or ids.is_floating_point() or ids.is_complex():
         hint = "; unpack a batch: model(**batch)" if hasattr(ids, "keys") else ""
-        raise TypeError(f"{name} must be a tensor of whole numbers, got {_what(ids)}{hint}")
+        raise TypeError(f"{name} must be a tensor of whole numbers, got {described(ids)}{hint}")
     return ids if ids.dtype in (torch.int64, torch.int32) else ids.long()
 
 
@@ -343,10 +381,10 @@ def _check_source(outputs: Any, past_key_values: Any) -> None:
     if isinstance(outputs, Tensor):
         return  # the family's own check reports what is missing
     if not isinstance(outputs, ModelOutput | tuple | list):
-        raise TypeError(f"encoder_outputs must be what get_encoder() returns, got {_what(outputs)}")
+        raise TypeError(f"encoder_outputs must be what get_encoder() returns, got {described(outputs)}")
     states = outputs[0] if len(outputs) else None
     if not isinstance(states, Tensor) or not states.is_floating_point():
-        raise TypeError(f"encoder_outputs must begin with the encoder's last hidden states, got {_what(states)}")
+        raise TypeError(f"encoder_outputs must begin with the encoder's last hidden states, got {described(states)}")
     require_tokens("encoder_outputs[0]", states, "(batch, length, width)", 3)
     if not _is_readable(states) or (hasattr(past_key_values, "get_seq_length") and past_key_values.get_seq_length()):
         return  # they were checked when the cache was empty
@@ -367,11 +405,11 @@ def _without_padding(embeddings: Tensor, mask: Tensor | None, name: str) -> Tens
 def read_labels(model: Any, labels: Any, name: str) -> Tensor:
     """Check labels; whole numbers become int64. Labels of tokens must be ids of the vocabulary."""
     if not isinstance(labels, Tensor) or labels.is_complex():
-        raise TypeError(f"{name} must be a tensor, got {_what(labels)}")
+        raise TypeError(f"{name} must be a tensor, got {described(labels)}")
     has_vocabulary = model.get_output_embeddings() is not None
     if labels.is_floating_point() or labels.dtype == torch.bool:
         if has_vocabulary:
-            raise TypeError(f"{name} must be a tensor of whole numbers, got {_what(labels)}")
+            raise TypeError(f"{name} must be a tensor of whole numbers, got {described(labels)}")
         if _is_readable(labels) and not bool(labels.isfinite().all()):
             raise ValueError(f"{name} has values that are not finite (NaN or infinite)")
         return labels
@@ -385,7 +423,7 @@ def read_labels(model: Any, labels: Any, name: str) -> Tensor:
     return labels
 
 
-def _what(value: Any) -> str:
+def described(value: Any) -> str:
     """A short description of a value, for an error message."""
     if isinstance(value, Tensor):
         return f"a tensor of {str(value.dtype).removeprefix('torch.')}"

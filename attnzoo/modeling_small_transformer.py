@@ -4,7 +4,7 @@ The equations are in ``attention.py`` and ``transformer_layers.py``, the stack o
 ``transformer_stack.py``. A model here has one stack (an encoder as BERT, or a decoder as GPT) or two (the paper's
 encoder and decoder), and a head.
 
-Letters in shapes: B batch, T target length, S source length, D model width, H heads.
+Letters in shapes: B batch, T target length, S source length, D model width, H heads, K width of a head, P prefix.
 """
 
 from typing import Any
@@ -57,6 +57,8 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
         - position_ids: (B or 1, S); the default is the rank of each token among the real tokens of its row. With one
           stack a row may hold several texts, and the positions of each text start at 0
         - decoder_position_ids: (B or 1, T), the same for the target
+        - past_key_values: the cache of earlier tokens, or the keys and values (B, H, P, K) of a prefix, which come
+          before the text in every layer (prefix tuning); "bidirectional" takes a prefix only
         - tokens_to_compute: (B, T) bool, see :class:`SmallTransformerStack`
         - last_hidden_state: (B, T, D); with one stack (B, S, D)
         - encoder_attentions (B, H, S, S), decoder_attentions (B, H, T, T) and cross_attentions (B, H, T, S) of every
@@ -386,7 +388,7 @@ class SmallTransformerForTokenClassification(SmallTransformerWithClassifier):
     """
 
     @can_return_tuple
-    @checked_head(SmallTransformerModel, *TEXT)
+    @checked_head(SmallTransformerModel, *TEXT, "past_key_values")
     def forward(
         self, labels: Tensor | None = None, num_items_in_batch: Count = None, smoothing: float = 0.0, **inputs: Any
     ) -> TokenClassifierOutput:

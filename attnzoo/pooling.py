@@ -1,4 +1,4 @@
-r"""Lin's pooling for any encoder: a classifier for Hugging Face models, and a module of sentence-transformers.
+r"""Lin's pooling for any encoder: Hugging Face models, and a module of sentence-transformers.
 
 The attention and its penalty are in ``attention.py``, the loss is in ``loss.py``.
 
@@ -6,21 +6,24 @@ Letters in shapes: B batch, S tokens, D width of the encoder's outputs, R hops, 
 """
 
 import json
+from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForTextEncoding, PreTrainedModel
+from transformers import AutoModel, AutoModelForTextEncoding, Cache, PreTrainedModel
 from transformers import initialization as init
+from transformers.modeling_outputs import ModelOutput
 from transformers.utils import cached_file, can_return_tuple
 
 from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_pooled_encoder import PooledEncoderConfig
 from .loss import loss_of_texts, refuse_withheld_labels
 from .model_inputs import read_labels, source_mask
-from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput
+from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput, with_head
 
 WITH_DECODER = ("t5", "mt5", "umt5")  # for these AutoModel makes an encoder and a decoder
 POOLING_CONFIG, POOLING_WEIGHTS = "config.json", "model.safetensors"  # of the sentence-transformers module
@@ -31,7 +34,8 @@ def with_self_attentive_pooling(
 ) -> "PooledEncoderForSequenceClassification":
     """A classifier with the pooling of Lin et al. (2017): r attention distributions (hops) over the encoder's outputs.
 
-    The encoder is not copied: training the classifier also trains the encoder. ``save_pretrained`` saves both, and
+    The encoder is not copied: training the classifier also trains the encoder, and the encoder's own pooler, such as
+    BERT's, is removed, since nothing would read it. ``save_pretrained`` saves both, and
     ``AutoModelForSequenceClassification.from_pretrained`` loads both from that folder.
 
     Args:
@@ -54,7 +58,14 @@ def with_self_attentive_pooling(
         PooledEncoderConfig(encoder=base.config.to_dict(), num_hops=num_hops, **fields)
     )
     model.encoder = base
+    remove_pooler(base)
     return model.to(base.device, base.dtype)
+
+
+def remove_pooler(encoder: PreTrainedModel) -> None:
+    """Remove the encoder's own pooler, which nothing reads, if its class can be made without one, as BERT's can."""
+    if "add_pooling_layer" in signature(type(encoder)).parameters:
+        encoder.pooler = None  # type: ignore[assignment]  # a module, or None
 
 
 def pooled(states: Tensor, mask: Tensor, pooling: str) -> Tensor:
@@ -75,30 +86,47 @@ def pooled(states: Tensor, mask: Tensor, pooling: str) -> Tensor:
     return found.masked_fill(hidden.all(dim=1), 0.0)
 
 
-class PooledEncoderForSequenceClassification(SafetensorsModel):
-    r"""Classification by any encoder, Lin's pooling and a two-layer ReLU MLP (Lin et al., 2017, sections 2 and 4).
-
-    .. math:: y = W_2 \; \mathrm{relu}(W_1 \, \mathrm{flat}(M) + b_1) + b_2, \qquad
-              \mathcal L = \mathcal L_{\mathrm{task}} + c \lVert A A^\top - I \rVert_F^2
-
-    Symbols: :math:`M = A H` is from :class:`StructuredSelfAttention`, H being the encoder's outputs; :math:`W_1, b_1`
-    are ``hidden_proj``, :math:`W_2, b_2` are ``classifier``, c is the config's ``penalty_coefficient``.
-
-    **Differs from the paper**: the encoder may be any model; in the paper it is a biLSTM.
+@dataclass
+class PooledEncoderOutput(ModelOutput):
+    """What :class:`PooledEncoderModel` returns.
 
     Shape:
-        - labels: as for :class:`SelfAttentiveForSequenceClassification`
+        - last_hidden_state: (B, S, D), the encoder's outputs
+        - pooler_output: (B, R * D), M flattened row by row; with another pooling than Lin's (B, D)
+        - hidden_states, attentions: on request; attentions are a 1-tuple of (B, 1, R, S), A
+        - penalty: (B,), without the coefficient
+
+    ``attentions`` and ``penalty`` are None with another pooling than Lin's.
+    """
+
+    last_hidden_state: Tensor = None  # type: ignore[assignment]
+    pooler_output: Tensor = None  # type: ignore[assignment]
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+    penalty: Tensor | None = None
+
+
+class PooledEncoderModel(SafetensorsModel):
+    r"""Any encoder and the pooling of its outputs: vectors of texts, without a classifier.
+
+    Symbols: :math:`M = A H` is from :class:`StructuredSelfAttention`, H being the encoder's outputs.
+
+    **Differs from the paper** (Lin et al., 2017, section 2): the encoder may be any model; in the paper it is a biLSTM.
+
+    Shape:
+        - past_key_values: the keys and values of a prefix (prefix tuning), if the encoder reads one
         - other arguments go to the encoder
-        - returns: :class:`SelfAttentiveClassifierOutput`; its ``attentions`` are a 1-tuple of A, (B, 1, R, S)
+        - returns: :class:`PooledEncoderOutput`
 
     Raises:
-        ValueError: the mask does not fit the tokens; labels are out of range; in training with a penalty, ``Trainer``
-            withholds the labels.
+        ValueError: the mask does not fit the tokens; ``past_key_values`` for an encoder that has no such argument.
     """
 
     config_class = PooledEncoderConfig
-    base_model_prefix = "encoder"
-    accepts_loss_kwargs = True
+    # Not "encoder": Transformers would load a weight of the encoder for one of the pooling that has the same name.
+    base_model_prefix = ""
+    # Folders from before the encoder was made without its pooler.
+    _keys_to_ignore_on_load_unexpected = [r"^encoder\.pooler\."]
     # The attention is the encoder's, which refuses what it does not have.
     _supports_sdpa = _supports_flash_attn = _supports_flex_attn = _supports_attention_backend = True
 
@@ -107,12 +135,15 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
         of_encoder: Any = config.encoder
         auto_class = AutoModelForTextEncoding if of_encoder.model_type in WITH_DECODER else AutoModel
         self.encoder = auto_class.from_config(of_encoder)
+        remove_pooler(self.encoder)
         sizes = config.hidden_size, config.attention_hidden_size, config.num_hops
         self.attention = StructuredSelfAttention(*sizes) if config.pooling == "self_attentive" else None
-        self.dropout = nn.Dropout(config.classifier_dropout)
-        self.hidden_proj = nn.Linear(config.pooler_size, config.classifier_size)
-        self.classifier = nn.Linear(config.classifier_size, config.num_labels)  # type: ignore[arg-type]
         self.post_init()
+
+    @property
+    def base_model(self) -> nn.Module:
+        """The encoder."""
+        return self.encoder
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -129,23 +160,26 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
+        past_key_values: Cache | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         **inputs: Any,
-    ) -> SelfAttentiveClassifierOutput:
+    ) -> PooledEncoderOutput:
         config = self.config
-        coefficient = config.penalty_coefficient if self.attention is not None else 0.0
-        refuse_withheld_labels(labels, num_items_in_batch, self.training, "penalty_coefficient", coefficient)
         if output_attentions is None:
             output_attentions = config.output_attentions
         if output_hidden_states is None:
             output_hidden_states = config.output_hidden_states
+        if past_key_values is not None and "past_key_values" not in signature(self.encoder.forward).parameters:
+            encoder = type(self.encoder).__name__
+            raise ValueError(f"past_key_values is a prefix of keys and values, and {encoder} reads none; leave it out")
         inputs |= {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
+        inputs["past_key_values"] = past_key_values
         given = {name: value for name, value in inputs.items() if value is not None}
         encoded = self.encoder(**given, output_hidden_states=output_hidden_states, return_dict=True)
         states = encoded[0]  # (B, S, D)
+        if attention_mask is not None and past_key_values is not None:
+            attention_mask = attention_mask[:, -states.shape[1] :]  # without the prefix
         mask = source_mask(attention_mask, states)
         penalty = attentions = None
         if self.attention is None:
@@ -154,10 +188,60 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
             sentence_matrix, annotation_matrix = self.attention(states, mask)
             sentence, penalty = sentence_matrix.flatten(1), redundancy_penalty(annotation_matrix)
             attentions = (annotation_matrix.unsqueeze(1),) if output_attentions else None
-        logits = self.classifier(self.dropout(self.hidden_proj(self.dropout(sentence)).relu()))
+        return PooledEncoderOutput(states, sentence, encoded.get("hidden_states"), attentions, penalty)
+
+
+class PooledEncoderForSequenceClassification(PooledEncoderModel):
+    r"""Classification by any encoder, Lin's pooling and a two-layer ReLU MLP (Lin et al., 2017, sections 2 and 4).
+
+    .. math:: y = W_2 \; \mathrm{relu}(W_1 \, \mathrm{flat}(M) + b_1) + b_2, \qquad
+              \mathcal L = \mathcal L_{\mathrm{task}} + c \lVert A A^\top - I \rVert_F^2
+
+    Symbols: :math:`M = A H` is from :class:`PooledEncoderModel`; :math:`W_1, b_1` are ``hidden_proj``,
+    :math:`W_2, b_2` are ``classifier``, c is the config's ``penalty_coefficient``.
+
+    **Differs from the paper**: the encoder may be any model; in the paper it is a biLSTM.
+
+    Shape:
+        - labels: as for :class:`SelfAttentiveForSequenceClassification`
+        - other arguments: as for :class:`PooledEncoderModel`
+        - returns: :class:`SelfAttentiveClassifierOutput`; its ``attentions`` are a 1-tuple of A, (B, 1, R, S)
+
+    Raises:
+        ValueError: as :class:`PooledEncoderModel`; labels are out of range; in training with a penalty, ``Trainer``
+            withholds the labels.
+    """
+
+    accepts_loss_kwargs = True
+
+    def __init__(self, config: PooledEncoderConfig) -> None:
+        super().__init__(config)
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.hidden_proj = nn.Linear(config.pooler_size, config.classifier_size)
+        self.classifier = nn.Linear(config.classifier_size, config.num_labels)  # type: ignore[arg-type]
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        past_key_values: Cache | None = None,
+        **inputs: Any,
+    ) -> SelfAttentiveClassifierOutput:
+        config = self.config
+        coefficient = config.penalty_coefficient if self.attention is not None else 0.0
+        refuse_withheld_labels(labels, num_items_in_batch, self.training, "penalty_coefficient", coefficient)
+        text = input_ids, attention_mask, inputs_embeds, past_key_values
+        outputs = super().forward(*text, **inputs, return_dict=True)
+        hidden = self.hidden_proj(self.dropout(outputs.pooler_output)).relu()
+        logits = self.classifier(self.dropout(hidden))
         labels = None if labels is None else read_labels(self, labels, "labels")
-        loss = loss_of_texts(config, logits, labels, num_items_in_batch, penalty=penalty)
-        return SelfAttentiveClassifierOutput(loss, logits, encoded.get("hidden_states"), attentions, penalty)
+        loss = loss_of_texts(config, logits, labels, num_items_in_batch, penalty=outputs.penalty)
+        return with_head(SelfAttentiveClassifierOutput, outputs, loss=loss, logits=logits)
 
 
 class SelfAttentivePooling(nn.Module):

@@ -13,10 +13,10 @@ from .modeling_small_transformer import (
     SmallTransformerForTokenClassification,
     SmallTransformerModel,
 )
-from .pooling import PooledEncoderForSequenceClassification
+from .pooling import PooledEncoderForSequenceClassification, PooledEncoderModel
 
 MODELS: dict[str, tuple[type, ...]] = {
-    "AutoModel": (AttentionalRNNModel, SelfAttentiveModel, SmallTransformerModel),
+    "AutoModel": (AttentionalRNNModel, PooledEncoderModel, SelfAttentiveModel, SmallTransformerModel),
     "AutoModelForCausalLM": (SmallTransformerForCausalLM,),
     "AutoModelForMaskedLM": (SmallTransformerForMaskedLM,),
     "AutoModelForSeq2SeqLM": (AttentionalRNNForConditionalGeneration, SmallTransformerForConditionalGeneration),

@@ -1,6 +1,6 @@
-"""Register the configs, models and pipelines of the package with Transformers.
+"""Register the configs, models and pipelines of the package with Transformers, and its linear modules with PEFT.
 
-Transformers' registries are in modules that take seconds to import, and a program may never use them. So each part of
+These registries are in modules that take seconds to import, and a program may never use them. So each part of
 the package is registered directly after its registry is imported, by whomever. While one thread imports a registry,
 others may find it without the package: import Transformers' Auto classes before you start threads.
 """
@@ -47,8 +47,39 @@ def register_pipelines(registry: Any) -> None:
         )
 
 
-# The modules of Transformers' registries.
+# PEFT's tables of the modules that an adapter without ``target_modules`` is put on, and the entries of our models. For
+# the Transformer as for BART and BERT: queries and values, and with IA3 also the last layer of every feed-forward.
+# "all-linear" leaves out the output projection, and it is known to LoRA only. IA3 scales the inputs of the modules of
+# its second table, and the outputs of the others.
+RECURRENT_PROJECTIONS = ["query_proj", "key_proj", "position_proj", "context_proj", "initial_proj", "hidden_proj"]
+RECURRENT_PROJECTIONS += ["cell_proj", "readout_proj", "output_proj", "gate_proj"]
+ADAPTED_MODULES: dict[str, dict[str, str | list[str]]] = {
+    "TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING": {
+        **dict.fromkeys(("attentional_rnn", "pooled_encoder", "self_attentive"), "all-linear"),
+        "small_transformer": ["query_proj", "value_proj"],
+    },
+    "TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING": {
+        "attentional_rnn": RECURRENT_PROJECTIONS,
+        "self_attentive": ["key_proj", "hidden_proj"],
+        "small_transformer": ["key_proj", "value_proj", "feed_forward.output_proj"],
+    },
+    "TRANSFORMERS_MODELS_TO_IA3_FEEDFORWARD_MODULES_MAPPING": {
+        "attentional_rnn": [],
+        "self_attentive": [],
+        "small_transformer": ["feed_forward.output_proj"],
+    },
+}
+
+
+def register_adapted_modules(registry: Any) -> None:
+    """Enter the models in the tables of PEFT; another release may lack a table."""
+    for name, entries in ADAPTED_MODULES.items():
+        vars(registry).get(name, {}).update(entries)
+
+
+# The modules of the registries.
 REGISTRIES: dict[str, Callable[[Any], None]] = {
+    "peft.utils.constants": register_adapted_modules,
     "transformers.models.auto.configuration_auto": register_configs,
     "transformers.models.auto.modeling_auto": register_models,
     "transformers.pipelines": register_pipelines,
@@ -56,7 +87,7 @@ REGISTRIES: dict[str, Callable[[Any], None]] = {
 
 
 class RegistryFinder(MetaPathFinder):
-    """Find the modules of Transformers and of this package as Python does, and register after they have run.
+    """Find registries, modules of Transformers and of this package as Python does, and register after they have run.
 
     One of them may import a registry while it runs itself. What is registered imports others of them, so it waits until
     the first module of such a chain has run.
@@ -66,7 +97,7 @@ class RegistryFinder(MetaPathFinder):
         self.chain = threading.local()  # a chain of imports is in one thread
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
-        if not name.startswith(("transformers.", f"{__package__}.")):
+        if not name.startswith(("transformers.", f"{__package__}.")) and name not in REGISTRIES:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is None or spec.loader is None:

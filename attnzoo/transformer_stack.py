@@ -239,13 +239,11 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
         )
 
     def _cache(self, past_key_values: Cache | None, use_cache: bool | None) -> Cache | None:
-        """The given cache, or a new one if ``use_cache``."""
-        if not self.is_causal:
-            return None
+        """The given cache, or a new one if ``use_cache`` in a causal stack. Others read a prefix of keys and values."""
         kind = EncoderDecoderCache if self.has_cross_attention else Cache
         if past_key_values is not None and not isinstance(past_key_values, kind):
             raise TypeError(f"past_key_values must be of {kind.__name__}, got {type(past_key_values).__name__}")
-        if past_key_values is not None or not use_cache:
+        if past_key_values is not None or not use_cache or not self.is_causal:
             return past_key_values
         caches = [DynamicCache(config=self.config) for _ in range(1 + self.has_cross_attention)]
         return EncoderDecoderCache(*caches) if self.has_cross_attention else caches[0]

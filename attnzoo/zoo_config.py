@@ -74,6 +74,23 @@ class ZooConfig(PreTrainedConfig):
             fields.pop("num_labels", None)  # the paper's number belongs to its own labels
         return cls(**fields)
 
+    # What to do with the folder of a model of another type.
+    of_another_type = "load it with an Auto class of Transformers"
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """The config of a ``config.json``.
+
+        Raises:
+            ValueError: it belongs to a model of another type; Transformers only warns.
+        """
+        found = config_dict.get("model_type", cls.model_type)
+        if found != cls.model_type:
+            raise ValueError(
+                f"{cls.__name__} needs model_type={cls.model_type!r}, got {found!r}; {cls.of_another_type}"
+            )
+        return super().from_dict(config_dict, **kwargs)
+
     def __post_init__(self, **kwargs: Any) -> None:
         # Transformers uses the labels and the dtype before it validates the config.
         if self.id2label is None and "num_labels" in kwargs:

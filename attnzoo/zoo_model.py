@@ -10,7 +10,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import EncoderDecoderCache, PreTrainedModel
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import ModelOutput, Seq2SeqLMOutput, Seq2SeqModelOutput
 
@@ -19,7 +19,6 @@ from .loss import IGNORED, Count, coverage_loss, loss_and_logits, refuse_withhel
 from .model_inputs import check_labels, require_shape, require_tokens, shift_right
 
 CONVERT = "which may run code; convert weights that you trust with torch.load(..., weights_only=True) and"
-USED_BY_HEADS = ("last_hidden_state", "copy_gate", "alignments")
 MAX_NEW_WEIGHTS = 10**8  # that a file may lack: those of a new head or of added words
 
 
@@ -163,7 +162,7 @@ class ConditionalGenerationMixin(GenerationMixin):
         require_tokens("labels", labels, "(batch, target length)", 2)
         if check_labels(labels, inputs, "decoder_"):
             return
-        if inputs.get("past_key_values") is not None:
+        if not is_prefix(inputs.get("past_key_values")):
             raise ValueError("labels start a new target and past_key_values continues one; give decoder_input_ids")
         inputs["decoder_input_ids"] = self.prepare_decoder_input_ids_from_labels(labels)
 
@@ -219,9 +218,17 @@ class ConditionalGenerationMixin(GenerationMixin):
         return ids
 
 
+def is_prefix(past_key_values: Any) -> bool:
+    """Whether a target may start after this cache: None, or keys and values of no source, as prefix tuning makes."""
+    if isinstance(past_key_values, EncoderDecoderCache):
+        return not past_key_values.cross_attention_cache.get_seq_length()
+    return past_key_values is None
+
+
 def with_head(output_class: type[ModelOutput], outputs: ModelOutput, **head: Any) -> Any:
-    """The output of a model with a head: what the head adds, and all of ``outputs`` that the head has not used up."""
-    return output_class(**head, **{name: value for name, value in outputs.items() if name not in USED_BY_HEADS})
+    """The output of a model with a head: what the head adds, and what ``outputs`` has for its other fields."""
+    fields: Any = output_class.__dataclass_fields__  # type: ignore[attr-defined]  # all outputs are dataclasses
+    return output_class(**head, **{name: value for name, value in outputs.items() if name in fields})
 
 
 def joined_outputs(encoder: ModelOutput, decoder: Any) -> Seq2SeqModelOutput:

@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from ..alignment import Links
+from ..model_inputs import described
 
 # A comment, a processing instruction, a declaration such as <!DOCTYPE html>, or a tag, which alone has a name.
 TAG = re.compile(
@@ -66,7 +67,13 @@ def transfer_markup(source: str, target: str, aligner: Callable[[list[str], list
 
     Raises:
         ValueError: the tags of the source are not well formed, or the target has tags.
+        TypeError: an argument is of another type.
     """
+    for name, text in (("source", source), ("target", target)):
+        if not isinstance(text, str):
+            raise TypeError(f"{name} must be a text, got {described(text)}")
+    if not callable(aligner):
+        raise TypeError(f"aligner must be a function of two lists of words, got {described(aligner)}")
     if TAG.search(target):
         raise ValueError(f"target must have no tags, got {target!r}")
     words, around, alone = _read(source)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..alignment import evaluation_mode
 from ..attention_recording import attention_layers, record_attention
+from ..model_inputs import naming_long_texts, require_model, require_tokenizer
 from ..phonemes import bracketed, known_phonemes, require_phonemes
 from .page import page, save_page
 from .pictures import Scale, plot_alignments, plot_heads, plot_sentence
@@ -166,22 +167,27 @@ def view(
         layers: numbers of layers from 0; negative numbers count from the end. None shows all layers
 
     Raises:
-        TypeError: ``text`` or ``target`` is of another type.
-        ValueError: the text is empty, the model cannot read a target, the model has no attention, or there is no such
-            layer.
+        TypeError: ``model``, ``tokenizer``, ``text`` or ``target`` is of another type.
+        ValueError: the text is empty or has more tokens than the model has positions, the model cannot read a target,
+            the model has no attention, or there is no such layer.
     """
+    require_model(model)
+    require_tokenizer(tokenizer)
     if layers is not None and (not isinstance(layers, Sequence) or isinstance(layers, str) or not layers):
         raise ValueError(f"layers must be numbers of layers, such as [0, 3], or None for all, got {layers!r}")
     inputs = {key: value.to(model.device) for key, value in _encode(tokenizer, text).items()}
     source_ids = inputs["input_ids"][0].tolist()
     title = text if isinstance(text, str) else " ".join(text)
     name, predictions = type(model).__name__, Predictions()
+    lengths = [("text", len(source_ids))]
     if model.config.is_encoder_decoder:
+        inputs.pop("token_type_ids", None)  # none reads them, and generate() refuses them
         labels = _target_ids(model, tokenizer, target, inputs)
         read = _decoder_inputs(model, labels)
         written = tokenizer.decode(labels, skip_special_tokens=True)
         predictions = [("Output" if target is None else "Target, as given", written)]
         inputs["decoder_input_ids"] = torch.tensor([read], device=model.device)
+        lengths.append(("target", len(read)))
         of_source, of_read, predicted = (tokens_of(tokenizer, ids) for ids in (source_ids, read, labels))
         sides = {"cross": (predicted, of_source), "encoder": (of_source, of_source), "decoder": (of_read, of_read)}
     else:
@@ -189,17 +195,19 @@ def view(
             if not model.can_generate():
                 raise ValueError(f"{name} reads one text and has no target; leave target out")
             source_ids = _continued(tokenizer, text, target)
+            lengths = [("text with its target", len(source_ids))]
             inputs = {"input_ids": torch.tensor([source_ids], device=model.device)}
         of_source = tokens_of(tokenizer, source_ids)
         sides = {"self": (of_source, of_source)}
+    reading = naming_long_texts(model.config, lengths)
     if attention_layers(model):
-        with torch.no_grad(), evaluation_mode(model), record_attention(model, layers) as recorded:
+        with torch.no_grad(), evaluation_mode(model), record_attention(model, layers) as recorded, reading:
             outputs = model(**inputs)
         found = {kind: _numbered(of_kind) for kind, of_kind in recorded.items()}
     else:
         if layers is not None and list(layers) not in ([0], [-1]):
             raise ValueError(f"layers of {name} can only be [0], its one attention layer; got {list(layers)}")
-        with torch.no_grad(), evaluation_mode(model):
+        with torch.no_grad(), evaluation_mode(model), reading:
             outputs = model(**inputs, output_attentions=True)
         kind, key = ("cross", "cross_attentions") if "cross" in sides else ("hops", "attentions")
         attentions = outputs.get(key)
@@ -250,7 +258,8 @@ def _tokenized(tokenizer: Any, what: str, *texts: Any, **options: Any) -> Any:
 def _target_ids(model: Any, tokenizer: Any, target: Any, inputs: dict[str, Tensor]) -> list[int]:
     """The ids that the decoder predicts, with the end token."""
     if target is None:
-        target = model.generate(**inputs)
+        with naming_long_texts(model.config, [("text", inputs["input_ids"].shape[1])]):
+            target = model.generate(**inputs)
     text_or_ids = _text_or_ids(target)
     if isinstance(text_or_ids, str):
         if known_phonemes(tokenizer):

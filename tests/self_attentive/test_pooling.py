@@ -17,13 +17,14 @@ from transformers import (
     T5Config,
     T5EncoderModel,
     T5Model,
+    pipeline,
 )
 
 import attnzoo
-from attnzoo import SelfAttentivePooling, with_self_attentive_pooling
+from attnzoo import PooledEncoderConfig, PooledEncoderModel, SelfAttentivePooling, with_self_attentive_pooling
 from attnzoo.hub.model_code import code_files
 from attnzoo.pooling import PooledEncoderForSequenceClassification, pooled
-from tests.factory import ONE_STEP, make_trainer, tiny_model, weights
+from tests.factory import ONE_STEP, TOKENIZER, make_model, make_trainer, refused, tiny_model, weights
 from tests.hub.client import run_python
 from tests.package.snippets import run_alone
 from tests.reference.self_attentive import annotate, embed, penalty
@@ -41,6 +42,8 @@ def encoder_of(name: str) -> Any:
         return BertModel(BertConfig(vocab_size=13, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **sizes))
     if name == "ours":
         return tiny_model("bidirectional-post-learned", dtype=torch.float32).model
+    if name == "lin":
+        return tiny_model("base-single", dtype=torch.float32)
     return tiny(name)
 
 
@@ -155,6 +158,63 @@ assert torch.equal(model(ids, attention_mask=(ids != 0).long()).logits, expected
         run_alone(program, folder)
 
 
+@pytest.mark.parametrize("name", ["bert", "albert", "gpt2", "ours", "lin"])
+def test_its_folder_is_loaded_with_and_without_the_classifier(name: str, tmp_path: Path) -> None:
+    whole = classifier(name).eval()
+    whole.save_pretrained(tmp_path)
+    for auto in (AutoModel, AutoModelForSequenceClassification):
+        states = auto.from_pretrained(tmp_path).state_dict()
+        assert all(torch.equal(states[key], part) for key, part in whole.state_dict().items() if key in states)
+        assert states.keys() >= {"attention.hops", *(f"encoder.{key}" for key in whole.encoder.state_dict())}
+    outputs = AutoModel.from_pretrained(tmp_path).eval()(IDS, attention_mask=MASK, output_attentions=True)
+    torch.testing.assert_close(outputs.last_hidden_state, whole.encoder(IDS, attention_mask=MASK)[0])
+    sentence_matrix = outputs.attentions[0][:, 0] @ outputs.last_hidden_state
+    torch.testing.assert_close(outputs.pooler_output, sentence_matrix.flatten(1))
+    logits = whole.classifier(whole.hidden_proj(outputs.pooler_output).relu())
+    torch.testing.assert_close(logits, whole(IDS, attention_mask=MASK).logits)
+
+
+def test_the_features_of_a_pooled_encoder_are_those_of_its_encoder(tmp_path: Path) -> None:
+    encoder = make_model("transformer-masked").model
+    with_self_attentive_pooling(encoder, num_hops=2).save_pretrained(tmp_path)
+    TOKENIZER.save_pretrained(tmp_path)
+    found = pipeline("feature-extraction", str(tmp_path))("abc", return_tensors=True)
+    ids = TOKENIZER("abc", return_tensors="pt").input_ids
+    torch.testing.assert_close(found, encoder(ids).last_hidden_state)
+
+
+@pytest.mark.parametrize("name", ["bert", "albert", "distilbert", "gpt2", "ours"])
+def test_every_parameter_is_trained(name: str, tmp_path: Path) -> None:
+    """The encoder's own pooler would have no gradient, which DistributedDataParallel refuses."""
+    model = classifier(name)
+    model.save_pretrained(tmp_path)
+    for trained in (model, AutoModelForSequenceClassification.from_pretrained(tmp_path)):
+        trained(IDS, attention_mask=MASK, labels=LABELS).loss.backward()
+        assert [part for part, tensor in trained.named_parameters() if tensor.grad is None] == []
+
+
+def test_the_pooler_of_an_older_folder_is_left_out(tmp_path: Path) -> None:
+    model = classifier("bert").eval()
+    width = model.config.hidden_size
+    states = model.state_dict() | {
+        "encoder.pooler.dense.weight": torch.ones(width, width),
+        "encoder.pooler.dense.bias": torch.ones(width),
+    }
+    model.save_pretrained(tmp_path, state_dict=states)
+    loaded, report = AutoModelForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values())
+    torch.testing.assert_close(loaded(IDS, attention_mask=MASK).logits, model(IDS, attention_mask=MASK).logits)
+
+
+@pytest.mark.parametrize("name", ["bert", "albert", "distilbert", "ours"])
+def test_the_folder_of_an_encoder_alone_is_an_error_that_says_how_to_pool_it(name: str, tmp_path: Path) -> None:
+    encoder = encoder_of(name)
+    encoder.save_pretrained(tmp_path)
+    for loaded in (PooledEncoderForSequenceClassification, PooledEncoderModel, PooledEncoderConfig):
+        with refused(ValueError, repr(encoder.config.model_type), "with_self_attentive_pooling(encoder)"):
+            loaded.from_pretrained(tmp_path)
+
+
 def test_the_attention_of_the_encoder_is_chosen_and_its_outputs_requested_by_the_config(tmp_path: Path) -> None:
     classifier().save_pretrained(tmp_path)
     for backend in ("sdpa", "eager"):
@@ -188,6 +248,7 @@ def test_its_code_travels_and_loads_without_the_package(tmp_path: Path) -> None:
     add_code(tmp_path)
     assert json.loads((tmp_path / "config.json").read_text())["auto_map"] == {
         "AutoConfig": "configuration_pooled_encoder.PooledEncoderConfig",
+        "AutoModel": "pooling.PooledEncoderModel",
         "AutoModelForSequenceClassification": "pooling.PooledEncoderForSequenceClassification",
     }
     torch.save(model(IDS, attention_mask=MASK).logits, tmp_path / "logits.pt")

@@ -162,7 +162,7 @@ def test_clock_counts_steps_or_minutes_without_pauses() -> None:
 
 @pytest.mark.usefixtures("few_phonemes")
 def test_a_training_of_too_few_minutes_for_a_step_takes_one(dictionary: Path, tmp_path: Path) -> None:
-    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_minutes=1e-9"]
+    sets = [*SMALL, f"task.data.path={dictionary}", "training.max_minutes=1e-9", "training.min_steps=1"]
     run = json.loads((train_recipe("demo", tmp_path, sets) / "run.json").read_text())
     assert (run["steps"], run["total_steps"]) == (1, 1)
 
