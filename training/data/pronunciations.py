@@ -13,8 +13,9 @@ from typing import Any, Literal
 import datasets
 from huggingface_hub.dataclasses import strict
 
-from .sources import Rows, Source, is_table, read_rows, readable, refuse_row_keys, report_skipped, short
-from .text_files import SEPARATORS, TAB, SourceError, lines, separator_remedy
+from .row_checks import Rows, report_skipped
+from .sources import Source, is_table, read_rows, readable, refuse_row_keys
+from .text_files import SEPARATORS, TAB, SourceError, lines, separator_remedy, short
 
 
 @strict
