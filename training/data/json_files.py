@@ -18,6 +18,16 @@ from .text_files import SourceError, lines, require_columns, short
 TRANSLATION = "translation"  # the column of dicts
 
 
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"a key occurs twice in the object of {', '.join(key for key, _ in pairs)}")
+    return found
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_object)
+
+
 def json_stream(files: list[str], columns: dict[str, str]) -> datasets.IterableDataset:
     """The values of these columns, of whatever type, as a stream over local files or files of the Hub (``hf://...``).
 
@@ -82,18 +92,11 @@ def _objects_of_file(path: Path, name: str) -> Iterator[dict[str, Any]]:
 
 def _parsed(text: str, where: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_object)
+        return DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         raise SourceError(
             f"{where} is not JSON ({short(error)}); write an object on every line, or one list of objects"
         ) from error
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError(f"a key occurs twice in the object of {', '.join(key for key, _ in pairs)}")
-    return found
 
 
 def _required_object(value: Any, where: str) -> dict[str, Any]:
