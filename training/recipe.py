@@ -135,7 +135,8 @@ class Training:
         precision: "fp32", "bf16", or "auto": bf16 if the processor can multiply in bf16, otherwise fp32.
         evaluations: number of evaluations on the validation split, at even intervals; the last one is at the end.
         num_beams: beam width of these evaluations.
-        patience: stop after this number of evaluations in a row without an improvement; None never stops early.
+        patience: stop after this number of evaluations in a row without an improvement; None never stops early. Those
+            of the warm-up do not count, nor those before the first BLEU or ROUGE above 0.
         keep_evaluated: how many of the latest evaluated weights to keep in ``evaluated/``, for
             ``python -m attnzoo.training.loop.average``.
         checkpoint_every: optimiser steps from one checkpoint to the next.

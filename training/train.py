@@ -49,6 +49,7 @@ from .loop.checkpoint import (
     replacing,
     require_room,
     rotate,
+    save_tokenizer,
     set_damaged_aside,
     write_atomically,
 )
@@ -280,7 +281,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
                     accelerator.log({f"validation_{name}": value for name, value in scores.items()}, step=clock.steps)
                     bar.write(f"step {clock.steps}, {minutes:.1f} minutes: validation {describe(task, scores)}")
                     figures = {"steps": clock.steps, "minutes": minutes, "validation": scores}
-                    if best.update(scores[task.metric], figures) and accelerator.is_main_process:
+                    is_best = best.update(scores[task.metric], figures, clock.steps <= settings.warmup_steps)
+                    if is_best and accelerator.is_main_process:
                         save(output / "best", task, run | figures)
                     accelerator.wait_for_everyone()
                 if best.is_out_of_patience(settings.patience):
@@ -378,7 +380,7 @@ def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, recipe: Re
     """Write a Hub repository; with a card if the task and the run's figures are given."""
     with replacing(folder) as new:
         model.save_pretrained(new)
-        tokenizer.save_pretrained(new)
+        save_tokenizer(tokenizer, new)
         save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
         if card:
             write_card(new, folder, recipe, *card)

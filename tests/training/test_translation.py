@@ -319,3 +319,23 @@ def test_the_best_evaluation_is_the_greatest_where_greater_is_better(greater_is_
     for score in (20.0, 30.0, 10.0, 15.0):
         best.update(score, {})
     assert best.score == kept
+
+
+def test_patience_begins_after_the_warm_up_with_the_first_score_above_zero() -> None:
+    """And the later of two equal models is kept: it has learned longer."""
+    best = Best(greater_is_better=True)
+    for step in range(4):
+        assert best.update(0.0, {"step": step})
+    assert (best.figures["step"], best.evaluations_since) == (3, 0)
+    assert best.update(5.0, {"step": 5})
+    for score in (0.0, 4.0):
+        assert not best.update(score, {})
+    assert best.is_out_of_patience(2)
+    assert best.update(5.0, {"step": 8})
+    assert (best.figures["step"], best.evaluations_since) == (8, 3)
+    errors = Best(greater_is_better=False)
+    counted = []
+    for step, score in enumerate((90.0, 95.0, 95.0, 95.0)):
+        errors.update(score, {}, is_warming_up=step < 2)
+        counted.append(errors.evaluations_since)
+    assert counted == [0, 0, 1, 2]
