@@ -253,6 +253,22 @@ def test_pairs_on_two_sides_are_counted(tmp_path: Path, capsys: pytest.CaptureFi
     assert "2 of the 2 different pairs of the validation split are in the train split too" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+@pytest.mark.parametrize("column", ["en", "de"])
+def test_a_row_longer_than_a_batch_is_refused_in_every_split(split: str, column: str, tmp_path: Path) -> None:
+    """Before the training, whose first evaluation would not end."""
+    rows = pairs(120)
+    of_splits = {"train": rows[:60], "validation": rows[60:90], "test": rows[90:]}
+    of_splits[split][1] = of_splits[split][1] | {column: "a man " * 1000}
+    for name, of_split in of_splits.items():
+        write_lines(tmp_path / f"{name}.jsonl", of_split)
+    sets = [*TRAINING, *SMALL["rnn"], f"task.data.path={tmp_path}", "training.max_steps=1"]
+    called = "training" if split == "train" else split
+    with pytest.raises(SystemExit, match=rf"the {called} example .* tokens, more than batch_tokens=\d+; raise it"):
+        train_recipe("attentional_rnn_multi30k", tmp_path / "run", sets)
+    assert not (tmp_path / "run" / "recipe.yaml").exists()
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
