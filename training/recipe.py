@@ -352,11 +352,12 @@ def _shipped(path: Path) -> Path:
     known = shipped_recipes()
     if str(path) in known:
         return known[str(path)]
-    close = difflib.get_close_matches(path.stem, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(path.stem, known, n=3, cutoff=0.5)
     nearest = f"; did you mean {close[0]!r}?" if close else ""
     files = sorted(str(file) for file in path.parent.glob("*.yaml")) if path.name != str(path) else []
     beside = f"; the same folder has {', '.join(files)}" if files else ""
-    raise FileNotFoundError(f"no recipe at {path}{nearest}; attnzoo has {', '.join(known)}{beside}")
+    names = "".join(f"\n  {name}" for name in [*close, *(name for name in known if name not in close)])
+    raise FileNotFoundError(f"no recipe at {path}{nearest}{beside}\nThe recipes of attnzoo:{names}")
 
 
 def parsed_value(text: str) -> Any:
