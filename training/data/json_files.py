@@ -6,7 +6,7 @@ stays as it is.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -67,7 +67,7 @@ def _rows(files: list[tuple[str, Any]], columns: dict[str, str]) -> Iterator[dic
             yield {column: row.get(column) for column in columns}
 
 
-def _objects(path: Path, name: str, columns: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _objects(path: Path, name: str, columns: dict[str, str]) -> Generator[dict[str, Any], None, None]:
     for row in _objects_of_file(path, name):
         languages = row.get(TRANSLATION)
         yield languages if isinstance(languages, dict) and not row.keys() & columns else row
