@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard
 from huggingface_hub.utils import enable_progress_bars, tqdm
 from transformers import AutoConfig, AutoTokenizer
 
-from .encoding import reading_utf8, text_of
+from .encoding import reading_utf8, text_lines, text_of
 from .phonemes import known_phonemes
 from .shipped_models import SHIPPED, named_folder
 
@@ -109,8 +109,7 @@ def _kind_and_readers(folder: str) -> tuple[str, list[str]]:
 
 def lines_of(path: Path) -> list[str]:
     """The lines of a text file."""
-    text = text_of(path.read_bytes(), f"the file {path}")
-    return text.removesuffix("\n").split("\n")  # splitlines would split at other separators too
+    return list(text_lines(path, f"the file {path}")) or [""]
 
 
 def with_progress(items: Iterable[Any], file: Path | None, total: int | None = None) -> Iterable[Any]:

@@ -1,14 +1,17 @@
-"""Decoding of UTF-8. The errors for other input name the file or the argument."""
+"""Decoding of UTF-8, and lines of text. The errors for other input name the file or the argument."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 # The first bytes of files that are not text, with names for messages. Not gzip: training data may be compressed by it.
 PACKED = dict.fromkeys((b"PK\x03\x04", b"PK\x05\x06"), "a zip file or a workbook")  # the second: an empty one
 PACKED |= dict.fromkeys((b"BZh%d1A" % level for level in range(1, 10)), "compressed by bzip2")
 PACKED |= {b"\xfd7zXZ": "compressed by xz", b"\x28\xb5\x2f\xfd": "compressed by zstd"}
 PACKED |= {b"7z\xbc\xaf": "a 7z archive", b"%PDF-": "a PDF", b"\x89PNG": "a picture"}
+LONGEST_LINE = 2**24  # characters; a device such as /dev/zero has a line without end
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -32,6 +35,26 @@ def text_of(content: bytes, what: object) -> str:
     if kind := not_text(content):
         raise ValueError(f"{what} is {kind}, not text; give a text file in UTF-8")
     return re.sub("\r\n?", "\n", text)
+
+
+def text_lines(path: Path, what: object = None) -> Iterator[str]:
+    """The lines of a text file in UTF-8, one by one, without their ends: of Unix, Windows or old Macs.
+
+    Raises:
+        ValueError: it is something else, or a line is longer than ``LONGEST_LINE``; the message names ``what``, by
+            default the path.
+    """
+    what = path if what is None else what
+    with path.open(encoding="utf-8-sig") as file, reading_utf8(what):
+        for number in itertools.count(1):
+            line = file.readline(LONGEST_LINE)
+            if (number == 1 or "\0" in line) and (kind := not_text(line.encode())):
+                raise ValueError(f"{what} is {kind}, not text; give a text file in UTF-8")
+            if len(line) == LONGEST_LINE:
+                raise ValueError(f"line {number} of {what} has {LONGEST_LINE:,} characters or more; is it text?")
+            if not line:
+                return
+            yield line.removesuffix("\n")
 
 
 @contextmanager

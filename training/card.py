@@ -21,9 +21,10 @@ from transformers import AutoConfig, PreTrainedConfig
 from attnzoo.installing import pip_install  # importing attnzoo also registers the Auto classes
 
 from .commands import card_parser
+from .data.text_files import short
 from .loop.run_folder import read_mapping
 from .loop.stopping import exit_on_user_error
-from .markdown import code, escaped, one_line
+from .markdown import code, escaped, one_line, with_code
 from .recipe import Recipe, Training, hub_id, load_recipe
 from .tasks import make_task
 from .tasks.base import Task
@@ -89,7 +90,11 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
 
     The card's snippet loads ``folder``, where the checkpoint will be. If ``run`` has the figures of the test split
     under "test", the metadata have these, and the card shows the published figures. A "note" in ``run`` is shown too.
+
+    Raises:
+        ValueError: a figure that the card shows is of a wrong type or not finite.
     """
+    run = _shown_figures(run, task)
     config = AutoConfig.from_pretrained(written)
     words, name = task.card, one_line(task.name)
     is_released, generates = "test" in run, task.num_beams is not None
@@ -128,6 +133,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
             for key, column in columns.items()
         ],
     )
+    start = (recipe.training.start_from or "").removesuffix("/best")
     text = _template(TEMPLATE).render(
         card_data=data.to_yaml(),
         title=escaped(title),
@@ -146,11 +152,33 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
         data=escaped(name),
         dataset=dataset,
         run=run,
-        start_from=(recipe.training.start_from or "").removesuffix("/best"),
+        start_from=code(f"--output {start}") if start else "",
         teachers=teachers_note(recipe.training),
         parameters=f"{_number_of_parameters(written / 'model.safetensors') / 1e6:.1f}",
     )
     ModelCard(text).save(written / "README.md")
+
+
+def _shown_figures(run: dict[str, Any], task: Task) -> dict[str, Any]:
+    """The figures of a run, checked, with its texts escaped: ``run.json`` may come from elsewhere."""
+    kinds = FIGURES | {"averaged": int, "git_commit": str, "note": str, "test": dict}
+    shown = [("", run, {name: kind for name, kind in kinds.items() if run.get(name) is not None})]
+    for split in ("validation", "test"):
+        if isinstance(scores := run.get(split), dict):
+            numbers = {"examples": int, **dict.fromkeys(task.metric_names, float | int)}
+            beams = {name: float | int for name in ("num_beams", "length_penalty") if name in scores}
+            shown.append((f"{split}.", scores, numbers | beams))
+    for place, figures, kinds in shown:
+        for name, kind in kinds.items():
+            value = figures.get(name)
+            is_kind = isinstance(value, kind) and not isinstance(value, bool)
+            if not is_kind or (isinstance(value, float) and not math.isfinite(value)):
+                raise ValueError(
+                    f"run.json has {place}{name}={short(repr(value))}, which a card cannot show; correct it, or train "
+                    "again"
+                )
+    texts = {name: escaped(value) for name, value in run.items() if isinstance(value, str)}
+    return run | texts | ({"note": with_code(run["note"])} if run.get("note") else {})
 
 
 def _number_of_parameters(path: Path) -> int:

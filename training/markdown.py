@@ -14,6 +14,15 @@ def escaped(text: str) -> str:
     return html.escape(re.sub(r"([\\`*_\[\]|#~$])", r"\\\1", one_line(text)), quote=False)
 
 
+def with_code(text: str) -> str:
+    """A sentence in which code spans stay; no heading, link, table or HTML."""
+    parts = re.split("(`[^`]+`)", one_line(text))  # every second one is a code span
+    return "".join(
+        part if number % 2 else html.escape(re.sub(r"([\\`\[\]|#])", r"\\\1", part), quote=False)
+        for number, part in enumerate(parts)
+    )
+
+
 def code(text: str) -> str:
     """The text as a code span, with enough backticks around it if it contains backticks."""
     text = one_line(text)

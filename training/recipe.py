@@ -137,7 +137,8 @@ class Training:
         precision: "fp32", "bf16", or "auto": bf16 if the processor can multiply in bf16, otherwise fp32.
         evaluations: number of evaluations on the validation split, at even intervals; the last one is at the end.
         num_beams: beam width of these evaluations.
-        patience: stop after this number of evaluations in a row without an improvement; None never stops early.
+        patience: stop after this number of evaluations in a row without an improvement; None never stops early. Those
+            of the warm-up do not count, nor those before the first BLEU or ROUGE above 0.
         keep_evaluated: how many of the latest evaluated weights to keep in ``evaluated/``, for
             ``python -m attnzoo.training.loop.average``.
         checkpoint_every: optimiser steps from one checkpoint to the next.
@@ -354,11 +355,12 @@ def _shipped(path: Path) -> Path:
     known = shipped_recipes()
     if str(path) in known:
         return known[str(path)]
-    close = difflib.get_close_matches(path.stem, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(path.stem, known, n=3, cutoff=0.5)
     nearest = f"; did you mean {close[0]!r}?" if close else ""
     files = sorted(str(file) for file in path.parent.glob("*.yaml")) if path.name != str(path) else []
     beside = f"; the same folder has {', '.join(files)}" if files else ""
-    raise FileNotFoundError(f"no recipe at {path}{nearest}; attnzoo has {', '.join(known)}{beside}")
+    names = "".join(f"\n  {name}" for name in [*close, *(name for name in known if name not in close)])
+    raise FileNotFoundError(f"no recipe at {path}{nearest}{beside}\nThe recipes of attnzoo:{names}")
 
 
 def parsed_value(text: str) -> Any:

@@ -21,7 +21,7 @@ from .card import decoding_note, describe, read_figures, write_card
 from .commands import release_parser
 from .evaluate import decoding_of, evaluate
 from .loop.average import average
-from .loop.checkpoint import REPOSITORY, replacing, require_model
+from .loop.checkpoint import REPOSITORY, replacing, require_model, save_tokenizer
 from .loop.run_folder import read_mapping
 from .loop.stopping import exit_on_user_error
 from .recipe import load_recipe, save_recipe, without_machine_paths
@@ -101,7 +101,7 @@ def release(
         (new / "model.safetensors").chmod((new / "config.json").stat().st_mode)
         for name in ("is_local", "local_files_only"):  # how it was loaded here
             tokenizer.init_kwargs.pop(name, None)
-        tokenizer.save_pretrained(new)
+        save_tokenizer(tokenizer, new)
         save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
         test = evaluate(new, task, "test")  # of what a user will load
         if task.card.pictures:

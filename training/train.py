@@ -41,7 +41,7 @@ from .card import describe, write_card
 from .commands import train_parser
 from .data.text_files import short
 from .loop.average import MovingAverage
-from .loop.batching import LengthBatchSampler, LengthBatchStream, length_of
+from .loop.batching import LengthBatchSampler, LengthBatchStream, check_lengths, length_of
 from .loop.checkpoint import (
     checkpoint_folder,
     checkpoints,
@@ -49,6 +49,7 @@ from .loop.checkpoint import (
     replacing,
     require_room,
     rotate,
+    save_tokenizer,
     set_damaged_aside,
     write_atomically,
 )
@@ -92,10 +93,10 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
 
     Raises:
         FloatingPointError: the training diverges. The weights it diverged to are not saved.
-        ValueError: an example is longer than a batch; ``output`` holds a run, and neither ``resume`` nor ``overwrite``
-            is given; ``output`` holds a file that the training would delete and no training wrote, or one that the
-            recipe names; the run to resume has another recipe, model, data or number of processes, or no undamaged
-            checkpoint; several processes were started that do not know of each other.
+        ValueError: an example of any split is longer than a batch; ``output`` holds a run, and neither ``resume`` nor
+            ``overwrite`` is given; ``output`` holds a file that the training would delete and no training wrote, or one
+            that the recipe names; the run to resume has another recipe, model, data or number of processes, or no
+            undamaged checkpoint; several processes were started that do not know of each other.
         OSError: ``output`` cannot be written, or has too little room.
         StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """
@@ -159,6 +160,9 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         lengths = [length_of(row) for row in examples]
         order = LengthBatchSampler(lengths, *batching, lambda row: describe_example(examples[row]))
         size = f"{len(examples):,}"
+
+    for split in ("validation", "test"):  # before the training: a decoder may take hours for such a row
+        check_lengths(task.held_out_examples(tokenizer, split), split, settings.batch_tokens, describe_example)
 
     def load(batch: list[Any]) -> dict[str, Tensor]:
         rows = batch if isinstance(examples, IterableDataset) else examples.__getitems__(batch)
@@ -283,7 +287,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
                     accelerator.log({f"validation_{name}": value for name, value in scores.items()}, step=clock.steps)
                     bar.write(f"step {clock.steps}, {minutes:.1f} minutes: validation {describe(task, scores)}")
                     figures = {"steps": clock.steps, "minutes": minutes, "validation": scores}
-                    if best.update(scores[task.metric], figures) and accelerator.is_main_process:
+                    is_best = best.update(scores[task.metric], figures, clock.steps <= settings.warmup_steps)
+                    if is_best and accelerator.is_main_process:
                         save(output / "best", task, run | figures)
                     accelerator.wait_for_everyone()
                 if best.is_out_of_patience(settings.patience):
@@ -381,7 +386,7 @@ def _save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, recipe: Re
     """Write a Hub repository; with a card if the task and the run's figures are given."""
     with replacing(folder) as new:
         model.save_pretrained(new)
-        tokenizer.save_pretrained(new)
+        save_tokenizer(tokenizer, new)
         save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
         if card:
             write_card(new, folder, recipe, *card)

@@ -4,13 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..alignment import Links, from_pharaoh
-from ..encoding import reading_utf8
+from ..encoding import text_lines
 
 
 def read_pairs(sources: Path, targets: Path) -> Iterator[tuple[str, str]]:
-    """The lines of two files side by side, without holding the files in memory. A line ends with a line feed alone."""
-    for source, target in zip(_lines(sources), _lines(targets), strict=True):
-        yield source.removesuffix("\n"), target.removesuffix("\n")
+    """The lines of two files side by side, without holding the files in memory."""
+    yield from zip(text_lines(sources), text_lines(targets), strict=True)
 
 
 def count_pairs(sources: Path, targets: Path) -> int:
@@ -23,7 +22,7 @@ def count_pairs(sources: Path, targets: Path) -> int:
     counts = []
     for path in (sources, targets):
         count = 0
-        for count, line in enumerate(_lines(path), start=1):
+        for count, line in enumerate(text_lines(path), start=1):
             if not line.strip():
                 raise ValueError(f"line {count} of {path} is empty; there is nothing to align")
         if not count:
@@ -41,7 +40,7 @@ def read_links(path: Path) -> list[tuple[Links, Links]]:
         ValueError: the file is not UTF-8, or what stands in a line is not a link; the message has its number, from 1.
     """
     found = []
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(text_lines(path), start=1):
         try:
             found.append(from_pharaoh(line))
         except ValueError as error:
@@ -64,8 +63,3 @@ def require_words(
                     f"line {number} of {path} has the link {s}-{t}, but its source has {len(source)} words and its "
                     f"target {len(target)}; words are counted from 0"
                 )
-
-
-def _lines(path: Path) -> Iterator[str]:
-    with path.open(encoding="utf-8-sig", newline="\n") as file, reading_utf8(path):
-        yield from file

@@ -14,7 +14,7 @@ from pathlib import Path
 from string import capwords
 from typing import NamedTuple
 
-from ..encoding import reading_utf8
+from ..encoding import text_lines
 from . import heteronyms
 from .phone_sets import DESCRIPTIONS, PHONE_SETS, Phones, arpabet_as_kokoro, split, without_stress, wrong_phone
 from .text import SOUNDED_E, straight
@@ -167,13 +167,13 @@ def _of_any_case(lexicon: Lexicon) -> Lexicon:
 
 def _cmudict_lines(path: Path) -> Iterator[tuple[str, str]]:
     """The words and pronunciations of lines such as ``read(2) R IY1 D # comment``."""
-    for line in _lines(path):
+    for line in text_lines(path):
         word, _, phonemes = line.partition(" #")[0].partition(" ")
         yield word.partition("(")[0], phonemes.strip()
 
 
 def _tab_separated_lines(path: Path) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(text_lines(path), start=1):
         if line.strip():
             word, _, phonemes = (part.strip() for part in line.partition("\t"))
             if not word or not phonemes or "\t" in phonemes:
@@ -183,11 +183,6 @@ def _tab_separated_lines(path: Path) -> Iterator[tuple[str, str]]:
                     f"{path}, line 1: {line!r} looks like a header, which a lexicon must not have; delete this line"
                 )
             yield word, phonemes
-
-
-def _lines(path: Path) -> list[str]:
-    with reading_utf8(path):
-        return path.read_text(encoding="utf-8-sig").splitlines()
 
 
 def _misaki_entries(value: str | dict[str, str | None]) -> tuple[Entry, ...]:

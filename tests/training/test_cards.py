@@ -11,6 +11,7 @@ The Hub checks this when a card arrives, and its pages are empty where a word is
 """
 
 import json
+import math
 import re
 import shlex
 import shutil
@@ -238,6 +239,53 @@ def test_data_of_any_name_is_a_name_on_the_card(
     assert f"\n# attentional-rnn {in_markdown}\n" in text
     assert f"\nData: {in_markdown}, " in text
     assert "<" not in text
+
+
+@pytest.mark.parametrize("name", ["precision", "git_commit", "note"])
+def test_texts_of_a_run_are_no_markup(name: str, run: Path, dictionary: Path, tmp_path: Path) -> None:
+    recipe = load_recipe(run / "recipe.yaml")
+    recipe.training.start_from = "runs/`x`\n\n# <script>1</script>"
+    figures = json.loads((run / "run.json").read_text())
+    figures[name] = "Of `a_b`.\n\n# Free\n<script>alert(1)</script> ![a](b) `c"
+    shutil.copytree(run / "best", tmp_path / "best")
+    write_card(tmp_path / "best", tmp_path / "best", recipe, make_task(load_recipe(run / "recipe.yaml")), figures)
+    text = re.sub(
+        r"(?<![\\`])(`+)(?!`).+?(?<!`)\1(?!`)", "", read(tmp_path / "best").split("\n---\n")[1]
+    )  # in a code span nothing is markup
+    assert r"\# Free &lt;script&gt;alert(1)&lt;/script&gt; !\[a\](b) \`c" in text
+    assert "<" not in text
+    assert "\n# Free" not in text
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (("validation", "per"), math.nan),
+        (("validation", "per"), "<b>1</b>"),
+        (("validation", "examples"), "# 3"),
+        (("validation", "num_beams"), ["a"]),
+        (("test", "per"), None),
+        (("minutes",), math.inf),
+        (("steps",), True),
+        (("averaged",), "<b>"),
+        (("note",), ["a"]),
+        (("git_commit",), {"a": "<b>"}),
+    ],
+    ids=str,
+)
+def test_figures_that_are_no_numbers_are_refused(
+    key: tuple[str, ...], value: Any, run: Path, dictionary: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(run / "best", tmp_path / "best")
+    figures = json.loads((run / "run.json").read_text())
+    figures["test"] = dict(figures["validation"])
+    place = figures
+    for part in key[:-1]:
+        place = place[part]
+    place[key[-1]] = value
+    (tmp_path / "best" / "run.json").write_text(json.dumps(figures))
+    with pytest.raises(SystemExit, match=rf"error: .*run\.json .*{key[-1]}"):
+        training_card.main([str(tmp_path / "best"), "--set", f"task.data.path={dictionary}"])
 
 
 @pytest.mark.parametrize("place", [".", '../a "model" of `mine`', 'a "model" of `mine`'])

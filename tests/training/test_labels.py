@@ -1,5 +1,6 @@
 """Labels of sentences: the kinds of files that have them, their names and numbers, and what is wrong with one."""
 
+import json
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ def test_numbers_of_a_models_labels(tmp_path: Path) -> None:
     """By name, by the data's own names, or by place; what could mean either is refused."""
 
     def numbers(labels: list[Any], names: list[str]) -> dict[str, int]:
-        return known_numbers(datasets.Dataset.from_dict({"label": labels}), names, "a.csv")
+        return known_numbers(datasets.Dataset.from_dict({"label": labels}), names, "a.csv")[1]
 
     assert numbers(["b", "b"], ["a", "b"]) == {"a": 0, "b": 1}
     assert numbers([2, 5], ["1", "2", "5"]) == {"1": 0, "2": 1, "5": 2}
@@ -26,7 +27,7 @@ def test_numbers_of_a_models_labels(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="label_names"):
             numbers(labels, names)
     named = datasets.Dataset.from_dict({"label": [0, 1]}).cast_column("label", datasets.ClassLabel(names=["yes", "no"]))
-    assert known_numbers(named, ["no", "yes"], "a.csv") == {"0": 1, "1": 0}
+    assert known_numbers(named, ["no", "yes"], "a.csv")[1] == {"0": 1, "1": 0}
 
 
 LINES = "".join(f"{verdict} {review}\n" for review, verdict in sentences().itertuples(index=False))
@@ -117,6 +118,49 @@ def test_every_kind_of_label_gives_numbers_and_names(tmp_path: Path) -> None:
     assert task("words.tsv", label_names=["praise", "blame"]).splits["test"]["labels"][0] == 1 - expected[0]
 
 
+MOODS = {"-1": "bad", "0": "even", "1": "good"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "suffix"),
+    [("int", "csv"), *((kind, suffix) for kind in ("int", "float", "text") for suffix in ("jsonl", "parquet"))],
+)
+@pytest.mark.parametrize(
+    "label_names", [None, ["-1", "0", "1"], [-1, 0, 1], {-1: "bad", 0: "even", 1: "good"}], ids=str
+)
+def test_labels_below_zero(kind: str, suffix: str, label_names: Any, tmp_path: Path) -> None:
+    """A label may be any whole number; a mapping gives each its name."""
+    frame = sentences()
+    frame["verdict"] = (frame["verdict"] == "praise").astype(int) - frame["review"].str.contains("not").astype(int)
+    if kind != "int":
+        frame["verdict"] = frame["verdict"].astype(float if kind == "float" else str)
+    path = tmp_path / f"a.{suffix}"
+    if suffix == "jsonl":
+        path.write_text("\n".join(map(json.dumps, frame.to_dict("records"))))
+    else:
+        frame.to_csv(path, index=False) if suffix == "csv" else frame.to_parquet(path)
+    task = task_of(path, label_names=label_names)
+    assert task.labels == list(MOODS.values() if isinstance(label_names, dict) else MOODS)
+    expected = {text: int(label) + 1 for text, label in frame.itertuples(index=False)}
+    for split, rows in task.splits.items():
+        assert rows["labels"][:] == [expected[text] for text in rows["text"]], split
+
+
+def test_a_mapping_may_give_one_name_to_several_labels(tmp_path: Path) -> None:
+    frame = sentences()
+    frame["verdict"] = [n % 4 + 1 for n in range(len(frame))]
+    frame.to_csv(tmp_path / "stars.csv", index=False)
+    names = {1: "no", 2: "no", 3: "yes", 4: "yes"}
+    task = task_of(tmp_path / "stars.csv", label_names=names)
+    expected = {text: int(stars > 2) for text, stars in frame.itertuples(index=False)}
+    assert task.labels == ["no", "yes"]
+    assert task.splits["train"]["labels"][:] == [expected[text] for text in task.splits["train"]["text"]]
+    with pytest.raises(ValueError, match=r"the label 4 is none of .*\{LABEL: NAME"):
+        task_of(tmp_path / "stars.csv", label_names={1: "no", 2: "no", 3: "yes"})
+    with pytest.raises(ValueError, match=r"name each label: \{1: NAME, 2: NAME, 3: NAME, 4: NAME\}"):
+        task_of(tmp_path / "stars.csv", label_names=["a", "b", "c", "d"])
+
+
 def test_spaces_around_a_label_are_no_part_of_it(tmp_path: Path) -> None:
     frame = sentences()
     frame["verdict"] = [f" {verdict} " if row % 2 else verdict for row, verdict in enumerate(frame["verdict"])]
@@ -185,7 +229,7 @@ def test_rows_that_cannot_be_learned_from(tmp_path: Path, rows: list[tuple[Any, 
 def test_labels_that_leave_nothing_to_learn(tmp_path: Path) -> None:
     frame = sentences()
     frame.assign(verdict=-1).to_parquet(tmp_path / "none.parquet")
-    with pytest.raises(ValueError, match="there is a row with the label -1, which means none"):
+    with pytest.raises(ValueError, match="there is no label but '-1'; two or more are expected"):
         task_of(tmp_path / "none.parquet")
     frame.drop_duplicates("verdict").to_csv(tmp_path / "few.csv", index=False)
     with pytest.raises(ValueError, match=r"few\.csv has no examples for the \w+ split"):

@@ -24,7 +24,7 @@ from transformers import (
 )
 
 from tests.training.reviews import COLUMNS, SMALL, sentences, task_of
-from tests.training.runs import ROOT, train_recipe
+from tests.training.runs import ROOT, overrides, train_recipe
 
 SHIPPED = ROOT / "model_cards" / "self-attentive-sst2"
 
@@ -49,6 +49,30 @@ def test_it_learns_labels_that_are_words(classifier: Path, capsys: pytest.Captur
         evaluate.main([str(classifier / "best"), "--num-beams", "2"])
     with pytest.raises(SystemExit, match=r"length_penalty=2\.0 is for predictions that are generated"):
         evaluate.main([str(classifier / "best"), "--length-penalty", "2"])
+
+
+@pytest.mark.parametrize("names", [None, {-1: "bad", 0: "even", 1: "good"}], ids=["single", "pairs"])
+def test_labels_below_zero_are_evaluated_and_served(
+    names: dict[int, str] | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where a file has only some of the labels: 0 and 1 are not the first two of the names."""
+    frame = sentences().assign(reply="So it is.")
+    frame["verdict"] = (frame["verdict"] == "praise").astype(int) - frame["review"].str.contains("not").astype(int)
+    frame.to_csv(tmp_path / "moods.csv", index=False)
+    columns = COLUMNS | ({"text_pair_column": "reply"} if names else {})
+    sets = [*SMALL, *overrides("task.data", path=str(tmp_path / "moods.csv"), label_names=names, **columns)]
+    sets += overrides("training", max_steps=20, evaluations=1) + overrides("model", sentence_pair=names is not None)
+    best = train_recipe("self_attentive_sst2", tmp_path / "run", sets) / "best"
+    some = frame[frame["verdict"] >= 0][:40]
+    some.to_csv(tmp_path / "some.csv", index=False)
+    evaluate.main([str(best), f"--set=task.data.path={tmp_path / 'some.csv'}"])
+    serve = pipeline("text-classification", str(best))
+    inputs = [{"text": text, "text_pair": "So it is."} if names else text for text in some["review"]]
+    served = [found["label"] for found in serve(inputs)]
+    expected = [names[verdict] if names else str(verdict) for verdict in some["verdict"]]
+    accuracy = 100 * np.mean([one == other for one, other in zip(served, expected, strict=True)])
+    assert 0 < accuracy < 100
+    assert f"test split, 40 examples: accuracy {accuracy:.2f} %" in capsys.readouterr().out
 
 
 def test_a_model_of_other_labels_or_of_pairs_is_not_evaluated(classifier: Path, reviews: Path, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import datasets
 import pandas as pd
 import pytest
+from attnzoo.training.data.json_files import json_stream
+from attnzoo.training.data.row_checks import checked
 from attnzoo.training.data.sources import Source, read_rows
 from attnzoo.training.loop.checkpoint import checkpoints
 from attnzoo.training.recipe import load_recipe
@@ -251,6 +253,49 @@ def test_words_that_look_like_something_else_stay_words(name: str, streaming: bo
         assert [row["word"] for row in read_rows(source, ["word"])["train"]] == words
 
 
+DATES = ["1941-08-23", "2001-01-01T10:00:00Z", "12:30"]
+TEXTS = {"a": ["word", "007", "1e5", "true", "null", "NaN", "-0"], "b": DATES, "c": DATES[:1]}
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["held", "streamed"])
+@pytest.mark.parametrize("order", ["abc", "cba"])
+@pytest.mark.parametrize("kind", ["lines", "array", "indented array", "languages", "parquet"])
+def test_dates_and_numbers_in_quotation_marks_stay_text(kind: str, order: str, streaming: bool, tmp_path: Path) -> None:
+    """The JSON reader of the datasets library makes times of texts, and fails where the next file has none."""
+    for place, name in enumerate(order):
+        rows = [{"spelling": text, "sounds": text, "other": 5} for text in TEXTS[name]]
+        if kind == "parquet":
+            pd.DataFrame(rows).to_parquet(tmp_path / f"{place}.parquet")
+        elif kind in ("lines", "languages"):
+            lines = [json.dumps({"translation": row} if kind == "languages" else row) for row in rows]
+            (tmp_path / f"{place}.jsonl").write_text("\n".join(lines))
+        else:
+            indent = 1 if kind == "indented array" else None
+            (tmp_path / f"{place}.json").write_text("\n" * bool(indent) + json.dumps(rows, indent=indent))
+    found = read_rows(PronunciationData(path=str(tmp_path), streaming=streaming, **COLUMNS), ["word", "pronunciation"])
+    expected = [text for name in order for text in TEXTS[name]]
+    assert list(found["train"]) == [{"word": text, "pronunciation": text} for text in expected]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_column_of_text_in_one_parquet_file_and_of_times_in_another_is_refused(order: int, tmp_path: Path) -> None:
+    """The datasets library would take the type of the first for both."""
+    for name, text in zip("ab", ["1941-08-23", pd.Timestamp("1941-08-23")][::order], strict=True):
+        pd.DataFrame({"spelling": [text], "sounds": ["B"]}).to_parquet(tmp_path / f"{name}.parquet")
+    assert "column 'spelling' is " in refusal(tmp_path)
+
+
+def test_labels_of_json_have_the_names_that_a_readme_of_the_hub_declares(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "1999-12-31", "label": 1}\n{"text": "b", "label": 0}\n')
+    types = datasets.Features(text=datasets.Value("string"), label=datasets.ClassLabel(names=["yes", "no"]))
+    columns = {"text": "text", "label": "label"}
+    rows = json_stream([str(tmp_path / "a.jsonl")], columns)
+    for streaming in (False, True):
+        found = checked(rows, columns, ["label"], "a.jsonl", skip=False, streaming=streaming, types=types)
+        assert list(found) == [{"text": "1999-12-31", "label": 1}, {"text": "b", "label": 0}]
+        assert found.features == types
+
+
 @pytest.mark.filterwarnings("error::ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning")
 def test_a_stream_that_was_looked_into_leaves_no_file_open(pairs: Pairs, tmp_path: Path) -> None:
     """Only what reads it to the end can close a csv file: the library's reader does so there, and nowhere else."""
@@ -315,6 +360,10 @@ def test_a_missing_column_is_named_with_those_there_are(
         ("a.jsonl", '["a","b"]\n["c","d"]\n', "a.jsonl"),
         ("a.jsonl", '{"spelling": "bab", "sounds": "B"}\n["a","b"]\n', "a.jsonl cannot be read"),
         ("a.json", '[{"spelling": "bab", "sounds": "B"}, 3]', "a.json cannot be read"),
+        ("a.json", '[{"spelling": "bab", "sounds": "B"}', "a.json cannot be read"),
+        ("a.jsonl", '{"spelling": "a", "spelling": "b", "sounds": "B"}', "a key occurs twice"),
+        ("a.jsonl", '{"spelling": "\\ud800", "sounds": "B"}', "row 1: column 'spelling' has '\\ud800', with half of a"),
+        ("a.jsonl", '{"spelling": ' + "[" * 10**5 + "}", "a.jsonl cannot be read: line 1 is not JSON"),
     ],
 )
 def test_an_unsound_file_is_refused(name: str, text: str, message: str, streaming: bool, tmp_path: Path) -> None:

@@ -272,18 +272,22 @@ def test_a_recipe_can_start_from_a_paper_and_its_card_says_so(paper: str, dictio
 
 @pytest.mark.usefixtures("few_phonemes")
 def test_it_stops_early_and_keeps_what_averaging_needs(dictionary: Path, tmp_path: Path) -> None:
-    """With a learning rate that teaches nothing no evaluation is better than the first."""
+    """With a learning rate that teaches nothing no evaluation is better than the first; the warm-up does not count."""
     sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=40", "training.evaluations=20"]
-    sets += ["training.learning_rate=1e-9", "training.patience=3", "training.keep_evaluated=2"]
+    sets += ["training.warmup_steps=5", "training.learning_rate=1e-9"]
+    sets += ["training.patience=3", "training.keep_evaluated=2"]
     train_recipe("demo", tmp_path / "run", sets)
     result = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert (result["steps"], result["total_steps"]) == (2, 8)
+    assert (result["steps"], result["total_steps"]) == (10, 10)  # the later of equal models
     (tmp_path / "run" / "run.json").unlink()  # as if killed at the very end
     train_recipe("demo", tmp_path / "run", sets, "--resume")
     again = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert (again["steps"], again["total_steps"], again["validation"]) == (2, 8, result["validation"])
+    assert (again["steps"], again["total_steps"], again["validation"]) == (10, 10, result["validation"])
     evaluated = checkpoints(tmp_path / "run" / "evaluated")
-    assert [path.name for path in evaluated] == ["step-00000006", "step-00000008"]
+    assert [path.name for path in evaluated] == ["step-00000008", "step-00000010"]
+    for folder in (*evaluated, tmp_path / "run" / "best"):
+        saved = json.loads((folder / "tokenizer.json").read_text())
+        assert (saved["padding"], saved["truncation"]) == (None, None)  # of the last call
     # The path to the data is the run's: the folder itself has its last part, for others.
     assert load_recipe(evaluated[0] / "recipe.yaml").task.data.path == dictionary.name
     assert checkpoint_recipe(evaluated[0]).task.data.path == str(dictionary)
@@ -298,7 +302,9 @@ def test_checkpoints_are_averaged(run: Path, dictionary: Path, tmp_path: Path) -
                 parameter *= scale
         folders.append(tmp_path / str(number))
         model.save_pretrained(folders[-1])
-        AutoTokenizer.from_pretrained(run / "best").save_pretrained(folders[-1])
+        tokenizer = AutoTokenizer.from_pretrained(run / "best")
+        tokenizer(["a", "ab"], padding=bool(number), truncation=bool(number), max_length=9)  # which stays in the file
+        tokenizer.save_pretrained(folders[-1])
     for name in ("README.md", "alignment.png", "recipe.yaml"):
         (folders[-1] / name).write_text("of the last one alone, but for the recipe")
     average.main([*map(str, folders), "--output", str(tmp_path / "mean")])

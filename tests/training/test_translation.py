@@ -253,6 +253,22 @@ def test_pairs_on_two_sides_are_counted(tmp_path: Path, capsys: pytest.CaptureFi
     assert "2 of the 2 different pairs of the validation split are in the train split too" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("split", ["train", "validation", "test"])
+@pytest.mark.parametrize("column", ["en", "de"])
+def test_a_row_longer_than_a_batch_is_refused_in_every_split(split: str, column: str, tmp_path: Path) -> None:
+    """Before the training, whose first evaluation would not end."""
+    rows = pairs(120)
+    of_splits = {"train": rows[:60], "validation": rows[60:90], "test": rows[90:]}
+    of_splits[split][1] = of_splits[split][1] | {column: "a man " * 1000}
+    for name, of_split in of_splits.items():
+        write_lines(tmp_path / f"{name}.jsonl", of_split)
+    sets = [*TRAINING, *SMALL["rnn"], f"task.data.path={tmp_path}", "training.max_steps=1"]
+    called = "training" if split == "train" else split
+    with pytest.raises(SystemExit, match=rf"the {called} example .* tokens, more than batch_tokens=\d+; raise it"):
+        train_recipe("attentional_rnn_multi30k", tmp_path / "run", sets)
+    assert not (tmp_path / "run" / "recipe.yaml").exists()
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -319,3 +335,23 @@ def test_the_best_evaluation_is_the_greatest_where_greater_is_better(greater_is_
     for score in (20.0, 30.0, 10.0, 15.0):
         best.update(score, {})
     assert best.score == kept
+
+
+def test_patience_begins_after_the_warm_up_with_the_first_score_above_zero() -> None:
+    """And the later of two equal models is kept: it has learned longer."""
+    best = Best(greater_is_better=True)
+    for step in range(4):
+        assert best.update(0.0, {"step": step})
+    assert (best.figures["step"], best.evaluations_since) == (3, 0)
+    assert best.update(5.0, {"step": 5})
+    for score in (0.0, 4.0):
+        assert not best.update(score, {})
+    assert best.is_out_of_patience(2)
+    assert best.update(5.0, {"step": 8})
+    assert (best.figures["step"], best.evaluations_since) == (8, 3)
+    errors = Best(greater_is_better=False)
+    counted = []
+    for step, score in enumerate((90.0, 95.0, 95.0, 95.0)):
+        errors.update(score, {}, is_warming_up=step < 2)
+        counted.append(errors.evaluations_since)
+    assert counted == [0, 0, 1, 2]

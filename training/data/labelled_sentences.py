@@ -8,7 +8,8 @@ from huggingface_hub.dataclasses import strict
 
 from .labels import FASTTEXT, read_label_lines
 from .orange_tables import read_table
-from .sources import Rows, Source, checked, is_table, read_rows, readable, refuse_row_keys, rows_of_files, text_files
+from .row_checks import Rows, checked
+from .sources import Source, is_table, read_rows, readable, refuse_row_keys, rows_of_files, text_files
 from .text_files import SourceError, open_unpacked
 
 
@@ -27,9 +28,10 @@ class ClassificationData(Source):
         only: read only those rows of this table that have these texts in the columns of these names.
         text_column: what the rows call the sentence.
         text_pair_column: what they call the second sentence of a pair; None where there is one.
-        label_column: what they call the label: text, or a whole number from 0.
-        label_names: the labels in the order of their numbers, from 0. None takes them from the data: the names of a
-            ``ClassLabel``, or else the labels themselves, sorted.
+        label_column: what they call the label: text, or any whole number.
+        label_names: the labels in the order of their numbers, from 0; or the name of each value in the data, such as
+            {-1: negative, 0: neutral, 1: positive}; several values may have one name. None takes them from the data:
+            the names of a ``ClassLabel``, or else the labels themselves, sorted.
         mask_urls: replace every web address by the token <url>.
         lower_case: read capital letters as small ones.
         normalization: Unicode's form of the text: "nfc"; "nfd", which takes accented letters and the syllables of
@@ -53,7 +55,7 @@ class ClassificationData(Source):
     text_column: str = "text"
     text_pair_column: str | None = None
     label_column: str = "label"
-    label_names: list[str] | None = None
+    label_names: list[str | int] | dict[str | int, str] | None = None
     mask_urls: bool = False
     lower_case: bool = True
     normalization: Literal["nfc", "nfd", "strip_accents"] | None = None
@@ -82,9 +84,15 @@ class ClassificationData(Source):
             raise ValueError("added_words and tune_word_vectors=false are for word_vectors, which is not given")
         if self.word_vectors is not None and self.tokens != "words":
             raise ValueError(f"word_vectors are of words, and tokens is {self.tokens!r}; leave one of them out")
-        names = self.label_names
-        if names is not None and (len(names) < 2 or len(set(names)) < len(names)):
-            raise ValueError(f"label_names must be two or more different names, got {names}")
+        if self.label_names is not None:
+            is_mapping = isinstance(self.label_names, dict)
+            names = list(self.label_names.values() if isinstance(self.label_names, dict) else self.label_names)
+            if any(isinstance(one, bool) for one in (*names, *(self.label_names if is_mapping else ()))):
+                raise ValueError(
+                    f"label_names has true or false, got {self.label_names}; put quotation marks around it"
+                )
+            if len(set(map(str, names))) < (2 if is_mapping else max(2, len(names))):
+                raise ValueError(f"label_names must be two or more different names, got {self.label_names}")
 
 
 def read_labelled(data: ClassificationData, columns: list[str], only: str | None) -> dict[str, Rows]:

@@ -1,15 +1,19 @@
 """Labels, as text or whole numbers in the data: their names, and their numbers in a model."""
 
 import re
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import datasets
 
-from .sources import Rows, SourceError, readable, report_skipped, short
-from .text_files import lines
+from .row_checks import Rows, label_text, report_skipped
+from .sources import readable
+from .text_files import SourceError, lines, short
 
 FASTTEXT = "__label__"  # the prefix of labels in fastText's files
+NUMBER = re.compile(r"-?\d+")
+LabelNames: TypeAlias = list[str] | dict[Any, str]  # in the order of their numbers, or by the values in the data
 
 
 def read_label_lines(file: Path, encoding: str, skip: bool) -> dict[str, list[str]]:
@@ -49,12 +53,7 @@ def read_label_lines(file: Path, encoding: str, skip: bool) -> dict[str, list[st
     return rows
 
 
-def label_text(value: Any) -> str:
-    """A label as text, without spaces around it."""
-    return str(value).strip()
-
-
-def number_labels(rows: Rows, given: list[str] | None, path: str) -> tuple[list[str], dict[str, int]]:
+def number_labels(rows: Rows, given: LabelNames | None, path: str) -> tuple[list[str], dict[str, int]]:
     """The names of the labels, and the number of each label by its value in the rows.
 
     Args:
@@ -63,27 +62,29 @@ def number_labels(rows: Rows, given: list[str] | None, path: str) -> tuple[list[
         path: where the rows come from
 
     Raises:
-        SourceError: there is only one label, or the label -1, which means none; or the data contradicts the names.
+        SourceError: there is only one label, or the data contradicts the names.
     """
-    found = {label_text(label) for batch in rows.iter(1000) for label in batch["label"]}
-    are_numbers = all(re.fullmatch(r"-?\d+", label) for label in found)
-    feature = (rows.features or {}).get("label")
-    own_names = feature.names if isinstance(feature, datasets.ClassLabel) else None
-    names = own_names if given is None else given
-    if names is None and "-1" in found:
-        raise SourceError(f"{path}, train split: there is a row with the label -1, which means none; leave it out")
+    found, own_names = _labels_of(rows)
     if len(found) < 2:
         raise SourceError(f"{path}, train split: there is no label but {found.pop()!r}; two or more are expected")
+    are_numbers = all(map(NUMBER.fullmatch, found))
+    if isinstance(given, dict):
+        return _names_of_values(given)
+    names = own_names if given is None else given
     if names is None:
+        if are_numbers and "-1" in found:
+            print(f"{path}: -1 is a label like any other; if it means none, leave those rows out", file=sys.stderr)
         names = sorted(found, key=int if are_numbers else str)
-    elif are_numbers:
+    elif are_numbers and (own_names or not all(map(NUMBER.fullmatch, names))):
         _check_names(names, own_names, found, path)
         return names, {str(number): number for number in range(len(names))}
+    elif are_numbers:
+        _check_numeric_names(names, found, path)
     return names, {name: number for number, name in enumerate(names)}
 
 
-def known_numbers(rows: Rows, names: list[str], path: str) -> dict[str, int]:
-    """The number of each label, by its value in the rows; ``names`` are the labels of the model that is tested.
+def known_numbers(rows: Rows, given: LabelNames, path: str) -> tuple[list[str], dict[str, int]]:
+    """The labels of the model that is tested, and the number of each label by its value in the rows.
 
     Some labels may not occur. The rows hold the names, or the numbers from 0; if the names are numbers, the rows
     hold the names.
@@ -91,14 +92,41 @@ def known_numbers(rows: Rows, names: list[str], path: str) -> dict[str, int]:
     Raises:
         SourceError: the numbers in the data do not fit the names.
     """
-    found = {label_text(label) for batch in rows.iter(1000) for label in batch["label"]}
-    feature = (rows.features or {}).get("label")
-    if isinstance(feature, datasets.ClassLabel) and set(feature.names) <= set(names):
-        return {str(number): names.index(name) for number, name in enumerate(feature.names)}
-    if not found <= set(names) and all(re.fullmatch(r"-?\d+", label) for label in found):
+    if isinstance(given, dict):
+        return _names_of_values(given)
+    names = given
+    found, own_names = _labels_of(rows)
+    if own_names is not None and set(own_names) <= set(names):
+        return names, {str(number): names.index(name) for number, name in enumerate(own_names)}
+    if not found <= set(names) and all(map(NUMBER.fullmatch, found)):
+        if all(map(NUMBER.fullmatch, names)):
+            _check_numeric_names(names, found, path)
         _check_names(names, None, found, path)
-        return {str(number): number for number in range(len(names))}
-    return {name: number for number, name in enumerate(names)}
+        return names, {str(number): number for number in range(len(names))}
+    return names, {name: number for number, name in enumerate(names)}
+
+
+def _labels_of(rows: Rows) -> tuple[set[str], list[str] | None]:
+    """The labels as text, and the names that the data itself gives their numbers."""
+    feature = (rows.features or {}).get("label")
+    found = {label_text(label) for batch in rows.iter(1000) for label in batch["label"]}
+    return found, feature.names if isinstance(feature, datasets.ClassLabel) else None
+
+
+def _names_of_values(given: dict[Any, str]) -> tuple[list[str], dict[str, int]]:
+    """The different names, and the number of each value and of each name."""
+    names = list(dict.fromkeys(given.values()))
+    numbers = {name: number for number, name in enumerate(names)}
+    return names, numbers | {label_text(value): numbers[name] for value, name in given.items()}
+
+
+def _check_numeric_names(names: list[str], found: set[str], path: str) -> None:
+    """Raise a SourceError if names that are numbers are not the labels of the data, in their order."""
+    if not found <= set(names) or names != sorted(names, key=int):
+        raise SourceError(
+            f"task.data.label_names is {short(names)}, and the labels of {path} are numbers themselves: "
+            f"{short(', '.join(sorted(found, key=int)))}; leave label_names out, or {_mapping(found)}"
+        )
 
 
 def _check_names(names: list[str], own_names: list[str] | None, found: set[str], path: str) -> None:
@@ -108,14 +136,13 @@ def _check_names(names: list[str], own_names: list[str] | None, found: set[str],
             f"task.data.label_names is {short(names)}, and {path} has these names in another order: "
             f"{short(own_names)}; leave label_names out"
         )
-    positions = [str(number) for number in range(len(names))]
-    if names not in (own_names, positions) and all(re.fullmatch(r"-?\d+", name) for name in names):
-        raise SourceError(
-            f"task.data.label_names is {short(names)}, and the labels of {path} are numbers themselves, the first name "
-            "being that of 0; leave label_names out, or give words"
-        )
     if "0" not in found and max(found, key=int) == str(len(names)):
         raise SourceError(
             f"{path}, train split: the labels are numbers up to {len(names)}, none is 0, and the {len(names)} names "
-            f"of task.data.label_names are for 0 to {len(names) - 1}; let the labels begin at 0, or leave it out"
+            f"of task.data.label_names are for 0 to {len(names) - 1}; leave it out, or {_mapping(found)}"
         )
+
+
+def _mapping(found: set[str]) -> str:
+    """Advice to give a name to every label."""
+    return f"name each label: {{{short(', '.join(f'{label}: NAME' for label in sorted(found, key=int)))}}}"

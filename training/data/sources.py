@@ -5,20 +5,23 @@ import csv
 import glob
 import gzip
 import re
-import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import datasets
 import pyarrow as pa
+import pyarrow.parquet as pq
 from datasets.packaged_modules.csv.csv import CsvConfig
 from datasets.packaged_modules.json.json import JsonConfig
 from huggingface_hub.dataclasses import strict
 
-from .text_files import GZIP, TAB, check_header, has_quotes, lines, refuse_misread_rows, refuse_packed, require_columns
+from .json_files import TRANSLATION, json_stream
+from .row_checks import Rows as Rows
+from .row_checks import checked
+from .text_files import GZIP, TAB, check_header, has_quotes, lines, refuse_misread_rows, refuse_packed
 from .text_files import SourceError as SourceError
 from .text_files import short as short
 
@@ -32,11 +35,9 @@ READERS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 SPLITS = {"train": ("train",), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
 HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
-TRANSLATION = "translation"  # the column of dicts
+TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 # What a folder of a dataset may hold beside its rows, by the names that the datasets library gives it.
 NOT_ROWS = {"config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json"}
-
-Rows: TypeAlias = datasets.Dataset | datasets.IterableDataset
 
 
 @strict
@@ -125,7 +126,8 @@ def read_rows(
             f"task.data names one column twice: {', '.join(getattr(source, f'{n}_column') for n in names)}"
         )
     with readable(source.path):
-        found = {split: _languages(rows, columns) for split, rows in _open(source, columns).items()}
+        opened, types = _open(source, columns)
+        found = {split: _languages(rows, columns) for split, rows in opened.items()}
         splits = {
             split: next(found[alias] for alias in aliases if alias in found)
             for split, aliases in SPLITS.items()
@@ -135,7 +137,11 @@ def read_rows(
         if (wanted := only if only in splits else "train") not in splits:
             raise SourceError(f"{source.path} has no split {wanted!r}; its splits: {short(', '.join(map(str, found)))}")
         return {
-            split: checked(rows, columns, labels, f"{source.path}, {split} split", source.skip_bad_rows)
+            split: checked(
+                *(rows, columns, labels, f"{source.path}, {split} split", source.skip_bad_rows),
+                streaming=source.streaming,
+                types=types,
+            )
             for split, rows in splits.items()
         }
 
@@ -197,8 +203,8 @@ def is_hub_id(path: str) -> bool:
     return HUB_ID.fullmatch(path) is not None and _reader(path) is None and not Path(path).exists()
 
 
-def _open(source: Source, columns: dict[str, str]) -> dict[str, Rows]:
-    """All splits, with all columns."""
+def _open(source: Source, columns: dict[str, str]) -> tuple[dict[str, Rows], dict[str, Any]]:
+    """All splits, with all columns, and the types of columns that rows of JSON do not have themselves."""
     path = Path(source.path)
     if not source.path:
         raise SourceError("task.data.path is empty; name a file, a folder or a dataset of the Hub")
@@ -211,7 +217,7 @@ def _open(source: Source, columns: dict[str, str]) -> dict[str, Rows]:
     if (path / "state.json").is_file() or (path / "dataset_dict.json").is_file():
         saved = datasets.load_from_disk(str(path))
         splits = saved if isinstance(saved, datasets.DatasetDict) else {"train": saved}
-        return {k: rows.to_iterable_dataset() if source.streaming else rows for k, rows in splits.items()}
+        return {k: rows.to_iterable_dataset() if source.streaming else rows for k, rows in splits.items()}, {}
     if is_local:
         options = _files(path, source.sign())
     elif is_hub_id(source.path):
@@ -225,7 +231,15 @@ def _open(source: Source, columns: dict[str, str]) -> dict[str, Rows]:
         with _counted(not is_local):
             builder = datasets.load_dataset_builder(**options)
             options |= _text_options(builder, source, columns)
-            return datasets.load_dataset(**options, streaming=source.streaming)
+            if not isinstance(builder.config, JsonConfig):
+                return datasets.load_dataset(**options, streaming=source.streaming), {}
+            if builder.config.field is not None:
+                raise SourceError(f"{source.path} has its rows in a field of its files, which is not read")
+            streams = {
+                str(split): json_stream(list(files), columns)
+                for split, files in (builder.config.data_files or {}).items()
+            }
+            return streams, builder.info.features or {}  # which a README of the Hub may declare
     except (FileNotFoundError, ConnectionError) as error:
         if is_local:
             raise
@@ -363,9 +377,7 @@ def _text_options(builder: datasets.DatasetBuilder, source: Source, columns: dic
         if is_csv:
             next(lines(file, source.encoding), "")  # an error if it is no text
     if not is_csv:
-        for file in local:
-            if isinstance(config, JsonConfig) and not sum(1 for line in lines(file) if line.strip()):
-                raise SourceError(f"{file} is empty")
+        _require_same_types([file for file in local if file.suffix.lower() == ".parquet"], columns)
         return {}
     if not local:  # on the Hub, where the header comes with the data
         return {"keep_default_na": False, "converters": dict.fromkeys(columns, str)}
@@ -379,6 +391,22 @@ def _text_options(builder: datasets.DatasetBuilder, source: Source, columns: dic
         refuse_misread_rows(file, config.sep, source.encoding, quoting, number, is_separator_given=is_given)
     features = datasets.Features(dict.fromkeys(columns, datasets.Value("string")))
     return options | {"keep_default_na": False, "features": features}
+
+
+def _require_same_types(files: list[Path], columns: dict[str, str]) -> None:
+    """Raise a SourceError if a column is text in one file and not in another: the library would make text of both."""
+    seen: dict[tuple[str, bool], tuple[Path, pa.DataType]] = {}
+    for file in files:
+        for field in pq.read_schema(file):
+            kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+            is_text = any(is_one(kind) for is_one in TEXT_TYPES)
+            if field.name in columns:
+                seen.setdefault((field.name, is_text), (file, field.type))
+            if (field.name, not is_text) in seen and field.name in columns:
+                other, other_type = seen[field.name, not is_text]
+                raise SourceError(
+                    f"column {field.name!r} is {field.type} in {file} and {other_type} in {other}; store it as text"
+                )
 
 
 def _quoting(files: list[Path], source: Source, separator: str) -> bool:
@@ -408,82 +436,3 @@ def _languages(rows: Rows, columns: dict[str, str]) -> Rows:
         batched=True,
         remove_columns=list(first),
     )
-
-
-def checked(rows: Rows, columns: dict[str, str], labels: Sequence[str], where: str, skip: bool) -> Rows:
-    """The columns under the task's names, after a check of every value: text, or for a label text or a whole number.
-
-    Args:
-        rows: with the columns of the source
-        columns: for each column of the source that is read, the task's name
-        labels: the names of columns of labels
-        where: what messages call the rows
-        skip: leave bad rows out and report how many, instead of raising an error for the first
-
-    Raises:
-        SourceError: a column is missing, or a value is bad. The values of a stream are checked when it is read.
-    """
-    found = rows.column_names or list(next(iter(rows), {}))  # a stream knows its columns by its first row
-    if not found or (isinstance(rows, datasets.Dataset) and not len(rows)):
-        raise SourceError(f"{where}: there are no rows")
-    require_columns(columns, found, where)
-    rows = rows.select_columns(list(columns))
-
-    def bad_rows(batch: dict[str, list[Any]], start: int) -> dict[int, str]:
-        """What is wrong with the bad rows of a batch, by their places in it; its first row is number ``start``."""
-        bad = {}
-        for place, values in enumerate(zip(*(batch[column] for column in columns), strict=True)):
-            for (column, name), value in zip(columns.items(), values, strict=True):
-                if place not in bad and (fault := _fault(value, name in labels)):
-                    others = [short(repr(text)) for text in values if isinstance(text, str) and text.strip()]
-                    bad[place] = f"column {column!r} {fault}{f' in the row of {others[0]}' if others else ''}"
-        if bad and not skip:
-            first = min(bad)
-            remedy = "set task.data.skip_bad_rows=true to leave such rows out"
-            raise SourceError(f"{where}, row {start + first + 1}: {bad[first]}; correct it, or {remedy}")
-        return bad
-
-    def sound(batch: dict[str, list[Any]], numbers: Sequence[int]) -> dict[str, list[Any]]:
-        bad = bad_rows(batch, numbers[0])
-        return {
-            name: [value for place, value in enumerate(batch[column]) if place not in bad]
-            for column, name in columns.items()
-        }
-
-    is_stream = isinstance(rows, datasets.IterableDataset)
-    if skip or not is_stream:  # a stream is checked as it is read
-        bad: dict[int, str] = {}
-        number = 0
-        for batch in rows.iter(1000):
-            bad |= {number + place: fault for place, fault in bad_rows(batch, number).items()}
-            number += len(next(iter(batch.values())))
-        report_skipped(bad, number, where)
-    if is_stream:
-        return rows.map(sound, with_indices=True, batched=True, remove_columns=list(columns))
-    return rows.select([n for n in range(number) if n not in bad] if bad else range(number)).rename_columns(columns)
-
-
-def _fault(value: Any, is_label: bool) -> str | None:
-    """What is wrong with a value."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return "is empty"
-    if is_label and not isinstance(value, str | int):
-        return f"has {short(repr(value))}, which is not a label; a label is text or a whole number"
-    if not is_label and not isinstance(value, str):
-        return f"has {short(repr(value))}, which is not text; put it in quotation marks"
-    return None
-
-
-def report_skipped(bad: dict[int, str], number: int, where: str) -> None:
-    """Report how many rows were skipped, and why the first was.
-
-    Raises:
-        SourceError: none is left.
-    """
-    if not bad:
-        return
-    first = min(bad)
-    report = f"{where}: skipped {len(bad):,} of {number:,} rows; the first is row {first + 1}: {bad[first]}"
-    if len(bad) == number:
-        raise SourceError(f"{report}; no rows are left")
-    print(report, file=sys.stderr)

@@ -7,6 +7,7 @@ Vaswani et al. (2017, section 6.1) do with the last five of a run. ``training.ke
 import copy
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,6 +18,7 @@ import attnzoo
 
 from ..commands import command_parser
 from .checkpoint import replacing
+from .run_folder import read_mapping
 from .stopping import exit_on_user_error
 
 
@@ -92,10 +94,11 @@ def average(folders: list[Path], output: Path) -> None:
         mean.float().save_pretrained(new)
 
 
-def _tokenizer(folder: Path) -> bytes | None:
-    """The file that gives each row of the embeddings its word, if there is one."""
+def _tokenizer(folder: Path) -> dict[str, Any]:
+    """What gives each row of the embeddings its word, if there is a tokenizer; not the padding of its last call."""
     path = folder / "tokenizer.json"
-    return path.read_bytes() if path.is_file() else None
+    whole = read_mapping(path) if path.is_file() else {}
+    return {name: value for name, value in whole.items() if name not in ("padding", "truncation")}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Batches of examples of similar length, counted in tokens."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import datasets
@@ -184,9 +184,18 @@ def _length_batches(
     return batches
 
 
-def _too_long(what: str, tokens: int, batch_tokens: int) -> ValueError:
+def check_lengths(
+    examples: Iterable[Example], split: str, batch_tokens: int, describe: Callable[[Example], str]
+) -> None:
+    """Raise a ValueError if an example of a held-out split is longer than a batch, as it does for training examples."""
+    for example in examples:
+        if (tokens := max(length_of(example))) > batch_tokens:
+            raise _too_long(describe(example), tokens, batch_tokens, split)
+
+
+def _too_long(what: str, tokens: int, batch_tokens: int, split: str = "training") -> ValueError:
     return ValueError(
-        f"the training example {what} has {tokens} tokens, more than batch_tokens={batch_tokens}; raise it, or "
+        f"the {split} example {what} has {tokens} tokens, more than batch_tokens={batch_tokens}; raise it, or "
         "drop the row"
     )
 

@@ -21,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from attnzoo.command_line import EXPORT
 
@@ -74,6 +75,13 @@ def write_atomically(path: Path, text: str) -> None:
     except OSError as error:
         new.unlink(missing_ok=True)
         raise OSError(f"could not write {path}: {error}") from error
+
+
+def save_tokenizer(tokenizer: Any, folder: Path) -> None:
+    """Write a tokenizer, without the padding and the truncation that its last call left in it."""
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.save_pretrained(folder)
 
 
 def recover(folder: Path) -> None:

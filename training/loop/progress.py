@@ -151,12 +151,19 @@ class Best:
         self.evaluations_since = 0
         self.figures: dict[str, Any] = {}
 
-    def update(self, score: float, figures: dict[str, Any]) -> bool:
-        """Record an evaluation; return whether it is the best so far."""
-        self.evaluations_since += 1
-        if score > self.score if self.greater_is_better else score < self.score:
-            self.score, self.figures, self.evaluations_since = score, figures, 0
-        return self.evaluations_since == 0
+    def update(self, score: float, figures: dict[str, Any], is_warming_up: bool = False) -> bool:
+        """Record an evaluation; return whether it is the best so far. Of equal ones, the later is.
+
+        Patience counts the evaluations that are no better. It does not count in the warm-up, nor while the best score
+        is still a BLEU or ROUGE of 0.
+        """
+        is_better = score > self.score if self.greater_is_better else score < self.score
+        is_best = is_better or score == self.score
+        if is_best:
+            self.score, self.figures = score, figures
+        has_learned = self.score > 0 or not self.greater_is_better
+        self.evaluations_since = self.evaluations_since + 1 if has_learned and not (is_better or is_warming_up) else 0
+        return is_best
 
     def is_out_of_patience(self, patience: int | None) -> bool:
         """Whether the last ``patience`` evaluations were no better."""

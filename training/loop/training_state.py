@@ -27,7 +27,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedTokenizerBase
 
 from .average import MovingAverage
-from .checkpoint import checkpoint_folder, replacing, rotate, write_manifest
+from .checkpoint import checkpoint_folder, replacing, rotate, save_tokenizer, write_manifest
 from .progress import Batches, Best, Clock, SinceLog
 
 
@@ -70,7 +70,7 @@ class TrainingState:
                 for name, of_file in tensors.items():
                     save_file(of_file, new / f"{name}.safetensors")
                 if self.tokenizer is not None:
-                    self.tokenizer.save_pretrained(new)
+                    save_tokenizer(self.tokenizer, new)
                 (new / "state.json").write_text(json.dumps(state, default=lambda array: array.tolist()))
                 write_manifest(new)
             rotate(output, keep)

@@ -24,7 +24,7 @@ from ..data.gruut import GRUUT
 from ..data.joined_words import joined_words
 from ..data.lemma_families import family
 from ..data.misaki import MISAKI
-from ..data.pronunciations import PronunciationData, entries, read_extra_words, read_pronunciations
+from ..data.pronunciations import PronunciationData, entries, read_extra_words, read_pronunciations, without_number
 from ..data.sources import Rows, short
 from ..data.splits import cut_note, split_of
 from .base import Batch, Card
@@ -36,6 +36,7 @@ STRESS_NOTE = (
     " Stress errors: words whose phonemes are right and whose stress is wrong; PER and WER without stress count none. "
     "The 95 % confidence intervals over words in `run.json` are by bootstrap."
 )
+MAX_UNDIVIDED = 0.05  # of the training words: the share of pronunciations without spaces that is only reported
 MAX_PHONEMES = 64  # of a generated pronunciation, unless the data has longer ones
 
 
@@ -48,7 +49,8 @@ class _Words:
         letters: of the training words
         accents: the tokens that training words begin with
         phonemes: of their pronunciations
-        has_spaces: whether phonemes of a training word are separated
+        separated: the phonemes of training words with several
+        alone: the training words with only one, by this phoneme; words of one letter are left out
         longest: the longest training example, as a message shows it, and its tokens on its longer side
         shared: words that are in two splits, by the held-out split and the other one
         streamed: how many training entries of a stream there are
@@ -58,7 +60,8 @@ class _Words:
     letters: set[str] = field(default_factory=set)
     accents: set[str] = field(default_factory=set)
     phonemes: set[str] = field(default_factory=set)
-    has_spaces: bool = False
+    separated: set[str] = field(default_factory=set)
+    alone: dict[str, str] = field(default_factory=dict)
     longest: tuple[str, int] = ("", 0)
     shared: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     streamed: int = 0
@@ -74,13 +77,30 @@ class _Words:
             self.letters.update(spelling)
             self.accents.update([accent] if accent else [])
             self.phonemes.update(phonemes)
-            self.has_spaces |= len(phonemes) > 1
+            if len(phonemes) > 1:
+                self.separated.update(phonemes)
+            elif phonemes and len(spelling) > 1:
+                self.alone.setdefault(phonemes[0], word)
             tokens = max(len(spelling) + bool(accent), len(phonemes)) + 1  # and the end
             if tokens > self.longest[1]:
                 self.longest = f"{short(repr(word))}, {short(repr(pronunciation))}", tokens
         self.streamed += is_streamed
         if not is_streamed and pronunciation not in (known := self.splits[split].setdefault(word, [])):
             known.append(pronunciation)
+
+    def undivided(self) -> list[str]:
+        """The training words whose only phoneme is made of those of other words: "kæt" of k, æ and t."""
+        return [word for phoneme, word in self.alone.items() if _is_made_of(phoneme, self.separated)]
+
+
+def _is_made_of(text: str, parts: set[str]) -> bool:
+    """Whether a text is a sequence of two or more parts."""
+    longest = max(map(len, parts), default=0)
+    ends = {0}
+    for end in range(1, len(text) + 1):
+        if any(start in ends and text[start:end] in parts for start in range(max(0, end - longest), end)):
+            ends.add(end)
+    return len(text) in ends and text not in parts
 
 
 class GraphemeToPhoneme(SequenceToSequence):
@@ -387,11 +407,19 @@ class GraphemeToPhoneme(SequenceToSequence):
     def _check(self, found: _Words, splits: list[str]) -> None:
         """Raise an error if the data cannot be trained on or evaluated; ``splits`` are those that must have words."""
         path = self.data.path
-        if not found.has_spaces and any(len(phoneme) > 1 for phoneme in found.phonemes):
+        if not found.separated and any(len(phoneme) > 1 for phoneme in found.phonemes):
             raise ValueError(
                 f"{path}: no pronunciation has a space, such as {short(repr(min(found.phonemes)))}; separate phonemes "
                 "by spaces: k æ t"
             )
+        if undivided := set(found.undivided()):
+            message = (
+                f"{path}: the pronunciations of {len(undivided):,} words, such as {_first(undivided)}, have no spaces, "
+                "though they are made of the phonemes of other words; separate their phonemes by spaces"
+            )
+            if len(undivided) > MAX_UNDIVIDED * (found.streamed or len(found.splits["train"])):
+                raise ValueError(message)
+            print(message, file=sys.stderr)
         for split in splits:
             if not (found.letters if split == "train" else found.splits[split]):
                 total = sum(map(len, found.splits.values())) + found.streamed
@@ -420,7 +448,7 @@ class GraphemeToPhoneme(SequenceToSequence):
     def _words(self, entries: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         """The words for training and evaluation, normalised, each with a pronunciation."""
         for word, pronunciation in entries:
-            accent, spelling = accent_and_spelling(word)
+            accent, spelling = accent_and_spelling(without_number(word))
             for side in (spelling, pronunciation):
                 if OPEN in side or CLOSE in side:
                     raise ValueError(

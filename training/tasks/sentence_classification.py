@@ -24,7 +24,8 @@ from attnzoo.viewer import plot_sentence, tokens_of
 
 from ..data.film_reviews import FILM_REVIEWS
 from ..data.labelled_sentences import ClassificationData, read_labelled
-from ..data.labels import known_numbers, label_text, number_labels
+from ..data.labels import NUMBER, known_numbers, number_labels
+from ..data.row_checks import label_text
 from ..data.sources import Rows, SourceError, short
 from ..data.splits import first_row
 from ..data.sst2 import SST2
@@ -108,12 +109,12 @@ class SentenceClassification(Task):
 
     def divide(self, given: dict[str, Rows], only: str | None) -> tuple[dict[str, Rows], str]:
         """All splits, with "labels" as numbers."""
-        data = self.data
-        if only in given and data.label_names is not None:
-            self.labels = data.label_names
-            numbers = known_numbers(given[only], self.labels, data.path)
+        data, names = self.data, self.data.label_names
+        names = [label_text(name) for name in names] if isinstance(names, list) else names
+        if only in given and names is not None:
+            self.labels, numbers = known_numbers(given[only], names, data.path)
         else:
-            self.labels, numbers = number_labels(given[only if only in given else "train"], data.label_names, data.path)
+            self.labels, numbers = number_labels(given[only if only in given else "train"], names, data.path)
         prepared = {split: self._prepared(rows, numbers, split) for split, rows in given.items()}
         splits, split_note = super().divide(prepared, only)
         if data.word_vectors is not None:
@@ -264,12 +265,13 @@ class SentenceClassification(Task):
 
         def prepare(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
             for label in batch["label"]:
-                if label_text(label) not in numbers:
-                    hint = " (it is unlabelled, it seems)" if str(label) == "-1" else ""
+                if (text := label_text(label)) not in numbers:
+                    hint = " (it is unlabelled, it seems)" if text == "-1" else ""
+                    shown = text if NUMBER.fullmatch(text) else short(repr(text))
                     raise SourceError(
-                        f"{self.data.path}, {split} split: the label {short(repr(label))} is none of "
+                        f"{self.data.path}, {split} split: the label {shown} is none of "
                         f"{short(', '.join(numbers))}{hint}; let task.data.label_names name all labels, in the order "
-                        "of their numbers, or be null for those of the training split"
+                        "of their numbers or as {LABEL: NAME, ...}, or be null for those of the training split"
                     )
             texts = {column: batch[column] for column in self.columns}
             if self.data.mask_urls:
