@@ -79,7 +79,9 @@ RULERS = re.compile(
 # Capitalised words before which IV means "intravenous" and is no numeral: Use IV fluids.
 BEFORE_IV = frozenset(["Give", "Start", "Stop", "Through", "Use", "Via", "With", "Without"])
 # Words before which also a numeral in small letters is one, and every numeral of at least two letters.
-DIVISIONS = frozenset(["act", "appendix", "book", "canto", "ch", "chapter", "chapters", "figure", "p", "page", "pages"])
+DIVISIONS = frozenset(
+    ["act", "appendix", "book", "canto", "ch", "chapter", "chapters", "ep", "figure", "p", "page", "pages"]
+)
 DIVISIONS |= {"part", "pp", "scene", "section", "vol", "volume"}
 ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 ROMAN = re.compile(r"(X{0,3}(?:IX|IV|V?I{0,3}))((?:['\u2019]s)?)")  # 1 to 39
@@ -104,7 +106,7 @@ def abbreviation(text: str, start: int, end: int, before: str, number: str | Non
         number: the number before it. It ends in a hyphen if the unit is singular: after a hyphen (5-km), or if "a" or
             "an" is before the number
     """
-    if (unit := UNIT.match(text, start)) and (number is not None or "/" in unit[0]):
+    if (unit := UNIT.match(text, start)) and (number is not None or "/" in unit[0] or unit[0][0] == "μ"):
         is_one = number is not None and (number == "1" or number.endswith("-"))  # a 5-km run, a 5 km run
         of_unit = UNITS[unit[0]].replace("(s)", "" if is_one else "s")
         end = unit.end()

@@ -4,19 +4,27 @@ import re
 from typing import Literal
 
 from .numbers import HYPHENS, number_words
+from .symbols import with_greek_names
 
 Kind = Literal["word", "capitals", "acronym", "initialism", "compound", "punctuation", "unknown"]
 # Initialisms that dictionaries also list as words (it, us), or that look like words. In capitals they are spelled out.
 INITIALISMS = frozenset(["AI", "AST", "EST", "EU", "ID", "IO", "IP", "IT", "OS", "OSS", "PM", "UK", "UN", "URI", "US"])
 INITIALISMS |= {"UUID"}
 # Initialisms that are also written in small letters, and look like words.
-IN_SMALL_LETTERS = frozenset(["api", "cli", "gpu", "gui", "uri", "url", "utf", "uuid"])
+IN_SMALL_LETTERS = frozenset(["api", "cli", "gpu", "gui", "ssh", "uri", "url", "utf", "uuid", "wsgi"])
 # Terms that are said otherwise than they are spelled, as words and initialisms. A key in small letters serves for every
 # capitalisation.
 TERMS = {"LaTeX": "lay tech", "BibTeX": "bib tech", "TeX": "tech", "IoT": "i O T", "SaaS": "sass", "JPEG": "jay peg"}
 TERMS |= {"readme": "reed me", "json": "jason", "jsonl": "jason L", "pypi": "pie P I", "sqlite": "SQL light"}
 TERMS |= {"numpy": "numb pie", "scipy": "sigh pie", "pytorch": "pie torch", "pytest": "pie test", "github": "git hub"}
-TERMS |= {"gitlab": "git lab", "macos": "mack OS", "ios": "i OS", "stdin": "standard in", "stdout": "standard out"}
+TERMS |= {
+    "pyenv": "pie env",
+    "gitlab": "git lab",
+    "macos": "mack OS",
+    "ios": "i OS",
+    "stdin": "standard in",
+    "stdout": "standard out",
+}
 TERMS |= {"stderr": "standard error", "readthedocs": "reed the docks"}
 TERMS |= {"wget": "W get", "utcnow": "UTC now"}
 # Small letters without a vowel are spelled (www), but for sounds (shh) and abbreviations that are read as words (mr).
@@ -38,9 +46,11 @@ UNLIKE_WORDS = re.compile(
 )
 CAPITALS = re.compile("([A-Z]{2,})((?:['\u2019]?s)?)")
 # The parts of a word with capitals inside it: HTTP-Server, O-Auth, IP-v, i-Phone, PDFs.
-INNER = re.compile("[A-Z]+(?=[A-Z][a-z]{2})|[A-Z]{2,}(?:['\u2019]?s)?(?![a-z])|[A-Z]{2,}|[A-Z]?[^A-Z]+|[A-Z]")
+INNER = re.compile("[A-Z]+(?=[A-Z][a-z]{2})|[A-Z]{2,}(?:['\u2019]?s)?(?![A-Za-z])|[A-Z]{2,}|[A-Z]?[^A-Z]+|[A-Z]")
 HAS_INNER = re.compile(r"(?=.*[a-z]).[^A-Z]*[A-Z]")
 NAME = re.compile("(?:Ma?c|O['\u2019]|D['\u2019])[A-Z].*|(?:De|Di|Du|Fitz|La|Le|Van)[A-Z][a-z]{2,}")  # McDonald, LeBron
+# An initialism and a word that are written together in small letters: httpcore, urllib.
+WITH_INITIALISM = re.compile("(http|html|json|sql|ssl|url|xml)(?!s)([a-z]{3,})")
 IS_PLAIN = re.compile("[A-Za-z]?[a-z]*")
 
 
@@ -56,6 +66,8 @@ def reading(word: str, is_mixed: bool = True, is_alone: bool = False) -> tuple[t
         return tuple(said.split()), "compound"
     if (letters := word.removesuffix("s")) in IN_SMALL_LETTERS:
         return (*letters[:-1], letters[-1] + ("'s" if word != letters else "")), "acronym"
+    if both := WITH_INITIALISM.fullmatch(word):
+        return (term(both[1]) or both[1].upper(), both[2]), "compound"
     if IS_PLAIN.fullmatch(word) and not PLURAL_LETTER.fullmatch(word):
         return (word,), "word"
     if PLURAL_LETTER.fullmatch(word):
@@ -75,10 +87,11 @@ def reading(word: str, is_mixed: bool = True, is_alone: bool = False) -> tuple[t
 
 
 def term(word: str) -> str | None:
-    """What is said for a technical term, perhaps with 's; None for another word."""
-    stem, ending = (word[:-2], "'s") if word[-2:] in ("'s", "\u2019s") else (word, "")
-    said = TERMS.get(stem) or TERMS.get(stem.lower())
-    return said and said + ending
+    """What is said for a technical term, perhaps with s or 's; None for another word."""
+    for stem, ending in ((word, ""), (word[:-2], "'s"), (word[:-1], "s")):
+        if word.endswith(ending) and (said := TERMS.get(stem) or TERMS.get(stem.lower())):
+            return said + ("'s" if ending else "")
+    return None
 
 
 def _parts(word: str, is_mixed: bool) -> tuple[str, ...]:
@@ -86,13 +99,19 @@ def _parts(word: str, is_mixed: bool) -> tuple[str, ...]:
     parts: list[str] = []
     is_apart = False
     for part in re.split(f"[{HYPHENS}]", word):
-        if said := term(part):
-            inner = said.split()
-        else:
-            inner = INNER.findall(part) if HAS_INNER.match(part) and not NAME.fullmatch(part) else [part]
+        inner = _inner(part)
         is_apart |= inner != [part] or (part != word and reading(part, is_mixed)[1] != "word")
         parts += filter(None, inner)
     return tuple(parts) if is_apart else ()
+
+
+def _inner(part: str) -> list[str]:
+    """What a part of a compound is made of: a technical term, words with capitals, the names of Greek letters."""
+    if said := term(part):
+        return said.split()
+    if HAS_INNER.match(part) and not NAME.fullmatch(part):
+        return INNER.findall(part)
+    return [part] if part.isascii() else with_greek_names(part)
 
 
 def parts_of_name(name: str) -> tuple[str, ...]:

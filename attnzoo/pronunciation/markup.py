@@ -15,7 +15,10 @@ ADDRESS = re.compile(
     r"|(?:[\w-]{1,63}\.){1,6}(?:com|org|net|edu|gov|io|uk)\b"
 )
 IN_ADDRESS = {".": "dot", "/": "slash", ":": "colon", "-": "dash", "_": "underscore", "?": "question mark", "#": "hash"}
-IN_ADDRESS["~"] = "tilde"
+IN_ADDRESS |= {"~": "tilde", " ": "space"}
+# A number of hexadecimal digits, of which at least two are letters or digits each.
+CHECKSUM = r"(?=[\da-f]*\d[\da-f]*\d)(?=[\da-f]*[a-f][\da-f]*[a-f])[\da-f]{7,64}"
+IN_ADDRESSES = re.compile(rf"%[\dA-F]{{2}}|(?<![^\W_]){CHECKSUM}(?![^\W_])|[^\W\d_]+|\d+|[\W_]")
 TAGS = (
     "a|abbr|article|aside|b|blockquote|body|br|button|center|code|dd|del|details|div|dl|dt|em|figure|figcaption|font"
     "|footer|form|h[1-6]|head|header|hr|html|i|iframe|img|input|ins|kbd|label|li|link|main|mark|meta|nav|ol|p|picture"
@@ -37,6 +40,12 @@ class Said(NamedTuple):
 
     parts: tuple[str, ...]
     kind: Kind = "word"
+
+
+def spelled_code(code: str) -> Said:
+    """The letters and digits of a code."""
+    parts = (part for c in code.upper() for part in (number_words(c) if c.isdigit() else c))
+    return Said(tuple(part for part in parts if part != "-"), "compound")
 
 
 def piece_at(found: re.Match[str], number_before: str | None, word_before: str) -> Said | None:
@@ -88,31 +97,28 @@ SAID: dict[str, Callable[[str], Said]] = {
     "tag": lambda written: Said((), "unknown"),
     "rule": lambda written: Said((), "punctuation"),
     "dollar": lambda written: Said(("dollar",)),
-    "code": lambda written: Said(
-        tuple(part for c in written.upper() for part in (number_words(c) if c.isdigit() else c)), "compound"
-    ),
+    "code": spelled_code,
     "scientific": lambda written: Said(tuple(scientific_words(*SCIENTIFIC.fullmatch(written).groups()))),
     "spaced": lambda written: Said(tuple(number_words(re.sub(r"\s", ",", written)))),
+    "prefix": lambda written: Said((written.upper(),)),
     "by": lambda written: Said(("by",)),
     "dot": lambda written: Said(("dot",)),
-    "ending": lambda written: Said(("'s",)),
 }
 # The pattern of every piece, the first that fits counts. A lookahead for their first characters makes the search fast.
 PIECES = re.compile(
-    rf"(?=[<>=!~^*&|+$.\d\-xXa-f'\u2019:#_\u2160-\u217f{SUPERSCRIPTS}])(?:"
-    rf"(?P<tag><!--.*?-->|</?(?i:{TAGS})(?:\s[^<>]*)?/?>)"
+    rf"(?=[<>=!~^*&|+$.\d\-xXa-f`\"(\])\u201d:#_\u2160-\u217f{SUPERSCRIPTS}])(?:"
+    r"(?P<ending>(?<=\w)(?:[`\"*()\]\u201d]|</\w+>)+['\u2019]s\b)"
+    r"|(?P<prefix>(?<![\w'])[bf](?='[^'\s]{2}))"  # of a string in code: b'text'
+    rf"|(?P<tag><!--.*?-->|<!(?i:doctype)[^<>]*>|</?(?i:{TAGS})(?:\s[^<>]*)?/?>)"
     # Underlines and the borders of tables; bullets and prompts at the beginning of a line.
     r"|(?P<rule>(?<!\S)[-=~^+|:*#_]{3,}(?!\S)|(?<=`)\$(?= +[a-z])"
     r"|(?:(?<=\n)|(?<![\s\S]))(?:[+=](?=\s)|\$(?= +[A-Za-z./])))"
     r"|(?P<sign>[<>!~]=|-+>|=>|={2,}|<+|>+|\*+|~+|\^+|&&|\|{2,}|\+{3,})"
-    r"|(?P<dollar>\$(?=[A-Za-z_{]))"
+    r"|(?P<dollar>\$(?=[A-Za-z_{(]))"
     rf"|(?<![\w.,])(?:(?P<scientific>{SCIENTIFIC.pattern})|(?P<spaced>{SPACED.pattern}))"
-    # Hexadecimal numbers and checksums.
-    r"|(?<!\w)(?P<code>(?:0[xX][\da-fA-F]+|[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}"
-    r"|(?=[\da-f]*\d[\da-f]*\d)(?=\d*[a-f])[\da-f]{7,64})\b)"
+    rf"|(?<!\w)(?P<code>(?:0[xX][\da-fA-F]+|[\da-f]{{8}}(?:-[\da-f]{{4}}){{3}}-[\da-f]{{12}}|{CHECKSUM})\b)"
     rf"|(?<![\w.,/:\u2044-])(?P<fraction>{FRACTION.pattern})"
     r"|(?P<by>(?<=\d)[xX](?=\d)|(?<=\d )x(?= \d))"
     r"|(?P<dot>(?<!\.)\.(?=[a-z_])(?:(?<!\b\w\.)|(?=\w\w))|(?<=\d)\.(?=x\b))"
-    r"|(?P<ending>(?<=[`\"*)\]\u201d])['\u2019]s\b)"
     rf"|(?P<power>[{SUPERSCRIPTS}]+)|(?P<roman>[\u2160-\u217f]+))"
 )

@@ -329,8 +329,9 @@ class Pronouncer:
         """A word that is listed or spelled, or its text for the model."""
         if listed := self._listed(word):
             return [listed]
-        if self._letter_names and WITHOUT_VOWELS.fullmatch(word):
-            return [self._spelled(word, word.upper())]
+        stem, *ending = re.split("(?='s$)", straight(word))
+        if self._letter_names and WITHOUT_VOWELS.fullmatch(stem):
+            return [self._spelled(word, [*stem[:-1].upper(), "".join((stem[-1].upper(), *ending))])]
         return [word]
 
     def _listed(self, word: str) -> Spoken | None:

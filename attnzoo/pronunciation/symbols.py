@@ -20,6 +20,7 @@ for _sign in "½¼¾⅓⅔⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒":
     _above, _below = unicodedata.normalize("NFKC", _sign).split("\u2044")
     SYMBOLS[_sign] = " ".join(fraction_words(_above, _below))
     FRACTIONS[_sign] = " ".join(fraction_words(_above, _below, after_whole=True))
+GREEK_LETTER = re.compile("(?<![\u0370-\u03ff])([\u0391-\u03a9\u03b1-\u03c9])(?![\u0370-\u03ff])")
 POWERS = {"²": "squared", "³": "cubed", "¹": "one"}
 SUPERSCRIPTS = "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ"
 # Marks that are not said: of Markdown and code, frames of tables, bars.
@@ -71,7 +72,7 @@ def _plainly(written: str) -> str:
     kind, _, _ = unicodedata.decomposition(written).rpartition(">")[0].partition(" ")
     category = unicodedata.category(written)
     is_digit = category == "No" and unicodedata.digit(written, None) is not None
-    if written in SYMBOLS or written in SUPERSCRIPTS or kind in ("<super", "<noBreak"):
+    if written.isspace() or written in SYMBOLS or written in SUPERSCRIPTS or kind in ("<super", "<noBreak"):
         return written
     form = unicodedata.normalize("NFKC", written)
     if category == "No" and kind != "<fraction" and (is_digit or kind):  # ①, ⑴, ⒈, ❶ and ₁
@@ -96,7 +97,15 @@ def power_words(run: str, operand: str) -> list[str]:
     return ["to", "the", *words] if is_power else words
 
 
-def greek_name(letter: str) -> str | None:
-    """The name of a Greek letter: alpha, mu; None of another character."""
-    found = re.fullmatch(r"GREEK (?:SMALL|CAPITAL) LETTER (?:FINAL )?([A-Z]+)", unicodedata.name(letter, ""))
-    return found and found[1].lower().replace("lamda", "lambda")
+def with_greek_names(word: str) -> list[str]:
+    """The parts of a word, with the names of the Greek letters that stand by themselves in it: of Δt "delta" and "t".
+
+    Those of a Greek word stay.
+    """
+    parts = GREEK_LETTER.split(word)
+    return [*filter(None, (_greek_name(part) if GREEK_LETTER.fullmatch(part) else part for part in parts))]
+
+
+@cache
+def _greek_name(letter: str) -> str:
+    return unicodedata.name(letter).rpartition(" ")[2].lower().replace("lamda", "lambda")

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from .abbreviations import abbreviation, ends_sentence, roman_numeral
+from .abbreviations import DIVISIONS, abbreviation, ends_sentence, roman_numeral
 from .capitals import Kind, parts_of_name, reading
-from .markup import ADDRESS, IN_ADDRESS, PIECES, piece_at
+from .markup import ADDRESS, IN_ADDRESS, IN_ADDRESSES, PIECES, piece_at, spelled_code
 from .numbers import AMOUNT, CURRENCIES, HYPHENS, MINUS, ORDINALS, TIME, TRAILING, number_words
-from .symbols import FRACTIONS, MARKS, SUPERSCRIPTS, SYMBOLS, greek_name, normalised
+from .symbols import FRACTIONS, MARKS, SUPERSCRIPTS, SYMBOLS, normalised
 
 # Words that begin with an apostrophe ('em, 'tis), without it.
 CLITICS = frozenset(
@@ -125,8 +125,7 @@ def _tokens(text: str) -> list[Token]:
     while place < len(text):
         while other and other.start() < place:
             other = next(others, None)
-        if other and other.start() == place and (said := _piece(other, tokens)):
-            tokens.append(said)
+        if other and other.start() == place and _append_piece(other, tokens):
             place = other.end()
             continue
         found: Any = TOKENS.match(classes, place)  # every class begins some token
@@ -165,11 +164,18 @@ def _tokens(text: str) -> list[Token]:
     return tokens
 
 
-def _piece(found: re.Match[str], tokens: list[Token]) -> Token | None:
-    """The token of a piece beside the sentences; None if its place gives it no special reading."""
-    word = tokens[-1].text if tokens and tokens[-1].space == " " else ""
-    said = piece_at(found, _number_before(tokens), word)
-    return said and Token(found[0], *said)
+def _append_piece(found: re.Match[str], tokens: list[Token]) -> bool:
+    """Append the token of a match of ``PIECES``; False if its place gives it no special reading."""
+    before = tokens[-1] if tokens else None
+    if found.lastgroup == "ending":  # of `name`'s
+        if before and before.parts and not before.space:
+            parts = (*before.parts[:-1], f"{before.parts[-1]}'s")
+            tokens[-1] = before._replace(text=before.text + found[0], parts=parts)
+        return tokens[-1:] != [before]
+    said = piece_at(found, _number_before(tokens), before.text if before and before.space == " " else "")
+    if said:
+        tokens.append(Token(found[0], *said))
+    return said is not None
 
 
 def joined(tokens: list[Token], is_listed: Callable[[str], Any], longest: int) -> list[Token]:
@@ -255,15 +261,18 @@ def pieces(tokens: list[Token]) -> list[Token]:
 
 
 def _address_tokens(address: str) -> list[Token]:
-    """The tokens of an address: its words, numbers and signs. A word without a vowel is an acronym."""
+    """The tokens of an address: its words, numbers, codes and signs. A word without a vowel is an acronym."""
     tokens = []
-    for piece in re.findall(r"[^\W\d_]+|\d+|[\W_]", address):
-        if spoken := IN_ADDRESS.get(piece):
+    for piece in IN_ADDRESSES.findall(address):
+        sign = chr(int(piece[1:], 16)) if len(piece) > 1 and piece[0] == "%" else piece
+        if spoken := IN_ADDRESS.get(sign) or SYMBOLS.get(sign):
             tokens.append(Token(piece, tuple(spoken.split()), "word"))
         elif piece.isascii() and piece.isalpha() and not set(piece.lower()) & set("aeiouy"):
             tokens.append(Token(piece, tuple(piece.upper()), "acronym"))
+        elif piece.isalnum() and not piece.isalpha() and not piece.isdecimal():
+            tokens.append(Token(piece, *spelled_code(piece)))
         else:
-            is_word = piece.isalnum() or piece in SYMBOLS
+            is_word = piece.isalnum()
             tokens.append(_token("number" if piece.isdecimal() else "word" if is_word else "punctuation", piece, True))
     return tokens
 
@@ -273,12 +282,15 @@ def _word_in_context(
 ) -> tuple[str, int, str | None]:
     """The kind of a word, its end, and what is spoken for it, or None if the context does not change that."""
     before = tokens[-1] if tokens else None
-    number = _number_before(tokens)
+    is_glued = len(tokens) > 1 and not tokens[-2].space and bool(tokens[-2].parts) and tokens[-2].text.isalpha()  # K8s
+    number = None if is_glued else _number_before(tokens)
     word = text[place:end]
     if before and before.text == "#" and before.parts:
         return "word", end, " ".join(re.findall("[A-Z]+(?![a-z])|[A-Z]?[^A-Z]+", word))
     after_article = number is not None and len(tokens) > 1 and tokens[-2].text.lower() in ("a", "an")
     word_before = before.text if before and before.space == " " else ""
+    if word_before == "." and len(tokens) > 1 and tokens[-2].text.lower() in DIVISIONS and not tokens[-2].space:
+        word_before = tokens[-2].text  # vol. iii
     if abbreviated := abbreviation(text, place, end, word_before, f"{number}-" if after_article else number):
         end, spoken = abbreviated
         after_period = end + text.startswith(".", end)
@@ -357,8 +369,6 @@ def _token(kind: str, written: str, is_mixed: bool, is_alone: bool = False) -> T
         return Token(written, (*first, f"{last}'s" if is_possessive and last[-1] != "s" else last), "word")
     if kind == "name":
         return Token(written, parts_of_name(written), "compound")
-    if len(written) == 1 and (name := greek_name(written)):
-        return Token(written, (name,), "word")
     parts, read = reading(written, is_mixed, is_alone)
     if read == "word":
         spoken = SYMBOLS.get(written) or written.replace("-n-", "-and-")
@@ -405,9 +415,12 @@ def _end_of_number(text: str, classes: str, start: int, end: int) -> int:
 
 def _is_plural(text: str, start: int, end: int) -> bool:
     """Whether a number with an s is a plural, as 1990s, in the 80s or 0s and 1s, and not a number of seconds."""
-    number, after = text[start:end], text[end + 1 : end + 5]
-    is_decade = len(number) == 2 and number >= "20" and number[1] == "0" and DECADE.search(text[max(0, start - 30) : start])
-    return bool(len(number) == 4 or number == "0" or is_decade or "0s" in after or after == " of ")
+    number, after = text[start:end], text[end + 1 : end + 9]
+    is_bit = number == "0" or text.startswith("0s and ", start - 7) or after.startswith(" and 0s")
+    is_decade = (
+        len(number) == 2 and number >= "20" and number[1] == "0" and DECADE.search(text[max(0, start - 30) : start])
+    )
+    return bool(len(number) == 4 or is_bit or is_decade or after.startswith(" of "))
 
 
 @cache
