@@ -4,6 +4,7 @@ An abbreviation takes its period, unless the period may end the sentence.
 """
 
 import re
+import unicodedata
 from typing import NamedTuple
 
 from .numbers import number_words
@@ -57,11 +58,16 @@ UNITS |= {"kHz": "kilohertz", "MHz": "megahertz", "GHz": "gigahertz", "KB": "kil
 UNITS |= {"yd": "yard(s)", "mi": "mile(s)", "sec": "second(s)", "ms": "millisecond(s)"}
 UNITS |= {"tsp": "teaspoon(s)", "tbsp": "tablespoon(s)", "gal": "gallon(s)"}
 UNITS |= {f"{scale[0]}bps": f"{scale}bit(s) per second" for scale in ("kilo", "Mega", "Giga")}
+UNITS |= {"s": "second(s)", "h": "hour(s)", "ns": "nanosecond(s)", "μs": "microsecond(s)", "μg": "microgram(s)"}
+UNITS |= {"μm": "micrometer(s)", "nm": "nanometer(s)", "μl": "microliter(s)", "μL": "microliter(s)", "Ω": "ohm(s)"}
+UNITS |= {"kΩ": "kiloohm(s)", "MΩ": "megaohm(s)", "V": "volt(s)", "W": "watt(s)", "dB": "decibel(s)", "px": "pixel(s)"}
+UNITS |= {"KiB": "kibibyte(s)", "MiB": "mebibyte(s)", "GiB": "gibibyte(s)"}
 UNITS |= {"GB": "gigabyte(s)", "TB": "terabyte(s)", "min": "minute(s)", "hrs": "hour(s)"}
 UNITS |= {unit.upper(): UNITS[unit] for unit in ("mm", "cm", "km", "mg", "kg", "oz", "lb", "lbs", "ft", "mph")}
-UNIT = re.compile(rf"(?:{'|'.join(sorted(UNITS, key=len, reverse=True))})(?![^\W²³])")
+UNIT = re.compile(rf"(?:{'|'.join(sorted(UNITS, key=len, reverse=True))})(?![^\W⁰¹²³⁴-⁹])")
 AFTER_DRIVE = re.compile(r"\.(?:\s+[a-zß-öø-ÿ]|,\s+(?:\d|[A-Z][a-z]))")  # a small letter, or the rest of an address
 GREETINGS = ("Dear", "Hello", "Hey", "Hi", "Thanks")  # before a doctor, who has no name here
+WITH = re.compile(r"w/(?:o\b)?(?=\s|[A-Za-z])")  # w/ and w/o
 NEXT_WORD = re.compile(r"(\s*)(\w*)")
 
 
@@ -72,8 +78,14 @@ RULERS = re.compile(
 )
 # Capitalised words before which IV means "intravenous" and is no numeral: Use IV fluids.
 BEFORE_IV = frozenset(["Give", "Start", "Stop", "Through", "Use", "Via", "With", "Without"])
-ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10}
+# Words before which also a numeral in small letters is one, and every numeral of at least two letters.
+DIVISIONS = frozenset(
+    ["act", "appendix", "book", "canto", "ch", "chapter", "chapters", "ep", "figure", "p", "page", "pages"]
+)
+DIVISIONS |= {"part", "pp", "scene", "section", "vol", "volume"}
+ROMAN_DIGITS = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
 ROMAN = re.compile(r"(X{0,3}(?:IX|IV|V?I{0,3}))((?:['\u2019]s)?)")  # 1 to 39
+ANY_ROMAN = re.compile("(?=.)M{0,3}(?:C[DM]|D?C{0,3})(?:X[CL]|L?X{0,3})(?:I[XV]|V?I{0,3})")
 
 
 class Abbreviation(NamedTuple):
@@ -94,11 +106,16 @@ def abbreviation(text: str, start: int, end: int, before: str, number: str | Non
         number: the number before it. It ends in a hyphen if the unit is singular: after a hyphen (5-km), or if "a" or
             "an" is before the number
     """
-    if (unit := UNIT.match(text, start)) and (number is not None or "/" in unit[0]):
+    if (unit := UNIT.match(text, start)) and (number is not None or "/" in unit[0] or unit[0][0] == "μ"):
         is_one = number is not None and (number == "1" or number.endswith("-"))  # a 5-km run, a 5 km run
         of_unit = UNITS[unit[0]].replace("(s)", "" if is_one else "s")
         end = unit.end()
         return Abbreviation(end + _goes_on(text, end), of_unit if is_one else of_unit.replace("foot", "feet"))
+    if number is not None and text.startswith("in.", start) and not text.startswith("..", start + 2):
+        spoken = "inch" if number == "1" or number.endswith("-") else "inches"
+        return Abbreviation(start + len("in") + (not ends_sentence(text, start + len("in."))), spoken)
+    if text[start - 1 : start] not in tuple("/.:") and (slashed := WITH.match(text, start)):
+        return Abbreviation(slashed.end(), "without" if slashed[0] == "w/o" else "with")
     if text.startswith("Ph.D.", start):
         return Abbreviation(start + len("Ph.D") + (not ends_sentence(text, start + len("Ph.D."))), WORDS["PhD"])
     has_period = text.startswith(".", end) and not text.startswith("..", end)
@@ -111,7 +128,8 @@ def abbreviation(text: str, start: int, end: int, before: str, number: str | Non
         return None
     if word in TITLES and space and following[:1].isupper() and not NO_NAME.match(text, end + has_period):
         return Abbreviation(end + has_period, TITLES[word])
-    is_number = following[:1].isdigit() or (len(following) > 1 and ROMAN.fullmatch(following))
+    is_page = word in ("p", "pp") and ANY_ROMAN.fullmatch(following.upper())
+    is_number = following[:1].isdigit() or (len(following) > 1 and (is_page or ROMAN.fullmatch(following)))
     if is_number and (before_number := BEFORE_NUMBERS.get(word)):
         return Abbreviation(end + has_period, before_number)
     if word == "Dr" and _is_name(before) and before not in GREETINGS and AFTER_DRIVE.match(text, end):
@@ -126,17 +144,29 @@ def abbreviation(text: str, start: int, end: int, before: str, number: str | Non
 
 
 def roman_numeral(word: str, before: str) -> str | None:
-    """What is spoken for a Roman numeral after the capitalised word ``before``; None if it is none, or one letter."""
+    """What is spoken for a Roman numeral after the word ``before``; None if it is none, or one letter after a name."""
+    division = before.lower().rstrip(".")
+    is_numeral = len(word) > 1 or word in "ivx" or (word in "VX" and before[:1].isupper())
+    if (
+        division in DIVISIONS
+        and is_numeral
+        and ANY_ROMAN.fullmatch(word.upper())
+        and word in (word.upper(), word.lower())
+    ):
+        return " ".join(roman_words(word, before))
     found = ROMAN.fullmatch(word)
     if not found or not _is_name(before) or (found[1] == "IV" and before in BEFORE_IV):
         return None
-    is_ruler = RULERS.fullmatch(before) is not None
-    if len(found[1]) < 2 and (not is_ruler or found[1] in ("", "I")):  # Malcolm X, and I
+    if len(found[1]) < 2 and (not RULERS.fullmatch(before) or found[1] in ("", "I")):  # Malcolm X, and I
         return None
-    values = [ROMAN_DIGITS[digit] for digit in found[1]]
+    return " ".join(roman_words(found[1], before)) + found[2]
+
+
+def roman_words(numeral: str, before: str) -> list[str]:
+    """The words of a Roman numeral, also in Unicode's own characters: an ordinal after the name of a ruler."""
+    values = [ROMAN_DIGITS[digit] for digit in unicodedata.normalize("NFKC", numeral).upper()]
     number = sum(-one if one < following else one for one, following in zip(values, [*values[1:], 0], strict=True))
-    words = ["the", *number_words(f"{number}th")] if is_ruler else number_words(str(number))
-    return " ".join(words) + found[2]
+    return ["the", *number_words(f"{number}th")] if RULERS.fullmatch(before) else number_words(str(number))
 
 
 def ends_sentence(text: str, place: int) -> bool:

@@ -5,6 +5,7 @@ num2words is under the LGPL and so the optional extra ``text``.
 
 import importlib
 import importlib.util
+import math
 import re
 import unicodedata
 import warnings
@@ -30,6 +31,13 @@ DECIMAL_COMMA = re.compile(r"(?:\d+|\d{1,3}(?:\.\d{3})+),(?!\d{3}$)\d+")  # 5,20
 GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)*")  # 1,234,567.8
 TIME = re.compile(r"(?<![\d:])(\d{1,2}):([0-5]\d)(?![\d:])")  # 10:30
 ORDINALS = ("st", "nd", "rd", "th")
+# Numbers between whose groups of three digits there is a narrow space, or another that does not break a line.
+SPACED = re.compile(r"\d{1,3}(?:[\u00a0\u2009\u202f]\d{3})+(?!\d)")
+SCIENTIFIC = re.compile(rf"(\d+(?:\.\d+)?)[eE]([-+{MINUS}]?)(\d+)(?![\w.])")  # 1e-5
+FRACTION = re.compile(r"(\d{1,4})([/\u2044])(\d{1,4})(?![\w/\u2044]|[.,-]\d)")  # 2/3
+PARTS = ["", "", "half", "third", "quarter", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"]
+# With a plain slash only these are fractions, unless the number above is 1: 24/7, 9/11 and 7/10 are none.
+DENOMINATORS = frozenset((2, 3, 4, 5, 6, 8, 16, 32, 64))
 
 
 @cache
@@ -78,6 +86,38 @@ def number_words(number: str) -> list[str]:
     if suffix == "s":
         words[-1] = words[-1].removesuffix("y") + ("ies" if words[-1].endswith("y") else "s")
     return [*words, currency[0] + "s"] if currency else words
+
+
+def fraction_words(above: str, below: str, after_whole: bool = False) -> list[str]:
+    """The words of a fraction: three quarters; after a whole number "and three quarters", "and a half"."""
+    name = PARTS[int(below)] if int(below) < len(PARTS) else ""
+    if not name and (int(below) < 2 or _num2words() is None):
+        return [*number_words(above), "over", *number_words(below)]
+    *tens, last = [name] if name else _cardinal(below, to="ordinal")
+    one = "an" if last.startswith("e") else "a"
+    count = [one] if after_whole and above == "1" else _digits(above) if len(above) == 1 else _cardinal(above)
+    plural = "halves" if last == "half" else f"{last}s"
+    return [*(["and"] if after_whole else []), *count, *tens, last if int(above) == 1 else plural]
+
+
+def is_fraction(above: str, slash: str, below: str) -> bool:
+    """Whether two numbers with a slash between them are read as a fraction."""
+    if slash != "/":
+        return True
+    one, other = int(above), int(below)
+    return (
+        0 < one < other
+        and below[0] != "0"
+        and above[0] != "0"
+        and math.gcd(one, other) == 1
+        and (other in DENOMINATORS or (one == 1 and other in (7, 9, 10, 100, 1000)))
+    )
+
+
+def scientific_words(mantissa: str, sign: str, exponent: str) -> list[str]:
+    """The words of a number such as 1e-5: one times ten to the minus five."""
+    minus = ["minus"] if sign not in ("", "+") else []
+    return [*number_words(mantissa), "times", "ten", "to", "the", *minus, *number_words(exponent)]
 
 
 def _digits(text: str) -> list[str]:

@@ -1,5 +1,6 @@
 """The pronunciations of words and texts: of a lexicon, a dictionary or a model; :class:`Pronouncer`."""
 
+import html
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from ..alignment import AlignedPair
 from ..shipped_models import KOKORO, PRONUNCIATION, named_folder
 from . import phone_sets
 from .british import british_entries
+from .capitals import WITHOUT_VOWELS, reading, term
 from .engines import EngineName
 from .lexicons import (
     Entry,
@@ -32,17 +34,15 @@ from .taggers import Tagger, installed_tagger
 from .text import (
     HYPHENS,
     IN_ADDRESS,
-    INITIALISMS,
     RESPELLED_E,
     STEM,
-    WITHOUT_VOWELS,
-    WORD_AND_INITIALISM,
     Token,
     joined,
     pieces,
     plain,
     straight,
     tokenize,
+    with_apostrophes,
 )
 from .word_model import MAX_LETTERS, Hypothesis, WordModel
 
@@ -221,7 +221,7 @@ class Pronouncer:
         are_marks = [word.source == "punctuation" for word in known]
         before_marks = [*are_marks[1:], True][: len(known)]
         spaces = [
-            word.space or ("" if is_mark or is_before else " ")
+            html.unescape(word.space) or ("" if is_mark or is_before else " ")
             for word, is_mark, is_before in zip(known, are_marks, before_marks, strict=True)
         ]
         return "".join(f"{word.phonemes}{space}" for word, space in zip(known, spaces, strict=True)).strip()
@@ -250,11 +250,19 @@ class Pronouncer:
         found = []
         for token in tokenize(text):
             own = token.text.rstrip(".")
-            if not self._is_english and token.kind == "word" and token.parts != (own,):
-                kind: Any = "word" if own.isalpha() else "punctuation" if token.text in IN_ADDRESS else "unknown"
-                token = token._replace(parts=(own,) if kind == "word" else (), kind=kind)
+            if not self._is_english and token.kind in ("word", "compound") and token.parts != (own,):
+                is_word = re.sub(f"[{HYPHENS}_]", "", own).isalpha()
+                kind: Any = "word" if is_word else "punctuation" if token.text in IN_ADDRESS else "unknown"
+                token = token._replace(parts=tuple(own.split("_")) if kind == "word" else (), kind=kind)
             found.append(token)
+        if self._is_english:
+            found = with_apostrophes(found, self._is_listed_with_apostrophe)
         return joined(found, self._in_lexicon, self._most_tokens) if self._most_tokens > 1 else found
+
+    def _is_listed_with_apostrophe(self, word: str) -> bool:
+        """Whether a word is listed with the apostrophe that it begins or ends with, or with -ing for its -in'."""
+        is_short = word.lower().endswith("in'") and self._listed(f"{word[:-1]}g") is not None
+        return is_short or bool(look_up(self.lexicon, word) or look_up(self.dictionary, word))
 
     def _in_lexicon(self, word: str) -> bool:
         """Whether the user's lexicon has a word, perhaps without its ending."""
@@ -300,8 +308,11 @@ class Pronouncer:
         if kind != "word" and "." not in text:  # the lexicon's GPU gives GPUs
             singular = self._listed("".join(parts))
             listed = singular if singular and singular.source == "lexicon" else listed
-        if listed and (kind == "acronym" or listed.source == "lexicon"):
+        is_whole = kind == "acronym" or (kind == "compound" and not term(text))
+        if listed and (is_whole or listed.source == "lexicon"):
             return [listed]
+        if kind == "compound":
+            return [*chain(*(self._plan(part, *reading(part)) for part in parts))]
         if kind in ("initialism", "acronym"):
             if set(letter[0].upper() for letter in parts) <= self._letter_names.keys():
                 return [self._spelled(text, parts)]
@@ -315,15 +326,12 @@ class Pronouncer:
         return plan
 
     def _spoken(self, word: str) -> list[Any]:
-        """A word that is listed or spelled, or its text for the model: ChatGPT is a word and an initialism."""
+        """A word that is listed or spelled, or its text for the model."""
         if listed := self._listed(word):
             return [listed]
-        if self._letter_names and WITHOUT_VOWELS.fullmatch(word):
-            return [self._spelled(word, word.upper())]
-        found = WORD_AND_INITIALISM.fullmatch(straight(word)) if self._letter_names else None
-        if found and (found[2] in INITIALISMS or not set(found[2]) & set("AEIOUY")):
-            letters = [*found[2][:-1], found[2][-1] + ("'s" if found[3] else "")]
-            return [*self._spoken(found[1]), self._spelled(found[2], letters)]
+        stem, *ending = re.split("(?='s$)", straight(word))
+        if self._letter_names and WITHOUT_VOWELS.fullmatch(stem):
+            return [self._spelled(word, [*stem[:-1].upper(), "".join((stem[-1].upper(), *ending))])]
         return [word]
 
     def _listed(self, word: str) -> Spoken | None:
@@ -344,7 +352,13 @@ class Pronouncer:
         return with_ending
 
     def _with_ending(self, word: str) -> Spoken | None:
-        """A possessive, a contraction or a plural in és, by its stem, if that is listed."""
+        """A possessive, a contraction, a plural in és or a word in -in', by its stem, if that is listed."""
+        if word.lower().endswith("in'") and (whole := self._listed(f"{word[:-1]}g")):
+            phone_set = self.phones if whole.source == "lexicon" else self._base
+            short = [
+                Entry((*one.phones[:-1], one.phones[-1].replace("NG", "N").replace("ŋ", "n"))) for one in whole.variants
+            ]
+            return Spoken(word, whole.source, self._variants(short, phone_set))
         found = STEM.fullmatch(word) if self._letter_names else None
         stem = found and self._listed(found[1])
         if not found or not stem:

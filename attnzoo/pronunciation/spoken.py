@@ -1,5 +1,6 @@
 """What a pronouncer returns for a word, and what it is made of."""
 
+import html
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
@@ -35,8 +36,8 @@ class Word(NamedTuple):
 
     Attributes:
         text: as it is written
-        phonemes: its pronunciation; of punctuation the text; None for what has none. Between the words that are spoken
-            for a number there are spaces
+        phonemes: its pronunciation; of punctuation the text, without HTML's entities; None for what has none. Between
+            the words that are spoken for a number there are spaces
         source: what gave the pronunciation; of several spoken words the least sure source. "rules": names of letters
         confidence: that of ``phonemes``, see :class:`Variant`; of several spoken words the product
         variants: the pronunciations that are listed, or the model's n best, with the chosen one first; empty for
@@ -93,7 +94,7 @@ def word_of(piece: Piece, alignments: Mapping[tuple[str, Phones], AlignedPair | 
     """The word that a piece of a text makes."""
     text, kind, spoken, space = piece
     if kind == "punctuation":
-        return Word(text, text, "punctuation", space=space)
+        return Word(text, html.unescape(text), "punctuation", space=space)
     if kind == "unknown" or not spoken or None in spoken:
         return Word(text, None, "unknown", space=space)
     best = [one.variants[0] for one in spoken]

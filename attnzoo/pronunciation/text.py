@@ -2,45 +2,29 @@
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from .abbreviations import abbreviation, ends_sentence, roman_numeral
+from .abbreviations import DIVISIONS, abbreviation, ends_sentence, roman_numeral
+from .capitals import Kind, parts_of_name, reading
+from .markup import ADDRESS, IN_ADDRESS, IN_ADDRESSES, PIECES, piece_at, spelled_code
 from .numbers import AMOUNT, CURRENCIES, HYPHENS, MINUS, ORDINALS, TIME, TRAILING, number_words
+from .symbols import FRACTIONS, MARKS, SUPERSCRIPTS, SYMBOLS, normalised
 
-SYMBOLS = {"%": "percent", "&": "and", "+": "plus", "@": "at", "=": "equals", "\u00d7": "times", "°": "degrees"}
-SYMBOLS |= {"№": "number", "²": "squared", "³": "cubed", "½": "one half", "¼": "one quarter", "¾": "three quarters"}
-SYMBOLS |= {"$": "dollars", "£": "pounds", "€": "euros", "¢": "cents"}  # after an amount, or alone
-SYMBOLS[MINUS] = "minus"  # also for a hyphen before a number, after white space or punctuation
-FRACTIONS = {"½": "and a half", "¼": "and a quarter", "¾": "and three quarters"}  # after a whole number
 # Words that begin with an apostrophe ('em, 'tis), without it.
 CLITICS = frozenset(
     ("bout", "cause", "cept", "em", "fore", "n", "neath", "round", "scuse", "til", "tis", "twas", "twere")
 )
-# Initialisms that dictionaries also list as words (it, us). In capitals they are spelled out.
-INITIALISMS = frozenset(["AI", "EU", "ID", "IT", "PM", "UK", "UN", "US"])
+# Words whose last letters are left out, and which dictionaries lack.
+SHORTENED = {"th'": "the", "an'": "and", "wi'": "with"}
+# Before the decades of a century or a life: in the 80s, her 20s and 30s, the '90s.
+DECADE = re.compile(
+    r"(?:(?i:\b(?:the|his|her|their|my|your|our|its|in|late|early|mid))[ -]|')(?:\d0s(?:,| and| or| to|-) ?)*\Z"
+)
 # After a capital A these words show that it is the letter: A is for apple, from A to Z.
 AFTER_LETTER_A = frozenset(["and", "as", "equals", "for", "has", "in", "is", "minus", "of", "or", "plus", "to", "was"])
-# Small letters without a vowel are spelled (www), but for sounds (shh) and abbreviations that are read as words (mr).
-WITHOUT_VOWELS = re.compile(
-    r"(?!(?:br+|gr+|hm+|hmph|m+|pff+t?|ps+t|s+h+|tsk|z+|dr|ft|hrs?|jr|lbs?|ltd|mrs?|ms|mt|nth|sr|st|vs)\Z)[b-df-hj-np-tv-xz]{2,5}"
-)
-WORD_AND_INITIALISM = re.compile("([A-Z]?[a-z]+)([A-Z]{2,5})((?:'?s)?)")  # ChatGPT, OpenAI's
-PLURAL_LETTER = re.compile("(?!Ms|Vs)[B-DF-HJ-NP-TV-Z]s")  # your Ps and Qs
 MOST_HYPHENS = 4  # of a compound with a listed word
-LONGEST_ACRONYM = 3  # letters; a longer word in capitals is more often a word
-LONGEST_INITIALISM = 5  # letters, if it begins or ends as no English word does: GPU, HDMI, IBM
-ONSETS = (
-    "bl br ch chl chr cl cr cz dr dw fl fr gh gl gn gr gw kh kl kn kr ll pf ph phl phr pl pn pr ps pt rh "
-    "sc sch schl schm schn schr schw scl scr sh shr sk sl sm sn sp sph spl spr sq st str sv sw sz th thr "
-    "thw tr ts tw vl vr wh wr zh zw"
-).replace(" ", "|")
-UNLIKE_WORDS = re.compile(
-    rf"(?!mc|(?:{ONSETS})[aeiouy])[^aeiouy]{{2}}"
-    r"|.*(?:(?!ck|(.)\1)[bcdfjkpqtvxz][bcdfgjklmnqrvwx]|s[bdfgjlnrvwxz])\Z",
-    re.IGNORECASE,
-)
 # Letters that Unicode does not decompose into an English letter and an accent.
 LETTERS = str.maketrans(dict(zip("æœøłđðþß\u0131", ["ae", "oe", "o", "l", "d", "th", "th", "ss", "i"], strict=True)))
 APOSTROPHES = "\u2018\u2019\u02bc\uff07"
@@ -67,14 +51,6 @@ VARIATIONS = frozenset(["\u034f", *map(chr, range(0xFE00, 0xFE10))])
 EMOJI_MARKS = re.compile("[\ufe00-\ufe0f\u200d\u20e3\U000e0020-\U000e007f]")
 
 
-# Addresses of e-mail and web pages. Their punctuation is spoken.
-ADDRESS = re.compile(
-    r"(?:https?://|www\.)[^\s<>\"\u201d\u2019]*[\w/]|[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}"
-    r"|(?:[\w-]{1,63}\.){1,6}(?:com|org|net|edu|gov|io|uk)\b"
-)
-IN_ADDRESS = {".": "dot", "/": "slash", ":": "colon", "-": "dash", "_": "underscore", "?": "question mark", "#": "hash"}
-
-
 class Token(NamedTuple):
     """A piece of a text.
 
@@ -90,19 +66,20 @@ class Token(NamedTuple):
 
     text: str
     parts: tuple[str, ...]
-    kind: Literal["word", "capitals", "acronym", "initialism", "punctuation", "unknown"]
+    kind: Kind
     space: str = ""
 
 
 # The pattern of every kind of token, over the classes of the characters (``_class_of``).
 TOKENS = re.compile(
-    r"(?P<dotted>(?:[aA]\.){2,}(?:[aA](?![aA]))?)"  # U.S.A., e.g.
+    r"(?P<name>[aA0]+(?:_+[aA0]+)+)"
+    r"|(?P<dotted>(?:[aA]\.){2,}(?:[aA](?![aA]))?)"  # U.S.A., e.g.
     r"|(?P<number>(?:\$[-m]?)?0+(?:[.,]0+)*|\$[-m]?\.0+|(?<![aA0.,])\.0+)"
     r"|(?P<minus>(?<![^ p])-(?=\$?\.?0))"
     r"|(?P<word>[aA]+(?:'[aA]+)*(?:-[aA]+(?:'[aA]+)*)*)"
     r"|(?P<clitic>'[aA]+)"
     r"|(?P<symbol>[%m$])"
-    r"|(?P<punctuation>[-'.,p]+?(?=['aA0$%mx ]|(?<=p)\.0|(?<=p)-\$?\.?0|$))"
+    r"|(?P<punctuation>[-'.,p_]+?(?=['aA0$%mx ]|(?<=p)\.0|(?<=p)-\$?\.?0|$))"
     r"|(?P<space> +)"
     r"|(?P<unknown>x+)"
 )
@@ -111,6 +88,31 @@ TOKENS = re.compile(
 def tokenize(text: str) -> list[Token]:
     """The tokens of a text. All their texts and spaces together are the text, without white space at its beginning."""
     text = unicodedata.normalize("NFC", text)
+    plainly, places = normalised(text)
+    tokens = _tokens(plainly)
+    return tokens if plainly is text else _as_written(tokens, text, plainly, places)
+
+
+def _as_written(tokens: list[Token], text: str, plainly: str, places: Sequence[int]) -> list[Token]:
+    """The tokens of ``plainly`` with the text and the spaces that they have in ``text``."""
+    found = list[Token]()
+    place = len(plainly) - sum(len(token.text) + len(token.space) for token in tokens)
+    if first := text[: places[place]].lstrip():  # an entity that is white space
+        found.append(Token(first, (), "punctuation"))
+    for token in tokens:
+        end = place + len(token.text)
+        after = end + len(token.space)
+        written, space = text[places[place] : places[end]], text[places[end] : places[after]]
+        if written or not found:
+            found.append(token._replace(text=written, space=space))
+        else:  # one character that stands for several tokens
+            found[-1] = Token(found[-1].text, (), "unknown", space)
+        place = after
+    return found
+
+
+def _tokens(text: str) -> list[Token]:
+    """The tokens of a normalised text."""
     # The marks of an emoji belong to the character before them, also if it is a digit. Elsewhere they count as letters.
     classes = re.sub("([xp0])e+", lambda found: found[1] * len(found[0]), "".join(map(_class_of, text)))
     classes = classes.replace("e", "a")
@@ -118,7 +120,14 @@ def tokenize(text: str) -> list[Token]:
     alone = text.strip(" .,:;!?")
     tokens: list[Token] = []
     place = 0
+    others = PIECES.finditer(text)
+    other = next(others, None)
     while place < len(text):
+        while other and other.start() < place:
+            other = next(others, None)
+        if other and other.start() == place and _append_piece(other, tokens):
+            place = other.end()
+            continue
         found: Any = TOKENS.match(classes, place)  # every class begins some token
         kind, end = found.lastgroup, found.end()
         if kind == "number":
@@ -127,13 +136,15 @@ def tokenize(text: str) -> list[Token]:
             end += len("'s")
         elif kind == "dotted" and text[end - 1] == "." and ends_sentence(text, end):
             end -= 1  # the period ends the sentence too, and stays a token
-        if kind in ("word", "number", "dotted") and (address := ADDRESS.match(text, place)):
+        if kind in ("word", "number", "dotted", "name") and (address := ADDRESS.match(text, place)):
             tokens += _address_tokens(address[0])
             place = address.end()
             continue
         spoken = SYMBOLS[MINUS] if kind == "minus" else None
         if kind == "word":
             kind, end, spoken = _word_in_context(text, place, end, tokens, is_mixed)
+        elif kind in ("punctuation", "unknown") and other and place < other.start() < end:
+            end = other.start()  # another piece begins there
         elif kind == "punctuation" and text[end - 1] == "#" and text[end : end + 1].isalnum():
             if end - place > 1:
                 end -= 1  # the punctuation before it is another token
@@ -151,6 +162,20 @@ def tokenize(text: str) -> list[Token]:
         elif tokens:
             tokens[-1] = tokens[-1]._replace(space=written)
     return tokens
+
+
+def _append_piece(found: re.Match[str], tokens: list[Token]) -> bool:
+    """Append the token of a match of ``PIECES``; False if its place gives it no special reading."""
+    before = tokens[-1] if tokens else None
+    if found.lastgroup == "ending":  # of `name`'s
+        if before and before.parts and not before.space:
+            parts = (*before.parts[:-1], f"{before.parts[-1]}'s")
+            tokens[-1] = before._replace(text=before.text + found[0], parts=parts)
+        return tokens[-1:] != [before]
+    said = piece_at(found, _number_before(tokens), before.text if before and before.space == " " else "")
+    if said:
+        tokens.append(Token(found[0], *said))
+    return said is not None
 
 
 def joined(tokens: list[Token], is_listed: Callable[[str], Any], longest: int) -> list[Token]:
@@ -184,6 +209,46 @@ def _listed_parts(text: str, is_listed: Callable[[str], Any]) -> tuple[str, ...]
     return ()
 
 
+def with_apostrophes(tokens: list[Token], is_listed: Callable[[str], Any]) -> list[Token]:
+    """The tokens; an apostrophe that ends or begins a listed word (goin', 'frisco) belongs to it.
+
+    An apostrophe that can only close or open a quotation does not.
+    """
+    found, is_open = list[Token](), False
+    closing = [
+        place
+        for place in range(1, len(tokens))
+        if straight(tokens[place].text[0]) == "'"
+        and tokens[place].kind == "punctuation"
+        and tokens[place - 1].kind not in ("punctuation", "unknown")
+        and not tokens[place - 1].space
+    ]
+    last_closing = closing[-1] if closing else 0
+    for place, token in enumerate(tokens):
+        before = found[-1] if found else None
+        if place in closing and before:
+            word = f"{straight(before.text)}'"
+            spoken = SHORTENED.get(word.lower(), word)
+            if (spoken != word or is_listed(word)) and not (is_open and place == last_closing):
+                found[-1] = Token(before.text + token.text[0], (spoken,), "word", "" if token.text[1:] else token.space)
+                token = token._replace(text=token.text[1:])
+                if not token.text:
+                    continue
+            else:
+                is_open = False
+        elif before and before.kind == "punctuation" and not before.space and straight(before.text[-1]) == "'":
+            is_quoted = place + 1 in closing
+            word = f"'{straight(token.text)}"
+            if token.kind != "punctuation" and not is_quoted and len(token.text) > 1 and is_listed(word):
+                rest = before.text[:-1]
+                found[-1:] = [before._replace(text=rest)] if rest else []
+                token = token._replace(text=before.text[-1] + token.text, parts=(word,), kind="word")
+            else:
+                is_open = True
+        found.append(token)
+    return found
+
+
 def pieces(tokens: list[Token]) -> list[Token]:
     """The tokens, with each sign of punctuation by itself: in "C#." the first may belong to a listed word."""
     found = []
@@ -196,15 +261,18 @@ def pieces(tokens: list[Token]) -> list[Token]:
 
 
 def _address_tokens(address: str) -> list[Token]:
-    """The tokens of an address: its words, numbers and signs. A word without a vowel is an acronym."""
+    """The tokens of an address: its words, numbers, codes and signs. A word without a vowel is an acronym."""
     tokens = []
-    for piece in re.findall(r"[^\W\d_]+|\d+|[\W_]", address):
-        if spoken := IN_ADDRESS.get(piece):
+    for piece in IN_ADDRESSES.findall(address):
+        sign = chr(int(piece[1:], 16)) if len(piece) > 1 and piece[0] == "%" else piece
+        if spoken := IN_ADDRESS.get(sign) or SYMBOLS.get(sign):
             tokens.append(Token(piece, tuple(spoken.split()), "word"))
         elif piece.isascii() and piece.isalpha() and not set(piece.lower()) & set("aeiouy"):
             tokens.append(Token(piece, tuple(piece.upper()), "acronym"))
+        elif piece.isalnum() and not piece.isalpha() and not piece.isdecimal():
+            tokens.append(Token(piece, *spelled_code(piece)))
         else:
-            is_word = piece.isalnum() or piece in SYMBOLS
+            is_word = piece.isalnum()
             tokens.append(_token("number" if piece.isdecimal() else "word" if is_word else "punctuation", piece, True))
     return tokens
 
@@ -214,12 +282,15 @@ def _word_in_context(
 ) -> tuple[str, int, str | None]:
     """The kind of a word, its end, and what is spoken for it, or None if the context does not change that."""
     before = tokens[-1] if tokens else None
-    number = _number_before(tokens)
+    is_glued = len(tokens) > 1 and not tokens[-2].space and bool(tokens[-2].parts) and tokens[-2].text.isalpha()  # K8s
+    number = None if is_glued else _number_before(tokens)
     word = text[place:end]
     if before and before.text == "#" and before.parts:
         return "word", end, " ".join(re.findall("[A-Z]+(?![a-z])|[A-Z]?[^A-Z]+", word))
     after_article = number is not None and len(tokens) > 1 and tokens[-2].text.lower() in ("a", "an")
     word_before = before.text if before and before.space == " " else ""
+    if word_before == "." and len(tokens) > 1 and tokens[-2].text.lower() in DIVISIONS and not tokens[-2].space:
+        word_before = tokens[-2].text  # vol. iii
     if abbreviated := abbreviation(text, place, end, word_before, f"{number}-" if after_article else number):
         end, spoken = abbreviated
         after_period = end + text.startswith(".", end)
@@ -296,21 +367,13 @@ def _token(kind: str, written: str, is_mixed: bool, is_alone: bool = False) -> T
         number = EMOJI_MARKS.sub("", written)
         *first, last = number_words(number[:-2] if is_possessive else number)
         return Token(written, (*first, f"{last}'s" if is_possessive and last[-1] != "s" else last), "word")
-    if PLURAL_LETTER.fullmatch(written):
-        return Token(written, (f"{written[0]}'s",), "initialism")
-    capitals = re.fullmatch(r"([A-Z]{2,})((?:['\u2019]?s)?)", written)
-    if capitals:
-        letters, plural = capitals.groups()
-        parts = (*letters[:-1], letters[-1] + ("'s" if plural else ""))
-        if not set(letters) & set("AEIOUY") or (is_mixed and letters in INITIALISMS):
-            return Token(written, parts, "initialism")
-        is_unlike = len(letters) <= LONGEST_INITIALISM and UNLIKE_WORDS.match(letters)
-        if plural == "s" or is_unlike or (is_mixed and len(letters) <= LONGEST_ACRONYM):
-            return Token(written, parts, "acronym")
-        if is_alone and len(letters) <= LONGEST_ACRONYM:
-            return Token(written, parts, "capitals")
-    spoken = SYMBOLS.get(written) or written.replace("-n-", "-and-")
-    return Token(written, tuple(spoken.split(" ")), "word")
+    if kind == "name":
+        return Token(written, parts_of_name(written), "compound")
+    parts, read = reading(written, is_mixed, is_alone)
+    if read == "word":
+        spoken = SYMBOLS.get(written) or written.replace("-n-", "-and-")
+        parts = tuple(spoken.split(" "))
+    return Token(written, parts, read)
 
 
 def _number_before(tokens: list[Token]) -> str | None:
@@ -346,7 +409,18 @@ def _end_of_number(text: str, classes: str, start: int, end: int) -> int:
         return end
     letters = re.compile("[aA]*").match(classes, end).end()  # type: ignore[union-attr]  # it always matches
     is_whole = "." not in text[start:end]
-    return letters if is_whole and text[end:letters].lower() in (*ORDINALS, "s") else end
+    ending = text[end:letters].lower() if is_whole else ""
+    return letters if ending in ORDINALS or (ending == "s" and _is_plural(text, start, end)) else end
+
+
+def _is_plural(text: str, start: int, end: int) -> bool:
+    """Whether a number with an s is a plural, as 1990s, in the 80s or 0s and 1s, and not a number of seconds."""
+    number, after = text[start:end], text[end + 1 : end + 9]
+    is_bit = number == "0" or text.startswith("0s and ", start - 7) or after.startswith(" and 0s")
+    is_decade = (
+        len(number) == 2 and number >= "20" and number[1] == "0" and DECADE.search(text[max(0, start - 30) : start])
+    )
+    return bool(len(number) == 4 or is_bit or is_decade or after.startswith(" of "))
 
 
 @cache
@@ -355,7 +429,7 @@ def _class_of(character: str) -> str:
 
     "A": a capital; "a": another letter, a mark or a format character; "0": a digit; " ": white space; "$": the sign of
     a currency; "m": the minus sign; "%": another symbol that is spoken; "'": an apostrophe; "-": a hyphen; ".": a
-    period; ",": a comma; "p": other punctuation; "e": one of ``EMOJI_MARKS``; "x": anything else.
+    period; ",": a comma; "_": an underscore; "p": other punctuation; "e": one of ``EMOJI_MARKS``; "x": anything else.
     """
     if straight(character) == "'":
         return "'"
@@ -376,6 +450,12 @@ def _class_of(character: str) -> str:
         return " "
     if category == "Nd":
         return "0"
+    if character == "_":
+        return "_"
+    if MARKS.match(character):
+        return "p"
+    if character in SUPERSCRIPTS:
+        return "x"
     if category[0] in "LM" or category == "Cf":
         return "A" if category == "Lu" else "a"
     return "p" if category[0] == "P" else "x"

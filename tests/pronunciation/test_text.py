@@ -13,7 +13,10 @@ from attnzoo.pronunciation.text import plain, tokenize
 
 @given(
     st.text(
-        alphabet=st.one_of(st.characters(exclude_categories=["Cs"]), st.sampled_from("aABsmkgSt:\n'’-.,$€¢\u2212/01 %"))
+        alphabet=st.one_of(
+            st.characters(exclude_categories=["Cs"]),
+            st.sampled_from("aABsmkgSt:\n'’-.,$€¢\u2212/01 %⁻³½⁄①ﬁ\u200b&;<>`_=*"),
+        )
     )
 )
 def test_tokens_and_spaces_are_the_whole_text(text: str) -> None:
