@@ -112,3 +112,44 @@ def test_from_an_empty_environment_to_a_model_of_ones_own(
     assert run(environment, tmp_path, "python", *pip).returncode == 0
     assert run(environment, tmp_path, "attnzoo", "translate", "A dog runs.").stdout.startswith("Ein Hund")
     assert run(environment, tmp_path, "attnzoo", "classify", "A moving film.").stdout.startswith("positive")
+
+
+def commands_of_the_first_screen() -> tuple[list[str], str, list[tuple[str, str]]]:
+    """The README's ``make`` commands, its line that installs from Git, and its commands with what they print."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").split("## One table")[0]
+    makes = re.findall(r"^make \w+", readme, flags=re.MULTILINE)
+    (from_git,) = re.findall(r"^pip install .*git\+ADDRESS.*$", readme, flags=re.MULTILINE)
+    (console,) = re.findall(r"^```console\n(.*?)^```", readme, flags=re.DOTALL | re.MULTILINE)
+    shown = [tuple(part.split("\n", 1)) for part in console.split("$ ")[1:]]
+    return makes, from_git, shown  # type: ignore[return-value]
+
+
+@pytest.mark.wheel
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_the_first_screen_works_as_it_is_printed(tmp_path: Path) -> None:
+    """In a fresh clone and in an empty environment; ``make test`` is this test's own suite."""
+    clone, here = tmp_path / "clone", tmp_path / "here"
+    subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "environment")], check=True)
+    here.mkdir()
+    path = f"{tmp_path / 'environment' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    variables = os.environ | {"PATH": path, "PIP_CONSTRAINT": str(ROOT / "constraints.txt"), "HF_HUB_OFFLINE": "1"}
+    variables.pop("PYTHONPATH", None)
+    makes, from_git, shown = commands_of_the_first_screen()
+    assert makes == ["make demo", "make test"]
+
+    def say(command: str, cwd: Path) -> str:
+        done = subprocess.run(command, shell=True, cwd=cwd, env=variables, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        return done.stdout
+
+    say(from_git.replace("ADDRESS", clone.as_uri()), here)
+    for command, printed in shown:
+        assert say(command, here) == printed
+    assert (here / "alignment.png").stat().st_size > 1000
+
+    said = say("make demo", clone)
+    right = int(re.findall(r"(\d+) of the 10 most frequent words that the model did not learn are right", said)[0])
+    assert (right >= 6) == ("This training was cut short" not in said)
+    assert "torch" in said
+    assert (clone / "runs/demo/alignment.png").stat().st_size > 1000

@@ -59,3 +59,7 @@ def frequent_rows(task: Task) -> list[int]:
     frequent = importlib.resources.files("attnzoo.pronunciation").joinpath("frequent_words.tsv").read_text("utf-8")
     words = [row["word"].lower() for row in csv.DictReader(frequent.splitlines(), delimiter="\t")]
     return [places[word] for word in words if word in places][:NUMBER]
+
+
+if __name__ == "__main__":
+    main()
