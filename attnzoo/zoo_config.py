@@ -13,6 +13,8 @@ from typing import Any, Self
 import torch
 from transformers import PreTrainedConfig
 
+from .json_files import read_mapping
+
 # The greatest value of every size, by the name of its field. An alias of a field follows the field.
 MAX_SIZES = {
     **dict.fromkeys(("encoder_layers", "decoder_layers", "num_hidden_layers"), 256),
@@ -74,6 +76,18 @@ class ZooConfig(PreTrainedConfig):
             fields.pop("num_labels", None)  # the paper's number belongs to its own labels
         return cls(**fields)
 
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """Make the config that a file describes; see :func:`refuse_kernels`. ``kwargs`` are the caller's."""
+        if "attn_implementation" not in kwargs:
+            refuse_kernels(config_dict)
+        return super().from_dict(config_dict, **kwargs)
+
+    @classmethod
+    def from_json_file(cls, json_file: Any) -> Any:
+        """Make the config that a file describes; see :func:`refuse_kernels`."""
+        return cls.from_dict(read_mapping(json_file))
+
     def __post_init__(self, **kwargs: Any) -> None:
         # Transformers uses the labels and the dtype before it validates the config.
         if self.id2label is None and "num_labels" in kwargs:
@@ -116,6 +130,20 @@ class ZooConfig(PreTrainedConfig):
                     raise ValueError(
                         f"{name} must be within the vocabulary, 0 to {size - 1} for vocab_size={size}, got {value}"
                     )
+
+
+def refuse_kernels(fields: Any) -> None:
+    """Raise a ValueError if the fields that a file has, or those of a config inside it, name a kernel of the Hub.
+
+    Transformers would download the kernel, which is code, and run it. A caller may ask for it.
+    """
+    for name, value in fields.items() if isinstance(fields, dict) else ():
+        if "attn_implementation" in name and "/" in str(value):
+            raise ValueError(
+                f"{name}={value!r} in config.json is code on the Hub, which is not run unless you ask for it: remove "
+                "it there, or pass attn_implementation to from_pretrained"
+            )
+        refuse_kernels(value)
 
 
 def check_size(name: str, value: Any, most: int) -> None:

@@ -19,9 +19,9 @@ from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, PreTrainedConfig
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
+from attnzoo.json_files import read_mapping
 
 from .commands import card_parser
-from .loop.run_folder import read_mapping
 from .loop.stopping import exit_on_user_error
 from .markdown import code, escaped, one_line
 from .recipe import Recipe, hub_id, load_recipe
