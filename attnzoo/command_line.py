@@ -102,7 +102,7 @@ def require_readable(folder: str | Path) -> None:
             read_mapping(path)
     parts: dict[str, Callable[[], Any]] = {
         "config.json": lambda: AutoConfig.from_pretrained(folder, trust_remote_code=False),
-        "tokenizer.json or tokenizer_config.json": lambda: AutoTokenizer.from_pretrained(folder)("a"),
+        "tokenizer.json or tokenizer_config.json": lambda: _try_tokenizer(folder),
     }
     for name, read in parts.items():
         try:
@@ -113,6 +113,12 @@ def require_readable(folder: str | Path) -> None:
             raise ValueError(f"{name} in {folder} is damaged: {error}") from error
         if name == "config.json" and not all(isinstance(name, str) for name in found.architectures or ()):
             raise ValueError(f"config.json in {folder} is damaged: architectures is {found.architectures!r}")
+
+
+def _try_tokenizer(folder: str | Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    if "attention_mask" not in tokenizer(["", ""], padding=tokenizer.pad_token is not None):
+        raise ValueError("it makes no attention_mask")
 
 
 def _kind_and_readers(folder: str) -> tuple[str, list[str]]:

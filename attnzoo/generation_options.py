@@ -24,7 +24,7 @@ KINDS: dict[str, tuple[Any, tuple[str, ...]]] = {
         ("do_sample", "use_cache", "renormalize_logits", "remove_invalid_values", "return_dict_in_generate"),
     ),
     "a whole number of at least 0": (
-        lambda value: isinstance(value, Integral) and not isinstance(value, bool) and value >= 0,
+        lambda value: isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0,
         ("min_length", "min_new_tokens", "top_k", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size"),
     ),
     "a finite number": (

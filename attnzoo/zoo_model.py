@@ -46,12 +46,17 @@ class SelfAttentiveClassifierOutput(ModelOutput):
     penalty: Tensor | None = None
 
 
+class OtherSizesError(ValueError, RuntimeError):
+    """The weights do not fit the config: a RuntimeError, as Transformers raises, and bad input, as all other errors."""
+
+
 class SafetensorsModel(PreTrainedModel):
     """A Hugging Face model whose weights are loaded from safetensors only; ``save_pretrained`` writes only these.
 
     Raises:
         ValueError: ``use_safetensors=False``, or an adapter that is a pickle.
         OSError: no safetensors, or damaged ones.
+        OtherSizesError: weights of other sizes than the config states.
         ValueError: the config asks for far more weights than the files hold; ``generation_config.json`` is damaged, or
             has a token outside the vocabulary or another option that cannot be right.
     """
@@ -75,6 +80,11 @@ class SafetensorsModel(PreTrainedModel):
         except SafetensorError as error:
             damage = f"damaged or incomplete ({error}); download or save them again"
             raise OSError(f"the weights of {str(pretrained_model_name_or_path)!r} are {damage}") from error
+        except RuntimeError as error:
+            if "ignore_mismatched_sizes" not in str(error):
+                raise
+            place = f"the weights of {str(pretrained_model_name_or_path)!r} have other sizes than its config states"
+            raise OtherSizesError(f"{place}; ignore_mismatched_sizes=True would replace them by new ones") from error
 
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
@@ -86,22 +96,32 @@ class SafetensorsModel(PreTrainedModel):
         return super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
 
     def adjust_generation_fn(
-        self, generation_config: Any, from_auto_class: Any, from_pipeline: Any, place: Any, **options: Any
+        self,
+        generation_config: Any,
+        from_auto_class: Any,
+        from_pipeline: Any,
+        pretrained_model_name_or_path: Any,
+        *args: Any,
+        **options: Any,
     ) -> None:
         """Load ``generation_config.json`` as Transformers does, and check it.
 
         Transformers ignores a damaged file, and would decode differently. Special tokens that the file does not state
         are those of ``config.json``.
         """
-        file, stated = "generation_config", {} if generation_config is None else vars(generation_config)
+        place, file = pretrained_model_name_or_path, "generation_config"
+        stated = {} if generation_config is None else vars(generation_config)
         if generation_config is None and place is not None:
             names = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
+            wanted = {name: options[name] for name in names if name in options}
             with contextlib.suppress(OSError):  # there is no such file
-                file = str(cached_file(place, GENERATION_CONFIG_NAME, **{name: options[name] for name in names}))
+                file = str(cached_file(place, GENERATION_CONFIG_NAME, **wanted))
                 stated = read_mapping(file)
         try:
             check_generation(stated, self.config.vocab_size)
-            super().adjust_generation_fn(generation_config, from_auto_class, from_pipeline, place, **options)  # type: ignore[misc]
+            super().adjust_generation_fn(  # type: ignore[misc]
+                generation_config, from_auto_class, from_pipeline, place, *args, **options
+            )
         except (TypeError, ValueError) as error:
             raise ValueError(f"{file}: {error}") from error
         complete(self.generation_config, self.config)

@@ -223,7 +223,10 @@ class OnnxModel:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        try:
+            tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        except Exception as error:  # tokenizers raises nothing narrower
+            raise ValueError(f"{self.folder / 'tokenizer.json'} cannot be loaded: {error}") from error
         tokenizer.no_padding()
         tokenizer.no_truncation()
         tokenizer.encode_special_tokens = self.tokenizer_config.get("split_special_tokens", False)

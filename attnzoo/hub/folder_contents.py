@@ -21,7 +21,20 @@ ABOUT = ("README.md", "LICENSE", "LICENSE.md", "LICENSE.txt", "recipe.yaml", "ru
 KNOWN = ("config.json", "generation_config.json", *WEIGHTS, *ADAPTER, *TOKENIZER, *ABOUT)
 PICTURES = ("*.png", "*.jpg", "*.jpeg", "*.gif", "*.webp", "*.svg")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle", "*.joblib", "*.dill")
-CODE = ("*.py", "*.py[cdowx]", "*.ipynb", "*.so", "*.so.*", "*.dll", "*.dylib", "*.exe", "*.sh", "*.bat", "*.ps1", "*.jar")
+CODE = (
+    "*.py",
+    "*.py[cdowx]",
+    "*.ipynb",
+    "*.so",
+    "*.so.*",
+    "*.dll",
+    "*.dylib",
+    "*.exe",
+    "*.sh",
+    "*.bat",
+    "*.ps1",
+    "*.jar",
+)
 # How programs and libraries of Linux, Windows and macOS, scripts, and pickles begin.
 PROGRAMS = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"#!")
 PICKLED = tuple(b"\x80%c" % protocol for protocol in range(2, 6))

@@ -68,8 +68,8 @@ def push(
 
     Raises:
         FileNotFoundError: the folder lacks one of the files.
-        ValueError: a file to push is a broken link, a link out of the folder, a pickle, code, an invalid card or JSON, or an
-            adapter whose base model is only on this machine; the model or tokenizer cannot be loaded; the id is
+        ValueError: a file to push is a broken link, a link out of the folder, a pickle, code, an invalid card or JSON,
+            or an adapter whose base model is only on this machine; the model or tokenizer cannot be loaded; the id is
             invalid; the repository exists and is not as private as requested; the code belongs to another package;
             HF_ENDPOINT contains a password.
         PermissionError: there is no token, or it may not write there.

@@ -65,7 +65,10 @@ class TorchEngine:
                 f"{folder} is not a model of pronunciation, but a {config.model_type} without a source and a target"
             )
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        self.model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).to(device).eval()
+        model, report = AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True)
+        if missing := ", ".join(sorted(report["missing_keys"])):  # they would be random
+            raise ValueError(f"the model in {folder} has no weights {missing}, which its config asks for")
+        self.model: Any = model.to(device).eval()
         generation = self.model.generation_config
         self.num_beams: int = generation.num_beams or 1
         self.end = _end_of(generation.eos_token_id, folder)
