@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ from huggingface_hub.utils import enable_progress_bars, tqdm
 from transformers import AutoConfig, AutoTokenizer
 
 from .encoding import reading_utf8, text_lines, text_of
+from .json_files import read_mapping
 from .phonemes import known_phonemes
 from .shipped_models import SHIPPED, named_folder
 
 PROGRESS = "attnzoo"  # the name of our progress bars, which are shown though those of Transformers are not
 MODEL_HELP = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub"
 EXPORT = "export.json"  # in every folder that attnzoo export wrote
+JSON_FILES = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", EXPORT)
 # The command that reads the models whose cards have this tag.
 READERS = {"grapheme-to-phoneme": "pronounce", "translation": "translate", "summarization": "summarize"}
 
@@ -74,6 +76,7 @@ def folder_of(model: str, command: str) -> str:
             best = f"; did you mean {path / 'best'}?" if (path / "best" / "config.json").is_file() else ""
             raise FileNotFoundError(f"{model} is not a checkpoint folder: it has no config.json{best}")
         raise FileNotFoundError(f"{model} is neither a folder nor the name of a shipped model: {', '.join(SHIPPED)}")
+    require_readable(folder)
     if (path / EXPORT).is_file():
         if command != "pronounce":
             remedy = "give the model that it was exported from; of all commands, only pronounce reads exported models"
@@ -85,6 +88,37 @@ def folder_of(model: str, command: str) -> str:
                 f"{model} is {kind}, which attnzoo {command} does not read; use attnzoo {' or '.join(readers)}"
             )
     return folder
+
+
+def require_readable(folder: str | Path) -> None:
+    """Read the config, the tokenizer and the other JSON files of a model, so that an error names the damaged file.
+
+    Raises:
+        OSError: a file is missing.
+        ValueError: a file is damaged.
+    """
+    for path in sorted(Path(folder).glob("*.json")):
+        if path.name in JSON_FILES:
+            read_mapping(path)
+    parts: dict[str, Callable[[], Any]] = {
+        "config.json": lambda: AutoConfig.from_pretrained(folder, trust_remote_code=False),
+        "tokenizer.json or tokenizer_config.json": lambda: _try_tokenizer(folder),
+    }
+    for name, read in parts.items():
+        try:
+            found = read()
+        except OSError:
+            raise
+        except Exception as error:  # Transformers and tokenizers raise whatever a wrong value makes them raise
+            raise ValueError(f"{name} in {folder} is damaged: {error}") from error
+        if name == "config.json" and not all(isinstance(name, str) for name in found.architectures or ()):
+            raise ValueError(f"config.json in {folder} is damaged: architectures is {found.architectures!r}")
+
+
+def _try_tokenizer(folder: str | Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    if "attention_mask" not in tokenizer(["", ""], padding=tokenizer.pad_token is not None):
+        raise ValueError("it makes no attention_mask")
 
 
 def _kind_and_readers(folder: str) -> tuple[str, list[str]]:

@@ -21,6 +21,7 @@ from transformers.utils import cached_file, can_return_tuple
 
 from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_pooled_encoder import PooledEncoderConfig
+from .json_files import read_mapping
 from .loss import loss_of_texts, refuse_withheld_labels
 from .model_inputs import read_labels, source_mask
 from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput, with_head
@@ -307,6 +308,6 @@ class SelfAttentivePooling(nn.Module):
         options: dict[str, Any] = {"subfolder": subfolder, "cache_dir": kwargs.get("cache_folder")}
         options |= {name: kwargs[name] for name in ("token", "revision", "local_files_only") if name in kwargs}
         files = [str(cached_file(model_name_or_path, name, **options)) for name in (POOLING_CONFIG, POOLING_WEIGHTS)]
-        module = cls(**json.loads(Path(files[0]).read_text(encoding="utf-8")))
+        module = cls(**read_mapping(files[0]))
         module.load_state_dict(load_file(files[1]))
         return module

@@ -192,7 +192,7 @@ def run_torch_rnn(layer: nn.RNNBase, inputs: Tensor, state: Any, weights: list[T
         - weights: those of :func:`layer_weights`, forward before backward
         - returns: outputs (B, T, directions * H), and the parts of the last state
     """
-    kernel = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh}[layer.mode]
+    kernel: Any = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh}[layer.mode]
     device, training = inputs.device.type, layer.training
     if device == "cpu":
         context = _onednn_that_runs() if layer.mode == "LSTM" else nullcontext()

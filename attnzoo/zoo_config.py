@@ -13,6 +13,8 @@ from typing import Any, Self
 import torch
 from transformers import PreTrainedConfig
 
+from .json_files import read_mapping
+
 # The greatest value of every size, by the name of its field. An alias of a field follows the field.
 MAX_SIZES = {
     **dict.fromkeys(("encoder_layers", "decoder_layers", "num_hidden_layers"), 256),
@@ -79,17 +81,24 @@ class ZooConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """The config of a ``config.json``.
+        """Make the config that a file describes; ``kwargs`` are the caller's. See :func:`refuse_kernels`.
 
         Raises:
-            ValueError: it belongs to a model of another type; Transformers only warns.
+            ValueError: it belongs to a model of another type, of which Transformers only warns; or it names a kernel.
         """
         found = config_dict.get("model_type", cls.model_type)
         if found != cls.model_type:
             raise ValueError(
                 f"{cls.__name__} needs model_type={cls.model_type!r}, got {found!r}; {cls.of_another_type}"
             )
+        if "attn_implementation" not in kwargs:
+            refuse_kernels(config_dict)
         return super().from_dict(config_dict, **kwargs)
+
+    @classmethod
+    def from_json_file(cls, json_file: Any) -> Any:
+        """Make the config that a file describes; see :func:`refuse_kernels`."""
+        return cls.from_dict(read_mapping(json_file))
 
     def __post_init__(self, **kwargs: Any) -> None:
         # Transformers uses the labels and the dtype before it validates the config.
@@ -133,6 +142,20 @@ class ZooConfig(PreTrainedConfig):
                     raise ValueError(
                         f"{name} must be within the vocabulary, 0 to {size - 1} for vocab_size={size}, got {value}"
                     )
+
+
+def refuse_kernels(fields: Any) -> None:
+    """Raise a ValueError if the fields that a file has, or those of a config inside it, name a kernel of the Hub.
+
+    Transformers would download the kernel, which is code, and run it. A caller may ask for it.
+    """
+    for name, value in fields.items() if isinstance(fields, dict) else ():
+        if "attn_implementation" in name and "/" in str(value):
+            raise ValueError(
+                f"{name}={value!r} in config.json is code on the Hub, which is not run unless you ask for it: remove "
+                "it there, or pass attn_implementation to from_pretrained"
+            )
+        refuse_kernels(value)
 
 
 def check_size(name: str, value: Any, most: int) -> None:

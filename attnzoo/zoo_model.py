@@ -3,6 +3,7 @@
 Files of safetensors hold only numbers. A pickle may run code, so no pickle is loaded, as a model or as an adapter.
 """
 
+import contextlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +14,11 @@ from torch import Tensor, nn
 from transformers import EncoderDecoderCache, PreTrainedModel
 from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import ModelOutput, Seq2SeqLMOutput, Seq2SeqModelOutput
+from transformers.utils import GENERATION_CONFIG_NAME, cached_file
 
 from .copying import Copied, CopyingLMOutput, pointer_generator, source_ids_of
+from .generation_options import check_generation, complete
+from .json_files import read_mapping
 from .loss import IGNORED, Count, coverage_loss, loss_and_logits, refuse_withheld_labels
 from .model_inputs import check_labels, require_shape, require_tokens, shift_right
 
@@ -41,13 +45,19 @@ class SelfAttentiveClassifierOutput(ModelOutput):
     penalty: Tensor | None = None
 
 
+class OtherSizesError(ValueError, RuntimeError):
+    """The weights do not fit the config: a RuntimeError, as Transformers raises, and bad input, as all other errors."""
+
+
 class SafetensorsModel(PreTrainedModel):
     """A Hugging Face model whose weights are loaded from safetensors only; ``save_pretrained`` writes only these.
 
     Raises:
         ValueError: ``use_safetensors=False``, or an adapter that is a pickle.
         OSError: no safetensors, or damaged ones.
-        ValueError: the config asks for far more weights than the files hold.
+        OtherSizesError: weights of other sizes than the config states.
+        ValueError: the config asks for far more weights than the files hold; ``generation_config.json`` is damaged, or
+            has a token outside the vocabulary or another option that cannot be right.
     """
 
     main_input_name = "input_ids"
@@ -69,6 +79,11 @@ class SafetensorsModel(PreTrainedModel):
         except SafetensorError as error:
             damage = f"damaged or incomplete ({error}); download or save them again"
             raise OSError(f"the weights of {str(pretrained_model_name_or_path)!r} are {damage}") from error
+        except RuntimeError as error:
+            if "ignore_mismatched_sizes" not in str(error):
+                raise
+            place = f"the weights of {str(pretrained_model_name_or_path)!r} have other sizes than its config states"
+            raise OtherSizesError(f"{place}; ignore_mismatched_sizes=True would replace them by new ones") from error
 
     def resize_token_embeddings(
         self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
@@ -79,6 +94,37 @@ class SafetensorsModel(PreTrainedModel):
             decoder.resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         return super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
 
+    def adjust_generation_fn(
+        self,
+        generation_config: Any,
+        from_auto_class: Any,
+        from_pipeline: Any,
+        pretrained_model_name_or_path: Any,
+        *args: Any,
+        **options: Any,
+    ) -> None:
+        """Load ``generation_config.json`` as Transformers does, and check it.
+
+        Transformers ignores a damaged file, and would decode differently. Special tokens that the file does not state
+        are those of ``config.json``.
+        """
+        place, file = pretrained_model_name_or_path, "generation_config"
+        stated = {} if generation_config is None else vars(generation_config)
+        if generation_config is None and place is not None:
+            names = ("cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder")
+            wanted = {name: options[name] for name in names if name in options}
+            with contextlib.suppress(OSError):  # there is no such file
+                file = str(cached_file(place, GENERATION_CONFIG_NAME, **wanted))
+                stated = read_mapping(file)
+        try:
+            check_generation(stated, self.config.vocab_size)
+            super().adjust_generation_fn(  # type: ignore[misc]
+                generation_config, from_auto_class, from_pipeline, place, *args, **options
+            )
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{file}: {error}") from error
+        complete(self.generation_config, self.config)
+
     def _prepare_generation_config(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
         """The options of ``generate()``, as Transformers prepares them.
 
@@ -86,9 +132,11 @@ class SafetensorsModel(PreTrainedModel):
         still pass all tokens at every step.
 
         Raises:
-            ValueError: ``guidance_scale`` for a model with an encoder.
+            ValueError: an option is out of range, or ``guidance_scale`` is given for a model with an encoder.
         """
+        check_generation(kwargs, self.config.vocab_size)
         options, model_kwargs = super()._prepare_generation_config(*args, **kwargs)  # type: ignore[misc]
+        check_generation(vars(options), self.config.vocab_size)
         if options.use_cache is None:
             options.use_cache = self.config.use_cache
         if options.guidance_scale not in (None, 1) and self.config.is_encoder_decoder:

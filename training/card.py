@@ -19,10 +19,10 @@ from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, PreTrainedConfig
 
 from attnzoo.installing import pip_install  # importing attnzoo also registers the Auto classes
+from attnzoo.json_files import read_mapping
 
 from .commands import card_parser
 from .data.text_files import short
-from .loop.run_folder import read_mapping
 from .loop.stopping import exit_on_user_error
 from .markdown import code, escaped, one_line, with_code
 from .recipe import Recipe, Training, hub_id, load_recipe

@@ -16,13 +16,13 @@ import torch
 from transformers import AutoTokenizer
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
+from attnzoo.json_files import read_mapping
 
 from .card import decoding_note, describe, read_figures, write_card
 from .commands import release_parser
 from .evaluate import decoding_of, evaluate
 from .loop.average import average
 from .loop.checkpoint import REPOSITORY, replacing, require_model, save_tokenizer
-from .loop.run_folder import read_mapping
 from .loop.stopping import exit_on_user_error
 from .recipe import load_recipe, save_recipe, without_machine_paths
 from .tasks import TASKS, make_task

@@ -12,9 +12,11 @@ from typing import Any
 
 from accelerate.state import AcceleratorState
 
+from attnzoo.json_files import read_mapping
+
 from .commands import command_parser
 from .data.word_vectors import first_words
-from .loop.run_folder import read_mapping, read_run
+from .loop.run_folder import read_run
 from .loop.starting import trained_model
 from .loop.stopping import exit_on_user_error
 from .recipe import Recipe, hub_id, load_recipe

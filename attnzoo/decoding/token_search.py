@@ -145,8 +145,7 @@ def _beam_search(
     fill = int(config.pad_token_id or ends[0]) if ends else -1
     running_scores = torch.zeros(running.shape[:2], device=device)
     running_scores[:, 1:] = NEVER  # all beams of a source start with the same tokens
-    ended = running.new_full((batch, beams, config.max_length), fill)
-    ended[:, :, :prompt] = running[:, :1]
+    ended = running[:, :1].expand(-1, beams, -1)  # (B, K, T), as wide as the longest sequence that has ended
     ended_scores = torch.full((batch, beams), NEVER, device=device)
     ended_lengths = torch.zeros(batch, beams, dtype=torch.long, device=device)
     has_ended = torch.zeros(batch, beams, dtype=torch.bool, device=device)
@@ -167,9 +166,9 @@ def _beam_search(
             final = final + ~can_improve * NEVER
             is_new = is_end & (torch.arange(count, device=device) < beams)
             final = final + ~is_new * NEVER
-            wide = nn.functional.pad(candidates, (0, ended.shape[2] - candidates.shape[2]), value=fill)
+            wide = nn.functional.pad(ended, (0, candidates.shape[2] - ended.shape[2]), value=fill)
             ended_scores, place = torch.cat([ended_scores, final], dim=1).topk(beams)
-            ended = _take(torch.cat([ended, wide], dim=1), place)
+            ended = _take(torch.cat([wide, candidates], dim=1), place)
             ended_lengths = torch.cat([ended_lengths, torch.full_like(beam, length)], dim=1).gather(1, place)
             has_ended = torch.cat([has_ended, is_new], dim=1).gather(1, place)
         # The best of the others run on.

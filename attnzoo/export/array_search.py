@@ -128,7 +128,7 @@ def beam_search(
     running = np.zeros((batch, beams, 0, 2), np.int64)  # tokens, and the rows of the steps that predicted them
     running_scores = np.zeros((batch, beams), np.float32)
     running_scores[:, 1:] = NEVER  # all beams of a source start with the same tokens
-    ended = np.broadcast_to([fill, 0], (batch, beams, longest, 2))
+    ended = np.broadcast_to([fill, 0], (batch, beams, 0, 2))  # (B, K, T, 2), as wide as the running ones
     ended_scores = np.full((batch, beams), NEVER)
     ended_lengths = np.zeros((batch, beams), np.int64)
     has_ended = np.zeros((batch, beams), bool)
@@ -147,9 +147,9 @@ def beam_search(
         if early_stopping is True:
             final = final + has_ended.all(axis=1, keepdims=True) * NEVER
         final = final + ~can_improve * NEVER + ~is_new * NEVER
-        rest = np.broadcast_to([fill, 0], (batch, count, longest - length, 2))
+        ended = np.concatenate([ended, np.broadcast_to([fill, 0], (batch, beams, 1, 2))], axis=2)
         ended_scores, place = _best(np.concatenate([ended_scores, final], axis=1), beams)
-        ended = _take(np.concatenate([ended, np.concatenate([candidates, rest], axis=2)], axis=1), place)
+        ended = _take(np.concatenate([ended, candidates], axis=1), place)
         ended_lengths = _take(np.concatenate([ended_lengths, np.full_like(beam, length)], axis=1), place)
         has_ended = _take(np.concatenate([has_ended, is_new], axis=1), place)
         # The best of the others run on.

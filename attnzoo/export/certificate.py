@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..decoding.token_search import search
+from ..json_files import read_mapping
 from .run import DETAILS, OnnxModel
 
 BEAMS = 5
@@ -249,7 +250,7 @@ def write_card(folder: Path, certificate: dict[str, Any], name: str, header: str
         example: a text, as a literal of Python
     """
     path = folder / DETAILS
-    details = json.loads(path.read_text(encoding="utf-8")) | {"certificate": certificate}
+    details = read_mapping(path) | {"certificate": certificate}
     path.write_text(json.dumps(details, indent=2) + "\n", encoding="utf-8")
     rows = figures(certificate)
     files = sorted([*folder.glob("*.onnx"), *folder.glob("model.bin")])

@@ -9,13 +9,14 @@ from typing import Any
 
 from transformers import AutoConfig, AutoTokenizer
 
+from ..json_files import read_mapping
 from ..registered_models import auto_classes
 from .certificate import certify, faults, write_card
 from .ctranslate2_folder import certify_translations, to_ctranslate2
 from .graph import Weights
 from .onnx_folder import new_folder, to_onnx
 from .pipeline_model import OnnxForPipelines
-from .run import DETAILS, OnnxModel
+from .run import DETAILS, OnnxModel, require_unchanged
 
 CERTIFIED = 200  # texts whose outputs are compared; scores are of all that are given
 
@@ -62,14 +63,15 @@ def weights_of(folder: Path, form: str, model: Any) -> Weights:
     """
     if not (folder / DETAILS).is_file():
         raise FileNotFoundError(f"{folder} is no exported model: it has no {DETAILS}; leave --check out to export one")
-    details = json.loads((folder / DETAILS).read_text(encoding="utf-8"))
+    details = read_mapping(folder / DETAILS)
     found = "ctranslate2" if details.get("task") == "ctranslate2" else "onnx"
     if found != form:
         raise ValueError(f"{folder} is an export to {found}; add --format {found}")
     if details.get("model_class") != type(model).__name__:
         raise ValueError(f"{folder} is an export of {details.get('model_class')}, not of {type(model).__name__}")
+    require_unchanged(folder, details)
     if form == "onnx":
-        exported = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        exported = read_mapping(folder / "config.json")
         own = json.loads(model.config.to_json_string(use_diff=False))
         for key in sorted(exported.keys() & own.keys() - {"transformers_version", "dtype", "_name_or_path"}):
             if exported[key] != own[key]:

@@ -11,6 +11,8 @@ from typing import Any
 import onnx
 import torch
 
+from .. import json_files
+from ..generation_options import check_generation
 from ..library_internals import forward_hooks
 from . import array_search, run
 from .generation_graphs import generation_graphs
@@ -83,14 +85,15 @@ def to_onnx(
             model.generation_config.save_pretrained(part)
         if tokenizer is not None:
             tokenizer.save_pretrained(part)
-        for module in (run, array_search):
+        for module in (run, array_search, json_files):
             shutil.copy(str(module.__file__), part)
         write_details(part, {"model_class": name, "task": task, "weights": weights}, card)
     return Path(folder)
 
 
 def write_details(part: Path, details: dict[str, Any], card: str | None) -> None:
-    """Write what was exported, and how, and the model's own card."""
+    """Write what was exported, and how, with a checksum of every file so far; and the model's own card."""
+    details["sha256"] = {path.name: run.checksum(path) for path in sorted(part.iterdir())}
     (part / run.DETAILS).write_text(json.dumps(details, indent=2) + "\n", encoding="utf-8")
     if card is not None:
         (part / "MODEL_CARD.md").write_text(card, encoding="utf-8")
@@ -156,6 +159,7 @@ def refuse_changed_weights(model: Any) -> None:
 
 def _check_options(model: Any) -> None:
     """Raise a ValueError for an option of the generation config that an export does not have."""
+    check_generation(vars(model.generation_config), model.config.vocab_size)
     options = model.generation_config.to_diff_dict()
     unknown = sorted(key for key, value in options.items() if key not in KNOWN_OPTIONS and value is not None)
     if (options.get("num_return_sequences") or 1) > 1:

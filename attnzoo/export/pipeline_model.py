@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, GenerationConfig
 from transformers.modeling_outputs import Seq2SeqLMOutput, SequenceClassifierOutput
 
+from ..generation_options import check_generation
 from .run import OnnxModel
 
 TASKS = ("text-to-text", "classification")
@@ -40,6 +41,7 @@ class OnnxForPipelines(nn.Module):
         self.name_or_path = str(folder)
         self.device, self.dtype = torch.device("cpu"), torch.float32
         if self.can_generate():
+            check_generation(self.onnx.generation, self.config.vocab_size)
             self.generation_config = GenerationConfig.from_pretrained(folder)
 
     def can_generate(self) -> bool:

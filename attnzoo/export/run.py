@@ -11,7 +11,7 @@ V vocabulary size.
 """
 
 import argparse
-import json
+import hashlib
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -24,9 +24,11 @@ import onnxruntime
 from tokenizers import Tokenizer
 
 if __package__:
+    from ..json_files import read_mapping
     from .array_search import Generated, Steps, beam_search, log_softmax, sample
-else:  # in an exported folder, where both files lie side by side
+else:  # in an exported folder, where the files lie side by side
     from array_search import Generated, Steps, beam_search, log_softmax, sample  # type: ignore[no-redef]
+    from json_files import read_mapping  # type: ignore[no-redef]
 
 DETAILS = "export.json"  # what was exported, and how
 TASKS = ("text-to-text", "continuation", "fill-mask", "classification", "token-classification")
@@ -69,8 +71,9 @@ class OnnxModel:
             ones wait for the long ones
 
     Raises:
-        FileNotFoundError: no such folder, or no exported model in it.
-        ValueError: batch_size is below 1, or the folder is an export to something else.
+        FileNotFoundError: no such folder, no exported model in it, or a file of it is missing.
+        ValueError: batch_size is below 1, the folder is an export to something else, or a file has changed since the
+            export.
     """
 
     def __init__(self, folder: str | Path | None = None, threads: int | None = None, batch_size: int = 48) -> None:
@@ -80,6 +83,7 @@ class OnnxModel:
         if not (self.folder / DETAILS).is_file():
             raise FileNotFoundError(f"{self.folder} is no exported model: it has no {DETAILS}; see attnzoo export")
         self.details: dict[str, Any] = self._json(DETAILS)
+        require_unchanged(self.folder, self.details)
         self.config: dict[str, Any] = self._json("config.json")
         self.task: str = self.details.get("task", "")
         if self.task not in TASKS:
@@ -219,7 +223,10 @@ class OnnxModel:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        try:
+            tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        except Exception as error:  # tokenizers raises nothing narrower
+            raise ValueError(f"{self.folder / 'tokenizer.json'} cannot be loaded: {error}") from error
         tokenizer.no_padding()
         tokenizer.no_truncation()
         tokenizer.encode_special_tokens = self.tokenizer_config.get("split_special_tokens", False)
@@ -377,7 +384,30 @@ class OnnxModel:
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.folder / name
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return read_mapping(path) if path.is_file() else {}
+
+
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def require_unchanged(folder: Path, details: dict[str, Any]) -> None:
+    """Raise an error unless the files of an export have the checksums in its details; older exports have none.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file has changed.
+    """
+    expected = details.get("sha256", {})
+    if not isinstance(expected, dict) or any(Path(name).name != name for name in expected):
+        raise ValueError(f"{folder / DETAILS} is damaged: its sha256 is not a mapping of files to checksums")
+    for name, value in expected.items():
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder} is no whole export: it has no {name}; export it again")
+        if checksum(folder / name) != value:
+            raise ValueError(f"{folder / name} has changed since the export: its checksum differs; export it again")
 
 
 def main(arguments: list[str] | None = None) -> None:

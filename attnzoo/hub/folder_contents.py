@@ -21,6 +21,23 @@ ABOUT = ("README.md", "LICENSE", "LICENSE.md", "LICENSE.txt", "recipe.yaml", "ru
 KNOWN = ("config.json", "generation_config.json", *WEIGHTS, *ADAPTER, *TOKENIZER, *ABOUT)
 PICTURES = ("*.png", "*.jpg", "*.jpeg", "*.gif", "*.webp", "*.svg")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle", "*.joblib", "*.dill")
+CODE = (
+    "*.py",
+    "*.py[cdowx]",
+    "*.ipynb",
+    "*.so",
+    "*.so.*",
+    "*.dll",
+    "*.dylib",
+    "*.exe",
+    "*.sh",
+    "*.bat",
+    "*.ps1",
+    "*.jar",
+)
+# How programs and libraries of Linux, Windows and macOS, scripts, and pickles begin.
+PROGRAMS = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"#!")
+PICKLED = tuple(b"\x80%c" % protocol for protocol in range(2, 6))
 
 
 @dataclass(frozen=True)
@@ -42,6 +59,8 @@ def contents(folder: str | Path, also: Iterable[str] = ()) -> Contents:
     It sends the card and the pictures that it shows, the configs, the tokenizer, the weights in safetensors with their
     index, an adapter, the licence, ``recipe.yaml``, ``run.json``, and the files named in ``also``.
 
+    A hard link is a plain file: nothing tells where its other names are, so it is sent if its own name is one to send.
+
     Args:
         folder: the folder to push
         also: names of other files at the top of the folder to push as well
@@ -49,7 +68,7 @@ def contents(folder: str | Path, also: Iterable[str] = ()) -> Contents:
     Raises:
         FileNotFoundError: the folder lacks a config, a card or safetensors, or a file of ``also``.
         ValueError: a file to push is a broken link or a link out of the folder; a file of ``also`` is a pickle or
-            is not at the top of the folder.
+            code, or is not at the top of the folder.
     """
     folder = Path(folder)
     for name in ("config.json", "README.md"):
@@ -87,8 +106,12 @@ def _require_sendable(folder: Path, name: str) -> None:
         raise ValueError(f"also={name!r} is no name of a file at the top of {folder}")
     if not (folder / name).is_file():
         raise FileNotFoundError(f"{folder} has no file {name!r}, which also= names")
-    if is_one_of(name.lower(), PICKLES):
+    with (folder / name).open("rb") as file:
+        start = file.read(4)
+    if is_one_of(name.lower(), PICKLES) or start.startswith(PICKLED):
         raise ValueError(f"also={name!r} is a pickle, which runs code where it is loaded; send safetensors")
+    if is_one_of(name.lower(), CODE) or start.startswith(PROGRAMS):
+        raise ValueError(f"also={name!r} is code; only attnzoo's own code is sent, with code=True (--code)")
 
 
 def _shown_pictures(card: Path) -> set[str]:
@@ -107,7 +130,7 @@ def _reason(path: Path) -> str:
         "no plain file": not path.is_file(),
         "hidden": name.startswith("."),
         "a pickle, which runs code where it is loaded": is_one_of(name, PICKLES),
-        "code; only attnzoo's own code is sent, with code=True (--code)": is_one_of(name, ("*.py",)),
+        "code; only attnzoo's own code is sent, with code=True (--code)": is_one_of(name, CODE),
         "a picture that the card does not show": is_one_of(name, PICTURES),
     }
     return next((reason for reason, holds in reasons.items() if holds), "of no known kind")

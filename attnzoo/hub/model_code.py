@@ -10,6 +10,7 @@ from huggingface_hub import ModelCard
 from transformers import AutoConfig
 from transformers.dynamic_module_utils import get_relative_import_files
 
+from ..json_files import read_mapping
 from ..pipelines import PIPELINES, SourceToTargetPipeline
 from ..registered_models import auto_classes
 
@@ -36,7 +37,7 @@ def add_code(folder: Path) -> None:
     """
     classes, pipelines = _travelling_classes(folder)
     path = folder / "config.json"
-    entries = json.loads(path.read_text(encoding="utf-8"))
+    entries = read_mapping(path)
     entries.pop("custom_pipelines", None)  # of what it was fine-tuned from
     entries["auto_map"] = {name: _place(class_) for name, class_ in classes.items()}
     if pipelines:
@@ -69,7 +70,7 @@ def forget_missing_code(folder: Path) -> None:
     ``trust_remote_code=True`` would fail. Names of another repository's code stay.
     """
     path = folder / "config.json"
-    entries = json.loads(path.read_text(encoding="utf-8"))
+    entries = read_mapping(path)
 
     def is_there(entry: Any) -> bool:
         place = entry if isinstance(entry, str) else entry["impl"]  # of a model, or of a pipeline

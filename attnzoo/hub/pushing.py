@@ -5,7 +5,6 @@ bytes, and has a fresh process load the model and compare its outputs with the l
 """
 
 import contextlib
-import json
 import re
 import shutil
 import tempfile
@@ -19,9 +18,10 @@ from huggingface_hub.utils import validate_repo_id
 from transformers import AutoConfig, AutoTokenizer
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
+from ..json_files import read_mapping
 from ..registered_models import loading_class
 from .access import client, is_refusal, require_visibility, require_write_access
-from .folder_contents import ADAPTER, TOKENIZER, WEIGHTS, contents, is_one_of, printable
+from .folder_contents import ADAPTER, KNOWN, TOKENIZER, WEIGHTS, contents, is_one_of, printable
 from .model_code import add_code, forget_missing_code
 from .sample_outputs import save_outputs
 from .verification import require_arrival, require_same_outputs
@@ -68,8 +68,8 @@ def push(
 
     Raises:
         FileNotFoundError: the folder lacks one of the files.
-        ValueError: a file to push is a broken link, a link out of the folder, a pickle, an invalid card or JSON, or an
-            adapter whose base model is only on this machine; the model or tokenizer cannot be loaded; the id is
+        ValueError: a file to push is a broken link, a link out of the folder, a pickle, code, an invalid card or JSON,
+            or an adapter whose base model is only on this machine; the model or tokenizer cannot be loaded; the id is
             invalid; the repository exists and is not as private as requested; the code belongs to another package;
             HF_ENDPOINT contains a password.
         PermissionError: there is no token, or it may not write there.
@@ -109,12 +109,12 @@ def _require_readable(folder: Path, names: list[str]) -> None:
         ModelCard.load(folder / "README.md")
     except Exception as error:  # of the YAML parser, and ValueErrors that do not name the file
         raise ValueError(f"{folder / 'README.md'} is no card: {error}") from error
-    for path in (folder / name for name in names if name.endswith(".json")):
+    for path in (folder / name for name in names if name.endswith(".json") and is_one_of(name, KNOWN)):
         try:
-            entries = json.loads(path.read_bytes())
+            entries = read_mapping(path)
         except ValueError as error:
-            raise ValueError(f"{path} is no JSON: {error}") from error
-        if path.name == "adapter_config.json" and isinstance(entries, dict):
+            raise ValueError(f"{path} is no JSON of a model: {error}") from error
+        if path.name == "adapter_config.json":
             _require_base_on_hub(path, entries.get("base_model_name_or_path"))
 
 
@@ -148,7 +148,7 @@ def _stage(folder: Path, names: list[str], staged: Path, repo_id: str) -> Path:
 
 def _save_outputs(staged: Path, folder: Path, path: Path) -> str:
     """Write the model's outputs; returns the name of the class, of Transformers, that loads it."""
-    entries = json.loads((staged / "config.json").read_bytes())
+    entries = read_mapping(staged / "config.json")
     if "auto_map" in entries and entries.get("model_type") not in CONFIG_MAPPING:
         raise ValueError(f"the model in {folder} runs code of its own; push sends those of attnzoo and Transformers")
     try:

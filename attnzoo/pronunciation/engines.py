@@ -18,6 +18,7 @@ from transformers.generation import StoppingCriteria
 from ..alignment import AlignedPair, align, links_of
 from ..command_line import EXPORT
 from ..decoding.token_search import search
+from ..generation_options import check_generation
 from ..phonemes import CLOSE, OPEN
 
 EngineName = Literal["torch", "onnx", "onnx-int8"]
@@ -64,10 +65,13 @@ class TorchEngine:
                 f"{folder} is not a model of pronunciation, but a {config.model_type} without a source and a target"
             )
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        self.model: Any = AutoModelForSeq2SeqLM.from_pretrained(folder).to(device).eval()
+        model, report = AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True)
+        if missing := ", ".join(sorted(report["missing_keys"])):  # they would be random
+            raise ValueError(f"the model in {folder} has no weights {missing}, which its config asks for")
+        self.model: Any = model.to(device).eval()
         generation = self.model.generation_config
         self.num_beams: int = generation.num_beams or 1
-        self.end: int = generation.eos_token_id
+        self.end = _end_of(generation.eos_token_id, folder)
         self.calibration = _calibration(self.model.config.to_dict())
 
     def search(self, sources: list[str], beams: int, limits: list[int] | None) -> Found:
@@ -109,11 +113,12 @@ class OnnxEngine:
             model = AutoModelForSeq2SeqLM.from_pretrained(folder)
             folder = to_onnx(model, Path(self._folder.name, "model"), self.tokenizer, weights)
         self.model = OnnxModel(folder)
+        check_generation(self.model.generation, self.model.config["vocab_size"])
         if self.model.task != "text-to-text":
             raise ValueError(f"{folder} is not a model of pronunciation, but an export for {self.model.task}")
         self.model.generation["length_penalty"] = 0.0  # as in TorchEngine.search
         self.num_beams: int = self.model.generation.get("num_beams") or 1
-        self.end: int = self.model.ends[0]
+        self.end = _end_of(self.model.generation.get("eos_token_id"), folder)
         self.calibration = _calibration(self.model.config)
 
     def search(self, sources: list[str], beams: int, limits: list[int] | None) -> Found:
@@ -158,6 +163,13 @@ class _LengthLimits(StoppingCriteria):
     def __call__(self, input_ids: Tensor, scores: Any, **kwargs: Any) -> Any:
         """Which rows (B * candidates, T) have reached their limit."""
         return input_ids.shape[1] - 1 >= self.limits.repeat_interleave(len(input_ids) // len(self.limits))
+
+
+def _end_of(tokens: int | list[int] | None, folder: str | Path) -> int:
+    """The end token, the first if there are several."""
+    if tokens is None:
+        raise ValueError(f"the model in {folder} has no end token; state eos_token_id in its generation_config.json")
+    return tokens[0] if isinstance(tokens, list) else tokens
 
 
 def _calibration(config: dict[str, Any]) -> tuple[float, float]:

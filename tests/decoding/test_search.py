@@ -244,12 +244,12 @@ def test_a_place_that_nothing_took_keeps_its_prompt() -> None:
 
 
 @pytest.mark.parametrize("end", [[EOS, 50], 50, -1])
-@pytest.mark.parametrize("beams", [1, 3])
-def test_ends_outside_the_vocabulary(beams: int, end: Any) -> None:
-    options: dict[str, Any] = {"num_beams": beams, "eos_token_id": end, "min_new_tokens": 3, "pad_token_id": PAD}
-    for seed in range(3):
-        model = tiny_model("luong-gru-concat", seed=seed, std=1.0)
-        assert_like_generate(model, input_ids=words(3, 5), **options)
+@pytest.mark.parametrize("custom_generate", [None, search])
+def test_ends_outside_the_vocabulary_are_refused(custom_generate: Any, end: Any) -> None:
+    """No sequence would end there."""
+    model = tiny_model("luong-gru-concat")
+    with pytest.raises(ValueError, match="eos_token_id must be within the vocabulary, 0 to 12 for vocab_size=13"):
+        model.generate(words(3, 5), custom_generate=custom_generate, eos_token_id=end, pad_token_id=PAD)
 
 
 def test_nothing_but_the_last_word_is_allowed() -> None:

@@ -65,6 +65,13 @@ def test_what_is_named_goes(folder: Path) -> None:
     ("name", "message"),
     [
         ("scaler.joblib", "also='scaler.joblib' is a pickle"),
+        ("weights.dat", "also='weights.dat' is a pickle"),
+        ("evil.py", "also='evil.py' is code"),
+        ("custom.so", "also='custom.so' is code"),
+        ("custom.SO.1", "also='custom.SO.1' is code"),
+        ("evil.cpython-311.pyc", "also='evil.cpython-311.pyc' is code"),
+        ("program", "also='program' is code"),
+        ("script", "also='script' is code"),
         ("../key", "also='../key' is no name of a file at the top of"),
         ("checkpoints", "has no file 'checkpoints', which also= names"),
         ("pipe.json", "has no file 'pipe.json', which also= names"),
@@ -73,5 +80,9 @@ def test_what_is_named_goes(folder: Path) -> None:
     ],
 )
 def test_what_cannot_be_sent_is_refused_by_name(folder: Path, name: str, message: str) -> None:
+    for code in ("custom.so", "custom.SO.1", "evil.cpython-311.pyc"):
+        (folder / code).write_text("code")
+    for disguised, start in (("weights.dat", b"\x80\x04"), ("program", b"\x7fELF"), ("script", b"#!/bin/sh\n")):
+        (folder / disguised).write_bytes(start)
     with pytest.raises((ValueError, OSError), match=message):
         contents(folder, also=[name])

@@ -6,12 +6,14 @@ import ast
 import re
 import sys
 import tomllib
-from importlib.metadata import packages_distributions
+from importlib.metadata import distributions, packages_distributions, requires
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -43,7 +45,7 @@ def imported(files: list[Path]) -> dict[str, str]:
             else:
                 continue
             found |= {module.split(".")[0]: path.name for module in modules}
-    own = {"attnzoo", "array_search"}  # array_search lies beside run.py in an exported folder
+    own = {"attnzoo", "array_search", "json_files"}  # the last two lie beside run.py in an exported folder
     return {name: path for name, path in found.items() if name not in sys.stdlib_module_names | own}
 
 
@@ -61,6 +63,33 @@ def test_every_library_that_is_imported_is_declared(folder: str, extras: list[st
         if not {normalized(distribution) for distribution in distributions.get(name, [name])} & known
     ]
     assert not undeclared
+
+
+def lower_bounds(lines: list[str]) -> dict[str, Version]:
+    """The lowest version of each distribution that is needed in any environment like this one."""
+    found: dict[str, Version] = {}
+    for needed in map(Requirement, lines):
+        if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+            for specifier in needed.specifier:
+                if specifier.operator in (">=", "==", "~="):
+                    found[normalized(needed.name)] = Version(specifier.version)
+    return found
+
+
+def test_lower_bounds_can_be_met_together() -> None:
+    """Of a library that is installed in its lowest version, the metadata says what this version needs."""
+    lines = [*PROJECT["dependencies"], *(line for some in PROJECT["optional-dependencies"].values() for line in some)]
+    own = lower_bounds([line for line in lines if not line.startswith("attnzoo[")])
+    installed = {(normalized(found.name), Version(found.version)) for found in distributions() if found.name}
+    at_their_lowest = [name for name, lowest in own.items() if (name, lowest) in installed]
+    assert {"transformers", "huggingface-hub", "datasets", "accelerate"} <= {*at_their_lowest}
+    too_low = [
+        f"{name}>={own[name]}, and {library} needs {name}>={lowest}"
+        for library in at_their_lowest
+        for name, lowest in lower_bounds(requires(library) or []).items()
+        if name in own and own[name] < lowest
+    ]
+    assert not too_low
 
 
 def test_ci_may_read_alone_and_runs_what_was_looked_at() -> None:

@@ -16,7 +16,7 @@ ROOMS = sorted(path.parent.name for path in (ROOT / "attnzoo").glob("*/__init__.
 TRAVELLING = {"torch", "transformers", "huggingface_hub", "safetensors"}  # what a user of the Hub's copy has
 LIBRARIES = TRAVELLING | {"matplotlib"}
 EXPORT = {"numpy", "onnx", "onnxruntime", "tokenizers", "ctranslate2"}  # of the room export alone
-BESIDE = {"run": {"array_search"}}  # an exported folder holds both files, side by side
+BESIDE = {"run": {"array_search", "json_files"}}  # an exported folder holds these files, side by side
 PROGRAMS = {"cli", "sample_outputs"}  # run by themselves: to them the package is a library
 
 

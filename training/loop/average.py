@@ -15,10 +15,10 @@ from torch.distributed.tensor import DTensor
 from transformers import AutoConfig
 
 import attnzoo
+from attnzoo.json_files import read_mapping
 
 from ..commands import command_parser
 from .checkpoint import replacing
-from .run_folder import read_mapping
 from .stopping import exit_on_user_error
 
 

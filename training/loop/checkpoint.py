@@ -23,7 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from attnzoo.command_line import EXPORT
+from attnzoo.command_line import EXPORT, require_readable
+from attnzoo.json_files import read_mapping
 
 MANIFEST = "manifest.json"
 # The files of a Hub repository that a training writes.
@@ -98,7 +99,7 @@ def require_model(folder: Path) -> None:
 
     Raises:
         FileNotFoundError: it does not.
-        ValueError: it is an exported model.
+        ValueError: it is an exported model, or a file is damaged.
     """
     if (folder / EXPORT).is_file():
         raise ValueError(f"{folder} is an exported model; give the model that it was exported from")
@@ -106,6 +107,7 @@ def require_model(folder: Path) -> None:
         if not (folder / name).is_file():
             remedy = f"give {folder / 'best'}" if (folder / "best").is_dir() else "`attnzoo train demo` makes one"
             raise FileNotFoundError(f"{folder} is not a checkpoint folder: it has no {name}; {remedy}")
+    require_readable(folder)
 
 
 def checkpoint_folder(output: Path, step: int) -> Path:
@@ -132,11 +134,9 @@ def damage(folder: Path) -> str | None:
     if any(folder.glob("*.pkl")) and not (folder / MANIFEST).exists():
         return "it is of an older version of attnzoo, which wrote pickles; these can run code and are not loaded"
     try:
-        checksums = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        checksums = read_mapping(folder / MANIFEST)
+    except (OSError, ValueError) as error:
         return f"{MANIFEST} cannot be read ({error})"
-    if not isinstance(checksums, dict):
-        return f"{MANIFEST} is not a table of checksums"
     for name in sorted({*REQUIRED, *checksums}):
         path = folder / name
         if name not in checksums or path.parent != folder:

@@ -19,6 +19,7 @@ import transformers
 from transformers.utils import flatten_dict
 
 import attnzoo
+from attnzoo.json_files import read_mapping
 
 from ..recipe import Recipe, load_recipe, save_recipe
 from .checkpoint import MANIFEST, REPOSITORY, checkpoints, newest_sound_checkpoint, require_room, write_atomically
@@ -151,22 +152,6 @@ def write_row(path: Path, row: dict[str, Any]) -> None:
             log.write(json.dumps(row) + "\n")
     except OSError as error:
         raise OSError(f"could not write {path}: {error}") from error
-
-
-def read_mapping(path: Path) -> dict[str, Any]:
-    """The content of a JSON file that holds names and values.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is damaged.
-    """
-    try:
-        mapping = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
-    if not isinstance(mapping, dict):
-        raise ValueError(f"{path} is damaged: it is not a mapping of names to values")
-    return mapping
 
 
 def read_run(folder: Path) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 from transformers import PreTrainedTokenizerBase
 
+from attnzoo.json_files import read_mapping
+
 from .average import MovingAverage
 from .checkpoint import checkpoint_folder, replacing, rotate, save_tokenizer, write_manifest
 from .progress import Batches, Best, Clock, SinceLog
@@ -82,7 +84,7 @@ class TrainingState:
         Raises:
             ValueError: it is of another number of processes, another kind of device, another model or other data.
         """
-        state = json.loads((folder / "state.json").read_text())
+        state = read_mapping(folder / "state.json")
         if len(state["processes"]) != self.accelerator.num_processes:
             raise ValueError(
                 f"{folder} was written by {len(state['processes'])} process(es), this training has "

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 import attnzoo
+from attnzoo.json_files import read_mapping
 
 from ...commands import claims_parser
 from ...loop.checkpoint import write_atomically
@@ -110,7 +111,7 @@ def _stored(folder: Path, name: str) -> dict[str, Any] | None:
     """
     path = folder / f"{name}.json"
     try:
-        stored = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        stored = read_mapping(path) if path.is_file() else None
         if stored is not None and not {"budget", "code", "measurements", "checks"} <= {*stored}:
             raise ValueError("it is of an older form")
     except ValueError as error:

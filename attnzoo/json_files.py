@@ -1,0 +1,33 @@
+"""Reading of JSON files that somebody else may have written. It needs the standard library alone.
+
+It lies beside ``run.py`` in every exported folder.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 2**27  # a tokenizer of a million words has a quarter of that
+
+
+def read_mapping(path: str | Path) -> dict[str, Any]:
+    """The content of a JSON file that holds names and values.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is damaged, larger than ``MAX_BYTES``, or no plain file.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_file():  # such as a pipe, which would never end
+        raise ValueError(f"{path} is not a plain file")
+    with path.open("rb") as file:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"{path} has more than {MAX_BYTES:,} bytes, which no file of a model has")
+    try:
+        mapping = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(mapping, dict):
+        raise ValueError(f"{path} is damaged: it is not a mapping of names to values")
+    return mapping
