@@ -110,13 +110,13 @@ def _inner(part: str) -> list[str]:
     if said := term(part):
         return said.split()
     if HAS_INNER.match(part) and not NAME.fullmatch(part):
-        return INNER.findall(part)
+        return [piece.upper() if len(piece) == 1 else piece for piece in INNER.findall(part)]  # an "a" is no article
     return [part] if part.isascii() else with_greek_names(part)
 
 
 def parts_of_name(name: str) -> tuple[str, ...]:
     """The words of an identifier with underscores: of x86_64 "x", "eighty", "six", "sixty" and "four"."""
-    parts = []
+    parts: list[str] = []
     for piece in re.findall(r"\d+|[^\W\d_]+", name):
         parts += number_words(piece) if piece.isdigit() else [piece]
     return tuple(parts)

@@ -98,7 +98,7 @@ SAID: dict[str, Callable[[str], Said]] = {
     "rule": lambda written: Said((), "punctuation"),
     "dollar": lambda written: Said(("dollar",)),
     "code": spelled_code,
-    "scientific": lambda written: Said(tuple(scientific_words(*SCIENTIFIC.fullmatch(written).groups()))),
+    "scientific": lambda written: Said(tuple(scientific_words(written))),
     "spaced": lambda written: Said(tuple(number_words(re.sub(r"\s", ",", written)))),
     "prefix": lambda written: Said((written.upper(),)),
     "by": lambda written: Said(("by",)),

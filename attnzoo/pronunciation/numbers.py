@@ -114,8 +114,9 @@ def is_fraction(above: str, slash: str, below: str) -> bool:
     )
 
 
-def scientific_words(mantissa: str, sign: str, exponent: str) -> list[str]:
-    """The words of a number such as 1e-5: one times ten to the minus five."""
+def scientific_words(number: str) -> list[str]:
+    """The words of a number that ``SCIENTIFIC`` matches: one times ten to the minus five."""
+    mantissa, sign, exponent = SCIENTIFIC.fullmatch(number).groups()  # type: ignore[union-attr]  # by the caller
     minus = ["minus"] if sign not in ("", "+") else []
     return [*number_words(mantissa), "times", "ten", "to", "the", *minus, *number_words(exponent)]
 

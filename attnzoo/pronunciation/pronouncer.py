@@ -305,11 +305,11 @@ class Pronouncer:
         listed = self._listed(own)
         if kind == "capitals":
             kind, parts = ("acronym", parts) if self._has_full_dictionary() else ("word", (text,))
-        if kind != "word" and "." not in text:  # the lexicon's GPU gives GPUs
+        if kind not in ("word", "compound") and "." not in text:  # the lexicon's GPU gives GPUs
             singular = self._listed("".join(parts))
             listed = singular if singular and singular.source == "lexicon" else listed
-        is_whole = kind == "acronym" or (kind == "compound" and not term(text))
-        if listed and (is_whole or listed.source == "lexicon"):
+        may_be_listed = kind == "acronym" or (kind == "compound" and not term(text))
+        if listed and (may_be_listed or listed.source == "lexicon"):
             return [listed]
         if kind == "compound":
             return [*chain(*(self._plan(part, *reading(part)) for part in parts))]
