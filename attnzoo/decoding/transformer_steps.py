@@ -22,7 +22,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import Cache, DynamicCache, EncoderDecoderCache
 
 from ..copying import Copied, source_ids_of
-from ..library_internals import attention_backend
+from ..library_internals import attention_backend, is_given
 from ..model_inputs import read_mask, source_mask
 from ..products import is_untouched
 from ..transformer_layers import TransformerLayer
@@ -42,7 +42,7 @@ class TransformerSteps:
 
     Raises:
         ValueError: hooks, adapters, quantised layers, dropout or another attention function, which a step would
-            bypass; or a cache to continue from.
+            bypass; or a cache of the caller's.
     """
 
     reads = frozenset(
@@ -72,8 +72,8 @@ class TransformerSteps:
                 "something else; leave out custom_generate"
             )
         cache = arguments.get("past_key_values")
-        if cache is not None and cache.get_seq_length():
-            raise ValueError("search() cannot continue from past_key_values; leave out custom_generate")
+        if cache is not None and is_given(cache):
+            raise ValueError("search() neither reads nor fills past_key_values; leave out custom_generate")
         self.decoder, self.num_sources, self.num_beams = decoder, num_sources, num_beams
         self.device = decoder.device
         self.zero = torch.zeros((), dtype=decoder.dtype, device=decoder.device)
