@@ -23,13 +23,14 @@ class ZooGenerationMixin(GenerationMixin):
     def prepare_inputs_for_generation(
         self,
         input_ids: Tensor,
+        inputs_embeds: Tensor | None = None,  # generate() looks for this name
         tokenizer: Any = None,
         assistant_tokenizer: Any = None,
         assistant_model: Any = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
         """The arguments of ``forward`` for the next step. Transformers' loops also pass on those of ``generate()``."""
-        return super().prepare_inputs_for_generation(input_ids, **kwargs)
+        return super().prepare_inputs_for_generation(input_ids, inputs_embeds=inputs_embeds, **kwargs)
 
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
         """What ``generate_batch()`` calls first.
