@@ -15,6 +15,10 @@ WITHOUT_ENCODER: dict[str, tuple[Any, ...]] = {
 COUNTS = ("num_beams", "num_return_sequences")
 
 
+class SearchRefused(ValueError):
+    """``attnzoo.search`` lacks an option that ``generate()`` may have; nothing has been decoded yet."""
+
+
 class ZooGenerationMixin(GenerationMixin):
     """``generate()`` of every model, with its options checked before anything is computed."""
 

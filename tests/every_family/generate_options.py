@@ -174,7 +174,9 @@ KEYS = [11, 23, 5, 77, 9]
 CASES: dict[str, Case] = {
     "nothing": Case({}, lambda new: EOS not in new and len(new) == STEPS),
     # Lengths
-    "max_length": Case(lambda m: {"max_length": 3 if has_encoder(m) else 7, "max_new_tokens": None}, lambda n: len(n) == 2),
+    "max_length": Case(
+        lambda m: {"max_length": 3 if has_encoder(m) else 7, "max_new_tokens": None}, lambda n: len(n) == 2
+    ),
     "max_new_tokens": Case({"max_new_tokens": 1}, lambda new: len(new) == 1),
     "min_length": Case(
         lambda m: {"min_length": 4 if has_encoder(m) else 8, "suppress_tokens": None},
@@ -238,7 +240,8 @@ CASES: dict[str, Case] = {
     "encoder_repetition_penalty": Case({"encoder_repetition_penalty": 1.5}),
     "no_repeat_ngram_size": Case({"no_repeat_ngram_size": 1}, lambda new: len({*new}) == len(new)),
     "encoder_no_repeat_ngram_size": Case(
-        lambda m: {"encoder_no_repeat_ngram_size": 1}, lambda new: 5 not in new  # "a" is in every source
+        lambda m: {"encoder_no_repeat_ngram_size": 1},
+        lambda new: 5 not in new,  # "a" is in every source
     ),
     "bad_words_ids": Case({"bad_words_ids": [[word] for word in SOME]}, lambda new: not {*new} & SOME),
     "renormalize_logits": Case({"renormalize_logits": True, "num_beams": 2}),
@@ -261,7 +264,11 @@ CASES: dict[str, Case] = {
     "guidance_scale": Case({"guidance_scale": 1.5}, refused=NO_ENCODER),
     "guidance_scale, 1": Case({"guidance_scale": 1}),
     "negative_prompt_ids": Case(
-        {"guidance_scale": 1.5, "negative_prompt_ids": SOURCE, "negative_prompt_attention_mask": torch.ones_like(SOURCE)},
+        {
+            "guidance_scale": 1.5,
+            "negative_prompt_ids": SOURCE,
+            "negative_prompt_attention_mask": torch.ones_like(SOURCE),
+        },
         refused=NO_ENCODER,
     ),
     "logits_processor": Case(
@@ -285,8 +292,10 @@ CASES: dict[str, Case] = {
     "assistant_model, sampled": Case(lambda m: {"assistant_model": assistant(m), **SAMPLE}, rows=1, refused=STATEFUL),
     "assistant_model, beams": Case(lambda m: {"assistant_model": assistant(m), "num_beams": 2}),
     "num_assistant_tokens": Case(
-        lambda m: {"assistant_model": assistant(m), "num_assistant_tokens": 2}
-        | {"num_assistant_tokens_schedule": "constant", "assistant_confidence_threshold": 0.1},
+        lambda m: (
+            {"assistant_model": assistant(m), "num_assistant_tokens": 2}
+            | {"num_assistant_tokens_schedule": "constant", "assistant_confidence_threshold": 0.1}
+        ),
         rows=1,
         refused=STATEFUL,
     ),
@@ -294,8 +303,10 @@ CASES: dict[str, Case] = {
         lambda m: {"assistant_model": assistant(m), "assistant_ensemble_weight": 0.5}, rows=1, refused=STATEFUL
     ),
     "assistant_tokenizer": Case(
-        lambda m: {"assistant_model": assistant(m, vocab_size=V + 3), "assistant_lookbehind": 4, "target_lookbehind": 4}
-        | {"tokenizer": TOKENIZER, "assistant_tokenizer": TOKENIZER},
+        lambda m: (
+            {"assistant_model": assistant(m, vocab_size=V + 3), "assistant_lookbehind": 4, "target_lookbehind": 4}
+            | {"tokenizer": TOKENIZER, "assistant_tokenizer": TOKENIZER}
+        ),
         rows=1,
         refused=STATEFUL,
     ),
@@ -359,8 +370,10 @@ CASES: dict[str, Case] = {
     "decoder_inputs_embeds": Case(lambda m: {"decoder_inputs_embeds": m.get_input_embeddings()(SOURCE)}),
     "attention_mask, 4D": Case({"attention_mask": torch.ones(2, 1, 5, 5)}),
     "generation_config": Case(
-        lambda m: {"generation_config": GenerationConfig(num_beams=2, max_new_tokens=2, suppress_tokens=[EOS])}
-        | {"max_new_tokens": 2},
+        lambda m: (
+            {"generation_config": GenerationConfig(num_beams=2, max_new_tokens=2, suppress_tokens=[EOS])}
+            | {"max_new_tokens": 2}
+        ),
         lambda new: len(new) == 2,
     ),
     "unknown": Case({"top_kk": 3}),
