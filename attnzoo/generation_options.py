@@ -1,90 +1,107 @@
-"""Checks of the options of ``generate()``, which a damaged or hostile ``generation_config.json`` may have set.
+"""The options of ``generate()``: those that a model cannot have raise an error, and none reaches its ``forward``."""
 
-Transformers checks some of them and ignores others. An end token that is not in the vocabulary, for example, never ends
-a sequence. The limits of sizes are far above what a model generates. They make a wrong file raise an error at once
-instead of taking all memory.
-"""
-
-import math
-import operator
-import reprlib
-from collections.abc import Mapping
-from numbers import Integral, Real
+import inspect
 from typing import Any
 
 from torch import Tensor
+from transformers.generation import GenerationMixin
 
-from .zoo_config import check_size
+from .generation_checks import check_generation
 
-MAX_COUNTS = {"max_new_tokens": 10**6, "max_length": 10**6, "num_beams": 10**4, "num_return_sequences": 10**5}
-# Other options by the words of the message, the check, and their names.
-KINDS: dict[str, tuple[Any, tuple[str, ...]]] = {
-    "True or False": (
-        lambda value: isinstance(value, bool),
-        ("do_sample", "use_cache", "renormalize_logits", "remove_invalid_values", "return_dict_in_generate"),
-    ),
-    "a whole number of at least 0": (
-        lambda value: isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0,
-        ("min_length", "min_new_tokens", "top_k", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size"),
-    ),
-    "a finite number": (
-        lambda value: isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value),
-        (
-            *("length_penalty", "temperature", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff"),
-            *("repetition_penalty", "encoder_repetition_penalty", "guidance_scale", "max_time"),
-        ),
-    ),
+# Options that would read the target as a source, or the source as a target: the values that leave them off.
+WITHOUT_ENCODER: dict[str, tuple[Any, ...]] = {
+    "guidance_scale": (None, 1),  # the unconditional pass would read the target as a source
+    "prefill_chunk_size": (None,),  # the mask of the source would be cut as that of the target
+    "token_healing": (None, False),  # the start token would be replaced by what the tokenizer makes of no text
 }
-ONE_TOKEN = ("pad_token_id", "bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
-SOME_TOKENS = ("eos_token_id", "forced_eos_token_id")
-# No token outside the vocabulary is generated anyway, and some programs write -1 for none.
-SUPPRESSED = ("suppress_tokens", "begin_suppress_tokens")
 
 
-def check_generation(options: Mapping[str, Any], vocab_size: int) -> None:
-    """Check the counts, other numbers and tokens among the options of ``generate()``; None is an option not set.
+class SearchRefused(ValueError):
+    """``attnzoo.search`` lacks an option that ``generate()`` may have; nothing has been decoded yet."""
 
-    Raises:
-        ValueError: one is of the wrong type or out of range, or a token is not in the vocabulary.
-    """
-    given = {name: value for name, value in options.items() if value is not None}
-    for name in MAX_COUNTS.keys() & given.keys():
-        check_size(name, _whole(given[name]), MAX_COUNTS[name])
-    for said, (is_right, names) in KINDS.items():
-        for name in names:
-            if name in given and not is_right(given[name]):
-                raise ValueError(f"{name} must be {said}, got {reprlib.repr(given[name])}")
-    for name in (*ONE_TOKEN, *SOME_TOKENS, *SUPPRESSED):
-        if name not in given:
-            continue
-        tokens, shown = _tokens(given[name]), reprlib.repr(given[name])
-        is_list = isinstance(given[name], list | tuple)
-        if tokens is None or (is_list and name in ONE_TOKEN) or (not tokens and name not in SUPPRESSED):
-            what = "the id of a token" if name in ONE_TOKEN else "the id of a token, or a list of ids"
-            raise ValueError(f"{name} must be {what}, got {shown}; leave it out if there is none")
-        if name not in SUPPRESSED and not all(0 <= token < vocab_size for token in tokens):
+
+class ZooGenerationMixin(GenerationMixin):
+    """``generate()`` of every model, with its options checked before anything is computed."""
+
+    config: Any
+
+    def prepare_inputs_for_generation(
+        self,
+        input_ids: Tensor,
+        inputs_embeds: Tensor | None = None,  # generate() looks for this name
+        tokenizer: Any = None,
+        assistant_tokenizer: Any = None,
+        assistant_model: Any = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """The arguments of ``forward`` for the next step. Transformers' loops also pass on those of ``generate()``."""
+        return super().prepare_inputs_for_generation(input_ids, inputs_embeds=inputs_embeds, **kwargs)
+
+    def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
+        """What ``generate_batch()`` calls first.
+
+        Raises:
+            ValueError: a model with an encoder, whose source would be read as a target.
+        """
+        if self.config.is_encoder_decoder:
+            raise ValueError("continuous batching is for models without an encoder; call generate() with a batch")
+        return super().init_continuous_batching(*args, **kwargs)
+
+    def _prepare_generation_config(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
+        """The options of ``generate()``, as Transformers prepares them.
+
+        ``use_cache=None`` becomes the config's value. Otherwise the model would make a cache, and ``generate()`` would
+        still pass all tokens at every step.
+
+        Raises:
+            ValueError: an option that the model cannot have, or one that is out of range (:func:`check_generation`).
+        """
+        check_generation(kwargs, self.config.vocab_size)
+        options, model_kwargs = super()._prepare_generation_config(*args, **kwargs)
+        check_generation(vars(options), self.config.vocab_size)
+        if options.use_cache is None:
+            options.use_cache = self.config.use_cache
+        if options.assistant_early_exit is not None:
             raise ValueError(
-                f"{name} must be within the vocabulary, 0 to {vocab_size - 1} for vocab_size={vocab_size}, got {shown}"
+                f"assistant_early_exit={options.assistant_early_exit} is for models trained to leave out layers; leave "
+                "it out, or give a smaller assistant_model"
             )
+        if self.config.is_encoder_decoder:
+            for name, off in WITHOUT_ENCODER.items():
+                if (value := getattr(options, name)) not in off:
+                    raise ValueError(f"{name}={value} is for models without an encoder; leave it out")
+            if options.cache_implementation == "paged":
+                raise ValueError("cache_implementation='paged' is for models without an encoder; leave it out")
+        return options, model_kwargs
 
+    def _extract_generation_mode_kwargs(
+        self, custom_generate: Any, kwargs: Any, synced_gpus: Any, assistant_model: Any, streamer: Any
+    ) -> dict[str, Any]:
+        """The arguments that Transformers passes to a decoding loop.
 
-def complete(options: Any, config: Any) -> None:
-    """Take the special tokens that a generation config does not state from the model's config."""
-    for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
-        if getattr(options, name, None) is None:
-            setattr(options, name, getattr(config, name, None))
+        A function as ``custom_generate`` also gets the ``tokenizer`` if it has a parameter of this name: Transformers
+        would drop it, and with it ``stop_strings`` and ``token_healing``.
 
-
-def _whole(value: Any) -> Any:
-    """A whole number, of numpy and torch too, as an int; anything else as it is."""
-    try:
-        return value if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        return value
-
-
-def _tokens(value: Any) -> list[int] | None:
-    """The ids of one token, or of a list or tensor of tokens; None for anything else."""
-    values = value.flatten().tolist() if isinstance(value, Tensor) else value
-    values = list(map(_whole, values if isinstance(values, list | tuple) else [values]))
-    return values if all(type(one) is int for one in values) else None
+        Raises:
+            ValueError: an argument that Transformers would not pass to a function as ``custom_generate``.
+        """
+        tokenizer = kwargs.get("tokenizer")
+        if callable(custom_generate):
+            name = getattr(custom_generate, "__name__", custom_generate)
+            if streamer is not None:
+                streamer.end()  # its reader, in another thread, would wait forever
+                raise ValueError(
+                    f"custom_generate={name} cannot stream to streamer={type(streamer).__name__}; leave out "
+                    "custom_generate, or leave out streamer"
+                )
+            dropped = {"assistant_model": assistant_model, "assistant_tokenizer": kwargs.get("assistant_tokenizer")}
+            for argument, value in ({"synced_gpus": synced_gpus or None} | dropped).items():
+                if value is not None:
+                    raise ValueError(f"custom_generate={name} does not get {argument}; leave out one of the two")
+        arguments = super()._extract_generation_mode_kwargs(
+            custom_generate, kwargs, synced_gpus, assistant_model, streamer
+        )
+        if callable(custom_generate) and tokenizer is not None:
+            if "tokenizer" in inspect.signature(custom_generate).parameters:
+                arguments["tokenizer"] = tokenizer
+        return arguments

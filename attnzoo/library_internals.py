@@ -35,6 +35,7 @@ BFLOAT16_SUPPORTED = "_is_mkldnn_bf16_supported"
 # oneDNN's LSTM, which torch.lstm() calls on a CPU, and its weights in blocks, as torch's compiler has them.
 REORDER_LSTM, BLOCKED_LSTM = "_reorder_mkldnn_rnn_layer_weight", "mkldnn_rnn_layer"
 VERSION = "_version"  # of a tensor
+GIVEN_CACHE = "_is_user_defined"  # set by generate()
 # The transforms of torch.func and the dispatch modes that are active, and the level of forward-mode AD, -1 for none.
 TRANSFORMS, DISPATCH_MODES, DUAL_LEVEL = "peek_interpreter_stack", "_len_torch_dispatch_stack", "_current_level"
 
@@ -170,3 +171,8 @@ def version_of(weight: Tensor) -> int | None:
 def attention_backend(config: Any) -> str:
     """The attention function that a config asks for; where none is known "eager", which has the same results."""
     return getattr(config, "_attn_implementation", None) or "eager"
+
+
+def is_given(cache: Any) -> bool:
+    """Whether the caller of ``generate()`` gave this cache. Without the private name: whether it holds anything."""
+    return bool(getattr(cache, GIVEN_CACHE, cache.get_seq_length() > 0))

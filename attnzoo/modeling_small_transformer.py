@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import Cache, EncoderDecoderCache
-from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import (
     BaseModelOutput,
     BaseModelOutputWithPast,
@@ -28,6 +27,7 @@ from transformers.utils import can_return_tuple
 
 from .configuration_small_transformer import SmallTransformerConfig
 from .copying import Copied, CopyHead, source_ids_of
+from .generation_options import ZooGenerationMixin
 from .loss import IGNORED, Count, loss_and_logits, loss_of_texts, problem_type_of, token_cross_entropy
 from .model_inputs import check_labels, checked, checked_head, source_mask, target_ids
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
@@ -216,7 +216,7 @@ class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProject
     forward = can_return_tuple(checked_head(SmallTransformerModel)(ConditionalGenerationMixin.predict))
 
 
-class SmallTransformerForCausalLM(SmallTransformerWithOutputProjection, GenerationMixin):
+class SmallTransformerForCausalLM(SmallTransformerWithOutputProjection, ZooGenerationMixin):
     r"""The causal stack with its output projection, as GPT (Radford et al., 2018, section 3.1).
 
     .. math:: p(w_{i + 1} | w_{\le i}) = \mathrm{softmax}(W h_i)

@@ -1,4 +1,4 @@
-"""The base class of all models: loading from safetensors only, resizing of embeddings, and options of ``generate()``.
+"""The base class of all models: loading from safetensors only, and resizing of embeddings.
 
 Files of safetensors hold only numbers. A pickle may run code, so no pickle is loaded, as a model or as an adapter.
 """
@@ -12,12 +12,12 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers import EncoderDecoderCache, PreTrainedModel
-from transformers.generation import GenerationMixin
 from transformers.modeling_outputs import ModelOutput, Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils import GENERATION_CONFIG_NAME, cached_file
 
 from .copying import Copied, CopyingLMOutput, pointer_generator, source_ids_of
-from .generation_options import check_generation, complete
+from .generation_checks import check_generation, complete
+from .generation_options import ZooGenerationMixin
 from .json_files import read_mapping
 from .loss import IGNORED, Count, coverage_loss, loss_and_logits, refuse_withheld_labels
 from .model_inputs import check_labels, require_shape, require_tokens, shift_right
@@ -125,42 +125,6 @@ class SafetensorsModel(PreTrainedModel):
             raise ValueError(f"{file}: {error}") from error
         complete(self.generation_config, self.config)
 
-    def _prepare_generation_config(self, *args: Any, **kwargs: Any) -> tuple[Any, dict[str, Any]]:
-        """The options of ``generate()``, as Transformers prepares them.
-
-        ``use_cache=None`` becomes the config's value. Otherwise the model would make a cache, and ``generate()`` would
-        still pass all tokens at every step.
-
-        Raises:
-            ValueError: an option is out of range, or ``guidance_scale`` is given for a model with an encoder.
-        """
-        check_generation(kwargs, self.config.vocab_size)
-        options, model_kwargs = super()._prepare_generation_config(*args, **kwargs)  # type: ignore[misc]
-        check_generation(vars(options), self.config.vocab_size)
-        if options.use_cache is None:
-            options.use_cache = self.config.use_cache
-        if options.guidance_scale not in (None, 1) and self.config.is_encoder_decoder:
-            # Transformers would pass the target to the encoder, as an unconditional source.
-            raise ValueError(f"guidance_scale={options.guidance_scale} is for models without an encoder; leave it out")
-        return options, model_kwargs
-
-    def _extract_generation_mode_kwargs(
-        self, custom_generate: Any, kwargs: Any, synced_gpus: Any, assistant_model: Any, streamer: Any
-    ) -> dict[str, Any]:
-        """The arguments that Transformers passes to its own decoding loops.
-
-        Raises:
-            ValueError: a ``streamer`` with a function as ``custom_generate``, to which Transformers would not pass it.
-        """
-        if streamer is not None and callable(custom_generate):
-            streamer.end()  # its reader, in another thread, would wait forever
-            raise ValueError(
-                f"custom_generate={getattr(custom_generate, '__name__', custom_generate)} cannot stream to "
-                f"streamer={type(streamer).__name__}; leave out custom_generate, or leave out streamer"
-            )
-        arguments = custom_generate, kwargs, synced_gpus, assistant_model, streamer
-        return super()._extract_generation_mode_kwargs(*arguments)  # type: ignore[misc]
-
     @staticmethod
     def _load_pretrained_model(
         model: Any, state_dict: Any, checkpoint_files: list[str] | None, *args: Any, **kwargs: Any
@@ -177,7 +141,7 @@ class SafetensorsModel(PreTrainedModel):
         return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, *args, **kwargs)
 
 
-class ConditionalGenerationMixin(GenerationMixin):
+class ConditionalGenerationMixin(ZooGenerationMixin):
     """What the encoder-decoders with an output projection share: the forward pass, and ``generate()``.
 
     The ``forward`` of a class is :meth:`predict`, with the arguments of the class's own model added to the signature.

@@ -21,6 +21,7 @@ from transformers.generation import GenerationConfig, GenerationMode, LogitsProc
 from transformers.utils import ModelOutput
 
 from ..copying import pointer_generator
+from ..generation_options import SearchRefused
 from ..library_internals import forward_hooks
 from ..products import is_only_its_weight
 from ..weight_copies import copies_if
@@ -39,8 +40,9 @@ OUTPUTS: dict[bool, tuple[Any, Any]] = {  # with or without a source: for single
     True: (generation.GenerateEncoderDecoderOutput, generation.GenerateBeamEncoderDecoderOutput),
     False: (generation.GenerateDecoderOnlyOutput, generation.GenerateBeamDecoderOnlyOutput),
 }
-IGNORED_ARGUMENTS = {"use_cache", "return_dict"}  # arguments of the model without effect here
 STEP_OUTPUTS = ("output_scores", "output_logits", "output_attentions", "output_hidden_states")
+IGNORED_ARGUMENTS = {"use_cache", "return_dict", *STEP_OUTPUTS}  # arguments of the model without effect here
+OTHER_MEMORY = ("low_memory", "prefill_chunk_size")  # options that trade time for memory
 
 
 @torch.no_grad()
@@ -50,24 +52,25 @@ def search(
     logits_processor: LogitsProcessorList,
     stopping_criteria: StoppingCriteriaList,
     generation_config: GenerationConfig,
+    tokenizer: Any = None,
     **model_kwargs: Any,
 ) -> Tensor | ModelOutput:
     """For ``generate(custom_generate=search)``: greedy search, sampling, or beam search with ``num_beams`` above 1.
 
     It returns the sequences of ``generate()``, up to rounding. With ``return_dict_in_generate=True`` it returns an
-    output with the sequences and, for beams, their scores. All logits processors and stopping criteria apply.
-    Transformers passes neither a streamer, which the models refuse, nor the tokenizer that ``stop_strings`` needs to a
-    ``custom_generate``.
+    output with the sequences and, for beams, their scores. All logits processors and stopping criteria apply. The
+    ``tokenizer`` has been read before, for ``stop_strings`` and ``token_healing``.
 
     Raises:
-        ValueError: an option that only Transformers' own loops have: sampled beams, outputs of single steps
-            (``output_scores``, for example), a cache to continue from, or other arguments of the model's ``forward``;
-            a decoder with hooks, which would be bypassed; masks that the model's ``forward`` refuses.
-        TypeError: a model without an entry in ``STEPS``, or ``encoder_outputs`` of another model.
+        SearchRefused: an option that only Transformers' own loops have: sampled beams, outputs of single steps
+            (``output_scores``, for example), a cache of the caller, or other arguments of the model's ``forward``;
+            a decoder with hooks, which would be bypassed; a model without an entry in ``STEPS``.
+        ValueError: masks that the model's ``forward`` refuses.
+        TypeError: ``encoder_outputs`` of another model.
     """
     make_steps = STEPS.get(model.config.model_type)
     if make_steps is None:
-        raise TypeError(
+        raise SearchRefused(
             f"search() decodes {' and '.join(STEPS)}, got {type(model).__name__}; leave out custom_generate"
         )
     config = generation_config
@@ -78,11 +81,12 @@ def search(
         refused.append(f"{mode.value} (num_beams={config.num_beams}, do_sample={config.do_sample})")
     if config.return_dict_in_generate:
         refused += [f"{name}=True" for name in STEP_OUTPUTS if getattr(config, name)]
+    refused += [f"{name}={value}" for name in OTHER_MEMORY if (value := getattr(config, name))]
     called = (model, model.model, model.model.decoder)
     if any(forward_hooks(part) or "forward" in vars(part) for part in called):
         refused.append("hooks on the model or its decoder")
     if refused:
-        raise ValueError(f"search() does not support {' or '.join(refused)}; leave out custom_generate")
+        raise SearchRefused(f"search() does not support {' or '.join(refused)}; leave out custom_generate")
     scores = _Scores(logits_processor, model.config.vocab_size, input_ids.device)
     repeats = max(config.num_beams, config.num_return_sequences)  # of every source, by generate()
     skip = 1

@@ -12,7 +12,7 @@ import onnx
 import torch
 
 from .. import json_files
-from ..generation_options import check_generation
+from ..generation_checks import check_generation
 from ..library_internals import forward_hooks
 from . import array_search, run
 from .generation_graphs import generation_graphs

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, GenerationConfig
 from transformers.modeling_outputs import Seq2SeqLMOutput, SequenceClassifierOutput
 
-from ..generation_options import check_generation
+from ..generation_checks import check_generation
 from .run import OnnxModel
 
 TASKS = ("text-to-text", "classification")

@@ -18,7 +18,7 @@ from transformers.generation import StoppingCriteria
 from ..alignment import AlignedPair, align, links_of
 from ..command_line import EXPORT
 from ..decoding.token_search import search
-from ..generation_options import check_generation
+from ..generation_checks import check_generation
 from ..phonemes import CLOSE, OPEN
 
 EngineName = Literal["torch", "onnx", "onnx-int8"]

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from transformers import GenerationConfig, pipeline
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, pipeline
+from transformers.generation import BaseStreamer
 from transformers.pipelines.pt_utils import KeyDataset
 
 import attnzoo
@@ -360,6 +361,51 @@ def test_a_generation_config_is_heeded_wherever_it_is_given(where: str, as_confi
     assert texts == TOKENIZER.batch_decode(ids, skip_special_tokens=True)
     with pytest.raises(ValueError, match="num_beams=2 has no n_best=3 targets"):
         pipe("efabc", n_best=3, **called)
+
+
+class Faulty(BaseStreamer, LogitsProcessor):
+    """Code of a user that raises at its nth call: a streamer, a logits processor, or a prefix function."""
+
+    def __init__(self, nth: int, error: type[Exception]) -> None:
+        self.nth, self.error, self.calls = nth, error, 0
+
+    def __call__(self, *args: Any) -> Any:
+        self.calls += 1
+        if self.calls == self.nth:
+            raise self.error("the user's own")
+        return args[1] if args[1].ndim == 2 else [7]
+
+    def put(self, value: Any) -> None:
+        self(None, torch.empty(0))
+
+    def end(self) -> None: ...
+
+
+@pytest.mark.parametrize("error", [ValueError, TypeError, KeyError])
+@pytest.mark.parametrize("nth", [1, 3])
+@pytest.mark.parametrize("what", ["logits_processor", "prefix_allowed_tokens_fn", "streamer"])
+@pytest.mark.parametrize("kind", ["attentional-rnn", "transformer-encoder-decoder"])
+def test_an_error_of_the_users_own_code_is_raised(kind: str, what: str, nth: int, error: type[Exception]) -> None:
+    """And nothing is searched a second time, which would hide it: a counter does not raise again."""
+    model = make_model(kind)
+    pipe = pipeline("machine-translation", model=model, tokenizer=TOKENIZER, device="cpu", max_new_tokens=6)
+    for beams in (1,) if what == "streamer" else (1, 2):
+        code = Faulty(nth, error)
+        given: Any = LogitsProcessorList([code]) if what == "logits_processor" else code
+        with pytest.raises(error, match="the user's own"):
+            pipe("efabc", num_beams=beams, suppress_tokens=[TOKENIZER.eos_token_id], **{what: given})
+        assert code.calls == nth
+
+
+def test_a_stop_string_ends_the_text_of_transformers_own_pipeline() -> None:
+    pipe = pipeline("text-generation", model=make_model("transformer-causal"), tokenizer=TOKENIZER, device="cpu")
+    letter = {(TOKENIZER.convert_tokens_to_ids("b"),): 1e3}
+    for options in ({}, {"custom_generate": attnzoo.search}, {"num_beams": 2}):
+        (found,) = pipe(
+            "efa", stop_strings=["b"], tokenizer=TOKENIZER, sequence_bias=letter, max_new_tokens=5, **options
+        )
+        assert found["generated_text"].endswith("b")
+        assert found["generated_text"].count("b") == 1
 
 
 def test_what_is_told_at_a_call_adds_to_what_was_told_before(translate: Any) -> None:

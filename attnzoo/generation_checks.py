@@ -1,0 +1,90 @@
+"""Checks of the options of ``generate()``, which a damaged or hostile ``generation_config.json`` may have set.
+
+Transformers checks some of them and ignores others. An end token that is not in the vocabulary, for example, never ends
+a sequence. The limits of sizes are far above what a model generates. They make a wrong file raise an error at once
+instead of taking all memory.
+"""
+
+import math
+import operator
+import reprlib
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+from torch import Tensor
+
+from .zoo_config import check_size
+
+MAX_COUNTS = {"max_new_tokens": 10**6, "max_length": 10**6, "num_beams": 10**4, "num_return_sequences": 10**5}
+# Other options by the words of the message, the check, and their names.
+KINDS: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "True or False": (
+        lambda value: isinstance(value, bool),
+        ("do_sample", "use_cache", "renormalize_logits", "remove_invalid_values", "return_dict_in_generate"),
+    ),
+    "a whole number of at least 0": (
+        lambda value: isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0,
+        ("min_length", "min_new_tokens", "top_k", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size"),
+    ),
+    "a finite number": (
+        lambda value: isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value),
+        (
+            *("length_penalty", "temperature", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff"),
+            *("repetition_penalty", "encoder_repetition_penalty", "guidance_scale", "max_time"),
+        ),
+    ),
+}
+ONE_TOKEN = ("pad_token_id", "bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
+SOME_TOKENS = ("eos_token_id", "forced_eos_token_id")
+# No token outside the vocabulary is generated anyway, and some programs write -1 for none.
+SUPPRESSED = ("suppress_tokens", "begin_suppress_tokens")
+
+
+def check_generation(options: Mapping[str, Any], vocab_size: int) -> None:
+    """Check the counts, other numbers and tokens among the options of ``generate()``; None is an option not set.
+
+    Raises:
+        ValueError: one is of the wrong type or out of range, or a token is not in the vocabulary.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in MAX_COUNTS.keys() & given.keys():
+        check_size(name, _whole(given[name]), MAX_COUNTS[name])
+    for said, (is_right, names) in KINDS.items():
+        for name in names:
+            if name in given and not is_right(given[name]):
+                raise ValueError(f"{name} must be {said}, got {reprlib.repr(given[name])}")
+    for name in (*ONE_TOKEN, *SOME_TOKENS, *SUPPRESSED):
+        if name not in given:
+            continue
+        tokens, shown = _tokens(given[name]), reprlib.repr(given[name])
+        is_list = isinstance(given[name], list | tuple)
+        if tokens is None or (is_list and name in ONE_TOKEN) or (not tokens and name not in SUPPRESSED):
+            what = "the id of a token" if name in ONE_TOKEN else "the id of a token, or a list of ids"
+            raise ValueError(f"{name} must be {what}, got {shown}; leave it out if there is none")
+        if name not in SUPPRESSED and not all(0 <= token < vocab_size for token in tokens):
+            raise ValueError(
+                f"{name} must be within the vocabulary, 0 to {vocab_size - 1} for vocab_size={vocab_size}, got {shown}"
+            )
+
+
+def complete(options: Any, config: Any) -> None:
+    """Take the special tokens that a generation config does not state from the model's config."""
+    for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
+        if getattr(options, name, None) is None:
+            setattr(options, name, getattr(config, name, None))
+
+
+def _whole(value: Any) -> Any:
+    """A whole number, of numpy and torch too, as an int; anything else as it is."""
+    try:
+        return value if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return value
+
+
+def _tokens(value: Any) -> list[int] | None:
+    """The ids of one token, or of a list or tensor of tokens; None for anything else."""
+    values = value.flatten().tolist() if isinstance(value, Tensor) else value
+    values = list(map(_whole, values if isinstance(values, list | tuple) else [values]))
+    return values if all(type(one) is int for one in values) else None
