@@ -76,12 +76,12 @@ def folder_of(model: str, command: str) -> str:
             best = f"; did you mean {path / 'best'}?" if (path / "best" / "config.json").is_file() else ""
             raise FileNotFoundError(f"{model} is not a checkpoint folder: it has no config.json{best}")
         raise FileNotFoundError(f"{model} is neither a folder nor the name of a shipped model: {', '.join(SHIPPED)}")
+    is_exported = (path / EXPORT).is_file()
+    if is_exported and command != "pronounce":
+        remedy = "give the model that it was exported from; of all commands, only pronounce reads exported models"
+        raise ValueError(f"{model} is an exported model, which attnzoo {command} does not read; {remedy}")
     require_readable(folder)
-    if (path / EXPORT).is_file():
-        if command != "pronounce":
-            remedy = "give the model that it was exported from; of all commands, only pronounce reads exported models"
-            raise ValueError(f"{model} is an exported model, which attnzoo {command} does not read; {remedy}")
-    elif command in ("classify", *READERS.values()):
+    if not is_exported and command in ("classify", *READERS.values()):
         kind, readers = _kind_and_readers(folder)
         if command not in readers:
             raise ValueError(
