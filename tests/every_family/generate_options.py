@@ -211,7 +211,7 @@ CASES: dict[str, Case] = {
     "num_beams": Case({"num_beams": 3}),
     "num_beams, several": Case({"num_beams": 3, "num_return_sequences": 3}),
     "num_beams, sampled": Case({"num_beams": 3, **SAMPLE, "num_return_sequences": 2}),
-    "num_beams, 0": Case({"num_beams": 0}, refused=(any_model, "num_beams must be a whole number above 0, got 0")),
+    "num_beams, 0": Case({"num_beams": 0}, refused=(any_model, "num_beams must be at least 1, got 0")),
     "num_return_sequences, greedy": Case({"num_return_sequences": 2}),
     "num_return_sequences, too many": Case({"num_return_sequences": 4, "num_beams": 2}),
     "num_beam_groups": Case({"num_beam_groups": 2, "num_beams": 4, "diversity_penalty": 0.5}),
