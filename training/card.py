@@ -90,7 +90,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
     The card's snippet loads ``folder``, where the checkpoint will be. If ``run`` has the figures of the test split
     under "test", the metadata have these, and the card shows the published figures. A "note" in ``run`` is shown too.
     """
-    config = AutoConfig.from_pretrained(written)
+    config = AutoConfig.from_pretrained(written, trust_remote_code=False)
     words, name = task.card, one_line(task.name)
     is_released, generates = "test" in run, task.num_beams is not None
     scores = {"validation": run["validation"] | ({"num_beams": recipe.training.num_beams} if generates else {})}

@@ -22,7 +22,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from attnzoo.command_line import EXPORT
+from attnzoo.commands.models import require_no_code
+from attnzoo.shipped_models import EXPORT
 
 MANIFEST = "manifest.json"
 # The files of a Hub repository that a training writes.
@@ -90,7 +91,7 @@ def require_model(folder: Path) -> None:
 
     Raises:
         FileNotFoundError: it does not.
-        ValueError: it is an exported model.
+        ValueError: it is an exported model, or one that needs code of its own.
     """
     if (folder / EXPORT).is_file():
         raise ValueError(f"{folder} is an exported model; give the model that it was exported from")
@@ -98,6 +99,7 @@ def require_model(folder: Path) -> None:
         if not (folder / name).is_file():
             remedy = f"give {folder / 'best'}" if (folder / "best").is_dir() else "`attnzoo train demo` makes one"
             raise FileNotFoundError(f"{folder} is not a checkpoint folder: it has no {name}; {remedy}")
+    require_no_code(str(folder), str(folder))
 
 
 def checkpoint_folder(output: Path, step: int) -> Path:
