@@ -16,7 +16,7 @@ WITHOUT_ENCODER: dict[str, tuple[Any, ...]] = {
 }
 
 
-class SearchRefused(ValueError):
+class SearchRefusedError(ValueError):
     """``attnzoo.search`` lacks an option that ``generate()`` may have; nothing has been decoded yet."""
 
 
@@ -101,7 +101,7 @@ class ZooGenerationMixin(GenerationMixin):
         arguments = super()._extract_generation_mode_kwargs(
             custom_generate, kwargs, synced_gpus, assistant_model, streamer
         )
-        if callable(custom_generate) and tokenizer is not None:
-            if "tokenizer" in inspect.signature(custom_generate).parameters:
-                arguments["tokenizer"] = tokenizer
+        takes_tokenizer = callable(custom_generate) and "tokenizer" in inspect.signature(custom_generate).parameters
+        if takes_tokenizer and tokenizer is not None:
+            arguments["tokenizer"] = tokenizer
         return arguments

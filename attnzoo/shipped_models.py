@@ -1,4 +1,4 @@
-"""The trained models that come with the package, by name."""
+"""The trained models that come with the package, by name; and what marks an exported one."""
 
 import importlib.util
 from pathlib import Path
@@ -10,6 +10,7 @@ KOKORO = "attentional-rnn-g2p-kokoro"
 SUMMARIES = "attentional-rnn-debian-summaries"
 TRANSLATION = "small-transformer-multi30k-en-de"
 SENTIMENT = "self-attentive-sst2"
+EXPORT = "export.json"  # in every folder that attnzoo export wrote
 # The first two are installed with attnzoo, the others with the package attnzoo-models.
 SHIPPED = (
     PRONUNCIATION,

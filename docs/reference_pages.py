@@ -6,14 +6,11 @@
 
 import argparse
 import dataclasses
-import importlib
 import inspect
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
 from attnzoo.training.recipe import CONFIGS, Training
 from attnzoo.training.tasks import TASKS
@@ -22,11 +19,6 @@ from attnzoo.cli import COMMANDS
 
 WRITTEN = "Written from the code by `python docs/reference_pages.py`."
 Documented = dict[str, str]
-
-
-class _Parsed(Exception):  # noqa: N818  (not an error: it carries a parser out of a command)
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
-        self.parser = parser
 
 
 def documented(owner: type) -> Documented:
@@ -85,21 +77,6 @@ def recipe_keys() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def parser_of(command: Any) -> argparse.ArgumentParser:
-    """The parser that a command makes."""
-
-    def stop(parser: argparse.ArgumentParser, *_: Any) -> None:
-        raise _Parsed(parser)
-
-    run = importlib.import_module(command).main if isinstance(command, str) else command
-    with mock.patch.multiple(argparse.ArgumentParser, parse_args=stop, parse_intermixed_args=stop):
-        try:
-            run([])
-        except _Parsed as parsed:
-            return parsed.parser
-    raise RuntimeError(f"{command} parses no arguments")
-
-
 def arguments(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
     """Argument, values and meaning of everything that a command takes."""
     for action in parser._actions:
@@ -115,8 +92,8 @@ def arguments(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
 def command_line() -> str:
     """The page of the commands."""
     parts = [f"# Command line\n\n{WRITTEN} `attnzoo COMMAND --help` prints the same."]
-    for name, (purpose, command) in COMMANDS.items():
-        parser = parser_of(command)
+    for name, command in COMMANDS.items():
+        parser, purpose = command.parser(name), command.help
         example = re.sub(r"\s+", " ", parser.epilog or "").removeprefix("example: ")
         code = f"```sh\n{example}\n```\n\n" if example.startswith("attnzoo ") else ""
         rows = table(["argument", "values", "meaning"], arguments(parser))

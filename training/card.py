@@ -95,7 +95,7 @@ def write_card(written: Path, folder: Path, recipe: Recipe, task: Task, run: dic
         ValueError: a figure that the card shows is of a wrong type or not finite.
     """
     run = _shown_figures(run, task)
-    config = AutoConfig.from_pretrained(written)
+    config = AutoConfig.from_pretrained(written, trust_remote_code=False)
     words, name = task.card, one_line(task.name)
     is_released, generates = "test" in run, task.num_beams is not None
     scores = {"validation": run["validation"] | ({"num_beams": recipe.training.num_beams} if generates else {})}

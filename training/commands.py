@@ -5,7 +5,6 @@ The parsers are here, where no package of that extra is imported, so that ``--he
 
 import argparse
 import importlib.resources
-from collections.abc import Callable
 from pathlib import Path
 
 LENGTH_PENALTY = (
@@ -128,12 +127,20 @@ def claims_parser() -> argparse.ArgumentParser:
     return parser
 
 
-PARSERS: dict[str, Callable[[], argparse.ArgumentParser]] = {
-    "train": train_parser,
-    "tune": tune_parser,
-    "evaluate": evaluate_parser,
-    "faithfulness": faithfulness_parser,
-    "release": release_parser,
-    "card": card_parser,
-    "claims": claims_parser,
-}
+def publish_parser() -> argparse.ArgumentParser:
+    """The parser of ``attnzoo publish``."""
+    parser = command_parser("attnzoo publish", "Publish a model on the Hub.", "my-model owner/name --private")
+    released = "a released model, such as model_cards/NAME, or the name of a shipped one"
+    parser.add_argument("folder", nargs="?", help=released)
+    parser.add_argument("repo_id", nargs="?", help="owner/name on the Hub; created if it does not exist")
+    parser.add_argument("--all", metavar="OWNER", help="every shipped model, each as OWNER/NAME, instead of one folder")
+    parser.add_argument("--dry-run", action="store_true", help="only show what would be sent; needs no network")
+    visibility = parser.add_mutually_exclusive_group()
+    visibility.add_argument("--private", action="store_true", default=None, help="a repository that nobody else sees")
+    visibility.add_argument("--public", dest="private", action="store_false", default=None)
+    parser.add_argument("--revision", help="the branch to push to (default: main); created if it does not exist")
+    parser.add_argument("--pull-request", dest="create_pr", action="store_true", help="open a pull request instead")
+    parser.add_argument("--code", action="store_true", help="with the model's code, for users without attnzoo")
+    parser.add_argument("--also", action="append", default=[], metavar="FILE", help="also send the file of this name")
+    parser.add_argument("--message", default="Upload model", help="message of the commit (default: %(default)s)")
+    return parser

@@ -67,7 +67,7 @@ def task_for(folder: Path, overrides: list[str], split: str) -> Task:
         return make_task(recipe)
     data = recipe.task.data
     if hasattr(data, "label_names") and data.label_names is None:
-        id2label = AutoConfig.from_pretrained(folder).id2label
+        id2label = AutoConfig.from_pretrained(folder, trust_remote_code=False).id2label
         data = dataclasses.replace(data, label_names=[id2label[number] for number in range(len(id2label))])
     task = make_task(dataclasses.replace(recipe, task=dataclasses.replace(recipe.task, data=data)), split)
     if {name for name, rows in task.splits.items() if isinstance(rows, IterableDataset) or len(rows)} == {split}:
@@ -100,7 +100,9 @@ def evaluate(
 
 def load_model(auto_class: Any, folder: Path) -> tuple[Any, Any]:
     """The model of a checkpoint folder, on this process's device, and its tokenizer."""
-    return auto_class.from_pretrained(folder).to(PartialState().device), AutoTokenizer.from_pretrained(folder)
+    return auto_class.from_pretrained(folder, trust_remote_code=False).to(
+        PartialState().device
+    ), AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
 def decoding_of(task: Task, model: Any, num_beams: int | None, length_penalty: float | None = None) -> dict[str, Any]:

@@ -20,26 +20,13 @@ from attnzoo.hub.folder_contents import contents, printable
 from attnzoo.hub.model_code import code_files
 from attnzoo.shipped_models import SHIPPED, model_path, named_folder
 
-from .commands import command_parser
+from .commands import publish_parser
 from .loop.stopping import exit_on_user_error
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = command_parser("attnzoo publish", "Publish a model on the Hub.", "my-model owner/name --private")
-    released = "a released model, such as model_cards/NAME, or the name of a shipped one"
-    parser.add_argument("folder", nargs="?", help=released)
-    parser.add_argument("repo_id", nargs="?", help="owner/name on the Hub; created if it does not exist")
-    parser.add_argument("--all", metavar="OWNER", help="every shipped model, each as OWNER/NAME, instead of one folder")
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be sent; needs no network")
-    visibility = parser.add_mutually_exclusive_group()
-    visibility.add_argument("--private", action="store_true", default=None, help="a repository that nobody else sees")
-    visibility.add_argument("--public", dest="private", action="store_false", default=None)
-    parser.add_argument("--revision", help="the branch to push to (default: main); created if it does not exist")
-    parser.add_argument("--pull-request", dest="create_pr", action="store_true", help="open a pull request instead")
-    parser.add_argument("--code", action="store_true", help="with the model's code, for users without attnzoo")
-    parser.add_argument("--also", action="append", default=[], metavar="FILE", help="also send the file of this name")
-    parser.add_argument("--message", default="Upload model", help="message of the commit (default: %(default)s)")
+    parser = publish_parser()
     options = parser.parse_args(arguments)
     owner, is_dry_run, one = options.all, options.dry_run, (options.folder, options.repo_id)
     del options.all, options.dry_run  # the others are the arguments of push

@@ -84,8 +84,8 @@ def release(
             average([*average_with, run / "best"], best)
             beams = recipe.training.num_beams if task.num_beams is not None else None
             figures |= {"validation": evaluate(best, task, "validation", beams), "averaged": len(average_with) + 1}
-        model = task.auto_class.from_pretrained(best)
-    tokenizer = AutoTokenizer.from_pretrained(run / "best")
+        model = task.auto_class.from_pretrained(best, trust_remote_code=False)
+    tokenizer = AutoTokenizer.from_pretrained(run / "best", trust_remote_code=False)
     model.half()
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
@@ -105,7 +105,7 @@ def release(
         save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
         test = evaluate(new, task, "test")  # of what a user will load
         if task.card.pictures:
-            task.draw(task.auto_class.from_pretrained(new), tokenizer, new, **decoding)
+            task.draw(task.auto_class.from_pretrained(new, trust_remote_code=False), tokenizer, new, **decoding)
         figures |= {"test": test} | ({"note": note} if note else {})
         (new / "run.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
         write_card(new, folder, recipe, task, figures)

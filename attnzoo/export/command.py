@@ -36,7 +36,7 @@ def export_folder(source: str, folder: Path, form: str, weights: Weights, task: 
         ValueError, FileExistsError: as :func:`attnzoo.export.to_onnx`; or the certificate has faults. The export is
             removed then, unless it was there before.
     """
-    model, tokenizer = load(source), AutoTokenizer.from_pretrained(source)
+    model, tokenizer = load(source), AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     card = Path(source) / "README.md"
     text = card.read_text(encoding="utf-8") if card.is_file() else None
     write, certify_folder = (to_onnx, measure) if form == "onnx" else (to_ctranslate2, measure_translations)
@@ -88,7 +88,7 @@ def load(source: str) -> Any:
     Raises:
         ValueError: the config names no model of the zoo.
     """
-    config = AutoConfig.from_pretrained(source)
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     names = config.architectures or []
     for model_class in auto_classes(config).values():
         if model_class.__name__ in names:

@@ -16,10 +16,10 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.generation import StoppingCriteria
 
 from ..alignment import AlignedPair, align, links_of
-from ..command_line import EXPORT
 from ..decoding.token_search import search
 from ..generation_checks import check_generation
 from ..phonemes import CLOSE, OPEN
+from ..shipped_models import EXPORT
 
 EngineName = Literal["torch", "onnx", "onnx-int8"]
 
@@ -59,13 +59,13 @@ class TorchEngine:
     """A model in PyTorch."""
 
     def __init__(self, folder: str | Path, device: str) -> None:
-        config = AutoConfig.from_pretrained(folder)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         if not config.is_encoder_decoder:
             raise ValueError(
                 f"{folder} is not a model of pronunciation, but a {config.model_type} without a source and a target"
             )
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
-        model, report = AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        model, report = AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True, trust_remote_code=False)
         if missing := ", ".join(sorted(report["missing_keys"])):  # they would be random
             raise ValueError(f"the model in {folder} has no weights {missing}, which its config asks for")
         self.model: Any = model.to(device).eval()
@@ -107,10 +107,10 @@ class OnnxEngine:
     def __init__(self, folder: str | Path, weights: Literal["float32", "int8"] | None = None) -> None:
         from ..export import OnnxModel, to_onnx  # needs onnxruntime and onnx
 
-        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         if weights is not None:
             self._folder = TemporaryDirectory(prefix="attnzoo-onnx-")  # deleted with this object
-            model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+            model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=False)
             folder = to_onnx(model, Path(self._folder.name, "model"), self.tokenizer, weights)
         self.model = OnnxModel(folder)
         check_generation(self.model.generation, self.model.config["vocab_size"])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from attnzoo.aligning.files import count_pairs, read_links, read_pairs
-from attnzoo.command_line import lines_of
+from attnzoo.commands.lines import lines_of
 from attnzoo.encoding import text_lines
 from attnzoo.pronunciation.lexicons import user_lexicon
 

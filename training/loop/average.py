@@ -68,7 +68,7 @@ def average(folders: list[Path], output: Path) -> None:
     """
     if output.exists():
         raise ValueError(f"{output} is there already; choose another --output")
-    (architecture,) = AutoConfig.from_pretrained(folders[-1]).architectures
+    (architecture,) = AutoConfig.from_pretrained(folders[-1], trust_remote_code=False).architectures
     model_class = getattr(attnzoo, architecture, None)
     if model_class is None:
         raise ValueError(f"{folders[-1]} has a model of class {architecture}, which is not one of attnzoo's")

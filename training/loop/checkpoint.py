@@ -23,8 +23,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from attnzoo.command_line import EXPORT, require_readable
+from attnzoo.commands.models import require_no_code, require_readable
 from attnzoo.json_files import read_mapping
+from attnzoo.shipped_models import EXPORT
 
 MANIFEST = "manifest.json"
 # The files of a Hub repository that a training writes.
@@ -99,7 +100,7 @@ def require_model(folder: Path) -> None:
 
     Raises:
         FileNotFoundError: it does not.
-        ValueError: it is an exported model, or a file is damaged.
+        ValueError: it is an exported model, one that needs code of its own, or a file is damaged.
     """
     if (folder / EXPORT).is_file():
         raise ValueError(f"{folder} is an exported model; give the model that it was exported from")
@@ -107,6 +108,7 @@ def require_model(folder: Path) -> None:
         if not (folder / name).is_file():
             remedy = f"give {folder / 'best'}" if (folder / "best").is_dir() else "`attnzoo train demo` makes one"
             raise FileNotFoundError(f"{folder} is not a checkpoint folder: it has no {name}; {remedy}")
+    require_no_code(str(folder), str(folder))
     require_readable(folder)
 
 

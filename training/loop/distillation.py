@@ -47,9 +47,9 @@ class Teachers:
         self.share, self.models = share, []
         self.is_causal = auto_class is AutoModelForCausalLM
         for folder in (trained_model("teachers", name) for name in folders):
-            teacher = auto_class.from_pretrained(folder)
-            is_same = AutoTokenizer.from_pretrained(folder).get_vocab() == tokenizer.get_vocab()
-            if not is_same or teacher.config.id2label != student.config.id2label:
+            teacher = auto_class.from_pretrained(folder, trust_remote_code=False)
+            own = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+            if own.get_vocab() != tokenizer.get_vocab() or teacher.config.id2label != student.config.id2label:
                 raise ValueError(
                     f"training.teachers: the model in {folder!r} has other tokens or classes than this recipe's data "
                     "gives; teacher and student must have the same"

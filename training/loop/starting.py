@@ -43,7 +43,7 @@ class Start:
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """Its tokenizer; a tokenizer made from the new data would give the words other rows of the embeddings."""
-        return AutoTokenizer.from_pretrained(self.folder)
+        return AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False)
 
     @torch.no_grad()
     def copy_weights(self, model: PreTrainedModel) -> None:
@@ -53,7 +53,7 @@ class Start:
             ValueError: the new model computes something else, or has other labels; the message has the fields of the
                 config that differ.
         """
-        trained = self.auto_class.from_pretrained(self.folder)
+        trained = self.auto_class.from_pretrained(self.folder, trust_remote_code=False)
         there, here = (_describing(config) for config in (trained.config, model.config))
         differ = [
             f"{field} is {there.get(field)!r} there and {here.get(field)!r} here"

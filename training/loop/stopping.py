@@ -30,6 +30,8 @@ def exit_on_user_error(go_on: str = "the same command goes on from there") -> It
     logging.disable_progress_bar()  # of Transformers, whose bars would mix with ours
     try:
         yield
+    except BrokenPipeError:  # an OSError: the reader of the output has ended, which the command attnzoo expects
+        raise
     except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:
         sys.exit(f"error: {error}")
     except StoppedError as stopped:

@@ -2,44 +2,22 @@
 
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 
+from ..aligning import align_both_ways, choose_heads
+from ..aligning.files import count_pairs, read_links, read_pairs, require_words
 from ..alignment import align_stream, alignment_error_rate, to_pharaoh
-from ..command_line import command_parser, folder_of, lines_of, with_progress
-from ..shipped_models import TRANSLATION
-from . import METHODS, align_both_ways, choose_heads
-from .files import count_pairs, read_links, read_pairs, require_words
-
-HELP = "align the words of given pairs"
+from .lines import lines_of, progress_bar
+from .models import NO_CODE, folder_of
+from .parsers import align_parser
 
 
 def main(arguments: list[str]) -> None:
     """``attnzoo align``: the links of every pair in Pharaoh format, and their error rate against gold links."""
-    more = (
-        "Prints a line for every pair: 0-0 1-2 means source word 0 is linked with target word 0, and 1 with 2. "
-        "The files may have any size: they are read in batches, and a progress bar goes to standard error."
-    )
-    parser = command_parser("align", HELP, "attnzoo align en.txt de.txt --words", TRANSLATION, more=more)
-    parser.add_argument("sources", type=Path, help="a text file with one source sentence on each line")
-    parser.add_argument("targets", type=Path, help="a text file with the translations, on the same lines")
-    parser.add_argument("--words", action="store_true", help="link words (split at white space), not tokens")
-    parser.add_argument("--gold", type=Path, help="gold links; print the alignment error rate to standard error")
-    shifts = "0: a step aligns the token it predicts; 1: the token it reads; paper: as in the paper (default: 0)"
-    parser.add_argument("--shift", choices=("0", "1", "paper"), default="0", help=shifts)
-    parser.add_argument("--layer", type=int, default=-1, help="a layer of the decoder, from 0 (default: the last)")
-    parser.add_argument("--head", type=int, help="a head of the layer, from 0 (default: the mean of the layer's heads)")
-    chosen = "choose heads and shift with these sources, targets and gold links, and print them to standard error"
-    parser.add_argument("--choose", type=Path, nargs=3, metavar=("SOURCES", "TARGETS", "LINKS"), help=chosen)
-    reverse = "a model of the other direction; its links and those of --model are symmetrised (needs --words)"
-    parser.add_argument("--reverse", metavar="MODEL", help=reverse)
-    parser.add_argument("--symmetrise", choices=METHODS, help="with --reverse (default: grow-diag-final-and)")
-    parser.add_argument("--batch-size", type=int, default=64, help="default: %(default)s")
-    parser.add_argument("--scores", action="store_true", help="put log p(target | source) and a tab before every line")
-    options = parser.parse_args(arguments)
+    options = align_parser().parse_args(arguments)
     if options.symmetrise and not options.reverse:
         raise ValueError(
             f"--symmetrise {options.symmetrise} joins the links of two models: give the other by --reverse"
@@ -84,10 +62,12 @@ def main(arguments: list[str]) -> None:
         found = align_stream(model, tokenizer, pairs, options.batch_size, **read)
         aligned = ((pair.score, pair.links) for pair in found)
     predicted = []
-    for score, links in with_progress(aligned, options.sources, count):
-        print(*([f"{score:.4f}"] if options.scores else []), to_pharaoh(links), sep="\t")
-        if gold is not None:
-            predicted.append(links)
+    with progress_bar(count) as bar:
+        for score, links in aligned:
+            print(*([f"{score:.4f}"] if options.scores else []), to_pharaoh(links), sep="\t")
+            bar.update()
+            if gold is not None:
+                predicted.append(links)
     if gold is not None:
         error_rate = alignment_error_rate(predicted, *zip(*gold, strict=True))
         print(f"AER {100 * error_rate:.2f} % of {count} pairs", file=sys.stderr)
@@ -96,13 +76,13 @@ def main(arguments: list[str]) -> None:
 def _aligner(name: str) -> tuple[Any, Any]:
     """A model for conditional generation, on the GPU where there is one, and its tokenizer."""
     folder = folder_of(name, "align")
-    config = AutoConfig.from_pretrained(folder)
+    config = AutoConfig.from_pretrained(folder, **NO_CODE)
     if not config.is_encoder_decoder:
         raise ValueError(
             f"{name} has no source and target to align; give an encoder-decoder, not a {config.model_type}"
         )
-    model = AutoModelForSeq2SeqLM.from_pretrained(folder).to("cuda" if torch.cuda.is_available() else "cpu")
-    return model, AutoTokenizer.from_pretrained(folder)
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder, **NO_CODE).to("cuda" if torch.cuda.is_available() else "cpu")
+    return model, AutoTokenizer.from_pretrained(folder, **NO_CODE)
 
 
 def _chosen(name: str, choice: Any) -> dict[str, Any]:

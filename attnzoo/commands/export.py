@@ -1,0 +1,35 @@
+"""``attnzoo export``: a folder that runs a model without torch, with a certificate that it does what torch does."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from ..export.certificate import figures
+from ..export.command import export_folder
+from .models import folder_of
+from .parsers import export_parser
+
+
+def main(arguments: list[str]) -> None:
+    """Run the command line."""
+    options = export_parser().parse_args(arguments)
+    if options.examples is not None and options.examples < 1:
+        raise ValueError(f"--examples must be at least 1, got {options.examples}")
+    source = folder_of(options.model, "export")
+    task = _test_examples(source, options.examples, options.set)
+    certificate = export_folder(source, options.folder, options.format, options.weights, task, options.check)
+    for figure in figures(certificate):
+        print(*figure, sep="\t")
+
+
+def _test_examples(source: str, number: int | None, overrides: list[str]) -> Any:
+    """The task of a model's recipe with its test split, or so many rows of it; None if its data is not here."""
+    try:
+        task = importlib.import_module("attnzoo.training.evaluate").task_for(Path(source), overrides, "test")
+    except (ModuleNotFoundError, OSError, ValueError) as error:
+        print(f"the export is compared on random tokens only: {error}", file=sys.stderr)
+        return None
+    if number is not None:
+        task.splits["test"] = task.splits["test"].select(range(min(number, len(task.splits["test"]))))
+    return task

@@ -1,0 +1,124 @@
+"""Which model a command reads, and whether it can."""
+
+import re
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import ModelCard
+from transformers import CONFIG_MAPPING, AutoConfig, AutoTokenizer, PreTrainedConfig
+
+from ..json_files import read_mapping
+from ..phonemes import known_phonemes
+from ..shipped_models import EXPORT, SHIPPED, named_folder
+
+JSON_FILES = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", EXPORT)
+# The command that reads the models whose cards have this tag.
+READERS = {"grapheme-to-phoneme": "pronounce", "translation": "translate", "summarization": "summarize"}
+NO_CODE: dict[str, Any] = {"trust_remote_code": False}  # of from_pretrained(): else Transformers asks, and runs it
+
+
+def folder_of(model: str, command: str) -> str:
+    """The folder or Hub id of the model that a command reads, for ``from_pretrained``.
+
+    Raises:
+        FileNotFoundError: there is no such model.
+        ValueError: the command does not read models of this kind; the message names the one that does.
+    """
+    folder = named_folder(model)
+    path, is_hub_id = Path(folder), re.fullmatch(r"[\w.-]+/[\w.-]+", model)
+    if not (path / "config.json").is_file() and (path.exists() or not is_hub_id):
+        if path.exists():
+            best = f"; did you mean {path / 'best'}?" if (path / "best" / "config.json").is_file() else ""
+            raise FileNotFoundError(f"{model} is not a checkpoint folder: it has no config.json{best}")
+        raise FileNotFoundError(f"{model} is neither a folder nor the name of a shipped model: {', '.join(SHIPPED)}")
+    if (path / EXPORT).is_file():
+        if command != "pronounce":
+            remedy = "give the model that it was exported from; of all commands, only pronounce reads exported models"
+            raise ValueError(f"{model} is an exported model, which attnzoo {command} does not read; {remedy}")
+    else:
+        require_no_code(model, folder)
+    require_readable(folder)
+    if not (path / EXPORT).is_file() and command in ("classify", *READERS.values()):
+        kind, readers = _kind_and_readers(folder)
+        if command not in readers:
+            raise ValueError(
+                f"{model} is {kind}, which attnzoo {command} does not read; use attnzoo {' or '.join(readers)}"
+            )
+    return folder
+
+
+def _kind_and_readers(folder: str) -> tuple[str, list[str]]:
+    """What a model is, in words, and the commands that read it: by its config, its card and its tokenizer."""
+    config = AutoConfig.from_pretrained(folder, **NO_CODE)
+    head = (config.architectures or [config.model_type])[0]
+    if "SequenceClassification" in head:
+        return f"a classifier ({head})", ["classify"]
+    if not config.is_encoder_decoder:
+        return f"a model without source and target ({head})", ["view"]
+    tags = _card_tags(folder)
+    tasks = [task for task in READERS if task in tags]
+    if not tasks and known_phonemes(AutoTokenizer.from_pretrained(folder, **NO_CODE)):
+        tasks = ["grapheme-to-phoneme"]
+    if not tasks:
+        return f"an encoder-decoder whose card names no task ({head})", ["translate", "summarize"]
+    return f"a model for {' and '.join(tasks)} ({head})", [READERS[task] for task in tasks]
+
+
+def require_no_code(model: str, folder: str) -> None:
+    """Raise a ValueError if Transformers would run code from the model's folder or repository."""
+    config, _ = PreTrainedConfig.get_config_dict(folder)
+    if "auto_map" in config and config.get("model_type") not in CONFIG_MAPPING:
+        raise ValueError(
+            f"{model} has code of its own for its model_type {config.get('model_type')!r}, and attnzoo's commands run "
+            "no such code; if you trust it, load the model in Python with trust_remote_code=True"
+        )
+
+
+def require_readable(folder: str | Path) -> None:
+    """Read the config, the tokenizer and the other JSON files of a model, so that an error names the damaged file.
+
+    Raises:
+        OSError: a file is missing.
+        ValueError: a file is damaged.
+    """
+    for path in sorted(Path(folder).glob("*.json")):
+        if path.name in JSON_FILES:
+            read_mapping(path)
+    parts: dict[str, Callable[[], Any]] = {
+        "config.json": lambda: AutoConfig.from_pretrained(folder, **NO_CODE),
+        "tokenizer.json or tokenizer_config.json": lambda: _try_tokenizer(folder),
+    }
+    for name, read in parts.items():
+        try:
+            found = read()
+        except OSError:
+            raise
+        except Exception as error:  # Transformers and tokenizers raise whatever a wrong value makes them raise
+            raise ValueError(f"{name} in {folder} is damaged: {error}") from error
+        if name == "config.json" and not all(isinstance(name, str) for name in found.architectures or ()):
+            raise ValueError(f"config.json in {folder} is damaged: architectures is {found.architectures!r}")
+
+
+def _try_tokenizer(folder: str | Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder, **NO_CODE)
+    if "attention_mask" not in tokenizer(["", ""], padding=tokenizer.pad_token is not None):
+        raise ValueError("it makes no attention_mask")
+
+
+def _card_tags(folder: str) -> set[str]:
+    """The tags of a model's card; none if it has no card, or a card that cannot be read, which gives a warning."""
+    card = Path(folder, "README.md")
+    if Path(folder).exists() and not card.is_file():
+        return set()
+    try:
+        data = ModelCard.load(card if card.is_file() else folder).data.to_dict()
+    except OSError:
+        return set()
+    except Exception as error:  # those of the YAML parser have no base class in common with others
+        warnings.warn(f"the header of {card} cannot be read, so its tags are not known: {error}", stacklevel=2)
+        return set()
+    tags = data.get("tags")
+    named = [*(tags if isinstance(tags, list) else [tags]), data.get("pipeline_tag")]
+    return {tag for tag in named if isinstance(tag, str)}

@@ -1,0 +1,149 @@
+"""The parsers of the commands that use a model. The others are in ``training/commands.py``.
+
+Neither torch nor Transformers is imported here. So the values of some options are repeated from the modules that have
+their meaning; a test compares them.
+"""
+
+import argparse
+from pathlib import Path
+
+from ..shipped_models import SENTIMENT, SUMMARIES, TRANSLATION
+
+MODEL_HELP = "a folder, the name of a model that comes with attnzoo, or owner/name on the Hub"
+ACCENTS = ("en-us", "en-gb")
+PHONES = ("arpabet", "kokoro", "ipa")
+ENGINES = ("torch", "onnx", "onnx-int8")
+SYMMETRISATIONS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and")
+
+
+def command_parser(command: str, description: str, example: str) -> argparse.ArgumentParser:
+    """The parser of a command, whose help ends with an example."""
+    return argparse.ArgumentParser(prog=f"attnzoo {command}", description=description, epilog=f"example: {example}")
+
+
+def add_model(parser: argparse.ArgumentParser, model: str | None) -> None:
+    """Add the option ``--model`` with this default; None is the model that pronounces with the other options."""
+    default = "the model of the accent and the phones" if model is None else "%(default)s"
+    parser.add_argument("--model", default=model, help=f"{MODEL_HELP} (default: {default})")
+
+
+def add_texts(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the arguments and the option that name the texts, which are called ``what``."""
+    parser.add_argument("texts", nargs="*", metavar=what.upper(), help=f"default: read a {what} from each line")
+    parser.add_argument("--file", type=Path, help=f"read a {what} from each line of this file, with a progress bar")
+
+
+def add_search(parser: argparse.ArgumentParser, results: str) -> None:
+    """Add the options of a search for ``results``."""
+    parser.add_argument("--n-best", type=int, default=1, help=f"{results} of each, with their scores (default: 1)")
+    parser.add_argument("--num-beams", type=int, help="width of the beam search (default: the model's)")
+
+
+def pronounce_parser() -> argparse.ArgumentParser:
+    """The parser of ``attnzoo pronounce``."""
+    parser = command_parser("pronounce", "Pronounce words.", "attnzoo pronounce blorptastic --n-best 3")
+    add_texts(parser, "word")
+    add_model(parser, None)
+    add_search(parser, "pronunciations")
+    parser.add_argument("--sentence", action="store_true", help="read whole texts; print a line of phonemes for each")
+    columns = "plain (default): word and phonemes, and with --n-best the confidence; an unknown word is an empty line. "
+    columns += "tsv: word, phonemes, source and confidence, unquoted"
+    parser.add_argument("--output", choices=("plain", "tsv"), default="plain", help=columns)
+    parser.add_argument("--accent", choices=ACCENTS, help="default: en-us; not for a model without accents")
+    parser.add_argument("--phones", choices=PHONES, default="arpabet", help="default: %(default)s")
+    parser.add_argument("--lexicon", type=Path, metavar="FILE", help="your words: lines of a word, a tab, its --phones")
+    listed = "do not look words up in the dictionary of an installed package; the default with --model"
+    parser.add_argument("--no-dictionary", dest="dictionary", action="store_const", const=False, help=listed)
+    engines = "onnx-int8 is the fastest on a processor; needs attnzoo[export] (default: torch, or onnx for an export)"
+    parser.add_argument("--engine", choices=ENGINES, help=engines)
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the alignments of the first four words")
+    return parser
+
+
+def translate_parser() -> argparse.ArgumentParser:
+    """The parser of ``attnzoo translate``."""
+    example = 'attnzoo translate "Two dogs are playing in the snow."'
+    parser = command_parser("translate", "Translate sentences.", example)
+    add_texts(parser, "sentence")
+    add_model(parser, TRANSLATION)
+    add_search(parser, "translations")
+    return parser
+
+
+def summarize_parser() -> argparse.ArgumentParser:
+    """The parser of ``attnzoo summarize``."""
+    example = 'attnzoo summarize "Quux is a library for PNG images."'
+    parser = command_parser("summarize", "Summarise texts in one line.", example)
+    add_texts(parser, "text")
+    add_model(parser, SUMMARIES)
+    add_search(parser, "summaries")
+    return parser
+
+
+def classify_parser() -> argparse.ArgumentParser:
+    """The parser of ``attnzoo classify``."""
+    description = "Classify sentences. For a model of sentence pairs, put a tab between the two sentences."
+    parser = command_parser("classify", description, 'attnzoo classify "A moving film." --html film.html')
+    add_texts(parser, "sentence")
+    add_model(parser, SENTIMENT)
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that shows the attention to words")
+    return parser
+
+
+def view_parser() -> argparse.ArgumentParser:
+    """The parser of ``attnzoo view``."""
+    description = "Show the attention of any model of Transformers or attnzoo on one text, as a page or a picture."
+    example = "attnzoo view attentional-rnn-g2p-cmudict phlegmatic -o page.html"
+    parser = command_parser("view", description, example)
+    parser.add_argument("model", metavar="FOLDER", help=MODEL_HELP)
+    parser.add_argument("text", metavar="TEXT", help="for a model of pairs: two texts with a tab between them")
+    page = "the page to write (.html), or a picture of all heads (.png, .pdf, .svg)"
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help=page)
+    parser.add_argument("--target", metavar="TEXT", help="default: an encoder-decoder generates it")
+    parser.add_argument("--layers", type=int, nargs="+", metavar="N", help="from 0; default: all layers")
+    return parser
+
+
+def align_parser() -> argparse.ArgumentParser:
+    """The parser of ``attnzoo align``."""
+    description = (
+        "Align the words of given pairs. "
+        "Prints a line for every pair: 0-0 1-2 means source word 0 is linked with target word 0, and 1 with 2. "
+        "The files may have any size: they are read in batches, and a progress bar goes to standard error."
+    )
+    parser = command_parser("align", description, "attnzoo align en.txt de.txt --words")
+    add_model(parser, TRANSLATION)
+    parser.add_argument("sources", type=Path, help="a text file with one source sentence on each line")
+    parser.add_argument("targets", type=Path, help="a text file with the translations, on the same lines")
+    parser.add_argument("--words", action="store_true", help="link words (split at white space), not tokens")
+    parser.add_argument("--gold", type=Path, help="gold links; print the alignment error rate to standard error")
+    shifts = "0: a step aligns the token it predicts; 1: the token it reads; paper: as in the paper (default: 0)"
+    parser.add_argument("--shift", choices=("0", "1", "paper"), default="0", help=shifts)
+    parser.add_argument("--layer", type=int, default=-1, help="a layer of the decoder, from 0 (default: the last)")
+    parser.add_argument("--head", type=int, help="a head of the layer, from 0 (default: the mean of the layer's heads)")
+    chosen = "choose heads and shift with these sources, targets and gold links, and print them to standard error"
+    parser.add_argument("--choose", type=Path, nargs=3, metavar=("SOURCES", "TARGETS", "LINKS"), help=chosen)
+    reverse = "a model of the other direction; its links and those of --model are symmetrised (needs --words)"
+    parser.add_argument("--reverse", metavar="MODEL", help=reverse)
+    symmetrised = "with --reverse (default: grow-diag-final-and)"
+    parser.add_argument("--symmetrise", choices=SYMMETRISATIONS, help=symmetrised)
+    parser.add_argument("--batch-size", type=int, default=64, help="default: %(default)s")
+    parser.add_argument("--scores", action="store_true", help="put log p(target | source) and a tab before every line")
+    return parser
+
+
+def export_parser() -> argparse.ArgumentParser:
+    """The parser of ``attnzoo export``."""
+    description = "Export a model, so that it runs without torch, and compare the export with the model."
+    example = "attnzoo export attentional-rnn-g2p-cmudict g2p-onnx --weights int8"
+    parser = command_parser("export", description, example)
+    parser.add_argument("model", help=MODEL_HELP)
+    parser.add_argument("folder", type=Path, help="for the export; not there yet, or empty")
+    parser.add_argument("--format", choices=("onnx", "ctranslate2"), default="onnx", help="default: %(default)s")
+    precisions = ("float32", "float16", "int8")
+    parser.add_argument("--weights", choices=precisions, default="float32", help="default: %(default)s")
+    data = "change the recipe, such as task.data.path=FOLDER: where the texts are that the export is compared on"
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help=data)
+    parser.add_argument("--check", action="store_true", help="compare an export with its model again; write nothing")
+    parser.add_argument("--examples", type=int, help="texts of the model's test split to score (default: all)")
+    return parser

@@ -1,0 +1,45 @@
+"""``attnzoo view``: the attention of any model on one text, as an interactive page or a picture."""
+
+from typing import Any
+
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
+
+from ..viewer.attention_view import view
+from ..viewer.pictures import require_page, require_picture
+from .lines import require_utf8
+from .models import NO_CODE, folder_of
+from .parsers import view_parser
+
+
+def main(arguments: list[str]) -> None:
+    """Run the command line."""
+    options = view_parser().parse_args(arguments)
+    require_utf8([options.text], "text")
+    require_utf8([options.target or ""], "target")
+    is_page = options.output.suffix.lower() in (".html", ".htm")
+    (require_page if is_page else require_picture)(options.output)
+    folder = folder_of(options.model, "view")
+    config = AutoConfig.from_pretrained(folder, **NO_CODE)
+    heads = " ".join(config.architectures or ())
+    auto_class: Any = AutoModel
+    if config.is_encoder_decoder:
+        auto_class = AutoModelForSeq2SeqLM
+    elif "CausalLM" in heads or "LMHead" in heads:
+        auto_class = AutoModelForCausalLM
+    elif "MaskedLM" in heads:
+        auto_class = AutoModelForMaskedLM
+    elif "SequenceClassification" in heads:
+        auto_class = AutoModelForSequenceClassification
+    model, tokenizer = auto_class.from_pretrained(folder, **NO_CODE), AutoTokenizer.from_pretrained(folder, **NO_CODE)
+    pair = options.text.split("\t")
+    text = tuple(pair) if len(pair) == 2 else options.text
+    found = view(model, tokenizer, text, options.target, options.layers)
+    (found.save if is_page else found.plot)(options.output)
