@@ -69,7 +69,6 @@ def weights_of(folder: Path, form: str, model: Any) -> Weights:
         raise ValueError(f"{folder} is an export to {found}; add --format {found}")
     if details.get("model_class") != type(model).__name__:
         raise ValueError(f"{folder} is an export of {details.get('model_class')}, not of {type(model).__name__}")
-    require_unchanged(folder, details)
     if form == "onnx":
         exported = read_mapping(folder / "config.json")
         own = json.loads(model.config.to_json_string(use_diff=False))
@@ -78,6 +77,7 @@ def weights_of(folder: Path, form: str, model: Any) -> Weights:
                 raise ValueError(
                     f"{folder} is an export of another model: its {key} is {exported[key]!r}, not {own[key]!r}"
                 )
+    require_unchanged(folder, details)
     weights: Weights = details["weights"]
     return weights
 

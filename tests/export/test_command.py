@@ -57,6 +57,12 @@ def test_an_export_of_another_model_is_found(tmp_path: Path) -> None:
             main(["export", *arguments, "--check"])
     main(["export", str(source), str(tmp_path / "damaged")])
     (tmp_path / "damaged" / "encoder.onnx").write_bytes(b"no graph")
+    with pytest.raises(SystemExit, match=r"encoder\.onnx has changed since the export"):
+        main(["export", str(source), str(tmp_path / "damaged"), "--check"])
+    details = tmp_path / "damaged" / "export.json"  # of an older export, which has no checksums
+    details.write_text(
+        json.dumps({key: value for key, value in json.loads(details.read_text()).items() if key != "sha256"})
+    )
     with pytest.raises(SystemExit, match=r"encoder\.onnx cannot be loaded"):
         main(["export", str(source), str(tmp_path / "damaged"), "--check"])
 
