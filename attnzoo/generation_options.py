@@ -15,7 +15,7 @@ WITHOUT_ENCODER: dict[str, tuple[Any, ...]] = {
 COUNTS = ("num_beams", "num_return_sequences")
 
 
-class SearchRefused(ValueError):
+class SearchRefusedError(ValueError):
     """``attnzoo.search`` lacks an option that ``generate()`` may have; nothing has been decoded yet."""
 
 
@@ -102,7 +102,7 @@ class ZooGenerationMixin(GenerationMixin):
         arguments = super()._extract_generation_mode_kwargs(
             custom_generate, kwargs, synced_gpus, assistant_model, streamer
         )
-        if callable(custom_generate) and tokenizer is not None:
-            if "tokenizer" in inspect.signature(custom_generate).parameters:
-                arguments["tokenizer"] = tokenizer
-        return arguments
+        if tokenizer is None or not callable(custom_generate):
+            return arguments
+        takes_it = "tokenizer" in inspect.signature(custom_generate).parameters
+        return arguments | {"tokenizer": tokenizer} if takes_it else arguments

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 from transformers import AutoModelForSeq2SeqLM, GenerationConfig, Pipeline, PreTrainedTokenizerBase
 
 from .alignment import forced_decode, require_whole
-from .generation_options import SearchRefused
+from .generation_options import SearchRefusedError
 from .loss import IGNORED
 from .phonemes import DEFAULT_ACCENT, accent_and_spelling, token_names
 
@@ -264,7 +264,7 @@ class SourceToTargetPipeline(Pipeline):
     def generate(self, **options: Any) -> Any:
         """The ``sequences`` (B * N, T) of ``generate()``, and their ``scores`` or None; by ``search`` if possible."""
         if self.search is not None and not {"custom_generate", "streamer"} & options.keys():
-            with contextlib.suppress(SearchRefused):  # then generate() may have the option
+            with contextlib.suppress(SearchRefusedError):  # then generate() may have the option
                 return self.model.generate(custom_generate=self.search, **options)
         options["return_dict_in_generate"] = False
         return {"sequences": self.model.generate(**options), "scores": None}

@@ -19,7 +19,7 @@ from transformers.utils import cached_file, can_return_tuple
 from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_pooled_encoder import PooledEncoderConfig
 from .loss import loss_of_texts, refuse_withheld_labels
-from .model_inputs import read_labels, source_mask
+from .model_inputs import read_labels, require_flag, source_mask
 from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput
 
 WITH_DECODER = ("t5", "mt5", "umt5")  # for these AutoModel makes an encoder and a decoder
@@ -138,6 +138,8 @@ class PooledEncoderForSequenceClassification(SafetensorsModel):
         config = self.config
         coefficient = config.penalty_coefficient if self.attention is not None else 0.0
         refuse_withheld_labels(labels, num_items_in_batch, self.training, "penalty_coefficient", coefficient)
+        require_flag("output_attentions", output_attentions)
+        require_flag("output_hidden_states", output_hidden_states)
         if output_attentions is None:
             output_attentions = config.output_attentions
         if output_hidden_states is None:

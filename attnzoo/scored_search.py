@@ -49,7 +49,7 @@ def scored_search(
         - returns: sequences (R, 1 + T), scores (R,) or None
 
     Raises:
-        SearchRefused, ValueError, TypeError: as :func:`search`.
+        SearchRefusedError, ValueError, TypeError: as :func:`search`.
     """
     config, has_beams = generation_config, generation_config.num_beams > 1
     config.return_dict_in_generate = has_beams

@@ -21,7 +21,7 @@ from transformers.generation import GenerationConfig, GenerationMode, LogitsProc
 from transformers.utils import ModelOutput
 
 from ..copying import pointer_generator
-from ..generation_options import SearchRefused
+from ..generation_options import SearchRefusedError
 from ..library_internals import forward_hooks
 from ..products import is_only_its_weight
 from ..weight_copies import copies_if
@@ -62,7 +62,7 @@ def search(
     ``tokenizer`` has been read before, for ``stop_strings`` and ``token_healing``.
 
     Raises:
-        SearchRefused: an option that only Transformers' own loops have: sampled beams, outputs of single steps
+        SearchRefusedError: an option that only Transformers' own loops have: sampled beams, outputs of single steps
             (``output_scores``, for example), a cache of the caller, or other arguments of the model's ``forward``;
             a decoder with hooks, which would be bypassed; a model without an entry in ``STEPS``.
         ValueError: masks that the model's ``forward`` refuses.
@@ -70,7 +70,7 @@ def search(
     """
     make_steps = STEPS.get(model.config.model_type)
     if make_steps is None:
-        raise SearchRefused(
+        raise SearchRefusedError(
             f"search() decodes {' and '.join(STEPS)}, got {type(model).__name__}; leave out custom_generate"
         )
     config = generation_config
@@ -86,7 +86,7 @@ def search(
     if any(forward_hooks(part) or "forward" in vars(part) for part in called):
         refused.append("hooks on the model or its decoder")
     if refused:
-        raise SearchRefused(f"search() does not support {' or '.join(refused)}; leave out custom_generate")
+        raise SearchRefusedError(f"search() does not support {' or '.join(refused)}; leave out custom_generate")
     scores = _Scores(logits_processor, model.config.vocab_size)
     repeats = max(config.num_beams, config.num_return_sequences)  # of every source, by generate()
     skip = 1

@@ -22,7 +22,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import Cache, DynamicCache, EncoderDecoderCache
 
 from ..copying import Copied, source_ids_of
-from ..generation_options import SearchRefused
+from ..generation_options import SearchRefusedError
 from ..library_internals import attention_backend, is_given
 from ..model_inputs import read_mask, source_mask
 from ..products import is_untouched
@@ -42,7 +42,7 @@ class TransformerSteps:
         num_beams: the beams of a source; if there are several, the rows of a source may change places
 
     Raises:
-        SearchRefused: hooks, adapters, quantised layers, dropout or another attention function, which a step would
+        SearchRefusedError: hooks, adapters, quantised layers, dropout or another attention function, which a step would
             bypass; or a cache of the caller's.
     """
 
@@ -58,23 +58,23 @@ class TransformerSteps:
                 for name, part in decoder.named_modules()
                 if not is_untouched(part) and all(is_untouched(child) for child in part.children())
             )
-            raise SearchRefused(
+            raise SearchRefusedError(
                 "search() reads the decoder's weights itself and would bypass hooks or adapters or quantised layers, "
                 f"here {name} ({type(part).__module__}.{type(part).__name__}); leave out custom_generate"
             )
         if decoder.training and (decoder.dropout or decoder.config.attention_dropout):
-            raise SearchRefused(
+            raise SearchRefusedError(
                 f"search() has no dropout, and the model is in training mode with dropout={decoder.dropout}; call "
                 "model.eval(), or leave out custom_generate"
             )
         if (backend := attention_backend(decoder.config)) not in SCALED_DOT_PRODUCTS:
-            raise SearchRefused(
+            raise SearchRefusedError(
                 f"search() computes scaled dot-product attention, and attn_implementation={backend!r} may compute "
                 "something else; leave out custom_generate"
             )
         cache = arguments.get("past_key_values")
         if cache is not None and is_given(cache):
-            raise SearchRefused("search() neither reads nor fills past_key_values; leave out custom_generate")
+            raise SearchRefusedError("search() neither reads nor fills past_key_values; leave out custom_generate")
         self.decoder, self.num_sources, self.num_beams = decoder, num_sources, num_beams
         self.device = decoder.device
         self.zero = torch.zeros((), dtype=decoder.dtype, device=decoder.device)
