@@ -3,6 +3,7 @@
 Letters in shapes: B batch, T target length, K labels of a sequence.
 """
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from .products import is_only_its_weight, linear, product, suits_onednn
 
 IGNORED = -100
 TOKENS_AT_A_TIME = 256  # whose logits are held at once
+MOST_ITEMS = 2**53  # labels; any number above is a mistake
 Count = Tensor | int | None  # of labels
 
 
@@ -35,7 +37,7 @@ def token_cross_entropy(
         - returns: a scalar
 
     Raises:
-        ValueError: ``label_smoothing`` is not between 0 and 1, or ``num_items`` is negative.
+        ValueError: ``label_smoothing`` is not between 0 and 1, or ``num_items`` is not a number of labels.
     """
     _check_smoothing(label_smoothing)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -159,8 +161,7 @@ def loss_of_texts(
     num_labels = (labels != IGNORED).view(len(logits), -1).sum(dim=1)  # (B,)
     total = (penalty * (num_labels > 0)).sum()
     if config.penalty_reduction == "mean":
-        num_items = num_labels.sum() if num_items is None else num_items
-        total = (penalty * num_labels).sum() / torch.as_tensor(num_items, device=loss.device).clamp(min=1)
+        total = _averaged((penalty * num_labels).sum(), num_items, labels != IGNORED)
     return loss + config.penalty_coefficient * total
 
 
@@ -229,12 +230,32 @@ def _check_smoothing(smoothing: float) -> None:
 
 def _averaged(total: Tensor, num_items: Count, is_given: Tensor) -> Tensor:
     """A summed loss divided by ``num_items``, or else by the number of labels that are given."""
-    is_known = num_items is not None and not (isinstance(num_items, Tensor) and torch.compiler.is_compiling())
-    if is_known and not bool((torch.as_tensor(num_items) >= 0).all()):
-        raise ValueError(f"num_items_in_batch must be a number of labels, 0 or more, got {num_items}")
+    return total / _count(num_items, is_given)
+
+
+def _count(num_items: Count, is_given: Tensor) -> Tensor:
+    """The number that a summed loss is divided by, a scalar of at least 1.
+
+    Raises:
+        ValueError: ``num_items`` is not one number, 0 or more, or it is 0 and there are labels.
+    """
     if num_items is None:
-        num_items = is_given.sum()
-    return total / torch.as_tensor(num_items, device=total.device).clamp(min=1)
+        return is_given.sum().clamp(min=1)
+    count = num_items if isinstance(num_items, Tensor) else None
+    is_number = isinstance(num_items, numbers.Real) and not isinstance(num_items, bool)
+    if count is not None:  # of one element, where Trainer splits a batch among several GPUs
+        is_number = count.numel() == 1 and count.dtype != torch.bool and not count.is_complex()
+    if is_number and (count is None or not torch.compiler.is_compiling()):
+        value: Any = num_items if count is None else count.item()
+        is_number = 0 <= value <= MOST_ITEMS
+        if value == 0 and bool(is_given.any()):
+            raise ValueError(
+                f"num_items_in_batch is 0, and the batch has {int(is_given.sum())} labels; give the number of labels "
+                "of all batches whose gradients are accumulated"
+            )
+    if not is_number:
+        raise ValueError(f"num_items_in_batch must be a number of labels, 0 or more, got {num_items!r:.80}")
+    return torch.as_tensor(num_items, device=is_given.device).reshape(()).clamp(min=1)
 
 
 def loss_and_logits(

@@ -21,7 +21,8 @@ IDS = ("input_ids", "decoder_input_ids", "token_type_ids", "position_ids", "deco
 MASKS = ("attention_mask", "decoder_attention_mask", "encoder_attention_mask")
 EMBEDDINGS = ("inputs_embeds", "decoder_inputs_embeds", "encoder_hidden_states")
 LABELS = ("labels", "shift_labels")
-CHECKED = {*IDS, *MASKS, *EMBEDDINGS, *LABELS, "logits_to_keep"}
+FLAGS = ("use_cache", "output_attentions", "output_hidden_states", "skip_logits", "is_causal", "with_penalty")
+CHECKED = {*IDS, *MASKS, *EMBEDDINGS, *LABELS, *FLAGS, "logits_to_keep"}
 MASKED = -1000.0  # an additive mask hides a token at this value or below: exp(-1000) is 0 in every floating-point type
 
 # Transformers (generate(), pipelines, decorators) passes these to every forward(), even if it does not use them. Any
@@ -129,6 +130,8 @@ def _read(model: Any, name: str, value: Any) -> Any:
         return read_labels(model, value, name)
     if name in EMBEDDINGS and not (isinstance(value, Tensor) and value.is_floating_point()):
         raise TypeError(f"{name} must be a tensor of floating-point numbers, got {described(value)}")
+    if name in FLAGS:
+        require_flag(name, value)
     if name == "logits_to_keep" and (isinstance(value, bool) or not isinstance(value, int | Tensor)):
         raise TypeError(f"{name} must be a number, got {described(value)}")
     return value
@@ -209,6 +212,12 @@ def naming_long_texts(config: Any, lengths: Iterable[tuple[str, int]]) -> Iterat
                 positions = f"{length} tokens, and the model has {most} positions"
                 raise ValueError(f"{name} has {positions} (max_position_embeddings); shorten or split it") from error
         raise
+
+
+def require_flag(name: str, value: Any) -> None:
+    """Raise a TypeError unless the value is True, False or None: "no" would mean yes."""
+    if value is not None and not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {described(value)}")
 
 
 def require_shape(name: str, tensor: Tensor, what: str, *allowed: tuple[int, ...]) -> None:

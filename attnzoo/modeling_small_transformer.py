@@ -51,8 +51,8 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
     Without a target, the target is the source shifted right, as in BART.
 
     Shape:
-        - input_ids, attention_mask: (B, S); padding may stand anywhere. A mask of four dimensions says which tokens
-          each token may attend to, see :class:`SmallTransformerStack`
+        - input_ids, attention_mask: (B, S); padding may stand anywhere. With one stack a mask of four dimensions may say
+          which tokens each token may attend to, see :class:`SmallTransformerStack`
         - decoder_input_ids, decoder_attention_mask: (B, T), only for "encoder_decoder"
         - position_ids: (B or 1, S); the default is the rank of each token among the real tokens of its row. With one
           stack a row may hold several texts, and the positions of each text start at 0
@@ -121,8 +121,14 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
             outputs = self.first_stack(*text, tokens_to_compute, past_key_values=past_key_values, **kwargs)
             names = "last_hidden_state", "past_key_values", "hidden_states", "attentions"
             return BaseModelOutputWithPast(**{name: outputs.get(name) for name in names})
+        if attention_mask is not None and attention_mask.ndim == 4:
+            raise ValueError(
+                "attention_mask of four dimensions does not tell the decoder which tokens of the source are real; give "
+                "encoder_outputs=model.get_encoder()(input_ids, mask_of_four_dimensions), and an attention_mask of "
+                "(batch, source length)"
+            )
         target = target_ids(self.config, input_ids, decoder_input_ids, decoder_inputs_embeds, past_key_values)
-        if target is not decoder_input_ids and attention_mask is not None and attention_mask.ndim == 2:
+        if target is not decoder_input_ids and attention_mask is not None:
             # With a 1 for the start token.
             decoder_attention_mask = nn.functional.pad(attention_mask[:, :-1], (1, 0), value=1)
         if encoder_outputs is None:

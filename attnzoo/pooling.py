@@ -23,7 +23,7 @@ from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_pooled_encoder import PooledEncoderConfig
 from .json_files import read_mapping
 from .loss import loss_of_texts, refuse_withheld_labels
-from .model_inputs import read_labels, source_mask
+from .model_inputs import read_labels, require_flag, source_mask
 from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput, with_head
 
 WITH_DECODER = ("t5", "mt5", "umt5")  # for these AutoModel makes an encoder and a decoder
@@ -167,6 +167,8 @@ class PooledEncoderModel(SafetensorsModel):
         **inputs: Any,
     ) -> PooledEncoderOutput:
         config = self.config
+        require_flag("output_attentions", output_attentions)
+        require_flag("output_hidden_states", output_hidden_states)
         if output_attentions is None:
             output_attentions = config.output_attentions
         if output_hidden_states is None:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pad_sequence
 
+from .library_internals import is_transformed
 from .products import add_product, add_products, is_untouched, laid_out, product
 
 Notes = list[tuple[Tensor, Tensor]]  # input and gradient of every step, the last step first
@@ -50,7 +51,9 @@ class LoopRows:
             is_open = lengths > step  # (T, B)
             self.sizes = is_open.sum(dim=1).tolist()
             self.places = (self.order * steps + step)[is_open]  # (N,), of packed rows in (B * T, ...)
-        self.is_shared = torch.is_grad_enabled() and len(self.sizes) > 1 and not torch.compiler.is_compiling()
+        # A graph, or a transform of torch.func, has no place for the notes.
+        is_plain = not torch.compiler.is_compiling() and not is_transformed()
+        self.is_shared = torch.is_grad_enabled() and len(self.sizes) > 1 and is_plain
 
     def sort(self, values: Tensor) -> Tensor:
         """(B, ...) in the order of the rows."""

@@ -6,7 +6,6 @@ at once instead of taking minutes or all memory.
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -14,7 +13,10 @@ import torch
 from transformers import PreTrainedConfig
 
 from .json_files import read_mapping
+from .library_internals import attention_backend
 
+PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
+FLAGS = ("output_hidden_states", "output_attentions", "return_dict", "is_encoder_decoder")  # of the base class
 # The greatest value of every size, by the name of its field. An alias of a field follows the field.
 MAX_SIZES = {
     **dict.fromkeys(("encoder_layers", "decoder_layers", "num_hidden_layers"), 256),
@@ -27,21 +29,20 @@ MAX_SIZES = {
     **dict.fromkeys(("vocab_size", "max_position_embeddings", "max_source_positions", "window_size"), 10**7),
     "num_labels": 10**6,  # each has a name in the config
 }
+MOST = 10**6
 # The ranges of other numbers: the words of the message, the check, and the fields.
 RANGES: dict[str, tuple[Callable[[Any], bool], tuple[str, ...]]] = {
     "at least 0 and below 1": (lambda value: 0 <= value < 1, ("dropout", "attention_dropout", "classifier_dropout")),
     "between 0 and 1": (lambda value: 0 <= value <= 1, ("teacher_forcing_ratio",)),
     "above 0 and at most 1": (lambda value: 0 < value <= 1, ("layer_norm_eps",)),
-    "above 0 and finite": (
-        lambda value: value is not None and 0 < value < math.inf,
+    # Float32 has the square of the greatest one; beyond it a loss or a weight would be infinite.
+    "above 0 and at most 1,000,000": (
+        lambda value: value is not None and 0 < value <= MOST,
         ("initializer_range", "confidence_temperature"),
     ),
-    "at least 0 and finite": (
-        lambda value: 0 <= value < math.inf,
-        ("penalty_coefficient", "coverage_loss_coefficient"),
-    ),
+    "between 0 and 1,000,000": (lambda value: 0 <= value <= MOST, ("penalty_coefficient", "coverage_loss_coefficient")),
     "between -100 and 100": (lambda value: -100 <= value <= 100, ("confidence_bias",)),
-    "finite": (lambda value: value is None or math.isfinite(value), ("forget_gate_bias",)),
+    "between -1,000,000 and 1,000,000": (lambda value: value is None or -MOST <= value <= MOST, ("forget_gate_bias",)),
 }
 
 
@@ -51,7 +52,7 @@ class ZooConfig(PreTrainedConfig):
     Raises:
         StrictDataclassError: a field is out of range. It wraps the ValueError of :meth:`validate_architecture` or
             :meth:`validate_token_ids`.
-        ValueError: too many labels, ``id2label`` keys that are not whole numbers, or an unknown dtype.
+        ValueError: too many labels, an ``id2label`` that does not number its labels, or an unknown dtype.
     """
 
     @classmethod
@@ -104,13 +105,45 @@ class ZooConfig(PreTrainedConfig):
         # Transformers uses the labels and the dtype before it validates the config.
         if self.id2label is None and "num_labels" in kwargs:
             check_size("num_labels", kwargs["num_labels"], MAX_SIZES["num_labels"])
-        for label in self.id2label or ():
-            if not str(label).isdecimal():
-                raise ValueError(f"id2label must have the labels' numbers for its keys, got {label!r}")
+        if self.id2label is not None:
+            self._check_labels()
         dtype = getattr(torch, self.dtype, None) if isinstance(self.dtype, str) else self.dtype
         if self.dtype is not None and not isinstance(dtype, torch.dtype):
             raise ValueError(f"dtype must be the name of one of torch's types, such as 'float32', got {self.dtype!r}")
         super().__post_init__(**kwargs)
+
+    def _check_labels(self) -> None:
+        """Raise a ValueError unless ``id2label`` names the labels 0, 1 and so on."""
+        if not isinstance(self.id2label, dict) or not self.id2label:
+            raise ValueError(
+                f"id2label must be a dictionary of the labels' names by their numbers, such as {{0: 'no', 1: 'yes'}}, got "
+                f"{self.id2label!r}; leave it out for names made from num_labels"
+            )
+        for label in self.id2label:
+            if not str(label).isdecimal():
+                raise ValueError(f"id2label must have the labels' numbers for its keys, got {label!r}")
+        numbers = sorted(int(label) for label in self.id2label)
+        if missing := [number for number, label in enumerate(numbers) if number != label]:
+            raise ValueError(
+                f"id2label must number its {len(numbers)} labels from 0 to {len(numbers) - 1}; {missing[0]} is missing"
+            )
+
+    def validate_base_fields(self) -> None:
+        """Check fields of Transformers' base class, which accepts anything for them.
+
+        Raises:
+            ValueError: an unknown problem type, a flag that is neither True nor False, or an attention function that is
+                not a name.
+        """
+        if self.problem_type not in (None, *PROBLEM_TYPES):
+            raise ValueError(f"problem_type must be one of {', '.join(PROBLEM_TYPES)}, got {self.problem_type!r}")
+        for name in FLAGS:
+            value = getattr(self, name, None)
+            if value is not None and not isinstance(value, bool):
+                raise ValueError(f"{name} must be True or False, got {value!r}")
+        backend: Any = attention_backend(self)
+        if not isinstance(backend, str | dict):
+            raise ValueError(f"attn_implementation must be a name such as 'sdpa', got {backend!r}")
 
     def validate_architecture(self) -> None:
         """Check sizes, rates and other numbers, as far as the config has such fields.

@@ -1,6 +1,7 @@
 """What every model and config refuses: the message has the argument's name, its value, and what would be right."""
 
 import functools
+import inspect
 from typing import Any
 
 import pytest
@@ -28,6 +29,19 @@ def forward(kind: str, **given: Any) -> Any:
 
 def sides(kind: str) -> list[str]:
     return ["", "decoder_"] if kind in SEQ2SEQ_KINDS else [""]
+
+
+FLAGS_OF_A_CALL = ("output_hidden_states", "output_attentions", "use_cache", "skip_logits")
+
+
+@pytest.mark.parametrize("value", ["no", 1, torch.tensor(True)], ids=str)
+@every_kind
+def test_flags_of_a_call_of_another_type(kind: str, value: Any) -> None:
+    """A text would mean yes, whatever it says."""
+    parameters = inspect.signature(cached_model(kind).forward).parameters
+    for name in (name for name in FLAGS_OF_A_CALL if name in parameters or name.startswith("output_")):
+        with refused(TypeError, f"{name} must be True or False, got"):
+            forward(kind, **{name: value})
 
 
 # Inputs ---------------------------------------------------------------------------------------------------------------
@@ -184,6 +198,21 @@ def test_unknown_choices(config_class: Any, name: str) -> None:
             config_class(**{name: value})
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("attn_implementation", value) for value in (1, True, 1.5)),
+        *(("problem_type", value) for value in ("x", "", 1)),
+        *(("output_hidden_states", value) for value in ("no", 0, [])),
+        *((name, "no") for name in ("output_attentions", "return_dict")),
+    ],
+)
+@pytest.mark.parametrize("config_class", [AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig])
+def test_fields_that_transformers_does_not_check(config_class: Any, name: str, value: Any) -> None:
+    with refused(StrictDataclassError, f"{name} must be", repr(value)):
+        config_class(**{name: value})
+
+
 @fields(RATES)
 def test_rates_out_of_range_or_of_another_type(config_class: Any, name: str) -> None:
     for value in (-0.1, 1, 1.0, 2, float("nan")):
@@ -204,9 +233,11 @@ def test_rates_out_of_range_or_of_another_type(config_class: Any, name: str) -> 
             [-0.1, 1.1, -1, 2, float("nan"), float("inf")],
         ),
         (AttentionalRNNConfig, "initializer_range", "", [0, -0.1, float("nan")]),
-        (AttentionalRNNConfig, "forget_gate_bias", "finite", [float("nan"), float("inf")]),
-        (SelfAttentiveConfig, "initializer_range", "above 0 and finite", [0, float("inf")]),
-        (SelfAttentiveConfig, "penalty_coefficient", "at least 0 and finite", [-1.0, float("inf")]),
+        (AttentionalRNNConfig, "forget_gate_bias", "between -1,000,000 and", [float("nan"), float("inf"), 10**400]),
+        (AttentionalRNNConfig, "coverage_loss_coefficient", "between 0 and 1,000,000", [-1, 1e308]),
+        (AttentionalRNNConfig, "confidence_temperature", "above 0 and at most 1,000,000", [0, 1e308]),
+        (SelfAttentiveConfig, "initializer_range", "above 0 and at most 1,000,000", [0, float("inf"), 10**400]),
+        (SelfAttentiveConfig, "penalty_coefficient", "between 0 and 1,000,000", [-1.0, 1e308, 10**400]),
         (SmallTransformerConfig, "layer_norm_eps", "above 0 and at most 1", [0.0, -1.0, 1.1, float("nan")]),
     ],
 )

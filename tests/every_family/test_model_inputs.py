@@ -285,7 +285,12 @@ def test_special_tokens_outside_the_vocabulary(config_class: Any, name: str, val
         config_class(vocab_size=10, **{name: value})
 
 
-@pytest.mark.parametrize("given", [{"dtype": "float31"}, {"id2label": {"one": "a"}}, {"num_labels": 2.5}], ids=str)
+LABELS = [{"one": "a"}, {}, [], ["a", "b"], {0: "a", 2: "b"}, 3]
+
+
+@pytest.mark.parametrize(
+    "given", [{"dtype": "float31"}, {"num_labels": 2.5}, *({"id2label": labels} for labels in LABELS)], ids=str
+)
 def test_what_transformers_would_trip_over(given: dict[str, Any]) -> None:
     for config_class in (AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig):
         with refused(ValueError, next(iter(given))):

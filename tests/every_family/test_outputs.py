@@ -302,9 +302,18 @@ def test_smoothing_and_the_number_of_labels_are_checked_on_every_path(kind: str)
         for value in (-0.5, 1.5, math.nan, "0.1"):
             with pytest.raises(ValueError, match=rf"smoothing must be a number from 0 to 1, got {value!r}"):
                 model(**batch, **path, smoothing=value)
-        for items in (-3, torch.tensor(-3), math.nan):
+        wrong = -3, torch.tensor(-3), math.nan, math.inf, 10**400, True, "3", 3j, [3, 4], torch.tensor([3, 4]), {}
+        for items in wrong:
             with pytest.raises(ValueError, match="num_items_in_batch must be a number of labels, 0 or more, got"):
                 model(**batch, **path, num_items_in_batch=items)
+        with pytest.raises(ValueError, match=r"num_items_in_batch is 0, and the batch has \d+ labels"):
+            model(**batch, **path, num_items_in_batch=0)
+        # Trainer passes a tensor of one element where it splits a batch among several GPUs.
+        one, number = (model(**batch, **path, num_items_in_batch=items).loss for items in (torch.tensor([5]), 5))
+        assert one.shape == ()
+        assert torch.equal(one, number)
+        unlabelled = batch | {"labels": torch.full_like(batch["labels"], -100)}
+        assert model(**unlabelled, **path, num_items_in_batch=0).loss == 0
 
 
 # Training -------------------------------------------------------------------------------------------------------------

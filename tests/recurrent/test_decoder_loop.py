@@ -14,6 +14,8 @@ from attnzoo.attention import Score, additive_score
 from attnzoo.loss import IGNORED, linear_cross_entropy, token_cross_entropy
 from attnzoo.shared_products import LoopRows, SharedFactor
 from tests.attention.tensors import assert_equal
+from tests.factory import RNN_VARIANTS, inputs
+from tests.factory import tiny_model as factory_model
 from tests.recurrent.wirings import (
     ACCEPTED,
     CELLS,
@@ -418,3 +420,25 @@ def test_small_scores_keep_their_digits_in_half_precision(width: float) -> None:
     for rounded, exact in zip(step(torch.bfloat16), step(torch.float64), strict=True):
         assert rounded.dtype == torch.bfloat16
         assert float((rounded.double() - exact).norm() / exact.norm()) < 0.01
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("variant", RNN_VARIANTS)
+def test_a_traced_model_has_the_gradients_of_the_model(variant: str) -> None:
+    model = factory_model(variant)
+    given = inputs(model.config)
+
+    class Logits(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = model
+
+        def forward(self, *values: Tensor) -> Tensor:
+            return self.model(**dict(zip(given, values, strict=True)), use_cache=False).logits
+
+    found = []
+    for function in (Logits(), torch.jit.trace(Logits(), tuple(given.values()), check_trace=False)):
+        model.zero_grad()
+        function(*given.values()).square().sum().backward()
+        found.append(torch.cat([parameter.grad.flatten() for parameter in model.parameters()]))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-10, atol=1e-10)

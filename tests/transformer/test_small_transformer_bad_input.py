@@ -16,7 +16,7 @@ from attnzoo import (
     SmallTransformerForTokenClassification,
     SmallTransformerModel,
 )
-from tests.factory import TRANSFORMER_VARIANTS, refused, tiny_config, tiny_model, words
+from tests.factory import SEQ2SEQ, TRANSFORMER_VARIANTS, padded, refused, tiny_config, tiny_model, words
 
 ENCODER_DECODER = "encoder_decoder-post-sinusoidal"
 every_variant = pytest.mark.parametrize("variant", TRANSFORMER_VARIANTS)
@@ -212,12 +212,30 @@ def test_a_mask_of_other_pairs(variant: str, shape: tuple[int, ...]) -> None:
         forward(variant, attention_mask=torch.ones(shape, dtype=torch.bool))
 
 
+@pytest.mark.parametrize("variant", SEQ2SEQ)
+def test_a_mask_of_pairs_for_the_encoder_alone(variant: str) -> None:
+    """What the error advises: of padding it is the padding's mask."""
+    model, batch = (
+        tiny_model(variant),
+        padded([[1, 1, 1, 0], [1, 1, 1, 1]]),
+    )  # a mask of pairs leaves positions as they are
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    pairs = mask.bool()[:, None, None].expand(2, 1, 4, 4)
+    target = words(2, 3, seed=1)
+    expected = model(**batch, decoder_input_ids=target).logits
+    found = model(encoder_outputs=model.get_encoder()(ids, pairs), attention_mask=mask, decoder_input_ids=target).logits
+    torch.testing.assert_close(found, expected)
+    own = torch.eye(4, dtype=torch.bool).expand(2, 1, 4, 4)  # each token of the source reads itself alone
+    other = model(encoder_outputs=model.get_encoder()(ids, own), attention_mask=mask, decoder_input_ids=target).logits
+    assert not torch.allclose(other, expected)
+
+
 def test_a_mask_of_pairs_where_it_says_too_little() -> None:
     """A decoder reads the source by the mask, and a classifier of texts the first or last token."""
     pairs = torch.ones(2, 1, 4, 4, dtype=torch.bool)
-    with refused(ValueError, "attention_mask must be (batch, length) = (2, 4)", (2, 1, 4, 4)):
+    with refused(ValueError, "attention_mask of four dimensions does not tell the decoder"):
         forward(ENCODER_DECODER, attention_mask=pairs)
-    with refused(ValueError, "attention_mask must be (batch, length) = (2, 4)", (2, 1, 4, 4)):  # the source as target
+    with refused(ValueError, "attention_mask of four dimensions does not tell the decoder"):  # the source as target
         tiny_model(ENCODER_DECODER)(words(2, 4), attention_mask=pairs)
     for variant in ("bidirectional-post-learned", "causal-pre-learned"):
         model = tiny_model(variant, SmallTransformerForSequenceClassification)
