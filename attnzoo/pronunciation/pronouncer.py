@@ -21,6 +21,7 @@ from .lexicons import (
     Lexicon,
     as_accented,
     full_dictionary,
+    inflected_entries,
     installed_dictionary,
     look_up,
     require_phones,
@@ -52,6 +53,7 @@ MODELS = {
     ("en-us", "kokoro"): KOKORO,
     ("en-gb", "kokoro"): KOKORO,
 }
+MAX_SPELLED = 5  # letters of a word in capitals that may be spelled
 WINDOW = 1024  # items of a stream that are batched together
 
 
@@ -67,7 +69,7 @@ class Pronouncer:
     spelled out. Numbers are read as
     words, by the package num2words, or else digit by digit. A letter's diacritics are removed if the model does not
     know it, or it is respelled ("clishay" for cliché). If the dictionary has a pronunciation for each part of speech,
-    ``variants`` has all of them. A tagger chooses the first one; without a tagger, the default comes first.
+    ``variants`` has all of them. A tagger chooses the first one; without a tagger, the commonest comes first.
 
     Calls take these options:
 
@@ -345,11 +347,18 @@ class Pronouncer:
         if len(word) == 1 and (name := self._letter_names.get(word) or self._letter_names.get(word.upper())):
             return Spoken(word, "rules", self._variants([Entry(name)], self._base))
         for form_of in (str, plain) if self.dictionary else ():
-            entries = look_up(self.dictionary, form := form_of(word))
-            entries = entries or (british_entries(form) if self.accent == "en-gb" and not word.isupper() else ())
+            entries = look_up(self.dictionary, form := form_of(word)) or self._derived(form)
             if entries := tuple(entry for entry in entries if form == word or sounds_its_e(word, entry.phones)):
                 return Spoken(word, "dictionary", self._variants(as_accented(word, entries), self._base))
         return with_ending
+
+    def _derived(self, word: str) -> tuple[Entry, ...]:
+        """The entries of a word in Kokoro's phones that the dictionary of misaki lacks: by its stem, or converted."""
+        if self._base != "kokoro" or not self._has_full_dictionary() or (word.isupper() and len(word) <= MAX_SPELLED):
+            return ()
+        form = word.lower() if word.isupper() else word
+        entries = inflected_entries(form, self.dictionary, self.accent) if word.isalpha() else ()
+        return entries or (british_entries(word) if self.accent == "en-gb" and not word.isupper() else ())
 
     def _with_ending(self, word: str) -> Spoken | None:
         """A possessive, a contraction, a plural in és or a word in -in', by its stem, if that is listed."""
@@ -416,6 +425,12 @@ class Pronouncer:
         tags = list(tagger([token.text for token in tokens]))
         if len(tags) != len(tokens) or not all(isinstance(tag, str) for tag in tags):
             raise ValueError(f"the tagger must return a tag for each of the {len(tokens)} words, got {tags!r}")
+        for place, token in enumerate(tokens):
+            if token.text.lower() == "used":  # misaki lists that of "used to" as the past tense
+                is_habit = tags[place] in ("VBD", "JJ") and [one.text.lower() for one in tokens[place + 1 :][:1]] == [
+                    "to"
+                ]
+                tags[place] = "VBD" if is_habit else "VBN"
         return [[as_tagged(spoken, tag) for spoken in some] for some, tag in zip(parts, tags, strict=True)]
 
     def _before(self, the: Spoken, following: Spoken | None) -> Spoken:

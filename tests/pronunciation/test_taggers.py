@@ -1,6 +1,7 @@
 """Taggers are used where they are installed with their models, and nothing is downloaded."""
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,6 +44,24 @@ def test_spacy_with_its_model_and_without(monkeypatch: pytest.MonkeyPatch) -> No
     tagger = taggers._spacy_tagger()
     assert tagger is not None
     assert tagger(["rock-n-roll", "is"]) == ["tag-rock-n-roll", "tag-is"]
+
+
+@pytest.mark.parametrize("content", ["", "raise RuntimeError('broken')", "load = 3"])
+def test_what_cannot_be_loaded_is_no_tagger(content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder without a model, or another package of this name: the text is read, with a warning."""
+    (tmp_path / "broken_model_of_spacy").mkdir()
+    (tmp_path / "broken_model_of_spacy" / "__init__.py").write_text(content)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(taggers, "SPACY_MODEL", "broken_model_of_spacy")
+    with pytest.warns(UserWarning, match="broken_model_of_spacy cannot be loaded"):
+        assert taggers._spacy_tagger() is None
+
+    def failing(words: list[str]) -> None:
+        raise OSError(content)
+
+    stand_in(monkeypatch, "nltk", pos_tag=failing)
+    with pytest.warns(UserWarning, match="NLTK's tagger cannot be used"):
+        assert taggers._nltk_tagger() is None
 
 
 def test_a_tag_has_the_names_of_misakis_dictionary() -> None:

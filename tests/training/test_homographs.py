@@ -1,0 +1,94 @@
+# ruff: noqa: RUF001 (tables of phones)
+"""The commonest readings of words with several: how they are counted, and that the dictionaries follow the table."""
+
+import csv
+from pathlib import Path
+
+import pytest
+from attnzoo.training.data.homographs import (
+    as_arpabet,
+    commonest,
+    distance,
+    is_held_out,
+    read_readings,
+    read_sentences,
+    table,
+)
+from attnzoo.training.studies.homographs import reading_of
+
+from attnzoo.pronunciation import Pronouncer
+from attnzoo.pronunciation.lexicons import COLUMNS, _table, full_dictionary, look_up
+from tests.factory import refused
+
+LABELS = {"wind": {"air": "'wɪnd", "turn": "'waɪnd"}, "polish": {"rub": "'pɑːləʃ", "land": "'poʊləʃ"}}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder in the form of WikipediaHomographData."""
+    sentences = [("wind", "turn", f"They wind {n} clocks.", 5) for n in range(8)]
+    sentences += [("wind", "air", f'"The" wind {n}.', 6) for n in range(4)]
+    sentences += [("wind", "air", f"Wind {n}.", 0) for n in range(20)]  # at the beginning every word has a capital
+    sentences += [("polish", "rub", f"We polish {n} shoes.", 3) for n in range(12)]
+    sentences += [("polish", "land", f"A Polish town {n}.", 2) for n in range(12)]
+    (tmp_path / "train").mkdir()
+    for word in LABELS:
+        with (tmp_path / "train" / f"{word}.tsv").open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file, delimiter="\t", quoting=csv.QUOTE_NONNUMERIC)
+            rows.writerow(["homograph", "wordid", "sentence", "start", "end"])
+            rows.writerows([*one, one[3] + len(word)] for one in sentences if one[0] == word)
+    with (tmp_path / "wordids.tsv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file, delimiter="\t")
+        rows.writerow(["homograph", "wordid", "label", "pronunciation"])
+        rows.writerows([word, name, "", sound] for word, names in LABELS.items() for name, sound in names.items())
+    return tmp_path
+
+
+def test_the_commonest_reading_is_that_of_the_sentences(data: Path) -> None:
+    sentences = read_sentences(data)
+    assert commonest(sentences) == {"wind": "turn", "polish": "rub", "Polish": "land"}
+    assert commonest(sentences[:9]) == {}  # too few
+    balanced = [one._replace(reading=("air", "turn")[place % 2]) for place, one in enumerate(sentences[:12])]
+    assert commonest(balanced) == {}
+    (rows := table(commonest(sentences), read_readings(data))).sort()
+    assert [row[:2] for row in rows] == [
+        ["Polish", "P OW1 L IH0 SH"],
+        ["polish", "P AA1 L IH0 SH"],
+        ["wind", "W AY1 N D"],
+    ]
+    assert rows[2] == ["wind", "W AY1 N D", "wˈInd", "wˈInd"]
+
+
+def test_a_sentence_that_does_not_mark_its_word_is_refused(data: Path, tmp_path: Path) -> None:
+    with refused(ValueError, "has no sentences"):
+        read_sentences(tmp_path / "train")
+    file = data / "train" / "wind.tsv"
+    file.write_text(file.read_text(encoding="utf-8").replace("\t5\t9", "\t4\t8", 1), encoding="utf-8")
+    with refused(ValueError, "wind.tsv: 'They wind 0 clocks.' does not have 'wind' at 4 to 8"):
+        read_sentences(data)
+
+
+def test_the_study_finds_the_reading_that_was_given(data: Path) -> None:
+    labels, sentences = read_readings(data), read_sentences(data)
+    for accent, phones in COLUMNS:
+        for tag, reading in (("VB", "turn"), ("NN", "air")):
+            pronounce = Pronouncer(accent, phones, tagger=lambda words, tag=tag: [tag] * len(words))
+            one = next(one for one in sentences if one.word == "wind" and one.start == 6)
+            assert reading_of(one, pronounce(one.text), phones, labels["wind"]) == reading
+    assert 0 < sum(map(is_held_out, sentences)) < len(sentences) / 2
+
+
+def test_a_label_in_arpabet() -> None:
+    assert as_arpabet("'ætɹəˌbjuːt") == tuple(["AE1", "T", "R", "AH0", "B", "Y", "UW2", "T"])
+    assert as_arpabet("ə'ʤʌst") == tuple(["AH0", "JH", "AH1", "S", "T"])
+    assert distance(("B", "AO0", "R", "N"), "arpabet", ("B", "AO2", "R", "N")) == 0
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids="-".join)
+def test_the_dictionaries_have_the_commonest_reading_first(column: tuple[str, str]) -> None:
+    """And lose none of their own."""
+    dictionary = full_dictionary(*column)
+    for word, (entry,) in _table("commonest_readings.tsv", *column).items():
+        assert look_up(dictionary, word)[0].phones == entry.phones, word
+    found = Pronouncer(*column, tagger=lambda words: [""] * len(words))("an estimate of the defect, I live and use it")
+    assert [len(word.variants) for word in found if word.text in ("estimate", "live", "use")] == [2, 2, 2]

@@ -1,0 +1,69 @@
+"""How often a word that is written alike and pronounced differently gets the right reading in a sentence.
+
+``python -m attnzoo.training.studies.homographs WikipediaHomographData/data``
+
+The sentences are the held-out ones of :mod:`attnzoo.training.data.homographs`, which says where they come from. An
+answer counts as the reading whose label has the nearest pronunciation, and as wrong if two are equally near. Without
+``--tagger`` no tagger is used, even if one is installed. The last line is the share of sentences that have the reading
+that is the commonest in the others.
+"""
+
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+from attnzoo.pronunciation import Pronouncer
+from attnzoo.pronunciation.lexicons import COLUMNS
+from attnzoo.pronunciation.phone_sets import split
+from attnzoo.pronunciation.taggers import installed_tagger
+
+from ..commands import command_parser
+from ..data.homographs import Sentence, distance, is_held_out, read_readings, read_sentences
+from ..loop.stopping import exit_on_user_error
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = command_parser("python -m attnzoo.training.studies.homographs", "Count the right readings.")
+    parser.add_argument("data", type=Path, help="the folder data of WikipediaHomographData")
+    parser.add_argument("--tagger", action="store_true", help="use the tagger of spaCy or NLTK")
+    options = parser.parse_args(arguments)
+    with exit_on_user_error():
+        sentences, labels = read_sentences(options.data), read_readings(options.data)
+        tagger = installed_tagger() if options.tagger else lambda words: [""] * len(words)
+        if tagger is None:
+            raise ValueError("no tagger is installed; see docs/pronunciation_of_text.md")
+        held_out = [one for one in sentences if is_held_out(one)]
+        print(f"{len(held_out):,} of {len(sentences):,} sentences, tagger: {options.tagger}")
+        for accent, phones in COLUMNS:
+            pronounce = Pronouncer(accent, phones, tagger=tagger)
+            found = pronounce([one.text for one in held_out], num_beams=1)
+            right = sum(
+                reading_of(one, words, phones, labels[one.word]) == one.reading
+                for one, words in zip(held_out, found, strict=True)
+            )
+            print(f"{accent} {phones}: {right / len(held_out):.1%}")
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for one in sentences:
+        if not is_held_out(one):
+            counts[one.word][one.reading] += 1
+    most = sum(counts[one.word].most_common(1)[0][0] == one.reading for one in held_out)
+    print(f"always the commonest reading: {most / len(held_out):.1%}")
+
+
+def reading_of(sentence: Sentence, words: list[Any], phone_set: str, labels: dict[str, Any]) -> str | None:
+    """The reading that a sentence's labelled word was given."""
+    place = 0
+    for word in words:
+        place = sentence.text.index(word.text, place) + len(word.text)
+        if place > sentence.start:
+            if word.phonemes is None:
+                return None
+            phones = split(word.phonemes, phone_set)
+            near, next_to = sorted((distance(phones, phone_set, label), name) for name, label in labels.items())[:2]
+            return near[1] if near[0] < next_to[0] else None
+    return None
+
+
+if __name__ == "__main__":
+    main()
