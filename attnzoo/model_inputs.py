@@ -184,7 +184,8 @@ def require_tokens(name: str, tensor: Tensor, what: str, ndim: int, width: int |
     """Raise a ValueError unless the tensor has ``ndim`` dimensions, a row and a token, and this ``width``, if any."""
     if tensor.ndim != ndim or tensor.numel() == 0 or width not in (None, tensor.shape[-1]):
         what = what if width is None else what.replace("width", str(width))
-        raise ValueError(f"{name} must be {what} with at least one token, got shape {tuple(tensor.shape)}")
+        reason = ": an empty text has no token, leave it out" if tensor.ndim == ndim and not tensor.shape[1] else ""
+        raise ValueError(f"{name} must be {what} with at least one token, got shape {tuple(tensor.shape)}{reason}")
 
 
 def targets_per_source(sources: Tensor, targets: Tensor) -> int:

@@ -25,6 +25,7 @@ from .loss import IGNORED
 from .phonemes import DEFAULT_ACCENT, accent_and_spelling, token_names
 
 BATCH_SIZE = 64  # of a list
+MOST_SHOWN = 80  # characters of a source in a warning
 SKIP = "(errors='skip' skips such sources and goes on)"
 
 # Arguments of generate() that control the search; those that change what it returns are refused.
@@ -59,7 +60,9 @@ class SourceToTargetPipeline(Pipeline):
     A list of sources gives a list, as does any other sequence, an array or a column of pandas; a dataset or a generator
     gives an iterator. All of them are processed in batches of ``batch_size``, an argument of the pipeline and of every
     call. Its default is 64, and 1 for a generator, whose next source may depend on the last result. A list is batched
-    by length; the results have the order of the list. A character that the tokenizer does not know gives a warning.
+    by length; the results have the order of the list. A character that the tokenizer does not know gives a warning. So
+    does a source whose result is probably wrong, for a model whose config says how it can be told: ``longest_source``
+    is the most tokens of a training source, and ``usual_score`` a log p per token that most targets reach.
 
     Where ``attnzoo`` is installed, :func:`attnzoo.search` finds the targets, unless an option is one that only
     ``generate()`` has.
@@ -204,7 +207,13 @@ class SourceToTargetPipeline(Pipeline):
                 spans = [encoded.token_to_chars(row, place) for place, token in enumerate(ids) if token == unknown_id]
                 unknown = ", ".join(repr(text[span.start : span.end]) for span in spans)
                 warnings.warn(f"{text!r} has what this model does not know: {unknown}", stacklevel=2)
-        return {"input_ids": torch.tensor(rows), "attention_mask": torch.tensor(masks), "errors": messages}
+        longest = getattr(self.model.config, "longest_source", None)
+        for text, mask in zip(texts, masks, strict=True):
+            if longest is not None and (length := sum(mask)) > longest and not self.is_cut:
+                learned = f"the model learned from sources of at most {longest}: split it into its sentences"
+                warnings.warn(f"{text[:40]!r}... has {length} tokens, and {learned}", stacklevel=2)
+        inputs = {"input_ids": torch.tensor(rows), "attention_mask": torch.tensor(masks)}
+        return inputs | {"errors": messages, "texts": texts}
 
     def read(self, source: Any) -> str:
         """The text of a source.
@@ -249,6 +258,7 @@ class SourceToTargetPipeline(Pipeline):
         counts = {"num_beams": beams, "num_return_sequences": n_best}
         found = self.generate(**generate_kwargs | source | counts)
         labels = labels_of(found["sequences"], ends)  # (B * N, T)
+        inputs = {**inputs, "is_sampled": bool(do_sample)}
         by_target = {"labels": labels, "scores": found["scores"]}
         if alignments or found["scores"] is None:
             repeated = {name: part.repeat_interleave(n_best, dim=0) for name, part in source.items()}
@@ -280,6 +290,7 @@ class SourceToTargetPipeline(Pipeline):
         """The targets of every source that was read, the best first."""
         ids = [[token for token in row if token != IGNORED] for row in outputs["labels"].flatten(0, 1).tolist()]
         rows, texts = iter(ids), iter(self.tokenizer.batch_decode(ids, skip_special_tokens=True))
+        self._warn_of_low_scores(outputs)
         for number, scores in enumerate(outputs["scores"].tolist()):
             found = [{self.target_key: next(texts), "score": score} for score in scores]
             if "alignments" in outputs:
@@ -290,6 +301,23 @@ class SourceToTargetPipeline(Pipeline):
                     alignment = weights[: len(target_tokens), is_source].tolist()
                     target.update(source_tokens=source_tokens, target_tokens=target_tokens, alignment=alignment)
             yield sorted(found, key=lambda target: target["score"], reverse=True)
+
+    def _warn_of_low_scores(self, outputs: dict[str, Any]) -> None:
+        """Warn of sources whose best target is less probable than nearly all targets of texts like the training texts.
+
+        A sample may be improbable by chance, so samples give no warning.
+        """
+        usual = getattr(self.model.config, "usual_score", None)
+        if usual is None or outputs["is_sampled"]:
+            return
+        for text, score in zip(outputs["texts"], best_scores_per_token(outputs), strict=True):
+            if score < usual:
+                shown = repr(text) if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]!r}..."
+                warnings.warn(
+                    f"{shown} is unlike what this model learned from, and its result is probably wrong: log p is "
+                    f"{score:.2f} for each token, usually above {usual:.2f}",
+                    stacklevel=2,
+                )
 
 
 class GraphemeToPhonemePipeline(SourceToTargetPipeline):
@@ -358,6 +386,20 @@ PIPELINES: dict[str, type[SourceToTargetPipeline]] = {
     "machine-translation": TranslationPipeline,
     "text-summarization": SummarizationPipeline,
 }
+
+
+def best_scores_per_token(outputs: dict[str, Any]) -> list[float]:
+    """Log p(target | source) divided by the target's tokens, its end included: of the best target of every source.
+
+    Args:
+        outputs: of ``pipe.forward(pipe.preprocess(sources))``
+    """
+    lengths = (outputs["labels"] != IGNORED).sum(dim=-1)  # (B, N)
+    scores = (outputs["scores"] / lengths.clamp(min=1)).tolist()
+    return [
+        max(zip(of_targets, per_token, strict=True))[1]
+        for of_targets, per_token in zip(outputs["scores"].tolist(), scores, strict=True)
+    ]
 
 
 def labels_of(sequences: Tensor, ends: Any) -> Tensor:

@@ -2,7 +2,8 @@
 
 First it looks for the data of every recipe, and lists all that is missing. Then it trains each model from the
 ``recipe.yaml`` in its folder. Last it releases all models into their folders, with their cards, and writes the README's
-index. The confidences of a model are calibrated if those of its folder were. After an interruption the same command
+index. The confidences of a model are calibrated if those of its folder were, and its
+usual score is measured if its folder had one. After an interruption the same command
 continues: it skips finished trainings and releases, and resumes an interrupted training.
 """
 
@@ -19,6 +20,7 @@ from .loop.starting import trained_model
 from .loop.stopping import exit_on_user_error
 from .recipe import Recipe, hub_id, load_recipe
 from .release import release
+from .studies.usual_score import measure
 from .studies.word_confidence import calibrate
 from .tasks import make_task
 from .tasks.grapheme_to_phoneme import GraphemeToPhoneme
@@ -74,6 +76,8 @@ def retrain(cards: Path, runs: Path, names: Sequence[str] | None = None) -> None
                 task = make_task(recipes[folder])
                 assert isinstance(task, GraphemeToPhoneme)  # no other model is calibrated
                 calibrate(run / "best", task, decoding.get("num_beams"))
+            if "usual_score" in config:
+                measure(run / "best", make_task(recipes[folder]))
             # A length penalty that was chosen stays.
             release(run, folder, length_penalty=decoding.get("length_penalty"))
 

@@ -43,7 +43,9 @@ def main(arguments: list[str]) -> None:
             label, matrix, words = by_number[number]
             print(f"{label}\t{sentence}")
             if matrix is not None:
-                labels.append(label), matrices.append(matrix), tokens.append(words)
+                labels.append(label)
+                matrices.append(matrix)
+                tokens.append(words)
     if options.html is not None and labels:
         sentences_html(matrices, tokens, options.html, titles=labels)
     elif options.html is not None:
@@ -70,7 +72,7 @@ class Classifier:
         )
         if missing := ", ".join(sorted(report["missing_keys"])):
             raise ValueError(f"{name} is not a classifier: it has no weights {missing}")
-        self.tokenizer = AutoTokenizer.from_pretrained(folder, **NO_CODE)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, **NO_CODE)
         self.is_of_pairs = "token_type_ids" in self.tokenizer.model_input_names
 
     def sides(self, sentence: str) -> list[str]:

@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
             if options.sentence:
                 print(pronouncer.join(words))
             else:
-                _print_word(*words, options)
+                _print_word(words[0], options)
             for word in words:
                 if word.text and word.phonemes is None:
                     given.refuse(number, pronouncer.reason(word.text))

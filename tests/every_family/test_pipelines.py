@@ -1,5 +1,6 @@
 """Pipelines: what they give is what the model and ``generate()`` give, in batches as one by one."""
 
+from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -426,3 +427,26 @@ def test_a_target_ends_at_the_first_end_in_force(where: str, extra: Any, transla
 def test_what_a_translator_does_not_know_is_named(translate: Any) -> None:
     with pytest.warns(UserWarning, match=r"'aÄb\?' has what this model does not know: 'Ä', '\?'"):
         translate("aÄb?")
+
+
+@pytest.mark.parametrize("kind", ["attentional-rnn", "transformer-encoder-decoder"])
+def test_a_source_unlike_those_of_the_training_gives_a_warning(kind: str) -> None:
+    """Where the config says what is usual: log p per token, and a length. A sample may be improbable by chance."""
+    model = make_model(kind, std=0.3)
+    model.generation_config.update(max_new_tokens=4, num_beams=2)
+    translate = pipeline("machine-translation", model=model, tokenizer=TOKENIZER, device="cpu")
+    (best,) = translate("abc")
+    length = int((translate.forward(translate.preprocess(["abc"]))["labels"] != -100).sum())
+    for usual, is_warned in ((best["score"] / length + 1e-3, True), (best["score"] / length - 1e-3, False)):
+        model.config.usual_score = usual
+        for sources in ("abc", ["", "abc"], ["abc", ""]):
+            with pytest.warns(match="'abc' is unlike what") if is_warned else nullcontext():
+                translate(sources, errors="skip")
+    model.config.usual_score = 0.0
+    translate("abc", do_sample=True, num_beams=1)
+    model.config.usual_score, tokens = None, len(TOKENIZER("abc")["input_ids"])
+    for longest in (tokens - 1, tokens):
+        model.config.longest_source = longest
+        text = f"has {tokens} tokens, and the model learned from sources of at most {longest}"
+        with pytest.warns(match=text) if longest < tokens else nullcontext():
+            translate("abc")

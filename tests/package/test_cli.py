@@ -178,6 +178,19 @@ def test_translate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     assert "warning: 'A big BROWN dog.' has words that this model reads letter by letter: 'BROWN'" in printed.err
 
 
+@pytest.mark.parametrize("model", [TRANSLATION, "attentional-rnn-multi30k-en-de"])
+def test_translate_warns_of_what_the_model_did_not_learn(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """German, and a text longer than all that it learned from; not captions of the kind that it did learn."""
+    captions = ["Two dogs are playing in the snow.", "A man in a blue shirt is standing on a ladder."]
+    strange = ["Ein Mann steht mit einem Hund auf der Straße.", "Negotiations over tariffs broke down last week."]
+    main(["translate", *captions, *strange, "--model", model])
+    said = capsys.readouterr().err
+    assert all(f"{text!r} is unlike what this model learned from" in said for text in strange)
+    assert not any(text in said for text in captions)
+    main(["translate", " ".join(captions * 3), "--model", model, "--num-beams", "1"])
+    assert "and the model learned from sources of at most 53: split it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("command", "model", "message"),
     [
@@ -232,10 +245,12 @@ def test_classify_prints_labels_and_shows_the_weights(tmp_path: Path, capsys: py
 
 
 def test_classify_says_which_text_it_cannot_read(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["classify", "Хороший фильм!", "qzx film", "...", "A film."])
+    main(["classify", "Хороший фильм!", "qzx film", "...", "A film.", "Dieser Film ist schlecht gemacht"])
     printed = capsys.readouterr()
-    assert len(printed.out.splitlines()) == 4
-    assert printed.err == "warning: 'Хороший фильм!' has no word that this model knows; its label is meaningless\n"
+    assert len(printed.out.splitlines()) == 5
+    assert "warning: 'Хороший фильм!' has no word that this model knows; its label is meaningless\n" in printed.err
+    assert "of its 5 words: 'Dieser Film ist schlecht gemacht'; the label may be wrong\n" in printed.err
+    assert len(printed.err.splitlines()) == 2
 
 
 def test_a_picture_without_matplotlib_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
