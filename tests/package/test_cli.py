@@ -183,7 +183,7 @@ def test_translate(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
 def test_translate_warns_of_what_the_model_did_not_learn(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     """German, and a text longer than all that it learned from; not captions of the kind that it did learn."""
     captions = ["Two dogs are playing in the snow.", "A man in a blue shirt is standing on a ladder."]
-    strange = ["Ein Mann steht mit einem Hund auf der Straße.", "The parliament rejected the new budget."]
+    strange = ["Ein Mann steht mit einem Hund auf der Straße.", "Negotiations over tariffs broke down last week."]
     main(["translate", *captions, *strange, "--model", model])
     said = capsys.readouterr().err
     assert all(f"{text!r} is unlike what this model learned from" in said for text in strange)
