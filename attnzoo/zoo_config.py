@@ -116,8 +116,8 @@ class ZooConfig(PreTrainedConfig):
         """Raise a ValueError unless ``id2label`` names the labels 0, 1 and so on."""
         if not isinstance(self.id2label, dict) or not self.id2label:
             raise ValueError(
-                f"id2label must be a dictionary of the labels' names by their numbers, such as {{0: 'no', 1: 'yes'}}, got "
-                f"{self.id2label!r}; leave it out for names made from num_labels"
+                f"id2label must be a dictionary of the labels' names by their numbers, such as {{0: 'no', 1: 'yes'}}, "
+                f"got {self.id2label!r}; leave it out for names made from num_labels"
             )
         for label in self.id2label:
             if not str(label).isdecimal():
