@@ -25,7 +25,7 @@ class ZooGenerationMixin(GenerationMixin):
 
     config: Any
 
-    def prepare_inputs_for_generation(
+    def prepare_inputs_for_generation(  # type: ignore[override]
         self,
         input_ids: Tensor,
         inputs_embeds: Tensor | None = None,  # generate() looks for this name
@@ -35,7 +35,9 @@ class ZooGenerationMixin(GenerationMixin):
         **kwargs: Any,
     ) -> dict[str, Any]:
         """The arguments of ``forward`` for the next step. Transformers' loops also pass on those of ``generate()``."""
-        return super().prepare_inputs_for_generation(input_ids, inputs_embeds=inputs_embeds, **kwargs)
+        parent: Any = super()
+        inputs: dict[str, Any] = parent.prepare_inputs_for_generation(input_ids, inputs_embeds=inputs_embeds, **kwargs)
+        return inputs
 
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:
         """What ``generate_batch()`` calls first.
@@ -57,7 +59,8 @@ class ZooGenerationMixin(GenerationMixin):
             ValueError: an option that the model cannot have, or one that is out of range (:func:`check_generation`).
         """
         check_generation(kwargs, self.config.vocab_size)
-        options, model_kwargs = super()._prepare_generation_config(*args, **kwargs)
+        parent: Any = super()
+        options, model_kwargs = parent._prepare_generation_config(*args, **kwargs)
         check_generation(vars(options), self.config.vocab_size)
         if options.use_cache is None:
             options.use_cache = self.config.use_cache

@@ -31,9 +31,11 @@ def _spacy_tagger() -> Tagger | None:
         pipeline = spacy.load(SPACY_MODEL, enable=["tok2vec", "tagger"])
         tag = pipeline(spacy.tokens.Doc(pipeline.vocab, words=["a"]))[0].tag_
     except Exception as error:  # of whatever is installed under this name
-        return _warned(f"spaCy's {SPACY_MODEL}", f"cannot be loaded ({error})")
+        _warned(f"spaCy's {SPACY_MODEL}", f"cannot be loaded ({error})")
+        return None
     if not tag:
-        return _warned(f"spaCy's {SPACY_MODEL}", "has no tagger")
+        _warned(f"spaCy's {SPACY_MODEL}", "has no tagger")
+        return None
 
     def tags(words: list[str]) -> list[str]:
         return [token.tag_ for token in pipeline(spacy.tokens.Doc(pipeline.vocab, words=words))]
@@ -50,7 +52,8 @@ def _nltk_tagger() -> Tagger | None:
     except LookupError:  # its model is not there
         return None
     except Exception as error:
-        return _warned("NLTK's tagger", f"cannot be used ({error})")
+        _warned("NLTK's tagger", f"cannot be used ({error})")
+        return None
     return lambda words: [tag for _, tag in nltk.pos_tag(words)]
 
 
@@ -61,7 +64,8 @@ def _imported(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except Exception as error:
-        return _warned(f"the package {name}", f"cannot be imported ({error})")
+        _warned(f"the package {name}", f"cannot be imported ({error})")
+        return None
 
 
 def _warned(what: str, why: str) -> None:

@@ -140,7 +140,7 @@ def commonest(sentences: Iterable[Sentence]) -> dict[str, str]:
         form = one.text[one.start : one.end]
         with_capital = form == one.word.capitalize()
         (first if with_capital and not one.start else counts)[form if with_capital else one.word][one.reading] += 1
-    found = {}
+    found: dict[str, str] = {}
     for form, count in sorted(counts.items(), key=lambda item: (item[0].lower(), item[0] != item[0].lower())):
         ((reading, most),) = count.most_common(1)
         at_beginning = first[form]
