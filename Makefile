@@ -25,7 +25,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	$(call say,Making the virtual environment $(VENV) and installing attnzoo and what training needs into it)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "attnzoo needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another with: make PYTHON=python3.12 ...")'
 	@printf '%s\n' 'torch is the largest part. On Linux pip takes its CUDA build, some GB, which runs on a CPU and on a GPU.' \
-		'For the CPU build alone, stop here and see "Install" in docs/getting_started.md.'
+		'For the small CPU build stop here, install torch into $(VENV) as pytorch.org says for CPUs, and run make again.'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --progress-bar on --constraint constraints.txt --editable '.[train]'
 	@$(BIN)/python -c 'import torch; gpu = torch.cuda.is_available(); print("torch", torch.__version__, "is installed;", "it uses the GPU " + torch.cuda.get_device_name() if gpu else "it sees no GPU and uses the CPU, which is enough for the demo")'
@@ -43,7 +43,7 @@ demo: $(VENV)/ready
 	$(BIN)/attnzoo train configs/demo.yaml --output $(OUTPUT) --overwrite --set training.max_minutes=$(MINUTES)
 	$(call say,Loading $(OUTPUT)/best in a new process and pronouncing the most frequent words that it did not learn)
 	$(BIN)/python -m attnzoo.training.studies.demo_words $(OUTPUT)/best
-	$(call say,Pronouncing a word that is in no dictionary and drawing where the model looks)
+	$(call say,Pronouncing four words, the last of them in no dictionary, and drawing where the model looks)
 	$(BIN)/attnzoo pronounce electricity castle dinosaur blorptastic --model $(OUTPUT)/best --plot $(OUTPUT)/alignment.png
 	$(call say,Done. The checkpoint is in $(OUTPUT)/best with its card and the picture of the alignments in $(OUTPUT)/alignment.png)
 

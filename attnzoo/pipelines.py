@@ -62,7 +62,7 @@ class SourceToTargetPipeline(Pipeline):
     gives an iterator. All of them are processed in batches of ``batch_size``, an argument of the pipeline and of every
     call. Its default is 64, and 1 for a generator, whose next source may depend on the last result. A list is batched
     by length; the results have the order of the list. A character that the tokenizer does not know gives a warning. So
-    does a source whose result is probably wrong, for a model whose config says how it can be told: ``longest_source``
+    does a source whose result is probably wrong, if the model's config has these fields: ``longest_source``
     is the most tokens of a training source, and ``usual_score`` a log p per token that most targets reach.
 
     Where ``attnzoo`` is installed, :func:`attnzoo.search` finds the targets, unless an option is one that only

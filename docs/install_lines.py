@@ -16,7 +16,7 @@ def lines() -> str:
     if installing.ON_INDEX:
         head, commands = "# Installs from the package index.", [installing.pip_install("plots", models=True)]
     else:
-        head = "# Installs both packages, from a clone or (for example in Colab) from Git: ADDRESS is the repository's."
+        head = "# Needs a clone of this repository as the working directory; or the second line, where ADDRESS is its Git address."
         commands = [installing.pip_install("plots", models=True).partition("  #")[0], FROM_GIT]
     return "\n".join(["```sh", head, *commands, "```"])
 

@@ -37,7 +37,7 @@ class Clock:
     def progress(self, accelerator: Accelerator) -> float:
         """0 at the start, 1 at the end. It is the same on every process, so that all stop at the same step.
 
-        Of minutes and least steps it is what is done less.
+        With ``max_minutes`` it is the smaller of two shares: of the minutes, and of ``min_steps``.
         """
         if self.settings.max_steps is not None:
             return min(1.0, self.steps / self.settings.max_steps)
@@ -152,7 +152,7 @@ class Best:
         self.figures: dict[str, Any] = {}
 
     def update(self, score: float, figures: dict[str, Any], is_warming_up: bool = False) -> bool:
-        """Record an evaluation; return whether it is the best so far. Of equal ones, the later is.
+        """Record an evaluation; return whether it is the best so far. If two scores are equal, the later evaluation is the best.
 
         Patience counts the evaluations that are no better. It does not count in the warm-up, nor while the best score
         is still a BLEU or ROUGE of 0.

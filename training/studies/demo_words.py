@@ -1,4 +1,4 @@
-"""What the demo's model makes of the most frequent words that it did not learn: the last lines of ``make demo``.
+"""What the demo's model makes of the most frequent words that it did not learn; ``make demo`` prints it.
 
     python -m attnzoo.training.studies.demo_words runs/demo/best
 
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{right} of the {len(found)} most frequent words that the model did not learn are right")
     if right < ENOUGH:
         steps = read_run(options.folder.parent)["total_steps"]
-        print(f"This training was cut short: it took {steps} steps. Give it more time: make demo MINUTES=10")
+        print(f"These are few: the training was cut short, after {steps} steps. Give it more time: make demo MINUTES=10")
 
 
 def parser() -> argparse.ArgumentParser:

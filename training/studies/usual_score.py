@@ -5,8 +5,8 @@
 A pipeline warns of two kinds of source, if the config of its model has these two figures:
 
 - ``longest_source``: the tokens of the longest source of the training split; a longer one gives a warning;
-- ``usual_score``: log p(target | source) divided by the target's tokens, for the best target. It is chosen so that one
-  source in a hundred of the validation split has less, and a warning.
+- ``usual_score``: log p(target | source) divided by the target's tokens, for the best target. It is chosen so that
+  1 % of the sources of the validation split score below it and give a warning.
 
 The study prints both, and how many sources get the warning of a low score: of the validation and the test split, of
 the validation split's targets, which for a translation are in another language, and of every other file. ``--save``
