@@ -16,7 +16,7 @@ def lines() -> str:
     if installing.ON_INDEX:
         head, commands = "# Installs from the package index.", [installing.pip_install("plots", models=True)]
     else:
-        head = "# Needs a clone of this repository as the working directory; or the second line, where ADDRESS is its Git address."
+        head = "# Needs a clone as the working directory. Without one use the second line; ADDRESS is the Git address."
         commands = [installing.pip_install("plots", models=True).partition("  #")[0], FROM_GIT]
     return "\n".join(["```sh", head, *commands, "```"])
 

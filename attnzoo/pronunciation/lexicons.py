@@ -18,7 +18,16 @@ from typing import NamedTuple
 from ..encoding import text_lines
 from . import heteronyms
 from .inflections import inflected, stems
-from .phone_sets import DESCRIPTIONS, PHONE_SETS, Phones, arpabet_as_kokoro, split, without_stress, wrong_phone
+from .phone_sets import (
+    DESCRIPTIONS,
+    PHONE_SETS,
+    Phones,
+    arpabet_as_kokoro,
+    split,
+    with_ending,
+    without_stress,
+    wrong_phone,
+)
 from .taggers import PARTS_OF_SPEECH
 from .text import SOUNDED_E, straight
 
@@ -32,7 +41,7 @@ class Entry(NamedTuple):
 
 Lexicon = Mapping[str, tuple[Entry, ...]]
 MISAKI_FILES = {"en-us": ("us_silver", "us_gold"), "en-gb": ("gb_silver", "gb_gold")}  # gold last, which prevails
-ARPABET_ENDINGS = {"s": ("S", "Z", "0 Z"), "ed": ("T", "D", "0 D"), "ing": ("0 NG",)}
+ARPABET_ENDINGS = {"ed": (("T",), ("D",), ("IH0", "D")), "ing": (("IH0", "NG"),)}
 # Of misaki's names: the end of a sentence; and the present tense, which has the past tense's pronunciation in the three
 # words that list it ("read").
 NOT_USED = ("None", "VBP")
@@ -157,11 +166,9 @@ def inflected_entries(word: str, lexicon: Lexicon, accent: str) -> tuple[Entry, 
     a name: if the CMU dictionary has another pronunciation than that of the stem with an ending, as of "Doris", it is
     no such form.
     """
-    form_said = _said(word.lower()) if word[:1].isupper() else set()
     for stem, ending in stems(word):
         if listed := look_up(lexicon, stem):
-            endings = ARPABET_ENDINGS[ending]
-            if form_said and form_said.isdisjoint(f"{said} {end}" for said in _said(stem.lower()) for end in endings):
+            if word[:1].isupper() and not _is_regular(word.lower(), stem.lower(), ending):
                 return ()
             parts = ("NOUN", "VERB") if ending == "s" else ("VERB",)
             fitting = [one for one in listed if not {*parts}.isdisjoint(one.parts_of_speech)] or listed
@@ -171,10 +178,21 @@ def inflected_entries(word: str, lexicon: Lexicon, accent: str) -> tuple[Entry, 
     return ()
 
 
-def _said(word: str) -> set[str]:
-    """What the CMU dictionary lists for a word, without stress and with one sign for all vowels that have none."""
-    entries = dictionary_as_listed("en-us", "arpabet").get(word, ())
-    return {re.sub("[12]", "", re.sub("[A-Z]+0", "0", " ".join(entry.phones))) for entry in entries}
+def _is_regular(word: str, stem: str, ending: str) -> bool:
+    """Whether the CMU dictionary has a word as its stem with an ending, or not at all; stress and weak vowels apart."""
+    american = dictionary_as_listed("en-us", "arpabet")
+    forms = {_bare(entry.phones) for entry in american.get(word, ())}
+    of_stem = [entry.phones for entry in american.get(stem, ())]
+    if ending == "s":
+        regular = {_bare(with_ending(phones, "s", "en-us", "arpabet")) for phones in of_stem}
+    else:
+        regular = {_bare((*phones, *end)) for phones in of_stem for end in ARPABET_ENDINGS[ending]}
+    return not forms or not forms.isdisjoint(regular)
+
+
+def _bare(phones: Phones) -> str:
+    """ARPABET without stress, and with one sign for all vowels that have none."""
+    return re.sub("[12]", "", re.sub("[A-Z]+0", "0", " ".join(phones)))
 
 
 def require_phones(lexicon: Lexicon, phones: str) -> None:

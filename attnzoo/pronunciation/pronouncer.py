@@ -347,18 +347,18 @@ class Pronouncer:
         if len(word) == 1 and (name := self._letter_names.get(word) or self._letter_names.get(word.upper())):
             return Spoken(word, "rules", self._variants([Entry(name)], self._base))
         for form_of in (str, plain) if self.dictionary else ():
-            entries = look_up(self.dictionary, form := form_of(word)) or self._derived(form)
+            entries = look_up(self.dictionary, form := form_of(word)) or self._derived(form, word.isupper())
             if entries := tuple(entry for entry in entries if form == word or sounds_its_e(word, entry.phones)):
                 return Spoken(word, "dictionary", self._variants(as_accented(word, entries), self._base))
         return with_ending
 
-    def _derived(self, word: str) -> tuple[Entry, ...]:
+    def _derived(self, word: str, is_upper: bool) -> tuple[Entry, ...]:
         """The entries of a word in Kokoro's phones that the dictionary of misaki lacks: by its stem, or converted."""
-        if self._base != "kokoro" or not self._has_full_dictionary() or (word.isupper() and len(word) <= MAX_SPELLED):
+        if self._base != "kokoro" or not self._has_full_dictionary() or (is_upper and len(word) <= MAX_SPELLED):
             return ()
-        form = word.lower() if word.isupper() else word
+        form = word.lower() if is_upper else word
         entries = inflected_entries(form, self.dictionary, self.accent) if word.isalpha() else ()
-        return entries or (british_entries(word) if self.accent == "en-gb" and not word.isupper() else ())
+        return entries or (british_entries(word) if self.accent == "en-gb" and not is_upper else ())
 
     def _with_ending(self, word: str) -> Spoken | None:
         """A possessive, a contraction, a plural in és or a word in -in', by its stem, if that is listed."""

@@ -128,8 +128,8 @@ def test_names_that_misaki_lacks_are_those_of_the_cmu_dictionary() -> None:
     assert [(word.phonemes, word.source) for word in found] == [
         *(("hjˈu", "dictionary"), ("klˈOi", "dictionary"), ("zˈɑɹ", "dictionary"), ("pˈɛɹəs", "dictionary"))
     ]
-    names = kokoro.words(["Doris", "Torres", "Paris's", "doris", "Licenses"])  # of which only two end in -s
-    assert [word.phonemes for word in names] == ["dˈɔɹɪs", "tˈɔɹˌɛz", "pˈɛɹəsᵻz", "dˈɔɹiz", "lˈIsᵊnsᵻz"]
+    names = kokoro.words(["Doris", "Torres", "Paris's", "Licenses"])
+    assert [word.phonemes for word in names] == ["dˈɔɹɪs", "tˈɔɹˌɛz", "pˈɛɹəsᵻz", "lˈIsᵊnsᵻz"]
     assert lexicons.arpabet_as_kokoro(("ER0", "R", "ER1", "D")) == ("ə", "ɹ", "ˈɜ", "ɹ", "d")
 
 

@@ -152,7 +152,7 @@ class Best:
         self.figures: dict[str, Any] = {}
 
     def update(self, score: float, figures: dict[str, Any], is_warming_up: bool = False) -> bool:
-        """Record an evaluation; return whether it is the best so far. If two scores are equal, the later evaluation is the best.
+        """Record an evaluation; return whether it is the best so far. Of two equal scores the later is the better.
 
         Patience counts the evaluations that are no better. It does not count in the warm-up, nor while the best score
         is still a BLEU or ROUGE of 0.

@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{right} of the {len(found)} most frequent words that the model did not learn are right")
     if right < ENOUGH:
         steps = read_run(options.folder.parent)["total_steps"]
-        print(f"These are few: the training was cut short, after {steps} steps. Give it more time: make demo MINUTES=10")
+        print(f"These are few: the training was cut short, after {steps} steps; try make demo MINUTES=10")
 
 
 def parser() -> argparse.ArgumentParser:
