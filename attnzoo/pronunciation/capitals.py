@@ -9,9 +9,9 @@ from .symbols import with_greek_names
 Kind = Literal["word", "capitals", "acronym", "initialism", "compound", "punctuation", "unknown"]
 # Initialisms that dictionaries also list as words (it, us), or that look like words. In capitals they are spelled out.
 INITIALISMS = frozenset(["AI", "AST", "EST", "EU", "ID", "IO", "IP", "IT", "OS", "OSS", "PM", "UK", "UN", "URI", "US"])
-INITIALISMS |= {"UUID"}
+INITIALISMS |= {"DOI", "IDNA", "UUID"}
 # Initialisms that are also written in small letters, and look like words.
-IN_SMALL_LETTERS = frozenset(["api", "cli", "gpu", "gui", "ssh", "uri", "url", "utf", "uuid", "wsgi"])
+IN_SMALL_LETTERS = frozenset(["api", "cli", "doi", "gpu", "gui", "ietf", "ssh", "uri", "url", "utf", "uuid", "wsgi"])
 # Terms that are said otherwise than they are spelled, as words and initialisms. A key in small letters serves for every
 # capitalisation.
 TERMS = {"LaTeX": "lay tech", "BibTeX": "bib tech", "TeX": "tech", "IoT": "i O T", "SaaS": "sass", "JPEG": "jay peg"}
@@ -26,7 +26,8 @@ TERMS |= {
     "stdout": "standard out",
 }
 TERMS |= {"stderr": "standard error", "readthedocs": "reed the docks"}
-TERMS |= {"wget": "W get", "utcnow": "UTC now"}
+TERMS |= {"wget": "W get", "utcnow": "UTC now", "img": "image", "yml": "Y M L", "usr": "user", "pipx": "pip X"}
+TERMS |= {"async": "ace ink", "asyncio": "ace ink I O", "circleci": "circle CI", "tzinfo": "T Z info"}
 # Small letters without a vowel are spelled (www), but for sounds (shh) and abbreviations that are read as words (mr).
 WITHOUT_VOWELS = re.compile(
     r"(?!(?:br+|gr+|hm+|hmph|m+|pff+t?|ps+t|s+h+|tsk|z+|dr|ft|hrs?|jr|lbs?|ltd|mrs?|ms|mt|nth|sr|st|vs)\Z)[b-df-hj-np-tv-xz]{2,5}"
