@@ -35,8 +35,8 @@ KINDS: dict[str, tuple[Any, tuple[str, ...]]] = {
         ),
     ),
 }
-ONE_TOKEN = ("pad_token_id", "bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
-SOME_TOKENS = ("eos_token_id", "forced_eos_token_id")
+ONE_TOKEN = ("pad_token_id", "bos_token_id", "forced_bos_token_id")
+SOME_TOKENS = ("eos_token_id", "forced_eos_token_id", "decoder_start_token_id")  # the last: a start for each row
 # No token outside the vocabulary is generated anyway, and some programs write -1 for none.
 SUPPRESSED = ("suppress_tokens", "begin_suppress_tokens")
 
