@@ -194,9 +194,10 @@ def run_torch_rnn(layer: nn.RNNBase, inputs: Tensor, state: Any, weights: list[T
     """
     kernel: Any = {"LSTM": torch.lstm, "GRU": torch.gru, "RNN_TANH": torch.rnn_tanh}[layer.mode]
     device, training = inputs.device.type, layer.training
+    context: AbstractContextManager[Any] = nullcontext()
     if device == "cpu":
-        context = _onednn_that_runs() if layer.mode == "LSTM" else nullcontext()
-    else:
+        context = _onednn_that_runs() if layer.mode == "LSTM" else context
+    elif device != "meta":
         training = training or torch.is_grad_enabled()  # no layer has dropout of its own
         context = torch.autocast(device, enabled=False)
         if torch.is_autocast_enabled(device):

@@ -183,7 +183,7 @@ def refuse_kernels(fields: Any) -> None:
     Transformers would download the kernel, which is code, and run it. A caller may ask for it.
     """
     for name, value in fields.items() if isinstance(fields, dict) else ():
-        if "attn_implementation" in name and "/" in str(value):
+        if "attn_implementation" in str(name) and "/" in str(value):
             raise ValueError(
                 f"{name}={value!r} in config.json is code on the Hub, which is not run unless you ask for it: remove "
                 "it there, or pass attn_implementation to from_pretrained"

@@ -15,7 +15,7 @@ from transformers.pipelines.pt_utils import KeyDataset
 import attnzoo
 from attnzoo.alignment import align
 from attnzoo.viewer import plot_alignments
-from tests.factory import TOKENIZER, make_model
+from tests.factory import TOKENIZER, letter_tokenizer, make_model
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "model_cards" / "attentional-rnn-g2p-cmudict"
@@ -399,11 +399,12 @@ def test_an_error_of_the_users_own_code_is_raised(kind: str, what: str, nth: int
 
 
 def test_a_stop_string_ends_the_text_of_transformers_own_pipeline() -> None:
-    pipe = pipeline("text-generation", model=make_model("transformer-causal"), tokenizer=TOKENIZER, device="cpu")
-    letter = {(TOKENIZER.convert_tokens_to_ids("b"),): 1e3}
+    tokenizer = letter_tokenizer()  # the pipeline sets its side of padding
+    pipe = pipeline("text-generation", model=make_model("transformer-causal"), tokenizer=tokenizer, device="cpu")
+    letter = {(tokenizer.convert_tokens_to_ids("b"),): 1e3}
     for options in ({}, {"custom_generate": attnzoo.search}, {"num_beams": 2}):
         (found,) = pipe(
-            "efa", stop_strings=["b"], tokenizer=TOKENIZER, sequence_bias=letter, max_new_tokens=5, **options
+            "efa", stop_strings=["b"], tokenizer=tokenizer, sequence_bias=letter, max_new_tokens=5, **options
         )
         assert found["generated_text"].endswith("b")
         assert found["generated_text"].count("b") == 1

@@ -96,7 +96,7 @@ def test_package_loads_no_pickle(path: Path) -> None:
 def test_the_equations_know_torch_alone(name: str) -> None:
     modules = {module.split(".")[0] for level, module in imports(FLAT[name]) if level == 0}
     siblings = {module for level, module in imports(FLAT[name]) if level}
-    assert modules <= {"torch", "math", "typing", "collections"}
+    assert modules <= {"torch", "math", "numbers", "typing", "collections"}
     assert siblings <= {"library_internals", "additive_kernel", "products"}
 
 

@@ -279,7 +279,7 @@ def test_the_encoder_is_the_one_that_was_given() -> None:
         (lambda: with_self_attentive_pooling(nn.Linear(2, 2)), TypeError, "got Linear"),
         (lambda: classifier(number_of_hops=2), TypeError, "no field 'number_of_hops'"),
         (lambda: classifier(num_hops=0), Exception, "num_hops must be at least 1"),
-        (lambda: classifier(penalty_coefficient=-1.0), Exception, "penalty_coefficient must be at least 0"),
+        (lambda: classifier(penalty_coefficient=-1.0), Exception, "penalty_coefficient must be between 0 and"),
         (lambda: classifier(num_labels=1)(IDS, labels=torch.tensor([1.0, math.nan, 0.0])), ValueError, "not finite"),
         (lambda: with_self_attentive_pooling(T5Model(T5Config(vocab_size=9, d_model=4, d_kv=2, d_ff=4))), Exception,
          "with a decoder"),

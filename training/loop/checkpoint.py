@@ -108,6 +108,7 @@ def require_model(folder: Path) -> None:
         if not (folder / name).is_file():
             remedy = f"give {folder / 'best'}" if (folder / "best").is_dir() else "`attnzoo train demo` makes one"
             raise FileNotFoundError(f"{folder} is not a checkpoint folder: it has no {name}; {remedy}")
+    read_mapping(folder / "config.json")  # so that the error of a damaged file is ours
     require_no_code(str(folder), str(folder))
     require_readable(folder)
 
