@@ -21,7 +21,10 @@ MAX_COUNTS = {"max_new_tokens": 10**6, "max_length": 10**6, "num_beams": 10**4, 
 KINDS: dict[str, tuple[Any, tuple[str, ...]]] = {
     "True or False": (
         lambda value: isinstance(value, bool),
-        ("do_sample", "use_cache", "renormalize_logits", "remove_invalid_values", "return_dict_in_generate"),
+        (
+            *("do_sample", "use_cache", "renormalize_logits", "remove_invalid_values", "return_dict_in_generate"),
+            *("output_attentions", "output_hidden_states", "output_scores", "output_logits"),
+        ),
     ),
     "a whole number of at least 0": (
         lambda value: isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0,

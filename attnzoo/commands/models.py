@@ -68,8 +68,9 @@ def _kind_and_readers(folder: str) -> tuple[str, list[str]]:
 
 def require_no_code(model: str, folder: str) -> None:
     """Raise a ValueError if Transformers would run code from the model's folder or repository."""
-    config, _ = PreTrainedConfig.get_config_dict(folder)
-    if "auto_map" in config and config.get("model_type") not in CONFIG_MAPPING:
+    path = Path(folder, "config.json")
+    config: Any = read_mapping(path) if path.is_file() else PreTrainedConfig.get_config_dict(folder)[0]
+    if "auto_map" in config and str(config.get("model_type")) not in CONFIG_MAPPING:
         raise ValueError(
             f"{model} has code of its own for its model_type {config.get('model_type')!r}, and attnzoo's commands run "
             "no such code; if you trust it, load the model in Python with trust_remote_code=True"

@@ -83,7 +83,7 @@ def odd_values(sound: tuple[str, Path], numbers: range, copy: Path) -> None:
             content = changed(json.loads((folder / name).read_bytes()), random.Random(f"{name} {number}"))
             (copy / name).write_text(json.dumps(content))
             error = use(command, copy)
-            assert error is None or error.startswith("error: "), f"{command} {name} {number}"
+            assert error in (None, "1") or error.startswith("error: "), f"{command} {name} {number}"
             shutil.copy(folder / name, copy / name)
 
 
