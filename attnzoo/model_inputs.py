@@ -102,7 +102,9 @@ def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
             if given.get(name) is None:
                 given[name] = getattr(self.config, name)
         for name, value in given.items():
-            if name in CHECKED and value is not None:
+            # Where Transformers records the states, not forward(), it also takes a list: the layers that are wanted.
+            is_layers = name == "output_hidden_states" and name not in parameters and isinstance(value, list)
+            if name in CHECKED and value is not None and not is_layers:
                 given[name] = _read(self, name, value)
         if "decoder_input_ids" in parameters and given.get("encoder_outputs") is not None:
             # Not in the decoder's own forward(), which reads what the model has checked or computed.
