@@ -425,7 +425,7 @@ def test_what_was_fine_tuned_from_a_repository_with_code_can_be_pulled(make_fold
     attempts: Attempts = {
         "without": push_of(tuned, "zoo/without"),
         "with": push_of(tuned, "zoo/with", code=True),
-        "whole": push_of(with_code, "zoo/whole", also=[path.name for path in with_code.glob("*.py")]),
+        "whole": push_of(with_code, "zoo/whole", code=True),
     }
     with loopback_hub() as hub:
         assert all(words.startswith("ok ") for words in attempt(hub.endpoint, tmp_path, attempts).values())
