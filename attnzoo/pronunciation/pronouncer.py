@@ -15,6 +15,7 @@ from ..shipped_models import KOKORO, PRONUNCIATION, named_folder
 from . import phone_sets
 from .british import british_entries
 from .capitals import WITHOUT_VOWELS, reading, term
+from .compounds import parts_of_compound
 from .engines import EngineName
 from .lexicons import (
     Entry,
@@ -31,7 +32,7 @@ from .lexicons import (
 from .options import Options, chosen_options, iterator_of, texts_of
 from .phone_sets import Phones
 from .spoken import Piece, Spoken, Variant, Word, as_tagged, kind_of, word_of
-from .taggers import Tagger, installed_tagger
+from .taggers import Tagger, installed_tagger, tags_by_neighbours
 from .text import (
     HYPHENS,
     IN_ADDRESS,
@@ -334,7 +335,8 @@ class Pronouncer:
         stem, *ending = re.split("(?='s$)", straight(word))
         if self._letter_names and WITHOUT_VOWELS.fullmatch(stem):
             return [self._spelled(word, [*stem[:-1].upper(), "".join((stem[-1].upper(), *ending))])]
-        return [word]
+        parts = parts_of_compound(word) if self._letter_names else ()
+        return [*chain(*(self._plan(part, *reading(part)) for part in parts))] or [word]
 
     def _listed(self, word: str) -> Spoken | None:
         """A word of the lexicon or the dictionary, or the name of a letter, or one of them with an ending."""
@@ -419,9 +421,9 @@ class Pronouncer:
             for spoken in some
             if spoken and any(one.parts_of_speech for one in spoken.variants)
         ]
-        tagger = (self._tagger or installed_tagger()) if of_several and len(tokens) > 1 else None
-        if tagger is None:
+        if not of_several or len(tokens) == 1:
             return parts
+        tagger = self._tagger or installed_tagger() or tags_by_neighbours
         tags = list(tagger([token.text for token in tokens]))
         if len(tags) != len(tokens) or not all(isinstance(tag, str) for tag in tags):
             raise ValueError(f"the tagger must return a tag for each of the {len(tokens)} words, got {tags!r}")

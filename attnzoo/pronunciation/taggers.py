@@ -10,6 +10,55 @@ Tagger = Callable[[list[str]], Sequence[str]]  # the words of a text to their Pe
 SPACY_MODEL = "en_core_web_sm"
 # The parts of speech of misaki's dictionary, by the beginnings of Penn Treebank tags.
 PARTS_OF_SPEECH = {"VB": "VERB", "NN": "NOUN", "RB": "ADV", "JJ": "ADJ"}
+INSTEAD = {"JJ": "NOUN", "NN": "ADJ"}  # before a noun both stand, and a word may be listed as one of them
+
+
+# Words that say what stands beside them, for :func:`tags_by_neighbours`.
+DETERMINERS = frozenset(
+    "a all an another any each every her his its my no our some the their these this those your".split()
+)
+PREPOSITIONS = frozenset("about at between by for from in into of on over per under with within without".split())
+OBJECTS = DETERMINERS | frozenset("him it me them us".split())
+BEFORE_VERB = frozenset(
+    "can can't cannot could couldn't did didn't do does doesn't don't i let's may might must never not please shall should "
+    "shouldn't they to we who will won't would wouldn't you".split()
+)
+HAVE = frozenset("had has have having".split())
+BE = frozenset("am are be been being is was were".split())
+ADVERBS = frozenset("already also always just never not often only".split())
+NO_NOUNS = DETERMINERS | PREPOSITIONS | BEFORE_VERB | HAVE | BE | ADVERBS | frozenset("and as but if or than".split())
+PAST = frozenset("misread read reread wound".split())  # participles that do not end in d
+
+
+def tags_by_neighbours(words: list[str]) -> list[str]:
+    """Penn Treebank tags by the words before and after, without a model; "" where they do not tell.
+
+    A determiner or a preposition is before a noun or an adjective; "to", an auxiliary or a pronoun before a verb; a
+    form of "have" or "be" before a participle or an adjective. A verb is before a determiner.
+    """
+    small = [word.lower().replace("\u2019", "'") for word in words]
+    return [
+        "" if word[:1].isupper() and place and words[place - 1].isalnum() else _tag_by_neighbours(small, place)
+        for place, word in enumerate(words)
+    ]
+
+
+def _tag_by_neighbours(words: list[str], place: int) -> str:
+    """The tag of the word at this place, in small letters, or ""."""
+    before, word, after = (words[i] if 0 <= i < len(words) else "." for i in (place - 1, place, place + 1))
+    two_before = words[place - 2] if place > 1 else "."
+    auxiliary = two_before if before in ADVERBS else before
+    if auxiliary in BE or auxiliary in HAVE:
+        is_participle = word in PAST or word.endswith("ed")
+        return "VBN" if is_participle else "JJ" if auxiliary in BE else ""
+    if before in BEFORE_VERB:
+        return "VB"
+    is_after_noun = two_before in DETERMINERS and before.isalpha() and before not in NO_NOUNS
+    if before in DETERMINERS or before in PREPOSITIONS:
+        return "JJ" if word.isalpha() and after.isalpha() and after not in NO_NOUNS else "NN"
+    if is_after_noun and after not in OBJECTS:
+        return "NN"
+    return "VB" if after in OBJECTS else ""
 
 
 @cache
@@ -20,7 +69,8 @@ def installed_tagger() -> Tagger | None:
 
 def parts_of_speech(tag: str) -> tuple[str, ...]:
     """The names that misaki's dictionary may have for a Penn Treebank tag, the narrowest first."""
-    return tag, PARTS_OF_SPEECH.get(tag[:2], tag)
+    kind = tag[:2]
+    return tag, PARTS_OF_SPEECH.get(kind, tag), INSTEAD.get(kind, tag)
 
 
 def _spacy_tagger() -> Tagger | None:
