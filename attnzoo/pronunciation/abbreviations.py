@@ -35,6 +35,9 @@ WORDS |= {
 MONTHS = {"Jan": "January", "Feb": "February", "Mar": "March", "Apr": "April", "Jun": "June", "Jul": "July"}
 MONTHS |= {"Aug": "August", "Sep": "September", "Sept": "September", "Oct": "October", "Nov": "November"}
 MONTHS |= {"Dec": "December"}
+DAYS = {"Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Thu": "Thursday", "Thur": "Thursday"}
+DAYS |= {"Thurs": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday"}
+DAY_OF_DATE = re.compile(rf"({'|'.join(DAYS)})\b\.?(?=,? (?:\d|(?:{'|'.join(MONTHS)})\b))")  # Sat, 3 Oct
 DAY_OR_YEAR = re.compile(r"(?:0?[1-9]|[12]\d|3[01])(?:st|nd|rd|th)?|(?:19|20)\d\d")  # after dec or DEC
 BEFORE_NUMBERS = {"No": "number", "Fig": "figure", "Vol": "volume", "p": "page", "pp": "pages"} | MONTHS
 # After a number; those with a slash anywhere.
@@ -116,6 +119,10 @@ def abbreviation(text: str, start: int, end: int, before: str, number: str | Non
         return Abbreviation(start + len("in") + (not ends_sentence(text, start + len("in."))), spoken)
     if text[start - 1 : start] not in tuple("/.:") and (slashed := WITH.match(text, start)):
         return Abbreviation(slashed.end(), "without" if slashed[0] == "w/o" else "with")
+    if day := DAY_OF_DATE.match(text, start):
+        return Abbreviation(day.end(), DAYS[day[1]])
+    if number is not None and text[start:end] == "M" and text[start - 1].isdigit():  # 300M
+        return Abbreviation(end, "million")
     if text.startswith("Ph.D.", start):
         return Abbreviation(start + len("Ph.D") + (not ends_sentence(text, start + len("Ph.D."))), WORDS["PhD"])
     has_period = text.startswith(".", end) and not text.startswith("..", end)

@@ -18,6 +18,8 @@ IN_ADDRESS = {".": "dot", "/": "slash", ":": "colon", "-": "dash", "_": "undersc
 IN_ADDRESS |= {"~": "tilde", " ": "space"}
 # A number of hexadecimal digits, of which at least two are letters or digits each.
 CHECKSUM = r"(?=[\da-f]*\d[\da-f]*\d)(?=[\da-f]*[a-f][\da-f]*[a-f])[\da-f]{7,64}"
+# An identifier of a service: letters and digits that alternate at least twice.
+IDENTIFIER = r"(?=[A-Za-z]*\d+[A-Za-z]+\d+[A-Za-z]+\d)[A-Za-z\d]{16,64}"
 IN_ADDRESSES = re.compile(rf"%[\dA-F]{{2}}|(?<![^\W_]){CHECKSUM}(?![^\W_])|[^\W\d_]+|\d+|[\W_]")
 TAGS = (
     "a|abbr|article|aside|b|blockquote|body|br|button|center|code|dd|del|details|div|dl|dt|em|figure|figcaption|font"
@@ -28,6 +30,7 @@ TAGS = (
 OPERATORS = {"<=": SYMBOLS["≤"], ">=": SYMBOLS["≥"], "!=": SYMBOLS["≠"], "~=": "compatible with", "&&": "and"}
 OPERATORS |= {"->": SYMBOLS["→"], "=>": SYMBOLS["→"]}
 EQUATIONS = {"==": "equals", "===": "equals", "*": "times"}
+ARROW_HEADS = tuple("<>=~|")  # beside an operator: of a longer arrow or a line, which are not said
 POWERS = ("^", "**")
 COMPARISONS = {"<": "less than", ">": "greater than"}
 BEFORE_OPERAND = re.compile(r" ?[\w\"'($\[{./\\-]")
@@ -58,7 +61,7 @@ def piece_at(found: re.Match[str], number_before: str | None, word_before: str) 
     """
     kind, written, text = str(found.lastgroup), found[0], found.string
     if kind == "sign":
-        return _sign(written, text[max(0, found.start() - 40) : found.start()], text[found.end() : found.end() + 4])
+        return _sign(written, text[max(0, found.start() - 80) : found.start()], text[found.end() : found.end() + 4])
     if kind == "fraction":
         above, slash, below = FRACTION.fullmatch(written).groups()  # type: ignore[union-attr]  # as PIECES found it
         is_date = word_before.lower() == "on" and not text.startswith(" of", found.end())
@@ -79,10 +82,11 @@ def _sign(sign: str, before: str, after: str) -> Said:
     is_between = AFTER_OPERAND.match(line) and BEFORE_OPERAND.match(after) and has_space != is_close
     said = ""
     if sign in OPERATORS:
-        said = OPERATORS[sign] if BEFORE_OPERAND.match(after) else ""
+        said = "" if line[-1:] in ARROW_HEADS or after[:1] in ARROW_HEADS else OPERATORS[sign]
     elif sign in COMPARISONS:
         is_first = not line.strip()  # it quotes the line
-        is_of_number = BEFORE_NUMBER.match(after) and (sign == "<" or not is_first)
+        is_bracket = sign == ">" and line.rfind("<") > line.rfind(">")  # of <name@example.org>
+        is_of_number = BEFORE_NUMBER.match(after) and (sign == "<" or not (is_first or is_bracket))
         said = COMPARISONS[sign] if is_of_number or (is_between and has_space) else ""
     elif sign in POWERS and is_between and re.search(r"(?:[\d)\]]|\b[A-Za-z])\Z", line) and is_close:
         said = "to the"
@@ -106,7 +110,7 @@ SAID: dict[str, Callable[[str], Said]] = {
 }
 # The pattern of every piece, the first that fits counts. A lookahead for their first characters makes the search fast.
 PIECES = re.compile(
-    rf"(?=[<>=!~^*&|+$.\d\-xXa-f`\"(\])\u201d:#_\u2160-\u217f{SUPERSCRIPTS}])(?:"
+    rf"(?=[<>=!~^*&|+$.\d\-A-Za-z`\"(\])\u201d:#_\u2160-\u217f{SUPERSCRIPTS}])(?:"
     r"(?P<ending>(?<=\w)(?:[`\"*()\]\u201d]|</\w+>)+['\u2019]s\b)"
     r"|(?P<prefix>(?<![\w'])[bf](?='[^'\s]{2}))"  # of a string in code: b'text'
     rf"|(?P<tag><!--.*?-->|<!(?i:doctype)[^<>]*>|</?(?i:{TAGS})(?:\s[^<>]*)?/?>)"
@@ -116,7 +120,7 @@ PIECES = re.compile(
     r"|(?P<sign>[<>!~]=|-+>|=>|={2,}|<+|>+|\*+|~+|\^+|&&|\|{2,}|\+{3,})"
     r"|(?P<dollar>\$(?=[A-Za-z_{(]))"
     rf"|(?<![\w.,])(?:(?P<scientific>{SCIENTIFIC.pattern})|(?P<spaced>{SPACED.pattern}))"
-    rf"|(?<!\w)(?P<code>(?:0[xX][\da-fA-F]+|[\da-f]{{8}}(?:-[\da-f]{{4}}){{3}}-[\da-f]{{12}}|{CHECKSUM})\b)"
+    rf"|(?<!\w)(?P<code>(?:0[xX][\da-fA-F]+|[\da-f]{{8}}(?:-[\da-f]{{4}}){{3}}-[\da-f]{{12}}|{CHECKSUM}|{IDENTIFIER})\b)"
     rf"|(?<![\w.,/:\u2044-])(?P<fraction>{FRACTION.pattern})"
     r"|(?P<by>(?<=\d)[xX](?=\d)|(?<=\d )x(?= \d))"
     r"|(?P<dot>(?<!\.)\.(?=[a-z_])(?:(?<!\b\w\.)|(?=\w\w))|(?<=\d)\.(?=x\b))"

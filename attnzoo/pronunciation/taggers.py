@@ -14,20 +14,23 @@ INSTEAD = {"JJ": "NOUN", "NN": "ADJ"}  # before a noun both stand, and a word ma
 
 
 # Words that say what stands beside them, for :func:`tags_by_neighbours`.
-DETERMINERS = frozenset(
-    "a all an another any each every her his its my no our some the their these this those your".split()
+FUNCTION_WORDS = {
+    "determiner": "a all an another any each every her his its my no our some the their these this those your",
+    "preposition": "about at between by for from in into of on over per under with within without",
+    "object": "him it me them us",
+    "before a verb": "can can't cannot could couldn't did didn't do does doesn't don't i let's may might must never "
+    "not please shall should shouldn't they to we who will won't would wouldn't you",
+    "have": "had has have having",
+    "be": "am are be been being is was were",
+    "adverb": "already also always just never not often only",
+    "other": "and as but if or than",
+    "participle": "misread read reread wound",  # that does not end in d
+}
+DETERMINERS, PREPOSITIONS, PRONOUNS, BEFORE_VERB, HAVE, BE, ADVERBS, OTHERS, PAST = (
+    frozenset(words.split()) for words in FUNCTION_WORDS.values()
 )
-PREPOSITIONS = frozenset("about at between by for from in into of on over per under with within without".split())
-OBJECTS = DETERMINERS | frozenset("him it me them us".split())
-BEFORE_VERB = frozenset(
-    "can can't cannot could couldn't did didn't do does doesn't don't i let's may might must never not please shall should "
-    "shouldn't they to we who will won't would wouldn't you".split()
-)
-HAVE = frozenset("had has have having".split())
-BE = frozenset("am are be been being is was were".split())
-ADVERBS = frozenset("already also always just never not often only".split())
-NO_NOUNS = DETERMINERS | PREPOSITIONS | BEFORE_VERB | HAVE | BE | ADVERBS | frozenset("and as but if or than".split())
-PAST = frozenset("misread read reread wound".split())  # participles that do not end in d
+OBJECTS = DETERMINERS | PRONOUNS
+NO_NOUNS = DETERMINERS | PREPOSITIONS | BEFORE_VERB | HAVE | BE | ADVERBS | OTHERS
 
 
 def tags_by_neighbours(words: list[str]) -> list[str]:
@@ -69,8 +72,8 @@ def installed_tagger() -> Tagger | None:
 
 def parts_of_speech(tag: str) -> tuple[str, ...]:
     """The names that misaki's dictionary may have for a Penn Treebank tag, the narrowest first."""
-    kind = tag[:2]
-    return tag, PARTS_OF_SPEECH.get(kind, tag), INSTEAD.get(kind, tag)
+    names = tag, PARTS_OF_SPEECH.get(tag[:2], tag)
+    return (*names, INSTEAD[tag]) if tag in INSTEAD else names
 
 
 def _spacy_tagger() -> Tagger | None:

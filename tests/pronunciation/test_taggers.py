@@ -68,3 +68,29 @@ def test_a_tag_has_the_names_of_misakis_dictionary() -> None:
     assert taggers.parts_of_speech("VBD") == ("VBD", "VERB")
     assert taggers.parts_of_speech("NNP") == ("NNP", "NOUN")
     assert taggers.parts_of_speech("DT") == ("DT", "DT")
+    assert taggers.parts_of_speech("JJ") == ("JJ", "ADJ", "NOUN")  # a noun before a noun, as in "a use case"
+
+
+@pytest.mark.parametrize(
+    ("text", "tag"),
+    [
+        ("the *use of it", "NN"),
+        ("for *use with", "NN"),
+        ("a daily *record of", "NN"),
+        ("an *invalid name is", "JJ"),
+        ("to *use it", "VB"),
+        ("you can't *use it", "VB"),
+        ("which *rejects the text", "VB"),
+        ("*Use the file", "VB"),
+        ("it has *read the text", "VBN"),
+        ("it was not *read by", "VBN"),
+        ("it is *close to", "JJ"),
+        ("a *two-minute talk", "NN"),
+        ("in *Polish waters", ""),  # a name
+        ("*Digest", ""),
+    ],
+)
+def test_without_a_tagger_the_words_beside_it_tell_a_part_of_speech(text: str, tag: str) -> None:
+    words = text.split()
+    place = next(place for place, word in enumerate(words) if word[0] == "*")
+    assert taggers.tags_by_neighbours([word.removeprefix("*") for word in words])[place] == tag

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnzoo.pronunciation import Pronouncer
+from attnzoo.pronunciation.compounds import parts_of_compound
 from attnzoo.pronunciation.text import tokenize
 
 ACCENTS = [("en-us", "arpabet"), ("en-us", "kokoro"), ("en-gb", "kokoro")]
@@ -40,6 +41,23 @@ def said(text: str) -> str:
 )
 def test_each_part_of_a_compound_is_read_as_by_itself(compound: str, parts: str, listed_in: Pronouncer) -> None:
     assert phonemes(listed_in, f"blorp {compound}")[1] == " ".join(map(str, phonemes(listed_in, f"blorp {parts}")[1:]))
+
+
+@pytest.mark.parametrize(
+    ("compound", "parts"),
+    [
+        *(("aiohttp", "AIO HTTP"), ("pyversions", "pie versions"), ("zoneinfo", "zone info"), ("tzfile", "TZ file")),
+        *(("githubusercontent", "git hub user content"), ("jsonschema", "jason schema"), ("urllib", "URL lib")),
+    ],
+)
+def test_a_compound_in_small_letters_is_taken_apart(compound: str, parts: str, listed_in: Pronouncer) -> None:
+    assert phonemes(listed_in, f"blorp {compound}")[1] == " ".join(map(str, phonemes(listed_in, f"blorp {parts}")[1:]))
+
+
+def test_a_listed_word_or_an_unknown_part_is_not_taken_apart(listed: Pronouncer) -> None:
+    assert phonemes(listed, "understand") == [" ".join(listed.dictionary["understand"][0].phones)]
+    assert phonemes(Pronouncer(lexicon={"aiohttp": "EY1"}), "aiohttp") == ["EY1"]
+    assert parts_of_compound("blorphandle") == parts_of_compound("walkable") == parts_of_compound("handle") == ()
 
 
 def test_a_listed_compound_and_a_name_with_two_capitals_are_words(listed: Pronouncer) -> None:
@@ -130,6 +148,15 @@ def test_compatibility_forms_and_powers(text: str, expected: str) -> None:
         ("foo.bar() .gitignore 3.x End. It", "foo dot bar () dot gitignore three dot x End . It"),
         ("<b>x</b> <!-- y --> <name> `x`'s", "? x ? ? < name > ` x's"),
         ("0x1F a1b2c3d4e5", "zero X one F A one B two C three D four E five"),
+        ("Qm7Yw3Ap9Jz5CZsn", "Q M seven Y W three A P nine J Z five C Z S N"),
+        (
+            "`>=` or `<->` Jo <jo@example.org> 20",
+            "` greater than or equal to ` or ` < -> ` Jo < jo at example dot org > twenty",
+        ),
+        (
+            "Sat, 3 Oct; Fri Jan 2; sat 3 M, 300M",
+            "Saturday , three October ; Friday January two ; sat three M , three hundred million",
+        ),
     ],
 )
 def test_signs_and_code(text: str, expected: str) -> None:
