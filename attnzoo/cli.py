@@ -12,7 +12,7 @@ from pkgutil import resolve_name
 from typing import NamedTuple, NoReturn
 
 from . import __version__
-from .commands.exits import exit_when_interrupted
+from .commands.exits import exit_when_interrupted, message_of
 from .installing import pip_install
 
 LIKENESS = 0.65  # of a command that is suggested: "eval" is like "evaluate", "list" like none
@@ -114,7 +114,7 @@ def _run(arguments: list[str]) -> None:
     except BrokenPipeError:  # an OSError
         raise
     except (OSError, ValueError, StrictDataclassError) as error:  # the user can correct it, so no traceback
-        sys.exit(f"error: {error}")
+        sys.exit(f"error: {message_of(error)}")
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == "attnzoo":
             raise

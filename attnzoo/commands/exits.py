@@ -1,4 +1,4 @@
-"""Early ends of a command: Ctrl-C, and an output that is closed."""
+"""Early ends of a command: Ctrl-C, an output that is closed, and errors that the user can correct."""
 
 import os
 import signal
@@ -32,6 +32,17 @@ def exit_when_interrupted() -> Iterator[None]:
     except OSError as error:
         _discard_output()
         sys.exit(f"error: the output cannot be written: {error}")
+
+
+def message_of(error: Exception) -> str:
+    """The message of an error; that of a file without "[Errno 2]"."""
+    if not isinstance(error, OSError) or error.strerror is None or error.filename is None:
+        return str(error)
+    if isinstance(error, FileNotFoundError):
+        return f"there is no file or folder {str(error.filename)!r}"
+    if isinstance(error, IsADirectoryError):
+        return f"{str(error.filename)!r} is a folder; give a file"
+    return f"{str(error.filename)!r}: {error.strerror}"
 
 
 def _discard_output() -> None:

@@ -9,9 +9,10 @@ from .symbols import with_greek_names
 Kind = Literal["word", "capitals", "acronym", "initialism", "compound", "punctuation", "unknown"]
 # Initialisms that dictionaries also list as words (it, us), or that look like words. In capitals they are spelled out.
 INITIALISMS = frozenset(["AI", "AST", "EST", "EU", "ID", "IO", "IP", "IT", "OS", "OSS", "PM", "UK", "UN", "URI", "US"])
-INITIALISMS |= {"DOI", "IDNA", "UUID"}
+INITIALISMS |= {"AIX", "DOI", "IDNA", "NA", "UUID"}
 # Initialisms that are also written in small letters, and look like words.
-IN_SMALL_LETTERS = frozenset(["api", "cli", "doi", "gpu", "gui", "ietf", "ssh", "uri", "url", "utf", "uuid", "wsgi"])
+IN_SMALL_LETTERS = frozenset(["api", "ci", "cli", "cpu", "doi", "exe", "gid", "gpu", "gui", "id", "ietf", "ip", "irq"])
+IN_SMALL_LETTERS |= {"os", "ssh", "uid", "ui", "uri", "url", "utf", "uuid", "wsgi"}
 # Terms that are said otherwise than they are spelled, as words and initialisms. A key in small letters serves for every
 # capitalisation.
 TERMS = {"LaTeX": "lay tech", "BibTeX": "bib tech", "TeX": "tech", "IoT": "i O T", "SaaS": "sass", "JPEG": "jay peg"}
@@ -27,10 +28,12 @@ TERMS |= {
 }
 TERMS |= {"stderr": "standard error", "readthedocs": "reed the docks"}
 TERMS |= {"wget": "W get", "utcnow": "UTC now", "img": "image", "yml": "Y M L", "usr": "user", "pipx": "pip X"}
+TERMS |= {"dtype": "D type", "groupby": "group by", "iana": "I anna", "jax": "jacks", "libc": "lib C", "meta": "metta"}
+TERMS |= {"nan": "nann", "psutil": "P S you till", "systemd": "system D"}
 TERMS |= {"async": "ace ink", "asyncio": "ace ink I O", "circleci": "circle CI", "tzinfo": "T Z info"}
 # Small letters without a vowel are spelled (www), but for sounds (shh) and abbreviations that are read as words (mr).
 WITHOUT_VOWELS = re.compile(
-    r"(?!(?:br+|gr+|hm+|hmph|m+|pff+t?|ps+t|s+h+|tsk|z+|dr|ft|hrs?|jr|lbs?|ltd|mrs?|ms|mt|nth|sr|st|vs)\Z)[b-df-hj-np-tv-xz]{2,5}"
+    r"(?!(?:br+|gr+|hm+|hmph|m+|pff+t?|ps+t|s+hh+|tsk|z+|dr|ft|hrs?|jr|lbs?|ltd|mrs?|ms|mt|nth|sr|st|vs)\Z)[b-df-hj-np-tv-xz]{2,8}"
 )
 PLURAL_LETTER = re.compile("(?!Ms|Vs)[B-DF-HJ-NP-TV-Z]s")  # your Ps and Qs
 LONGEST_ACRONYM = 3  # letters; a longer word in capitals is more often a word
@@ -66,7 +69,7 @@ def reading(word: str, is_mixed: bool = True, is_alone: bool = False) -> tuple[t
     if said := term(word):
         return tuple(said.split()), "compound"
     if (letters := word.removesuffix("s")) in IN_SMALL_LETTERS:
-        return (*letters[:-1], letters[-1] + ("'s" if word != letters else "")), "acronym"
+        return (*letters[:-1], letters[-1] + ("'s" if word != letters else "")), "initialism"
     if both := WITH_INITIALISM.fullmatch(word):
         return (term(both[1]) or both[1].upper(), both[2]), "compound"
     if IS_PLAIN.fullmatch(word) and not PLURAL_LETTER.fullmatch(word):
@@ -100,7 +103,7 @@ def _parts(word: str, is_mixed: bool) -> tuple[str, ...]:
     parts: list[str] = []
     is_apart = False
     for part in re.split(f"[{HYPHENS}]", word):
-        inner = _inner(part)
+        inner = _inner(part) if parts or part != "re" else ["ree"]  # re-install
         is_apart |= inner != [part] or (part != word and reading(part, is_mixed)[1] != "word")
         parts += filter(None, inner)
     return tuple(parts) if is_apart else ()

@@ -1,31 +1,44 @@
 """Technical compounds in small letters: "dateutil" is read as "date" and "util", "httpcore" as HTTP and "core".
 
+Letters before a word are spelled if no English word begins with them: "fstype" is F, S, "type".
 Only a word that no lexicon or dictionary lists is taken apart. Of the CMU dictionary's words that are made of two
 frequent words of at least four letters, 86 % are pronounced exactly as the two, stress apart.
 """
 
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 
-from .capitals import TERMS
+from .capitals import TERMS, UNLIKE_WORDS
 
 SHORTEST = 4  # letters of a frequent word in a compound; shorter ones are too often a part of another word
+MOST_SPELLED = 4  # letters of a word without a known part
 ENDINGS = frozenset(["able", "less"])
 # What else technical compounds are made of, and what is said for it. An initialism is in capitals.
-INITIALISMS = "aio api cli dns dt gpu gui html http rst sql ssh ssl tcp tls tz ui uri url ws xml"
+INITIALISMS = "aio api cli cpu dns dt gpu gui html http io irq js ml rst sql ssh ssl tcp tls tz ui uri url ws xml"
 PARTS = {name: name.upper() for name in INITIALISMS.split()} | {
+    "addr": "adder",
     "arg": "arg",
     "args": "args",
     "auth": "auth",
+    "avg": "average",
+    "cmd": "command",
+    "conn": "con",
     "dev": "dev",
+    "err": "err",
     "func": "funk",
     "init": "in it",
     "iter": "itter",
+    "lan": "lan",
     "lib": "lib",
     "libs": "libs",
+    "mem": "mem",
+    "per": "per",
     "py": "pie",
+    "recv": "receive",
     "repo": "ree poe",
     "str": "string",
+    "sub": "sub",
     "sync": "sink",
     "sys": "sis",
     "util": "you till",
@@ -33,25 +46,45 @@ PARTS = {name: name.upper() for name in INITIALISMS.split()} | {
     "yaml": "yammel",
 }
 WORDS = """
-array base bench block board book box browser bytes cache chain check class client cloud code color column command
-config content contents core count data date docs download edit error event file files filter flow folder font format
-frame graph group handle hash head hook host hub image import index info input install item join key kit label layer
-lazy line link list load lock log logger main maker mark mask match matrix message meta mode model module month name
-node note number object order output pack package page parse parser path pattern plot plugin point pool port print
-process profile project proxy python query queue random range read reader regex request requests rule runner schema
-scope screen script search server set sheet shell site size snap sort source space spec split stack stamp start state
-stats status step storage store stream style symbol table tag task template tensor test tests text thread tick time
-timer token tool tools tracker tree type types unicode unit update user users value vector version versions view warning
-watch web week width window work worker wrapper write writer year zip zone
+array base bench block board book box browser bytes cache call chain check class client cloud code color column
+command config content contents core count data date disk docs download edit error event file files filter flow folder
+font format frame graph group handle hash head hook host hub image import index info input install intro item join key
+kit label layer lazy limit line link list load lock log logger main maker map mark mask match matrix message meta mode
+model module month mount name net node note number object order output pack package page parse parser path pattern
+plot plugin point pool port print process profile project proxy python query queue random range read reader regex
+request requests rule runner schema scope screen script search server set sheet shell site size snap soft sort source
+space spec split stack stamp start state stats status step storage store stream style symbol table tag task template
+tensor test tests text thread tick time timer token tool tools tracker tree type types unicode unit update user users
+value vector version versions view warning watch web week width window work worker wrapper write writer year zip zone
 """
 
 
-def parts_of_compound(word: str) -> tuple[str, ...]:
-    """What is said for the parts of a compound, or nothing for another word. The fewest parts are taken.
+def parts_of_compound(word: str, is_listed: Callable[[str], object]) -> tuple[str, ...]:
+    """What is said for the parts of a compound, or nothing for another word.
 
     Args:
-        word: in small letters, not in a dictionary
+        word: one that is not listed
+        is_listed: whether a lexicon or a dictionary has a word
     """
+    if PARTS.get(word, word) != word:
+        return tuple(PARTS[word].split())
+    parts = _parts(word) if word.islower() else _parts(word.lower()) if word[1:].islower() else ()
+    if parts or not (word.islower() and word.isalpha() and UNLIKE_WORDS.match(word)):
+        return parts
+    if set(word).isdisjoint("aeiouy"):  # hmm
+        return ()
+    for end in range(1, min(MOST_SPELLED, len(word) - 2)):
+        rest = word[end:]
+        if not set(word[:end]).isdisjoint("aeiouy"):
+            break
+        is_word = rest in _known_parts() or (len(rest) >= SHORTEST and is_listed(rest))
+        if rest_parts := (rest,) if is_word else _parts(rest):
+            return (word[:end].upper(), *rest_parts)
+    return (word.upper(),) if len(word) <= MOST_SPELLED else ()
+
+
+def _parts(word: str) -> tuple[str, ...]:
+    """What is said for the known parts that make up a word; the fewest parts are taken."""
     found: dict[int, tuple[str, ...]] = {len(word): ()}  # by the place from which on the letters are read
     for start in range(len(word) - 2, -1, -1):
         readings = [
@@ -71,4 +104,5 @@ def _known_parts() -> dict[str, str]:
     rows = (files(__package__) / "frequent_words.tsv").read_text(encoding="utf-8").splitlines()[1:]
     words = {row.partition("\t")[0] for row in rows}
     frequent = {word for word in words - ENDINGS if len(word) >= SHORTEST and word.isalpha() and word.islower()}
-    return {word: word for word in (*sorted(frequent), *WORDS.split())} | TERMS | PARTS
+    own = {form: form for word in WORDS.split() for form in (word, f"{word}s")}
+    return {word: word for word in sorted(frequent)} | own | TERMS | PARTS

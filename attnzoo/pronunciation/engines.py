@@ -51,14 +51,28 @@ def load_engine(folder: str | Path, name: EngineName | None, device: str) -> Any
     if is_exported:
         return OnnxEngine(folder)
     if name in ("torch", None):
-        return TorchEngine(folder, device)
+        return TorchEngine(folder, _on(device))
     return OnnxEngine(folder, "int8" if name == "onnx-int8" else "float32")
+
+
+def _on(name: str) -> torch.device:
+    """The device of this name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (AssertionError, RuntimeError, TypeError) as error:  # as the build of torch has it
+        raise ValueError(f"device must be a device that torch has here, such as 'cpu', got {name!r}") from error
+    return device
 
 
 class TorchEngine:
     """A model in PyTorch."""
 
-    def __init__(self, folder: str | Path, device: str) -> None:
+    def __init__(self, folder: str | Path, device: torch.device) -> None:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         if not config.is_encoder_decoder:
             raise ValueError(

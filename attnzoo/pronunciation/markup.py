@@ -88,7 +88,7 @@ def _sign(sign: str, before: str, after: str) -> Said:
         is_bracket = sign == ">" and line.rfind("<") > line.rfind(">")  # of <name@example.org>
         is_of_number = BEFORE_NUMBER.match(after) and (sign == "<" or not (is_first or is_bracket))
         said = COMPARISONS[sign] if is_of_number or (is_between and has_space) else ""
-    elif sign in POWERS and is_between and re.search(r"(?:[\d)\]]|\b[A-Za-z])\Z", line) and is_close:
+    elif sign in POWERS and is_between and re.search(r"(?:[\d)\]]|\b[A-Za-z])\Z", line) and (is_close or sign == "**"):
         said = "to the"
     elif sign in EQUATIONS and is_between and (sign != "*" or has_space or (line[-1].isdigit() and after[0].isdigit())):
         said = EQUATIONS[sign]
@@ -115,8 +115,8 @@ PIECES = re.compile(
     r"|(?P<prefix>(?<![\w'])[bf](?='[^'\s]{2}))"  # of a string in code: b'text'
     rf"|(?P<tag><!--.*?-->|<!(?i:doctype)[^<>]*>|</?(?i:{TAGS})(?:\s[^<>]*)?/?>)"
     # Underlines and the borders of tables; bullets and prompts at the beginning of a line.
-    r"|(?P<rule>(?<!\S)[-=~^+|:*#_]{3,}(?!\S)|(?<=`)\$(?= +[a-z])"
-    r"|(?:(?<=\n)|(?<![\s\S]))(?:[+=](?=\s)|\$(?= +[A-Za-z./])))"
+    r"|(?P<rule>(?<!\S)[-=~^+|:*#_]{3,}(?!\S)|(?<![\d\w] )(?<!\w)\$(?= +[A-Za-z./])"
+    r"|(?:(?<=\n)|(?<![\s\S]))[+=](?=\s))"
     r"|(?P<sign>[<>!~]=|-+>|=>|={2,}|<+|>+|\*+|~+|\^+|&&|\|{2,}|\+{3,})"
     r"|(?P<dollar>\$(?=[A-Za-z_{(]))"
     rf"|(?<![\w.,])(?:(?P<scientific>{SCIENTIFIC.pattern})|(?P<spaced>{SPACED.pattern}))"

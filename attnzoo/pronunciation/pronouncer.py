@@ -2,6 +2,7 @@
 
 import html
 import re
+import reprlib
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -11,6 +12,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from ..alignment import AlignedPair
+from ..model_inputs import require_flag
 from ..shipped_models import KOKORO, PRONUNCIATION, named_folder
 from . import phone_sets
 from .british import british_entries
@@ -119,18 +121,23 @@ class Pronouncer:
         engine: EngineName | None = None,
     ) -> None:
         chosen, accent = accent, "en-us" if accent is None else accent
-        if accent not in phone_sets.SOURCE_OF_IPA or phones not in phone_sets.PHONE_SETS:
+        if not isinstance(accent, str) or accent not in phone_sets.SOURCE_OF_IPA or phones not in phone_sets.PHONE_SETS:
             raise ValueError(
                 f"accent must be one of {', '.join(phone_sets.SOURCE_OF_IPA)} and phones one of "
                 f"{', '.join(phone_sets.PHONE_SETS)}, got accent={accent!r}, phones={phones!r}"
             )
         base = phone_sets.SOURCE_OF_IPA[accent] if phones == "ipa" else phones
         if model is None and (accent, base) not in MODELS:
-            there = " and ".join(f"accent={accent!r}, phones={phones!r}" for accent, phones in MODELS)
+            fitting = [of for name, of in MODELS if name == accent] + ["ipa"]
             raise ValueError(
-                f"no model of accent={accent!r}, phones={base!r} comes with this version, only of {there}; "
-                "give the folder of another one as model"
+                f"no model of the accent {accent} writes the phones {phones!r}; for {accent} choose "
+                f"{' or '.join(map(repr, fitting))}, or give the folder of another model"
             )
+        if tagger is not None and not callable(tagger):
+            raise ValueError(f"tagger must be a function of a list of words, or None, got {tagger!r}")
+        require_flag("dictionary", dictionary)
+        if model is not None and (not isinstance(model, str | Path) or not str(model)):
+            raise ValueError(f"model must be a folder, a name or None, got {model!r}")
         self.accent, self.phones, self.lexicon = accent, phones, user_lexicon(lexicon, phones)
         folder = named_folder(MODELS[accent, base] if model is None else str(model))
         if not Path(folder).exists() and "/" not in folder:
@@ -335,7 +342,7 @@ class Pronouncer:
         stem, *ending = re.split("(?='s$)", straight(word))
         if self._letter_names and WITHOUT_VOWELS.fullmatch(stem):
             return [self._spelled(word, [*stem[:-1].upper(), "".join((stem[-1].upper(), *ending))])]
-        parts = parts_of_compound(word) if self._letter_names else ()
+        parts = parts_of_compound(word, self._listed) if self._letter_names else ()
         return [*chain(*(self._plan(part, *reading(part)) for part in parts))] or [word]
 
     def _listed(self, word: str) -> Spoken | None:
@@ -464,15 +471,15 @@ class Pronouncer:
 
     def reason(self, text: str) -> str:
         """Why a text has no pronunciation, for a message."""
-        tokens = self._tokenize(text)
+        tokens, shown = self._tokenize(text), reprlib.repr(text)
         spoken = [part for token in tokens for part in token.parts]
         unknown = {c for part in spoken for c in part if not self.word_model.readable(c) and c not in HYPHENS}
         unknown.update(token.text for token in tokens if token.kind == "unknown")
         if unknown:
-            return f"{text!r} has characters that this model does not know: {' '.join(map(repr, sorted(unknown)))}"
+            return f"{shown} has characters that this model does not know: {' '.join(map(repr, sorted(unknown)))}"
         if spoken and max(map(len, spoken)) <= MAX_LETTERS:
-            return f"{text!r}: the model wrote no phonemes for it; train it longer, or give a lexicon"
-        return f"{text!r} has no word of at most {MAX_LETTERS} letters that can be pronounced"
+            return f"{shown}: the model wrote no phonemes for it; train it longer, or give a lexicon"
+        return f"{shown} has no word of at most {MAX_LETTERS} letters that can be pronounced"
 
 
 def _require_accent(own: str, known: Iterable[str], accent: str, phones: str, model: str) -> None:

@@ -306,8 +306,13 @@ def test_what_is_no_text_is_refused(pronounce: Pronouncer, given: Any) -> None:
 def test_what_there_is_not_is_refused(pronounce: Pronouncer) -> None:
     with refused(ValueError, "accent must be one of en-us, en-gb", "accent='fr'"):
         Pronouncer("fr")
-    with refused(ValueError, "no model of accent='en-gb', phones='arpabet'", "accent='en-us', phones='arpabet'"):
+    with refused(ValueError, "the accent en-gb writes the phones 'arpabet'", "choose 'kokoro' or 'ipa'"):
         Pronouncer("en-gb")
+    for name, wrong in (("accent", ["en-us"]), ("model", ""), ("tagger", "spacy"), ("device", "foo"), ("device", 3)):
+        with refused(ValueError, f"{name} must be", repr(wrong)):
+            Pronouncer(**{name: wrong})
+    with refused(TypeError, "dictionary must be True or False"):
+        Pronouncer(dictionary="no")  # type: ignore[arg-type]
     with refused(ValueError, "is not a model of pronunciation; use attnzoo translate"):
         Pronouncer(model="small-transformer-multi30k-en-de")
     with refused(ValueError, "got the text 'cat'"):

@@ -48,6 +48,7 @@ def test_each_part_of_a_compound_is_read_as_by_itself(compound: str, parts: str,
     [
         *(("aiohttp", "AIO HTTP"), ("pyversions", "pie versions"), ("zoneinfo", "zone info"), ("tzfile", "TZ file")),
         *(("githubusercontent", "git hub user content"), ("jsonschema", "jason schema"), ("urllib", "URL lib")),
+        *(("fstype", "FS type"), ("bfloat", "B float"), ("mmap", "M map"), ("mtu", "MTU"), ("Unittest", "unit test")),
     ],
 )
 def test_a_compound_in_small_letters_is_taken_apart(compound: str, parts: str, listed_in: Pronouncer) -> None:
@@ -57,7 +58,8 @@ def test_a_compound_in_small_letters_is_taken_apart(compound: str, parts: str, l
 def test_a_listed_word_or_an_unknown_part_is_not_taken_apart(listed: Pronouncer) -> None:
     assert phonemes(listed, "understand") == [" ".join(listed.dictionary["understand"][0].phones)]
     assert phonemes(Pronouncer(lexicon={"aiohttp": "EY1"}), "aiohttp") == ["EY1"]
-    assert parts_of_compound("blorphandle") == parts_of_compound("walkable") == parts_of_compound("handle") == ()
+    for word in ("blorphandle", "walkable", "handle", "tmesis"):
+        assert parts_of_compound(word, lambda part: False) == ()
 
 
 def test_a_listed_compound_and_a_name_with_two_capitals_are_words(listed: Pronouncer) -> None:

@@ -11,6 +11,8 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers.utils import logging
 
+from attnzoo.commands.exits import message_of
+
 
 class StoppedError(Exception):
     """The training was stopped by the signal of this number, and has written a checkpoint."""
@@ -33,7 +35,7 @@ def exit_on_user_error(go_on: str = "the same command goes on from there") -> It
     except BrokenPipeError:  # an OSError: the reader of the output has ended, which the command attnzoo expects
         raise
     except (OSError, ValueError, FloatingPointError, StrictDataclassError) as error:
-        sys.exit(f"error: {error}")
+        sys.exit(f"error: {message_of(error)}")
     except StoppedError as stopped:
         print(f"{stopped}; {go_on}", file=sys.stderr)
         sys.exit(128 + stopped.signum)
