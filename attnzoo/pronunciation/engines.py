@@ -51,7 +51,7 @@ def load_engine(folder: str | Path, name: EngineName | None, device: str) -> Any
     if is_exported:
         return OnnxEngine(folder)
     if name in ("torch", None):
-        return TorchEngine(folder, _on(device))
+        return TorchEngine(folder, device)
     return OnnxEngine(folder, "int8" if name == "onnx-int8" else "float32")
 
 
@@ -72,7 +72,7 @@ def _on(name: str) -> torch.device:
 class TorchEngine:
     """A model in PyTorch."""
 
-    def __init__(self, folder: str | Path, device: torch.device) -> None:
+    def __init__(self, folder: str | Path, device: str) -> None:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         if not config.is_encoder_decoder:
             raise ValueError(
@@ -82,7 +82,7 @@ class TorchEngine:
         model, report = AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True, trust_remote_code=False)
         if missing := ", ".join(sorted(report["missing_keys"])):  # they would be random
             raise ValueError(f"the model in {folder} has no weights {missing}, which its config asks for")
-        self.model: Any = model.to(device).eval()
+        self.model: Any = model.to(_on(device)).eval()
         generation = self.model.generation_config
         self.num_beams: int = generation.num_beams or 1
         self.end = _end_of(generation.eos_token_id, folder)
