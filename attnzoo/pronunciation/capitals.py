@@ -11,8 +11,10 @@ Kind = Literal["word", "capitals", "acronym", "initialism", "compound", "punctua
 INITIALISMS = frozenset(["AI", "AST", "EST", "EU", "ID", "IO", "IP", "IT", "OS", "OSS", "PM", "UK", "UN", "URI", "US"])
 INITIALISMS |= {"AIX", "DOI", "IDNA", "NA", "UUID"}
 # Initialisms that are also written in small letters, and look like words.
-IN_SMALL_LETTERS = frozenset(["api", "ci", "cli", "cpu", "doi", "exe", "gid", "gpu", "gui", "id", "ietf", "ip", "irq"])
-IN_SMALL_LETTERS |= {"os", "ssh", "uid", "ui", "uri", "url", "utf", "uuid", "wsgi"}
+IN_SMALL_LETTERS = frozenset(
+    ["api", "aws", "ci", "cli", "cpu", "doi", "eg", "exe", "gid", "gpu", "gui", "id", "ie", "ietf", "ip"]
+)
+IN_SMALL_LETTERS |= {"irq", "os", "ssh", "uid", "ui", "uri", "url", "utf", "uuid", "wsgi"}
 # Terms that are said otherwise than they are spelled, as words and initialisms. A key in small letters serves for every
 # capitalisation.
 TERMS = {"LaTeX": "lay tech", "BibTeX": "bib tech", "TeX": "tech", "IoT": "i O T", "SaaS": "sass", "JPEG": "jay peg"}
@@ -29,7 +31,15 @@ TERMS |= {
 TERMS |= {"stderr": "standard error", "readthedocs": "reed the docks"}
 TERMS |= {"wget": "W get", "utcnow": "UTC now", "img": "image", "yml": "Y M L", "usr": "user", "pipx": "pip X"}
 TERMS |= {"dtype": "D type", "groupby": "group by", "iana": "I anna", "jax": "jacks", "libc": "lib C", "meta": "metta"}
-TERMS |= {"nan": "nann", "psutil": "P S you till", "systemd": "system D"}
+TERMS |= {
+    "bibtex": "bib tech",
+    "ctrl": "control",
+    "gzip": "G zip",
+    "ipynb": "I P Y N B",
+    "openai": "open A I",
+    "re": "ree",
+}
+TERMS |= {"sh": "S H", "nan": "nann", "psutil": "P S you till", "systemd": "system D"}
 TERMS |= {"async": "ace ink", "asyncio": "ace ink I O", "circleci": "circle CI", "tzinfo": "T Z info"}
 # Small letters without a vowel are spelled (www), but for sounds (shh) and abbreviations that are read as words (mr).
 WITHOUT_VOWELS = re.compile(
@@ -68,8 +78,9 @@ def reading(word: str, is_mixed: bool = True, is_alone: bool = False) -> tuple[t
     """
     if said := term(word):
         return tuple(said.split()), "compound"
-    if (letters := word.removesuffix("s")) in IN_SMALL_LETTERS:
-        return (*letters[:-1], letters[-1] + ("'s" if word != letters else "")), "initialism"
+    letters = word if word in IN_SMALL_LETTERS else word.removesuffix("s")
+    if letters in IN_SMALL_LETTERS:
+        return (*letters[:-1].upper(), letters[-1].upper() + ("'s" if word != letters else "")), "initialism"
     if both := WITH_INITIALISM.fullmatch(word):
         return (term(both[1]) or both[1].upper(), both[2]), "compound"
     if IS_PLAIN.fullmatch(word) and not PLURAL_LETTER.fullmatch(word):
@@ -103,7 +114,7 @@ def _parts(word: str, is_mixed: bool) -> tuple[str, ...]:
     parts: list[str] = []
     is_apart = False
     for part in re.split(f"[{HYPHENS}]", word):
-        inner = _inner(part) if parts or part != "re" else ["ree"]  # re-install
+        inner = _inner(part)
         is_apart |= inner != [part] or (part != word and reading(part, is_mixed)[1] != "word")
         parts += filter(None, inner)
     return tuple(parts) if is_apart else ()

@@ -12,14 +12,19 @@ from importlib.resources import files
 from .capitals import TERMS, UNLIKE_WORDS
 
 SHORTEST = 4  # letters of a frequent word in a compound; shorter ones are too often a part of another word
+LONG = 5  # letters of a listed word beside a technical part
+MOST_IN_CAPITALS = 5  # letters of a word in capitals that is more often an initialism
 MOST_SPELLED = 4  # letters of a word without a known part
 ENDINGS = frozenset(["able", "less"])
 # What else technical compounds are made of, and what is said for it. An initialism is in capitals.
-INITIALISMS = "aio api cli cpu dns dt gpu gui html http io irq js ml rst sql ssh ssl tcp tls tz ui uri url ws xml"
+INITIALISMS = (
+    "aio api aws cli cpu dns dt fs gpu gui hdfs html http io irq js ml rst sql ssh ssl tcp tls tz ui uri url ws xml"
+)
 PARTS = {name: name.upper() for name in INITIALISMS.split()} | {
     "addr": "adder",
     "arg": "arg",
     "args": "args",
+    "attr": "atter",
     "auth": "auth",
     "avg": "average",
     "cmd": "command",
@@ -27,35 +32,42 @@ PARTS = {name: name.upper() for name in INITIALISMS.split()} | {
     "dev": "dev",
     "err": "err",
     "func": "funk",
+    "get": "get",
+    "has": "has",
     "init": "in it",
     "iter": "itter",
     "lan": "lan",
     "lib": "lib",
     "libs": "libs",
     "mem": "mem",
+    "my": "my",
+    "obj": "object",
     "per": "per",
     "py": "pie",
     "recv": "receive",
     "repo": "ree poe",
+    "set": "set",
     "str": "string",
     "sub": "sub",
     "sync": "sink",
     "sys": "sis",
+    "temp": "temp",
     "util": "you till",
     "utils": "you tills",
     "yaml": "yammel",
 }
 WORDS = """
-array base bench block board book box browser bytes cache call chain check class client cloud code color column
-command config content contents core count data date disk docs download edit error event file files filter flow folder
-font format frame graph group handle hash head hook host hub image import index info input install intro item join key
-kit label layer lazy limit line link list load lock log logger main maker map mark mask match matrix message meta mode
-model module month mount name net node note number object order output pack package page parse parser path pattern
-plot plugin point pool port print process profile project proxy python query queue random range read reader regex
-request requests rule runner schema scope screen script search server set sheet shell site size snap soft sort source
-space spec split stack stamp start state stats status step storage store stream style symbol table tag task template
-tensor test tests text thread tick time timer token tool tools tracker tree type types unicode unit update user users
-value vector version versions view warning watch web week width window work worker wrapper write writer year zip zone
+amazon array arrow base bench big block board book box browser bucket byte bytes cache call chain check class client
+cloud code color column command compress config content contents core count data date disk docs download edit error
+event file files filter fine flow folder font format frame graph group handle hash head hook host hub image import
+index info input install intro item join key kit label layer lazy level limit line link list load lock log logger main
+maker map mark mask match matrix message meta mode model module month mount name net node note number object order
+output pack package page parse parser path pattern plot plugin point pool port print process profile project proxy
+python query queue random range read reader regex request requests rule runner schema science scope screen script
+search server set sheet shell site size snap soft sort source space spec split stack stamp start state stats status
+step storage store stream style symbol table tag task template tensor test tests text thread tick time timer token
+tool tools tracker tree type types unicode unit update user users value vector version versions view warning watch web
+week width window work worker wrapper write writer year zip zone
 """
 
 
@@ -68,7 +80,9 @@ def parts_of_compound(word: str, is_listed: Callable[[str], object]) -> tuple[st
     """
     if PARTS.get(word, word) != word:
         return tuple(PARTS[word].split())
-    parts = _parts(word) if word.islower() else _parts(word.lower()) if word[1:].islower() else ()
+    small = word.lower()
+    is_plain = word[1:].islower() or (word.isupper() and len(word) > MOST_IN_CAPITALS)
+    parts = (_parts(small) or _with_listed(small, is_listed)) if is_plain else ()
     if parts or not (word.islower() and word.isalpha() and UNLIKE_WORDS.match(word)):
         return parts
     if set(word).isdisjoint("aeiouy"):  # hmm
@@ -81,6 +95,17 @@ def parts_of_compound(word: str, is_listed: Callable[[str], object]) -> tuple[st
         if rest_parts := (rest,) if is_word else _parts(rest):
             return (word[:end].upper(), *rest_parts)
     return (word.upper(),) if len(word) <= MOST_SPELLED else ()
+
+
+def _with_listed(word: str, is_listed: Callable[[str], object]) -> tuple[str, ...]:
+    """What is said for a technical part and a longer word that is listed; nothing if a word is not made of these."""
+    for end in range(2, len(word) - 1):
+        first, last = word[:end], word[end:]
+        for part, other in ((first, last), (last, first)):
+            if part in _technical_parts() and len(other) >= LONG and is_listed(other):
+                said = {part: _technical_parts()[part], other: other}
+                return tuple(f"{said[first]} {said[last]}".split())
+    return ()
 
 
 def _parts(word: str) -> tuple[str, ...]:
@@ -104,5 +129,11 @@ def _known_parts() -> dict[str, str]:
     rows = (files(__package__) / "frequent_words.tsv").read_text(encoding="utf-8").splitlines()[1:]
     words = {row.partition("\t")[0] for row in rows}
     frequent = {word for word in words - ENDINGS if len(word) >= SHORTEST and word.isalpha() and word.islower()}
+    return {word: word for word in sorted(frequent)} | _technical_parts()
+
+
+@cache
+def _technical_parts() -> dict[str, str]:
+    """Those of them that are frequent in technical texts."""
     own = {form: form for word in WORDS.split() for form in (word, f"{word}s")}
-    return {word: word for word in sorted(frequent)} | own | TERMS | PARTS
+    return own | TERMS | PARTS

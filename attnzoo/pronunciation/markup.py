@@ -112,7 +112,7 @@ SAID: dict[str, Callable[[str], Said]] = {
 PIECES = re.compile(
     rf"(?=[<>=!~^*&|+$.\d\-A-Za-z`\"(\])\u201d:#_\u2160-\u217f{SUPERSCRIPTS}])(?:"
     r"(?P<ending>(?<=\w)(?:[`\"*()\]\u201d]|</\w+>)+['\u2019]s\b)"
-    r"|(?P<prefix>(?<![\w'])[bf](?='[^'\s]{2}))"  # of a string in code: b'text'
+    r"|(?P<prefix>(?<![\w'])[bfr](?='[^'\s]{2}))"  # of a string in code: b'text'
     rf"|(?P<tag><!--.*?-->|<!(?i:doctype)[^<>]*>|</?(?i:{TAGS})(?:\s[^<>]*)?/?>)"
     # Underlines and the borders of tables; bullets and prompts at the beginning of a line.
     r"|(?P<rule>(?<!\S)[-=~^+|:*#_]{3,}(?!\S)|(?<![\d\w] )(?<!\w)\$(?= +[A-Za-z./])"

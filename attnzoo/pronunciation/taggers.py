@@ -54,6 +54,8 @@ def _tag_by_neighbours(words: list[str], place: int) -> str:
     if auxiliary in BE or auxiliary in HAVE:
         is_participle = word in PAST or word.endswith("ed")
         return "VBN" if is_participle else "JJ" if auxiliary in BE else ""
+    if after in ("of", "case", "cases"):  # the use cases
+        return "NN"
     if before in BEFORE_VERB:
         return "VB"
     is_after_noun = two_before in DETERMINERS and before.isalpha() and before not in NO_NOUNS
