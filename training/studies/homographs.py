@@ -4,8 +4,8 @@
 
 The sentences are the held-out ones of :mod:`attnzoo.training.data.homographs`, which says where they come from. An
 answer counts as the reading whose label has the nearest pronunciation, and as wrong if two are equally near. Without
-``--tagger`` no tagger is used, even if one is installed: the words beside a word tell its part of speech. The last line is the share of sentences that have the reading
-that is the commonest in the others.
+``--tagger`` no tagger is used, even if one is installed: the words beside a word tell its part of speech. The last line
+is the share of sentences that have the reading that is the commonest in the others.
 """
 
 from collections import Counter, defaultdict
