@@ -44,14 +44,14 @@ SOME_TOKENS = ("eos_token_id", "forced_eos_token_id", "decoder_start_token_id") 
 SUPPRESSED = ("suppress_tokens", "begin_suppress_tokens")
 
 
-def check_generation(options: Mapping[str, Any], vocab_size: int, of_call: bool = False) -> None:
+def check_generation(options: Mapping[str, Any], vocab_size: int, may_never_end: bool = False) -> None:
     """Check the counts, other numbers and tokens among the options of ``generate()``; None is an option not set.
 
     Args:
         options: by their names
         vocab_size: the model's
-        of_call: the options are a call's, not a file's. A call may set ``eos_token_id=-1``: never end, as in
-            Transformers' continuous batching. In a file it is more likely damage.
+        may_never_end: whether ``eos_token_id`` may be -1, as in a ``GenerationConfig`` for Transformers' continuous
+            batching. In a file, or as an argument of a call, it is more likely a mistake
 
     Raises:
         ValueError: one is of the wrong type or out of range, or a token is not in the vocabulary.
@@ -71,7 +71,7 @@ def check_generation(options: Mapping[str, Any], vocab_size: int, of_call: bool 
         if tokens is None or (is_list and name in ONE_TOKEN) or (not tokens and name not in SUPPRESSED):
             what = "the id of a token" if name in ONE_TOKEN else "the id of a token, or a list of ids"
             raise ValueError(f"{name} must be {what}, got {shown}; leave it out if there is none")
-        if of_call and name == "eos_token_id" and tokens == [-1]:
+        if may_never_end and name == "eos_token_id" and tokens == [-1]:
             continue
         if name not in SUPPRESSED and not all(0 <= token < vocab_size for token in tokens):
             raise ValueError(

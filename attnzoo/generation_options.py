@@ -58,10 +58,10 @@ class ZooGenerationMixin(GenerationMixin):
         Raises:
             ValueError: an option that the model cannot have, or one that is out of range (:func:`check_generation`).
         """
-        check_generation(kwargs, self.config.vocab_size, of_call=True)
+        check_generation(kwargs, self.config.vocab_size)
         parent: Any = super()
         options, model_kwargs = parent._prepare_generation_config(*args, **kwargs)
-        check_generation(vars(options), self.config.vocab_size, of_call=True)
+        check_generation(vars(options), self.config.vocab_size, may_never_end=True)
         if options.use_cache is None:
             options.use_cache = self.config.use_cache
         if options.assistant_early_exit is not None:

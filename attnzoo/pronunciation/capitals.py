@@ -36,7 +36,6 @@ TERMS |= {
     "ctrl": "control",
     "gzip": "G zip",
     "ipynb": "I P Y N B",
-    "openai": "open A I",
     "re": "ree",
 }
 TERMS |= {"sh": "S H", "nan": "nann", "psutil": "P S you till", "systemd": "system D"}
