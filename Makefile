@@ -75,10 +75,10 @@ test-hub: $(VENV)/installed
 	$(call say,Pushing to a Hub on loopback and pulling from it with faults on the way)
 	$(BIN)/python -m pytest --numprocesses=logical $(LIMIT) -m hub
 
-# Needs Chromium, for example by apt-get install chromium.
+# One of its tests installs twice and trains the demo.
 test-wheel: $(VENV)/installed
 	$(call say,Installing the wheels in an empty environment and using them as a user does)
-	$(BIN)/python -m pytest $(LIMIT) -m wheel
+	$(BIN)/python -m pytest $(subst =600,=1800,$(LIMIT)) -m wheel
 
 # MODELS may name others: folders, or models that come with attnzoo.
 MODELS ?= attentional-rnn-g2p-cmudict
@@ -86,6 +86,7 @@ page: $(VENV)/installed
 	$(call say,Building the page with $(MODELS) into build/page)
 	$(BIN)/python space/pronounce/build.py build/page $(MODELS)
 
+# Needs Chromium, for example by apt-get install chromium.
 test-page: $(VENV)/installed
 	$(call say,Using the pages of attention and of pronunciation in headless Chromium)
 	$(BIN)/python -m pytest -m browser

@@ -124,7 +124,7 @@ def commands_of_the_first_screen() -> tuple[list[str], str, list[tuple[str, str]
     return makes, from_git, shown  # type: ignore[return-value]
 
 
-@pytest.mark.slow
+@pytest.mark.wheel
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
 def test_the_first_screen_works_as_it_is_printed(tmp_path: Path) -> None:
     """In a fresh clone and in an empty environment; ``make test`` is this test's own suite."""
