@@ -1,8 +1,8 @@
-"""Technical compounds in small letters: "dateutil" is read as "date" and "util", "httpcore" as HTTP and "core".
+"""Technical compounds: "dateutil" is read as "date" and "util", "httpcore" as HTTP and "core".
 
-Letters before a word are spelled if no English word begins with them: "fstype" is F, S, "type".
-Only a word that no lexicon or dictionary lists is taken apart. Of the CMU dictionary's words that are made of two
-frequent words of at least four letters, 86 % are pronounced exactly as the two, stress apart.
+Only a word that no lexicon or dictionary lists is taken apart. Its parts are frequent words or technical terms, or one
+technical term and one longer word that is listed. Letters before a word are spelled if no English word begins with
+them: "fstype" is F, S, "type".
 """
 
 from collections.abc import Callable
@@ -15,12 +15,12 @@ SHORTEST = 4  # letters of a frequent word in a compound; shorter ones are too o
 LONG = 5  # letters of a listed word beside a technical part
 MOST_IN_CAPITALS = 5  # letters of a word in capitals that is more often an initialism
 MOST_SPELLED = 4  # letters of a word without a known part
-ENDINGS = frozenset(["able", "less"])
+ENDINGS = frozenset(["able", "less"])  # frequent words that are more often endings
 # What else technical compounds are made of, and what is said for it. An initialism is in capitals.
-INITIALISMS = (
+SPELLED = (
     "aio api aws cli cpu dns dt fs gpu gui hdfs html http io irq js ml rst sql ssh ssl tcp tls tz ui uri url ws xml"
 )
-PARTS = {name: name.upper() for name in INITIALISMS.split()} | {
+PARTS = {name: name.upper() for name in SPELLED.split()} | {
     "addr": "adder",
     "arg": "arg",
     "args": "args",
@@ -75,7 +75,7 @@ def parts_of_compound(word: str, is_listed: Callable[[str], object]) -> tuple[st
     """What is said for the parts of a compound, or nothing for another word.
 
     Args:
-        word: one that is not listed
+        word: one that is not listed, in small letters, with a capital first letter, or in capitals
         is_listed: whether a lexicon or a dictionary has a word
     """
     if PARTS.get(word, word) != word:

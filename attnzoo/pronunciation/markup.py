@@ -114,8 +114,8 @@ PIECES = re.compile(
     r"(?P<ending>(?<=\w)(?:[`\"*()\]\u201d]|</\w+>)+['\u2019]s\b)"
     r"|(?P<prefix>(?<![\w'])[bfr](?='[^'\s]{2}))"  # of a string in code: b'text'
     rf"|(?P<tag><!--.*?-->|<!(?i:doctype)[^<>]*>|</?(?i:{TAGS})(?:\s[^<>]*)?/?>)"
-    # Underlines and the borders of tables; bullets and prompts at the beginning of a line.
-    r"|(?P<rule>(?<!\S)[-=~^+|:*#_]{3,}(?!\S)|(?<![\d\w] )(?<!\w)\$(?= +[A-Za-z./])"
+    # Underlines and the borders of tables; a prompt ($) that has no word before it; bullets at the beginning of a line.
+    r"|(?P<rule>(?<!\S)[-=~^+|:*#_]{3,}(?!\S)|(?<!\w )(?<!\w)\$(?= +[A-Za-z./])"
     r"|(?:(?<=\n)|(?<![\s\S]))[+=](?=\s))"
     r"|(?P<sign>[<>!~]=|-+>|=>|={2,}|<+|>+|\*+|~+|\^+|&&|\|{2,}|\+{3,})"
     r"|(?P<dollar>\$(?=[A-Za-z_{(]))"

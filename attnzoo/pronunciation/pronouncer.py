@@ -72,7 +72,8 @@ class Pronouncer:
     spelled out. Numbers are read as
     words, by the package num2words, or else digit by digit. A letter's diacritics are removed if the model does not
     know it, or it is respelled ("clishay" for cliché). If the dictionary has a pronunciation for each part of speech,
-    ``variants`` has all of them. A tagger chooses the first one; without a tagger, the commonest comes first.
+    ``variants`` has all of them. A tagger chooses the first one, or else the words beside the word; where these do not
+    tell, the commonest comes first.
 
     Calls take these options:
 
@@ -96,7 +97,7 @@ class Pronouncer:
             ARPABET or of Kokoro's phones must write those that ``phones`` names; ``phones="ipa"`` converts them to IPA.
             A model of another language may have its own phones, which are not converted
         tagger: gives the Penn Treebank tags of a list of words; None is the tagger of spaCy or NLTK, if it is installed
-            with its model
+            with its model, or else :func:`~attnzoo.pronunciation.taggers.tags_by_neighbours`
         device: for a model in PyTorch
         engine: "torch"; "onnx" for ONNX Runtime; or "onnx-int8", with weights in eight bits, the fastest on a
             processor, whose pronunciations sometimes differ. The last two need the extra ``export``, and
@@ -105,7 +106,9 @@ class Pronouncer:
 
     Raises:
         ValueError: no model of this accent and these phones; the given model is none of pronunciation, or has another
-            accent or none, other phones, or phones that no dictionary has; or the lexicon has what is no phone.
+            accent or none, other phones, or phones that no dictionary has; the lexicon has what is no phone;
+            the tagger is no function; or torch has no such device.
+        TypeError: ``dictionary`` is not True, False or None.
         FileNotFoundError: the model or the lexicon is not there.
     """
 
