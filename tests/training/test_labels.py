@@ -209,6 +209,14 @@ def test_one_label_alone_is_refused_with_names_too(tmp_path: Path, label_names: 
         task_of(tmp_path / "one.csv", label_names=label_names)
 
 
+@pytest.mark.parametrize(("one", "other"), [("01", "1"), ("1", "1.0"), ("-0", "0")])
+def test_a_number_in_two_spellings_is_no_two_labels(one: str, other: str, tmp_path: Path) -> None:
+    verdicts = [(one, other, "2")[row % 3] for row in range(len(sentences()))]
+    sentences().assign(verdict=verdicts).to_csv(tmp_path / "two.csv", index=False)
+    with pytest.raises(ValueError, match=f"the labels '{one}' and '{other}' are the same number"):
+        task_of(tmp_path / "two.csv")
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

@@ -13,6 +13,7 @@ from .text_files import SourceError, lines, short
 
 FASTTEXT = "__label__"  # the prefix of labels in fastText's files
 NUMBER = re.compile(r"-?\d+")
+DECIMAL = re.compile(r"[+-]?\d+(\.\d*)?")
 LabelNames: TypeAlias = list[str] | dict[Any, str]  # in the order of their numbers, or by the values in the data
 
 
@@ -62,7 +63,7 @@ def number_labels(rows: Rows, given: LabelNames | None, path: str) -> tuple[list
         path: where the rows come from
 
     Raises:
-        SourceError: there is only one label, or the data contradicts the names.
+        SourceError: there is only one label, two labels are the same number, or the data contradicts the names.
     """
     found, own_names = _labels_of(rows)
     if len(found) < 2:
@@ -70,6 +71,7 @@ def number_labels(rows: Rows, given: LabelNames | None, path: str) -> tuple[list
     are_numbers = all(map(NUMBER.fullmatch, found))
     if isinstance(given, dict):
         return _names_of_values(given)
+    _check_spellings(found, path)
     names = own_names if given is None else given
     if names is None:
         if are_numbers and "-1" in found:
@@ -118,6 +120,18 @@ def _names_of_values(given: dict[Any, str]) -> tuple[list[str], dict[str, int]]:
     names = list(dict.fromkeys(given.values()))
     numbers = {name: number for number, name in enumerate(names)}
     return names, numbers | {label_text(value): numbers[name] for value, name in given.items()}
+
+
+def _check_spellings(found: set[str], path: str) -> None:
+    """Raise a SourceError if two labels are the same number: they would be two classes."""
+    spellings: dict[float, str] = {}
+    for label in sorted(filter(DECIMAL.fullmatch, found)):
+        other = spellings.setdefault(float(label), label)
+        if other != label:
+            raise SourceError(
+                f"{path}, train split: the labels {other!r} and {label!r} are the same number and would be two "
+                "classes; write this label in one way, or give each a name in task.data.label_names"
+            )
 
 
 def _check_numeric_names(names: list[str], found: set[str], path: str) -> None:
