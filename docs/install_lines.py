@@ -12,13 +12,17 @@ pip install "attnzoo[plots] @ git+ADDRESS" "attnzoo-models @ git+ADDRESS#subdire
 
 
 def lines() -> str:
-    """The block of a page."""
+    """The block of a page, or one for each of two ways to install."""
+    command = installing.pip_install("plots", models=True).partition("  #")[0]
     if installing.ON_INDEX:
-        head, commands = "# Installs from the package index.", [installing.pip_install("plots", models=True)]
-    else:
-        head = "# Needs a clone as the working directory. Without one use the second line; ADDRESS is the Git address."
-        commands = [installing.pip_install("plots", models=True).partition("  #")[0], FROM_GIT]
-    return "\n".join(["```sh", head, *commands, "```"])
+        return _block("# Installs from the package index.", command)
+    in_clone = _block("# Needs a clone of the repository as the working directory.", command)
+    without = _block("# Needs Git. Replace ADDRESS, in both places, by the address of the repository: https://...", FROM_GIT)
+    return f"{in_clone}\n\nWithout a clone:\n\n{without}"
+
+
+def _block(head: str, command: str) -> str:
+    return "\n".join(["```sh", head, command, "```"])
 
 
 def with_lines(page: str) -> str:
