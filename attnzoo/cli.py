@@ -46,7 +46,7 @@ COMMANDS = {
     "view": Command("show the attention of any model on a text", OURS, "attnzoo.commands.view:main"),
     "align": Command("align the words of given pairs", OURS, "attnzoo.commands.align:main"),
     "export": Command("export a model, so that it runs without torch", OURS, "attnzoo.commands.export:main"),
-    "train": Command("train a recipe", TRAINING, "attnzoo.training.train:main"),
+    "train": Command("train a model from a recipe", TRAINING, "attnzoo.training.train:main"),
     "tune": Command("search for a better recipe", TRAINING, "attnzoo.training.tune:main"),
     "evaluate": Command("measure a checkpoint on its test split", TRAINING, "attnzoo.training.evaluate:main"),
     "faithfulness": Command(

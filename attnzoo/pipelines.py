@@ -251,8 +251,8 @@ class SourceToTargetPipeline(Pipeline):
         if beams < n_best and not (do_sample and beams == 1):  # then each target is a sample of its own
             if generate_kwargs.get("num_beams") is not None:
                 raise ValueError(
-                    f"a search with num_beams={beams} has no n_best={n_best} targets; leave num_beams out or raise it, "
-                    "or draw samples with do_sample=True, num_beams=1"
+                    f"n_best={n_best} needs at least {n_best} beams, got num_beams={beams}; raise num_beams or leave "
+                    "it out, or draw samples with do_sample=True, num_beams=1"
                 )
             beams = n_best
         source = {name: inputs[name] for name in ("input_ids", "attention_mask")}
@@ -326,7 +326,7 @@ class GraphemeToPhonemePipeline(SourceToTargetPipeline):
 
     Every target has its ``pronunciation``, phonemes with spaces between them; see :class:`SourceToTargetPipeline`. For
     a model of several accents a word may begin with the token of one: "⟦gb⟧tomato". American is the default. The
-    tokenizer accepts capitals and typographic apostrophes, and reads unknown accented letters without
+    tokenizer accepts uppercase letters and typographic apostrophes, and reads unknown accented letters without
     the accent. Any other character that is not in the training words is an error.
     """
 
@@ -340,9 +340,9 @@ class GraphemeToPhonemePipeline(SourceToTargetPipeline):
 class TranslationPipeline(SourceToTargetPipeline):
     """The translations of sentences, each a ``translation_text``; see :class:`SourceToTargetPipeline`.
 
-    If no word of a source begins with a small letter, the source is read in small letters, with a capital at the
-    beginning of each sentence, if it then has fewer than three quarters of the tokens. A warning says so. Other words
-    that the model reads letter by letter, such as "NASA", stay as they are, with a warning.
+    If no word of a source begins with a lowercase letter, the source is read in lowercase, with an uppercase letter at
+    the beginning of each sentence, if it then has fewer than three quarters of the tokens. A warning says so. Other
+    words that the model reads letter by letter, such as "NASA", stay as they are, with a warning.
     """
 
     card_tag = "translation"
@@ -429,7 +429,7 @@ def readable_word(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
     if token_to_id(accent) is None:
         accent, spelling = DEFAULT_ACCENT if token_to_id(DEFAULT_ACCENT) is not None else "", word
     normalizer = tokenizer.backend_tokenizer.normalizer
-    # In a tokenizer without a normalizer, capitals are phonemes.
+    # In a tokenizer without a normalizer, uppercase letters are phonemes.
     normalized = spelling.strip().lower() if normalizer is None else normalizer.normalize_str(spelling)
     if not normalized:
         raise ValueError(f"{word!r} is an empty word, which has no pronunciation")

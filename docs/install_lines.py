@@ -17,7 +17,7 @@ def lines() -> str:
     if installing.ON_INDEX:
         return _block("# Installs from the package index.", command)
     in_clone = _block("# Needs a clone of the repository as the working directory.", command)
-    without = _block("# Needs Git. Replace ADDRESS, in both places, by the address of the repository: https://...", FROM_GIT)
+    without = _block("# Needs Git. Replace ADDRESS, twice, by the address of the repository: https://...", FROM_GIT)
     return f"{in_clone}\n\nWithout a clone:\n\n{without}"
 
 

@@ -33,7 +33,9 @@ def shipped_recipes() -> dict[str, Path]:
 
 def train_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo train``."""
-    parser = command_parser("attnzoo train", "Train a recipe.", "demo --output runs/demo --set training.max_minutes=1")
+    parser = command_parser(
+        "attnzoo train", "Train a model from a recipe.", "demo --output runs/demo --set training.max_minutes=1"
+    )
     parser.add_argument("recipe", help=f"a YAML file, or the name of a shipped recipe: {', '.join(shipped_recipes())}")
     parser.add_argument("--output", type=Path, help="folder for the results (default: runs/<name of the recipe>)")
     example = "training.max_steps=100 or task.data.path=words.tsv"

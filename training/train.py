@@ -1,4 +1,4 @@
-"""Train a recipe: ``attnzoo train demo --output runs/demo --set training.max_minutes=1``.
+"""Train a model from a recipe: ``attnzoo train demo --output runs/demo --set training.max_minutes=1``.
 
 One loop, from top to bottom: recipe, task, model, optimiser; then batches, with evaluations, until the steps or minutes
 are used up. Tokens per second are target tokens; a label counts as one. The output folder has:
@@ -92,7 +92,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     """Train ``recipe`` and return what ``run.json`` holds.
 
     Raises:
-        FloatingPointError: the training diverges. The weights it diverged to are not saved.
+        FloatingPointError: the training diverges. Diverged weights are not saved.
         ValueError: an example of any split is longer than a batch; ``output`` holds a run, and neither ``resume`` nor
             ``overwrite`` is given; ``output`` holds a file that the training would delete and no training wrote, or one
             that the recipe names; the run to resume has another recipe, model, data or number of processes, or no

@@ -21,7 +21,7 @@ class Texts:
 
     Args:
         options: of a command with the arguments of ``add_texts``
-        what: a text is called
+        what: the word for a text in messages, such as "sentence"
 
     Raises:
         ValueError: there are none, or both arguments and a file; or they are not UTF-8.

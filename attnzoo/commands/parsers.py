@@ -52,9 +52,12 @@ def pronounce_parser() -> argparse.ArgumentParser:
     parser.add_argument("--accent", choices=ACCENTS, help="default: en-us; not for a model without accents")
     parser.add_argument("--phones", choices=PHONES, default="arpabet", help="default: %(default)s")
     parser.add_argument("--lexicon", type=Path, metavar="FILE", help="your words: lines of a word, a tab, its --phones")
-    listed = "do not look words up in the dictionary of an installed package; the default with --model"
+    listed = (
+        "look up no words: not in an installed dictionary, not among 3,000 frequent words; the default with --model"
+    )
     parser.add_argument("--no-dictionary", dest="dictionary", action="store_const", const=False, help=listed)
-    engines = "onnx-int8 is the fastest on a processor; needs attnzoo[export] (default: torch, or onnx for an export)"
+    engines = "onnx-int8 is the fastest on a CPU; both onnx engines need the extra export "
+    engines += "(default: torch, or onnx for an exported model)"
     parser.add_argument("--engine", choices=ENGINES, help=engines)
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the alignments of the first four words")
     return parser

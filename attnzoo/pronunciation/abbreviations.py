@@ -68,7 +68,7 @@ UNITS |= {"KiB": "kibibyte(s)", "MiB": "mebibyte(s)", "GiB": "gibibyte(s)"}
 UNITS |= {"GB": "gigabyte(s)", "TB": "terabyte(s)", "min": "minute(s)", "hrs": "hour(s)"}
 UNITS |= {unit.upper(): UNITS[unit] for unit in ("mm", "cm", "km", "mg", "kg", "oz", "lb", "lbs", "ft", "mph")}
 UNIT = re.compile(rf"(?:{'|'.join(sorted(UNITS, key=len, reverse=True))})(?![^\W⁰¹²³⁴-⁹])")
-AFTER_DRIVE = re.compile(r"\.(?:\s+[a-zß-öø-ÿ]|,\s+(?:\d|[A-Z][a-z]))")  # a small letter, or the rest of an address
+AFTER_DRIVE = re.compile(r"\.(?:\s+[a-zß-öø-ÿ]|,\s+(?:\d|[A-Z][a-z]))")  # a lowercase letter, or the rest of an address
 GREETINGS = ("Dear", "Hello", "Hey", "Hi", "Thanks")  # before a doctor, who has no name here
 WITH = re.compile(r"w/(?:o\b)?(?=\s|[A-Za-z])")  # w/ and w/o
 NEXT_WORD = re.compile(r"(\s*)(\w*)")
@@ -81,7 +81,7 @@ RULERS = re.compile(
 )
 # Capitalised words before which IV means "intravenous" and is no numeral: Use IV fluids.
 BEFORE_IV = frozenset(["Give", "Start", "Stop", "Through", "Use", "Via", "With", "Without"])
-# Words before which also a numeral in small letters is one, and every numeral of at least two letters.
+# Words before which a lowercase numeral is one too, and every numeral of at least two letters.
 DIVISIONS = frozenset(
     ["act", "appendix", "book", "canto", "ch", "chapter", "chapters", "ep", "figure", "p", "page", "pages"]
 )
@@ -188,5 +188,5 @@ def _is_name(word: str) -> bool:
 
 
 def _goes_on(text: str, place: int) -> bool:
-    """Whether the text has a period here that does not end the sentence: a small letter or a mark follows."""
+    """Whether the text has a period here that does not end the sentence: a lowercase letter or a mark follows."""
     return re.compile(r"\.(?:[,;:)]|\s*[^\W\d_A-Z])").match(text, place) is not None

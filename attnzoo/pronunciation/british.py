@@ -55,7 +55,7 @@ def british_entries(word: str) -> tuple[Entry, ...]:
 
 
 def as_british(word: str, phones: Phones) -> Phones:
-    """American ARPABET of a word in small letters, as British English in Kokoro's phones."""
+    """American ARPABET of a lowercase word, as British English in Kokoro's phones."""
     before, primary, after = "".join(arpabet_as_kokoro(phones)).partition(PRIMARY)
     sounds = [*before, *primary, *after.replace(SECONDARY, "")]
     letters = re.findall("[aeiouy]+", SILENT.sub("", word))

@@ -1,4 +1,4 @@
-"""How a word is read by its capitals: spelled out, or taken apart (GPU-based, OAuth); and technical terms."""
+"""How a word is read by its uppercase letters: spelled out, or taken apart (GPU-based, OAuth); and technical terms."""
 
 import re
 from typing import Literal
@@ -7,15 +7,15 @@ from .numbers import HYPHENS, number_words
 from .symbols import with_greek_names
 
 Kind = Literal["word", "capitals", "acronym", "initialism", "compound", "punctuation", "unknown"]
-# Initialisms that dictionaries also list as words (it, us), or that look like words. In capitals they are spelled out.
+# Initialisms that dictionaries also list as words (it, us), or that look like words. In uppercase they are spelled out.
 INITIALISMS = frozenset(["AI", "AST", "EST", "EU", "ID", "IO", "IP", "IT", "OS", "OSS", "PM", "UK", "UN", "URI", "US"])
 INITIALISMS |= {"AIX", "DOI", "IDNA", "NA", "UUID"}
-# Initialisms that are also written in small letters, and look like words.
+# Initialisms that are also written in lowercase, and look like words.
 IN_SMALL_LETTERS = frozenset(
     ["api", "aws", "ci", "cli", "cpu", "doi", "eg", "exe", "gid", "gpu", "gui", "id", "ie", "ietf", "ip"]
 )
 IN_SMALL_LETTERS |= {"irq", "os", "ssh", "uid", "ui", "uri", "url", "utf", "uuid", "wsgi"}
-# Terms that are said otherwise than they are spelled, as words and initialisms. A key in small letters serves for every
+# Terms that are said otherwise than they are spelled, as words and initialisms. A lowercase key serves for every
 # capitalisation.
 TERMS = {"LaTeX": "lay tech", "BibTeX": "bib tech", "TeX": "tech", "IoT": "i O T", "SaaS": "sass", "JPEG": "jay peg"}
 TERMS |= {"readme": "reed me", "json": "jason", "jsonl": "jason L", "pypi": "pie P I", "sqlite": "SQL light"}
@@ -40,12 +40,12 @@ TERMS |= {
 }
 TERMS |= {"sh": "S H", "nan": "nann", "psutil": "P S you till", "systemd": "system D"}
 TERMS |= {"async": "ace ink", "asyncio": "ace ink I O", "circleci": "circle CI", "tzinfo": "T Z info"}
-# Small letters without a vowel are spelled (www), but for sounds (shh) and abbreviations that are read as words (mr).
+# Lowercase words without a vowel are spelled (www), except sounds (shh) and abbreviations that are read as words (mr).
 WITHOUT_VOWELS = re.compile(
     r"(?!(?:br+|gr+|hm+|hmph|m+|pff+t?|ps+t|s+hh+|tsk|z+|dr|ft|hrs?|jr|lbs?|ltd|mrs?|ms|mt|nth|sr|st|vs)\Z)[b-df-hj-np-tv-xz]{2,8}"
 )
 PLURAL_LETTER = re.compile("(?!Ms|Vs)[B-DF-HJ-NP-TV-Z]s")  # your Ps and Qs
-LONGEST_ACRONYM = 3  # letters; a longer word in capitals is more often a word
+LONGEST_ACRONYM = 3  # letters; a longer uppercase word is more often a word
 LONGEST_INITIALISM = 5  # letters, if it begins or ends as no English word does: GPU, HDMI, IBM
 ONSETS = (
     "bl br ch chl chr cl cr cz dr dw fl fr gh gl gn gr gw kh kl kn kr ll pf ph phl phr pl pn pr ps pt rh "
@@ -58,11 +58,11 @@ UNLIKE_WORDS = re.compile(
     re.IGNORECASE,
 )
 CAPITALS = re.compile("([A-Z]{2,})((?:['\u2019]?s)?)")
-# The parts of a word with capitals inside it: HTTP-Server, O-Auth, IP-v, i-Phone, PDFs.
+# The parts of a word with uppercase letters inside it: HTTP-Server, O-Auth, IP-v, i-Phone, PDFs.
 INNER = re.compile("[A-Z]+(?=[A-Z][a-z]{2})|[A-Z]{2,}(?:['\u2019]?s)?(?![A-Za-z])|[A-Z]{2,}|[A-Z]?[^A-Z]+|[A-Z]")
 HAS_INNER = re.compile(r"(?=.*[a-z]).[^A-Z]*[A-Z]")
 NAME = re.compile("(?:Ma?c|O['\u2019]|D['\u2019])[A-Z].*|(?:De|Di|Du|Fitz|La|Le|Van)[A-Z][a-z]{2,}")  # McDonald, LeBron
-# An initialism and a word that are written together in small letters: httpcore, urllib.
+# An initialism and a word that are written together in lowercase: httpcore, urllib.
 WITH_INITIALISM = re.compile("(http|html|json|sql|ssl|url|xml)(?!s)([a-z]{3,})")
 IS_PLAIN = re.compile("[A-Za-z]?[a-z]*")
 
@@ -72,7 +72,7 @@ def reading(word: str, is_mixed: bool = True, is_alone: bool = False) -> tuple[t
 
     Args:
         word: without white space
-        is_mixed: whether the whole text has lower-case letters, so that capitals can mark an acronym
+        is_mixed: whether the whole text has lowercase letters, so that uppercase letters can mark an acronym
         is_alone: whether the whole text has no other word
     """
     if said := term(word):
@@ -109,7 +109,7 @@ def term(word: str) -> str | None:
 
 
 def _parts(word: str, is_mixed: bool) -> tuple[str, ...]:
-    """The parts of a compound or of a word with capitals inside it, if any is not read as a plain word; else none."""
+    """The parts of a compound or of a word such as OAuth, if any is not read as a plain word; else none."""
     parts: list[str] = []
     is_apart = False
     for part in re.split(f"[{HYPHENS}]", word):
@@ -120,7 +120,7 @@ def _parts(word: str, is_mixed: bool) -> tuple[str, ...]:
 
 
 def _inner(part: str) -> list[str]:
-    """What a part of a compound is made of: a technical term, words with capitals, the names of Greek letters."""
+    """What a part of a compound is made of: a technical term, words such as OAuth, the names of Greek letters."""
     if said := term(part):
         return said.split()
     if HAS_INNER.match(part) and not NAME.fullmatch(part):

@@ -13,10 +13,10 @@ from .capitals import TERMS, UNLIKE_WORDS
 
 SHORTEST = 4  # letters of a frequent word in a compound; shorter ones are too often a part of another word
 LONG = 5  # letters of a listed word beside a technical part
-MOST_IN_CAPITALS = 5  # letters of a word in capitals that is more often an initialism
+MOST_IN_CAPITALS = 5  # letters of an uppercase word that is more often an initialism
 MOST_SPELLED = 4  # letters of a word without a known part
 ENDINGS = frozenset(["able", "less"])  # frequent words that are more often endings
-# What else technical compounds are made of, and what is said for it. An initialism is in capitals.
+# What else technical compounds are made of, and what is said for it. An initialism is uppercase.
 SPELLED = (
     "aio api aws cli cpu dns dt fs gpu gui hdfs html http io irq js ml rst sql ssh ssl tcp tls tz ui uri url ws xml"
 )
@@ -75,7 +75,7 @@ def parts_of_compound(word: str, is_listed: Callable[[str], object]) -> tuple[st
     """What is said for the parts of a compound, or nothing for another word.
 
     Args:
-        word: one that is not listed, in small letters, with a capital first letter, or in capitals
+        word: one that is not listed; lowercase, uppercase, or with an uppercase first letter
         is_listed: whether a lexicon or a dictionary has a word
     """
     if PARTS.get(word, word) != word:

@@ -17,7 +17,7 @@ class MisakiFallback:
         misaki.en.G2P(fallback=MisakiFallback(british=False))
 
     Args:
-        british: as of misaki's ``G2P``
+        british: as in misaki's ``G2P``
         options: other arguments of :class:`Pronouncer`, such as ``lexicon`` and ``model``
     """
 
@@ -37,12 +37,12 @@ def phonemize(text: str, accent: str | None = None, phones: str = "ipa", model: 
 
     Args:
         text: English text
-        accent: "us" or "gb", or as of :class:`Pronouncer`; None is "us". For a ``model`` without accents leave it None
-        phones: as of :class:`Pronouncer`
-        model: as of :class:`Pronouncer`
+        accent: "us", "gb" or one of :class:`Pronouncer`; None is "us". For a ``model`` without accents leave it None
+        phones: see :class:`Pronouncer`
+        model: see :class:`Pronouncer`
 
     Raises:
-        ValueError: not a text, or as of :class:`Pronouncer`.
+        ValueError: ``text`` is not a string; or for the reasons of :class:`Pronouncer`.
     """
     return _pronouncer(ACCENTS.get(accent or "", accent), phones, model).phonemize(text)
 

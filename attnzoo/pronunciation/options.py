@@ -28,8 +28,8 @@ class Options:
                 require_whole(name, getattr(self, name))
         if self.num_beams is not None and self.num_beams < self.n_best:
             raise ValueError(
-                f"a search with num_beams={self.num_beams} has no n_best={self.n_best} pronunciations; leave num_beams "
-                "out or raise it"
+                f"n_best={self.n_best} needs at least {self.n_best} beams, got num_beams={self.num_beams}; raise "
+                "num_beams or leave it out"
             )
         if self.on_unknown not in ("keep", "skip", "raise"):
             raise ValueError(f"on_unknown must be 'keep', 'skip' or 'raise', got {self.on_unknown!r}")

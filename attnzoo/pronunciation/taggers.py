@@ -47,7 +47,7 @@ def tags_by_neighbours(words: list[str]) -> list[str]:
 
 
 def _tag_by_neighbours(words: list[str], place: int) -> str:
-    """The tag of the word at this place, in small letters, or ""."""
+    """The tag of the word at this place, in lowercase, or ""."""
     before, word, after = (words[i] if 0 <= i < len(words) else "." for i in (place - 1, place, place + 1))
     two_before = words[place - 2] if place > 1 else "."
     auxiliary = two_before if before in ADVERBS else before

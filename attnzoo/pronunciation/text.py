@@ -353,7 +353,7 @@ def _token(kind: str, written: str, is_mixed: bool, is_alone: bool = False) -> T
     Args:
         kind: the group of ``TOKENS`` that matched
         written: its text
-        is_mixed: whether the whole text has lower-case letters, so that capitals can mark an acronym
+        is_mixed: whether the whole text has lowercase letters, so that uppercase letters can mark an acronym
         is_alone: whether the whole text has no other word
     """
     if kind in ("punctuation", "unknown"):
@@ -388,9 +388,9 @@ def _number_before(tokens: list[Token]) -> str | None:
 
 
 def _is_article(text: str, start: int, end: int, tokens: list[Token], is_mixed: bool) -> bool:
-    """Whether a word is a capital A that is the article.
+    """Whether a word is an uppercase A that is the article.
 
-    It is if a word or a number follows, and if it begins a sentence or the whole text is in capitals.
+    It is if a word or a number follows, and if it begins a sentence or the whole text is uppercase.
     """
     following = re.compile(r"\s+(\w\w+|\d)").match(text, end)
     if text[start:end] != "A" or not following or following[1].lower() in AFTER_LETTER_A:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ..alignment import AlignedPair
 from ..batching import by_length
 from ..phonemes import CLOSE, OPEN, known_phonemes
+from ..shipped_models import PRONUNCIATION
 from .engines import EngineName, load_engine
 from .phone_sets import Phones, english_set, without_stress
 from .text import INNER_E, RESPELLED_E, SOUNDED_E, plain, respelled, straight
@@ -90,7 +91,10 @@ class WordModel:
         tokenizer = self.engine.tokenizer
         vocabulary = tokenizer.get_vocab()
         if not (phones := known_phonemes(tokenizer)):
-            raise ValueError(f"{folder} is not a model of pronunciation; use attnzoo translate")
+            raise ValueError(
+                f"{folder} is not a pronunciation model: its tokenizer has no phonemes; choose a pronunciation model, "
+                f"such as {PRONUNCIATION}"
+            )
         self.phones = frozenset(phones)
         self.letters = frozenset(token for token in vocabulary if len(token) == 1)
         self.is_english = is_english
@@ -101,7 +105,7 @@ class WordModel:
         self._normalizer = tokenizer.backend_tokenizer.normalizer
 
     def readable(self, word: str) -> str | None:
-        """A word as the model can read it, if need be respelled and without accents; None if it cannot or the word is
+        """A word as the model can read it: respelled or without accents if needed. None if it cannot, or if the word is
         too long.
         """
         if any("\ud800" <= character <= "\udfff" for character in word):
@@ -115,8 +119,9 @@ class WordModel:
         return None
 
     def other_forms(self, word: str) -> list[str]:
-        """Other ways to write a word whose accented e :meth:`readable` respells, for where that is read with another
-        sound: "rosaye" beside "rosay", and the letters without accents, if this e may be sounded without one.
+        """Other spellings of a word whose accented e :meth:`readable` respells, to try if the model misreads this e.
+
+        They are "rosaye" for "rosay", and the word without accents.
         """
         if not self._respells or not (SOUNDED_E.search(straight(word)) or INNER_E.search(word)):
             return []

@@ -180,9 +180,17 @@ def test_options_of_generate_come_through(pronounce: Any) -> None:
         ("zoo", {"num_beams": "3"}, "num_beams must be a whole number of at least 1, got '3'"),
         ("zoo", {"num_beams": 0}, "num_beams must be a whole number of at least 1, got 0"),
         ("zoo", {"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
-        ("zoo", {"num_beams": 2, "n_best": 3}, "num_beams=2 has no n_best=3 targets; leave num_beams out or raise it"),
-        ("zoo", {"num_beams": 2, "n_best": 3, "do_sample": True}, "num_beams=2 has no n_best=3 targets"),
-        ("zoo", {"generation_config": GenerationConfig(num_beams=1), "n_best": 2}, "num_beams=1 has no n_best=2"),
+        (
+            "zoo",
+            {"num_beams": 2, "n_best": 3},
+            "needs at least 3 beams, got num_beams=2; raise num_beams or leave it out",
+        ),
+        ("zoo", {"num_beams": 2, "n_best": 3, "do_sample": True}, "n_best=3 needs at least 3 beams, got num_beams=2"),
+        (
+            "zoo",
+            {"generation_config": GenerationConfig(num_beams=1), "n_best": 2},
+            "n_best=2 needs at least 2 beams, got num_beams=1",
+        ),
         ("zoo", {"generation_config": {"num_beams": 1}}, "must be a GenerationConfig, got {'num_beams': 1}"),
         (
             "zoo",
@@ -360,7 +368,7 @@ def test_a_generation_config_is_heeded_wherever_it_is_given(where: str, as_confi
     ids = translate.model.generate(**inputs, **fields, num_return_sequences=2)
     texts = [target["translation_text"] for target in pipe("efabc", n_best=2, **called)]
     assert texts == TOKENIZER.batch_decode(ids, skip_special_tokens=True)
-    with pytest.raises(ValueError, match="num_beams=2 has no n_best=3 targets"):
+    with pytest.raises(ValueError, match="n_best=3 needs at least 3 beams, got num_beams=2"):
         pipe("efabc", n_best=3, **called)
 
 

@@ -113,7 +113,7 @@ def test_a_lexicon_that_cannot_be_read_is_refused(text: str, tmp_path: Path) -> 
 
 
 def test_a_lexicon_is_of_the_phones_that_are_asked_for(tmp_path: Path) -> None:
-    with refused(ValueError, "the lexicon's word 'blorp' has 'OH', which is no phone of phones='arpabet'"):
+    with refused(ValueError, "the lexicon's word 'blorp': 'OH' in 'B L OH R P' is not a phone of phones='arpabet'"):
         Pronouncer(lexicon={"blorp": ["B L AO1 R P", "B L OH R P"]})
     (tmp_path / "table.tsv").write_text("word\tphonemes\tsource\nblorp\tB L AO1 R P\tmodel\n")
     with refused(ValueError, "line 1: expected a word, a tab and its pronunciation"):
@@ -144,7 +144,7 @@ def test_a_lexicon_is_of_the_phones_that_are_asked_for(tmp_path: Path) -> None:
     ],
 )
 def test_a_lexicon_of_other_phones_is_refused(phones: str, given: str, wrong: str, remedy: str) -> None:
-    message = f"the lexicon's word 'blorp' has {wrong!r}, which is no phone of phones={phones!r}, in {given!r}"
+    message = f"the lexicon's word 'blorp': {wrong!r} in {given!r} is not a phone of phones={phones!r}"
     with refused(ValueError, message, remedy):
         require_phones(user_lexicon({"blorp": given}, phones), phones)
 

@@ -50,7 +50,7 @@ def test_ipa_has_every_sound_and_every_stress_of_the_dictionary() -> None:
 
 
 def test_what_is_no_phone_has_no_ipa() -> None:
-    with pytest.raises(ValueError, match="'QQ' is no phone of ARPABET"):
+    with pytest.raises(ValueError, match="'QQ' is not a phone of ARPABET"):
         written(("K", "QQ"), "arpabet", "ipa")
 
 

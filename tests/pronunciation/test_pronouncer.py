@@ -274,7 +274,10 @@ def test_there_is_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"n_best": 0}, "n_best must be a whole number of at least 1, got 0"),
         ({"num_beams": 2.5}, "num_beams must be a whole number of at least 1, got 2.5"),
         ({"batch_size": None}, "batch_size must be a whole number of at least 1, got None"),
-        ({"num_beams": 2, "n_best": 3}, "num_beams=2 has no n_best=3 pronunciations"),
+        (
+            {"num_beams": 2, "n_best": 3},
+            "n_best=3 needs at least 3 beams, got num_beams=2; raise num_beams or leave it out",
+        ),
         ({"on_unknown": "drop"}, "on_unknown must be 'keep', 'skip' or 'raise', got 'drop'"),
     ],
 )
@@ -313,7 +316,9 @@ def test_what_there_is_not_is_refused(pronounce: Pronouncer) -> None:
             Pronouncer(**{name: wrong})
     with refused(TypeError, "dictionary must be True or False"):
         Pronouncer(dictionary="no")  # type: ignore[arg-type]
-    with refused(ValueError, "is not a model of pronunciation; use attnzoo translate"):
+    with refused(
+        ValueError, "is not a pronunciation model: its tokenizer has no phonemes", "such as attentional-rnn-g2p-cmudict"
+    ):
         Pronouncer(model="small-transformer-multi30k-en-de")
     with refused(ValueError, "got the text 'cat'"):
         pronounce.words("cat")
@@ -328,7 +333,7 @@ def test_a_model_has_its_own_phones_and_accents(kokoro_folder: Path) -> None:
         Pronouncer(model=kokoro_folder)
     with refused(ValueError, "writes the phones 'arpabet', got phones='kokoro'"):
         Pronouncer(phones="kokoro", model=PRONUNCIATION)
-    with refused(ValueError, "has the accent en-us, got accent='en-gb'"):
+    with refused(ValueError, "has only the accent en-us, got accent='en-gb'; choose that accent or another model"):
         Pronouncer("en-gb", "ipa", model=PRONUNCIATION)
     for accent in ("en-us", "en-gb"):
         with refused(ValueError, "g2p-sv has no accents", f"got accent={accent!r}; leave it out"):

@@ -19,7 +19,7 @@ NAMES = {"fr": "French", "nl": "Dutch", "it": "Italian", "sv": "Swedish"}
 
 
 class LinkedWord(NamedTuple):
-    """A word in small letters and its pronunciation.
+    """A lowercase word and its pronunciation.
 
     Attributes:
         source_words: the letters.

@@ -64,7 +64,7 @@ class Sentence(NamedTuple):
     """A sentence with one labelled word.
 
     Attributes:
-        word: in small letters
+        word: in lowercase
         reading: the label, one of those that the data has for the word
         text: the sentence
         start: where the word begins in it

@@ -26,7 +26,7 @@ def family(word: str) -> str:
     """The name of a word's lemma family: what stays of it without the endings of inflection.
 
     These are s, 's, ed, ing, er, est, ly and ness, one after the other, with the letters that they double, drop or
-    change. Capitals, accents, apostrophes and hyphens do not count. The rules know no meanings: "water" is in the
+    change. Case, accents, apostrophes and hyphens do not count. The rules know no meanings: "water" is in the
     family of "wat", and a family may hold words that are no relatives. Irregular forms ("went") are families of
     their own. Words without Latin letters, and the words of other languages, are cut by the same rules.
     """

@@ -21,7 +21,7 @@ def read_misaki(path: Path) -> dict[str, dict[str, list[str]]]:
     different conventions: American "un-" has secondary stress in 91 % of the gold entries and in 15 % of the silver
     ones. A model learns from both tiers and follows the conventions of the tier whose token it is given.
 
-    An entry that depends on the part of speech is a row for each of its pronunciations. A word in capitals ("ACAT") is
+    An entry that depends on the part of speech is a row for each of its pronunciations. An uppercase word ("ACAT") is
     left out: it is spelled, or read as no rule of spelling says.
 
     Raises:
@@ -55,6 +55,6 @@ MISAKI = KnownData(
     "The first token of a source is the accent, `⟦us⟧` or `⟦gb⟧`; after `⟦silverus⟧` or `⟦silvergb⟧` the model follows "
     "the conventions of misaki's silver entries instead. A word that is written with a capital and without (Polish, "
     "polish) is one word with both pronunciations, either of which counts as right, and counts as a common word; so is "
-    "a word whose pronunciation depends on the part of speech. Words in capitals are not in the data.",
+    "a word whose pronunciation depends on the part of speech. Uppercase words are not in the data.",
     read=read_misaki,
 )

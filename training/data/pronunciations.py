@@ -28,9 +28,9 @@ class PronunciationData(Source):
             packages; or rows of a word and a pronunciation (phonemes separated by spaces), in whatever ``Source``
             reads; or any other file, a dictionary in CMUdict's format: on every line a word and its phonemes,
             separated by spaces or a tab; ";;;" or "# " starts a comment. In all of them "word(2)" is another
-            pronunciation of the word, and a word may begin with its accent: small letters in brackets, such as ⟦us⟧.
-            The first line of a table of two columns without ``columns`` may be a header or a row; it is a row if it
-            lacks the names of the columns and one of its phonemes is in another row.
+            pronunciation of the word, and a word may begin with its accent: lowercase letters in brackets, such as
+            ⟦us⟧. The first line of a table of two columns without ``columns`` may be a header or a row; it is a row if
+            it lacks the names of the columns and one of its phonemes is in another row.
         subset: as for every ``Source``.
         streaming: as for every ``Source``; rows only.
         word_column: what the rows call the word.
@@ -39,7 +39,7 @@ class PronunciationData(Source):
             has a character for it. "nfd" splits letters: accents are tokens of their own, and so are the
             letters of a Hangul syllable, which then need less data. "strip_accents" reads é as e. None is "nfc" if
             training words have accents, "strip_accents" if none has.
-        lower_case: whether capitals are read as lower-case letters. Turkish I becomes i, not ı.
+        lower_case: whether uppercase letters are read as lowercase. Turkish I becomes i, not ı.
         stress: "keep" or "drop" a 0, 1 or 2 at the end of a phoneme, and the marks ˈ and ˌ. None keeps it, except for
             cmudict.
         split_by: what stays on one side where the task divides the data: "word" all pronunciations of a word, "family"

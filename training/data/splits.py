@@ -71,7 +71,7 @@ def split_of(text: str, test: int = 10, validation: int = 10) -> str:
 
 
 def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, called: str) -> None:
-    """Report how many rows are in two splits, ignoring capitals and white space in these columns.
+    """Report how many rows are in two splits, ignoring case and white space in these columns.
 
     The hash that splits rows does not ignore them. A stream is not read.
     """
@@ -84,7 +84,7 @@ def _report_overlap(splits: dict[str, Rows], columns: list[str], path: str, call
         if shared := sides.get(held_out, set()) & sides.get(other, set()):
             print(
                 f"{path}: {len(shared):,} of the {len(sides[held_out]):,} different {called} of the {held_out} split "
-                f"are in the {other} split too, ignoring capitals and white space",
+                f"are in the {other} split too, ignoring case and white space",
                 file=sys.stderr,
             )
 

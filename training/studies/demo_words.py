@@ -17,7 +17,7 @@ from ..loop.stopping import exit_on_user_error
 from ..tasks.base import Task
 
 NUMBER = 10
-ENOUGH = 6  # of them are right after a training that was not cut short
+ENOUGH = 6  # of them are right after a training of the usual length
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{right} of the {len(found)} most frequent words that the model did not learn are right")
     if right < ENOUGH:
         steps = read_run(options.folder.parent)["total_steps"]
-        print(f"These are few: the training was cut short, after {steps} steps; try make demo MINUTES=10")
+        print(f"These are few, after {steps:,} steps; train longer: make demo MINUTES=10")
 
 
 def parser() -> argparse.ArgumentParser:
