@@ -140,8 +140,8 @@ class GraphemeToPhoneme(SequenceToSequence):
     card = Card(
         tags=("grapheme-to-phoneme", "g2p", "pronunciation"),  # the Hub has no such task for encoder-decoders
         snippet=SNIPPET,
-        usage="The tokenizer takes capitals, typographic apostrophes and, where no training word has them, accents; "
-        "any other character that was not in the training words raises an error.",
+        usage="The tokenizer takes uppercase letters, typographic apostrophes and, where no training word has them, "
+        "accents; any other character that was not in the training words raises an error.",
         metric_note="PER: edit distance to the nearest listed pronunciation over its length. WER: words that match "
         "none of their listed pronunciations.",
         limits="Words of the kind it was trained on; no context, {stress}one pronunciation at a time.",

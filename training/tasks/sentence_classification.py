@@ -53,7 +53,7 @@ class SentenceClassification(Task):
     Data with a validation or test split of its own keeps it. A missing split is taken out of the training split by the
     SHA-1 of the sentence, after ``mask_urls``, modulo 100: below 10 is test, below 20 is validation. So a
     sentence that occurs twice is not in two of them. The hash is of the exact text: sentences that differ only in
-    capitals or spaces can be in two splits, though the tokenizer may read them as one. The number of examples that are
+    case or spaces can be in two splits, though the tokenizer may read them as one. The number of examples that are
     in two splits is reported. With ``only``, the split need not have all labels of ``label_names``.
 
     Attributes:

@@ -62,8 +62,9 @@ class Summarization(SubwordTask):
     card = Card(
         tags=("summarization",),
         snippet=SNIPPET,
-        usage="Text is read as it is, capitals and punctuation too; a character that is in no training text counts as "
-        "unknown. Of a text longer than the tokenizer's `model_max_length`, give the tokenizer `truncation=True`.",
+        usage="Text is read as it is, uppercase letters and punctuation too; a character that is in no training text "
+        "counts as unknown. Of a text longer than the tokenizer's `model_max_length`, give the tokenizer "
+        "`truncation=True`.",
         metric_note="ROUGE-1, ROUGE-2 and ROUGE-L: F1 in percent, the mean of the texts, with stemming, by the package "
         "rouge-score. New words: of the words of a summary that stand in its text and in no training text, those that "
         "the model's summary has.",

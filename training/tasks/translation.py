@@ -53,8 +53,8 @@ class Translation(SubwordTask):
     card = Card(
         tags=("translation",),  # without a pipeline tag: Transformers has removed the Hub's pipeline "translation"
         snippet=SNIPPET,
-        usage="Text is read as it is, capitals and punctuation too; a character that is in no training sentence "
-        "counts as unknown.",
+        usage="Text is read as it is, uppercase letters and punctuation too; a character that is in no training "
+        "sentence counts as unknown.",
         metric_note="BLEU: sacreBLEU, {bleu}. chrF: sacreBLEU, {chrf}.",
         limits="Sentences of the kind it was trained on, one at a time.",
         pictures=PICTURES_OF_HEADS,
