@@ -1,6 +1,6 @@
 """The additive score as a kernel that never holds tanh(q + k) of all pairs, alone or step by step.
 
-Letters in shapes: B batch, T target length (queries), S source length (keys), A attention width, r rows and t steps of
+Dimensions: B batch, T target length (queries), S source length (keys), A attention width, r rows and t steps of
 a chunk, n rows of a loop's step. "..." stands for (B,), or (B, H) where there are heads.
 """
 

@@ -11,7 +11,7 @@ which of the two tokens the row aligns:
 Models trained here align the predicted token, with Luong's content scores too (``tests/training/test_training.py``
 measures it on a language with known alignments). So :func:`align` does not shift by default.
 
-Letters in shapes: N sequences, B rows in the decoder (sources times beams), T target tokens, S source length.
+Dimensions: N sequences, B rows in the decoder (sources times beams), T target tokens, S source length.
 """
 
 import functools

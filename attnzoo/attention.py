@@ -6,7 +6,7 @@ The mechanisms differ in where query, key and value come from, and in which of t
 
 .. math:: c_t = \sum_s \mathrm{softmax}_s(\mathrm{score}(q_t, k_s)) \; v_s
 
-Letters in shapes: B batch, H heads, T target length (queries), S source length (keys), A attention width, V value
+Dimensions: B batch, H heads, T target length (queries), S source length (keys), A attention width, V value
 width, R hops. "..." stands for (B,), or (B, H) where there are heads. Masks are bool, True = attend.
 """
 

@@ -4,7 +4,7 @@ r"""Attention weights of chosen layers and heads, while the model keeps its fuse
 leaves the backend as it is. Next to the fused kernel of a chosen layer it computes :math:`\mathrm{softmax}(QK^\top)`
 from the same queries, keys and mask.
 
-Letters in shapes: B batch, H heads, T target length (queries), S source length (keys), K head width.
+Dimensions: B batch, H heads, T target length (queries), S source length (keys), K head width.
 """
 
 import re

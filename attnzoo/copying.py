@@ -6,7 +6,7 @@ At every step a gate :math:`p_{gen}` weighs writing a word of the vocabulary aga
 attention weights :math:`a` choose the source word. Source and target share one vocabulary, so every source token is in
 it.
 
-Letters in shapes: B batch, N targets of a source, T target length, S source length, D model width.
+Dimensions: B batch, N targets of a source, T target length, S source length, D model width.
 """
 
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ Private members that Transformers expects of a model, a config or a pipeline are
 or of ``generate()``, such as ``_prepare_generation_config``. The same test lists all of them and expects that the
 library still has them.
 
-Letters in shapes: R rows, I input width, O output width.
+Dimensions: R rows, I input width, O output width.
 """
 
 from collections.abc import Callable, Mapping, Sequence

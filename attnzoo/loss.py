@@ -1,6 +1,6 @@
 """The training losses: over real tokens, and over the labels of whole sequences.
 
-Letters in shapes: B batch, T target length, K labels of a sequence.
+Dimensions: B batch, T target length, K labels of a sequence.
 """
 
 import numbers

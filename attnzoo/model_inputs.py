@@ -1,7 +1,7 @@
 """The inputs of the models, checked and converted in one place: token ids or embeddings, masks, and the target made
 from labels.
 
-Letters in shapes: B batch, N number of tokens, E embedding width, T target length.
+Dimensions: B batch, N number of tokens, E embedding width, T target length.
 """
 
 import difflib

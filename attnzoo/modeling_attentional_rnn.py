@@ -4,7 +4,7 @@ The equations are in ``attention.py``, ``recurrent_cells.py``, ``recurrent_encod
 This file makes models of them: it embeds tokens, converts masks and caches, and names the outputs as every Hugging Face
 encoder-decoder does.
 
-Letters in shapes: B batch, T target length, S source length, L layers, V width of the encoder's outputs, R readout.
+Dimensions: B batch, T target length, S source length, L layers, V width of the encoder's outputs, R readout.
 """
 
 from functools import partial

@@ -3,7 +3,7 @@ r"""The structured self-attentive sentence encoder (Lin et al., 2017) and its cl
 The attention and its penalty are in ``attention.py``, the biLSTM is in ``recurrent_encoder.py``. This file makes models
 of them, for one sentence or for a pair.
 
-Letters in shapes: B batch, S tokens, V = 2u width of the encoder's outputs, R hops, G gate size, K labels.
+Dimensions: B batch, S tokens, V = 2u width of the encoder's outputs, R hops, G gate size, K labels.
 """
 
 from dataclasses import dataclass

@@ -4,7 +4,7 @@ The equations are in ``attention.py`` and ``transformer_layers.py``, the stack o
 ``transformer_stack.py``. A model here has one stack (an encoder as BERT, or a decoder as GPT) or two (the paper's
 encoder and decoder), and a head.
 
-Letters in shapes: B batch, T target length, S source length, D model width, H heads, K width of a head, P prefix.
+Dimensions: B batch, T target length, S source length, D model width, H heads, K width of a head, P prefix.
 """
 
 from typing import Any

@@ -5,7 +5,7 @@
 Transformers has no pipeline for encoder-decoders of text. Importing ``attnzoo`` registers these pipelines, which work
 with the RNN and the Transformer. ``attnzoo.hub`` pushes a pipeline's code with a model whose card has its ``card_tag``.
 
-Letters in shapes: B sources, N targets of each, T target length, S source length.
+Dimensions: B sources, N targets of each, T target length, S source length.
 """
 
 import contextlib

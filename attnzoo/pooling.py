@@ -2,7 +2,7 @@ r"""Lin's pooling for any encoder: Hugging Face models, and a module of sentence
 
 The attention and its penalty are in ``attention.py``, the loss is in ``loss.py``.
 
-Letters in shapes: B batch, S tokens, D width of the encoder's outputs, R hops, K labels.
+Dimensions: B batch, S tokens, D width of the encoder's outputs, R hops, K labels.
 """
 
 import json

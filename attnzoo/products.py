@@ -5,7 +5,7 @@ the same time on others. So the first large product of a process measures both, 
 products, other types and other devices are left to torch. The environment variable ``ATTNZOO_ONEDNN`` decides without
 a measurement: 0 for BLAS, 1 for oneDNN.
 
-Letters in shapes: R rows, I input width, O output width.
+Dimensions: R rows, I input width, O output width.
 """
 
 import os

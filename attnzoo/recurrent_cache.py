@@ -1,6 +1,6 @@
 """The cache that carries a recurrent decoder's state through ``generate()``.
 
-Letters in shapes: B batch, S source length.
+Dimensions: B batch, S source length.
 """
 
 from collections.abc import Callable

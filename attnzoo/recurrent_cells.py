@@ -4,7 +4,7 @@ Every cell is a one-layer, one-direction, batch-first module that is called as `
 (B, T, I) and a state of shape (1, B, H). ``torch.nn``'s cells then run torch's own loop. ``CELLS`` also has a class for
 one step of each cell. A loop uses it if its steps wait for a decoder's attention or for the next token.
 
-Letters in shapes: B batch, T time, L layers, I input width, H hidden width, G width of a cell's gates, n rows of one
+Dimensions: B batch, T time, L layers, I input width, H hidden width, G width of a cell's gates, n rows of one
 step.
 """
 

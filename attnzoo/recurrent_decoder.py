@@ -13,7 +13,7 @@ s the decoder state):
 Where a step waits for the attention of the step before, one loop serves training, generation and search; see
 ``shared_products.py`` for what its steps share.
 
-Letters in shapes: B batch, T target length, S source length, L layers, E embedding width, H hidden width, V width of
+Dimensions: B batch, T target length, S source length, L layers, E embedding width, H hidden width, V width of
 the encoder's outputs, R readout width, N rows of all steps, packed (see :class:`LoopRows`).
 """
 

@@ -1,6 +1,6 @@
 """A recurrent encoder over padded batches that does not see the padding, wherever it stands.
 
-Letters in shapes: B batch, S source length, L layers, D input width, H hidden width of one direction, V output width.
+Dimensions: B batch, S source length, L layers, D input width, H hidden width of one direction, V output width.
 """
 
 import operator

@@ -1,6 +1,6 @@
 """The search of the pipelines: :func:`search` with the log-probability of every target, in one pass.
 
-Letters in shapes: R sequences, T target length.
+Dimensions: R sequences, T target length.
 """
 
 from typing import Any

@@ -8,7 +8,7 @@ Autograd does everything else.
 :class:`LoopRows` arranges a padded batch so that a step runs only over the rows that have not ended.
 :meth:`LoopRows.share` returns an object that takes the place of a factor in ``values @ factor``.
 
-Letters in shapes: B batch, T steps, n rows of one step, N rows of all steps, I and O widths before and after a product.
+Dimensions: B batch, T steps, n rows of one step, N rows of all steps, I and O widths before and after a product.
 """
 
 import copy

@@ -2,7 +2,7 @@ r"""The layers of the Transformer (Vaswani et al., 2017, section 3): attention i
 
 Scores, mask, softmax and sum are in ``attention.py``. This file builds heads and the sublayers of a stack from them.
 
-Letters in shapes: B batch, T target length (queries), S source length (keys), D model width, H heads, K head width.
+Dimensions: B batch, T target length (queries), S source length (keys), D model width, H heads, K head width.
 Masks are bool, True = attend.
 """
 

@@ -1,6 +1,6 @@
 r"""The Transformer's stack (Vaswani et al., 2017, section 3.1): embeddings, N layers, and a mask.
 
-Letters in shapes: B batch, T target length (queries), S source length (keys), D model width. Masks are bool, True =
+Dimensions: B batch, T target length (queries), S source length (keys), D model width. Masks are bool, True =
 attend.
 """
 

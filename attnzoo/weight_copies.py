@@ -1,6 +1,6 @@
 """Copies of weights in another layout, kept between calls for as long as the weights live and do not change.
 
-Letters in shapes: I input width, O output width.
+Dimensions: I input width, O output width.
 """
 
 from collections.abc import Callable, Iterator, Sequence

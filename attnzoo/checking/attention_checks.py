@@ -3,7 +3,7 @@
 An early fault makes the tests of later properties meaningless. For example, after a softmax over the wrong axis the
 sums, masks and causality are not judged.
 
-Letters in shapes: B batch, T queries, S keys.
+Dimensions: B batch, T queries, S keys.
 """
 
 import math

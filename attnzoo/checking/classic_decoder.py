@@ -2,7 +2,7 @@
 
 Its query is the hidden state, its keys are the encoder's outputs, and its output is the logits.
 
-Letters in shapes: B batch, S source length, H hidden size, E width of the encoder's outputs.
+Dimensions: B batch, S source length, H hidden size, E width of the encoder's outputs.
 """
 
 import itertools

@@ -1,6 +1,6 @@
 """The attention weights inside a call: the axis over which they are normalised, and the scale of their scores.
 
-Letters in shapes: B batch, T queries, S keys, D width.
+Dimensions: B batch, T queries, S keys, D width.
 """
 
 from dataclasses import dataclass

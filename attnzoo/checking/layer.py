@@ -1,6 +1,6 @@
 """How to call an attention layer: the roles of its arguments, its layout, its widths, its mask convention.
 
-Letters in shapes: B batch, H heads, T queries, S keys, D width of the query, E width of the key.
+Dimensions: B batch, H heads, T queries, S keys, D width of the query, E width of the key.
 """
 
 import itertools

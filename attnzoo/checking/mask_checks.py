@@ -1,6 +1,6 @@
 """Functions that make masks, and loss functions.
 
-Letters in shapes: B batch, T queries, S keys, V vocabulary.
+Dimensions: B batch, T queries, S keys, V vocabulary.
 """
 
 import inspect

@@ -1,6 +1,6 @@
 """How to call a whole model: encoder, language model, encoder-decoder; on ids or on vectors.
 
-Letters in shapes: B batch, T target length, S source length, D width, V vocabulary.
+Dimensions: B batch, T target length, S source length, D width, V vocabulary.
 """
 
 from collections.abc import Iterator

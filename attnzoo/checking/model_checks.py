@@ -1,6 +1,6 @@
 """The properties of a whole model: padding, the future, the batch, dropout, its steps and its loss.
 
-Letters in shapes: B batch, T target length, S source length, V vocabulary.
+Dimensions: B batch, T target length, S source length, V vocabulary.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """The properties of a decoder that works step by step: teacher forcing, reordered beams, no state changed in place.
 
-Letters in shapes: B batch, T target length, S source length, V vocabulary.
+Dimensions: B batch, T target length, S source length, V vocabulary.
 """
 
 import copy

@@ -8,7 +8,7 @@ With a weight :math:`w = s_w q + e` and an input :math:`x = s_x p + d`, integers
 
 .. math:: |w^\top x - s_w s_x\, q^\top p| \le s_w\, (\lVert x \rVert_1 + s_x \lVert q \rVert_1) / 2
 
-Letters in shapes: I input width, O output width.
+Dimensions: I input width, O output width.
 """
 
 import torch

@@ -1,6 +1,6 @@
 """The recurrent decoder for ``search()``, one token after the other. The beams of a source share its keys and values.
 
-Letters in shapes: B sources, R rows (equally many for each source), T tokens so far, H width of the readout.
+Dimensions: B sources, R rows (equally many for each source), T tokens so far, H width of the readout.
 """
 
 from collections.abc import Callable

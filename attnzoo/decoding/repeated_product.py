@@ -1,6 +1,6 @@
 """A product with the same weights at every step of a decoder, and copies of the weights laid out for it.
 
-Letters in shapes: R rows, I input width, O output width.
+Dimensions: R rows, I input width, O output width.
 """
 
 from collections.abc import Sequence

@@ -7,7 +7,7 @@ runs only the decoder: the source is read once and not repeated for its beams, a
 looks for the best continuations only in the blocks of the vocabulary with the largest scores. Greedy search of one
 sequence computes only the logits that may be the largest (``largest_output.py``).
 
-Letters in shapes: B sources, K beams of each, R = B * K rows, C candidates of each source, T tokens so far.
+Dimensions: B sources, K beams of each, R = B * K rows, C candidates of each source, T tokens so far.
 """
 
 import math

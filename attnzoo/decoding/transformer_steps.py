@@ -6,7 +6,7 @@ Reordering the beams reorders rows of this mask; no key moves. The beams of a se
 most of their tokens are the same, with one key for all of them. Where the room for keys is full, those that no beam
 sees any more are dropped: the keys grow as the length does, and not as the length times the number of beams.
 
-Letters in shapes: B sources (or prompts, where there is no source), G groups of rows that share their keys, N rows in
+Dimensions: B sources (or prompts, where there is no source), G groups of rows that share their keys, N rows in
 each, R = G * N rows, T tokens so far, S tokens of a group's keys or of a source, D model width, H heads, K head width.
 Masks are bool, True = attend.
 """

@@ -2,7 +2,7 @@
 
 It lies beside ``run.py`` in every exported folder, and needs nothing but numpy.
 
-Letters in shapes: B sources, K beams of each, R = B * K rows, C candidates, S source length, T tokens,
+Dimensions: B sources, K beams of each, R = B * K rows, C candidates, S source length, T tokens,
 V vocabulary size.
 """
 

@@ -1,6 +1,6 @@
 """The equations of ``attention.py`` as graphs: scores, windows, the masked softmax and the weighted sum.
 
-Letters in shapes: B batch, T queries of a row, S source length, A attention width, H query width, V value width.
+Dimensions: B batch, T queries of a row, S source length, A attention width, H query width, V value width.
 """
 
 from typing import Any, NamedTuple

@@ -1,6 +1,6 @@
 """The certificate of an export: how far it is from the model that it was made of, measured on texts and random tokens.
 
-Letters in shapes: B texts, S source length, T tokens.
+Dimensions: B texts, S source length, T tokens.
 """
 
 import json

@@ -4,7 +4,7 @@
 - step: tokens, attention_mask, what is attended to, state -> logits, next_state, attention
 - greedy: input_ids, attention_mask, max_new_tokens -> tokens, scores, attention; a loop around the step
 
-Letters in shapes: B sources, R rows (equally many for each source), S source length, T tokens of the output.
+Dimensions: B sources, R rows (equally many for each source), S source length, T tokens of the output.
 """
 
 from typing import Any, Protocol

@@ -1,6 +1,6 @@
 """ONNX graphs, built node by node from ONNX's own operators: nothing is traced, so no length or batch size is fixed.
 
-Letters in shapes: I inputs, O outputs, D directions, H hidden width, G gates of a cell, B batch, S length.
+Dimensions: I inputs, O outputs, D directions, H hidden width, G gates of a cell, B batch, S length.
 """
 
 import hashlib

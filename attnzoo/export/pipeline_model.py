@@ -3,7 +3,7 @@
     model = OnnxForPipelines("g2p-onnx")
     pipeline("grapheme-to-phoneme", model=model, tokenizer="g2p-onnx")("attention", alignments=True)
 
-Letters in shapes: B texts, N outputs of each, S source length, T tokens, K labels, V vocabulary size.
+Dimensions: B texts, N outputs of each, S source length, T tokens, K labels, V vocabulary size.
 """
 
 from pathlib import Path

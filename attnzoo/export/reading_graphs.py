@@ -2,7 +2,7 @@
 
 The structured self-attentive classifier also returns its attention; for pairs it also reads token_type_ids.
 
-Letters in shapes: B texts, S length, R hops, V width of the encoder's outputs, G gate size, K labels.
+Dimensions: B texts, S length, R hops, V width of the encoder's outputs, G gate size, K labels.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """The attentional RNN as graphs: its cells, its encoder, and a step of each of the four decoders.
 
-Letters in shapes: B sources, R rows (equally many for each source), S source length, D directions, H hidden width, G
+Dimensions: B sources, R rows (equally many for each source), S source length, D directions, H hidden width, G
 gates of a cell, I input width, E embedding width, V width of the encoder's outputs, L layers.
 """
 

@@ -6,7 +6,7 @@
     model = OnnxModel("folder")                 # by default the folder of this file
     model(["attention", "castle"], n_best=3)    # for each text its outputs, the best first
 
-Letters in shapes: B texts, N outputs of each, K beams of each, R = B * K rows, S source length, T tokens,
+Dimensions: B texts, N outputs of each, K beams of each, R = B * K rows, S source length, T tokens,
 V vocabulary size.
 """
 

@@ -1,6 +1,6 @@
 """The Transformer as graphs: its stack under every mask, and a step of its decoder with a cache.
 
-Letters in shapes: B sources or texts, R rows (equally many for each source), S source length, T target length, N
+Dimensions: B sources or texts, R rows (equally many for each source), S source length, T target length, N
 queries of a row, P keys, D model width, H heads, K head width.
 """
 

@@ -3,7 +3,7 @@
 Both have the same methods and attributes: ``tokenizer``; ``num_beams`` of the model's generation config; ``end``, the
 id of the end token; ``calibration``, the temperature and the bias of the word confidences.
 
-Letters in shapes: B words, K beams.
+Dimensions: B words, K beams.
 """
 
 from pathlib import Path

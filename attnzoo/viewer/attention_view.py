@@ -1,6 +1,6 @@
 r"""The attention of any model on one text: its tokens and weights, as a page, a picture and tensors.
 
-Letters in shapes: H heads, T tokens that attend, S tokens that are attended to, R hops.
+Dimensions: H heads, T tokens that attend, S tokens that are attended to, R hops.
 """
 
 import html

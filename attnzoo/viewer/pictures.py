@@ -1,6 +1,6 @@
 """Pictures of attention, in the colours of ``style.py``. They need matplotlib: the extra ``plots``.
 
-Letters in shapes: B batch, H heads, T target length, S source length or tokens of a sentence, R hops.
+Dimensions: B batch, H heads, T target length, S source length or tokens of a sentence, R hops.
 """
 
 import math
