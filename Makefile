@@ -43,7 +43,7 @@ demo: $(VENV)/ready
 	$(BIN)/attnzoo train configs/demo.yaml --output $(OUTPUT) --overwrite --set training.max_minutes=$(MINUTES)
 	$(call say,Loading $(OUTPUT)/best in a new process and pronouncing the most frequent words that it did not learn)
 	$(BIN)/python -m attnzoo.training.studies.demo_words $(OUTPUT)/best
-	$(call say,Pronouncing four words, the last of them in no dictionary, and drawing where the model looks)
+	$(call say,Pronouncing four words; the last is in no dictionary; and drawing where the model looks)
 	$(BIN)/attnzoo pronounce electricity castle dinosaur blorptastic --model $(OUTPUT)/best --plot $(OUTPUT)/alignment.png
 	$(call say,Done. The checkpoint is in $(OUTPUT)/best with its card and the picture of the alignments in $(OUTPUT)/alignment.png)
 

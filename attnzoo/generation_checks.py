@@ -28,7 +28,11 @@ KINDS: dict[str, tuple[Any, tuple[str, ...]]] = {
     ),
     "a whole number of at least 0": (
         lambda value: isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0,
-        ("min_length", "min_new_tokens", "top_k", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size"),
+        ("top_k", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size"),
+    ),
+    "a whole number from 0 to 1,000,000": (
+        lambda value: isinstance(value, Integral) and not isinstance(value, bool) and 0 <= int(value) <= 10**6,
+        ("min_length", "min_new_tokens"),
     ),
     "a finite number": (
         lambda value: isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value),

@@ -247,7 +247,13 @@ class _Scores:
         """Process the ``scores`` (R, vocabulary) of the tokens after ``sequences`` (R, T), possibly in place."""
         for step in self.steps:
             if not isinstance(step, tuple):
-                scores = step(sequences, scores)
+                shape, scores = scores.shape, step(sequences, scores)
+                if not isinstance(scores, Tensor) or scores.shape != shape:
+                    found = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+                    raise ValueError(
+                        f"the logits processor {type(step).__name__} must return scores of shape {tuple(shape)}, one "
+                        f"for each word of the vocabulary, got {found}"
+                    )
             elif sequences.shape[1] < step[0]:
                 scores.index_fill_(1, step[1], -torch.inf)
         return scores

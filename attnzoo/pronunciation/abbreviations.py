@@ -63,6 +63,20 @@ UNITS |= {"tsp": "teaspoon(s)", "tbsp": "tablespoon(s)", "gal": "gallon(s)"}
 UNITS |= {f"{scale[0]}bps": f"{scale}bit(s) per second" for scale in ("kilo", "Mega", "Giga")}
 UNITS |= {"s": "second(s)", "h": "hour(s)", "ns": "nanosecond(s)", "μs": "microsecond(s)", "μg": "microgram(s)"}
 UNITS |= {"μm": "micrometer(s)", "nm": "nanometer(s)", "μl": "microliter(s)", "μL": "microliter(s)", "Ω": "ohm(s)"}
+UNITS |= {
+    "μF": "microfarad(s)",
+    "nF": "nanofarad(s)",
+    "pF": "picofarad(s)",
+    "μH": "microhenry(s)",
+    "μA": "microampere(s)",
+}
+UNITS |= {
+    "mA": "milliampere(s)",
+    "μV": "microvolt(s)",
+    "mV": "millivolt(s)",
+    "μW": "microwatt(s)",
+    "mW": "milliwatt(s)",
+}
 UNITS |= {"kΩ": "kiloohm(s)", "MΩ": "megaohm(s)", "V": "volt(s)", "W": "watt(s)", "dB": "decibel(s)", "px": "pixel(s)"}
 UNITS |= {"KiB": "kibibyte(s)", "MiB": "mebibyte(s)", "GiB": "gibibyte(s)"}
 UNITS |= {"GB": "gigabyte(s)", "TB": "terabyte(s)", "min": "minute(s)", "hrs": "hour(s)"}
@@ -70,7 +84,7 @@ UNITS |= {unit.upper(): UNITS[unit] for unit in ("mm", "cm", "km", "mg", "kg", "
 UNIT = re.compile(rf"(?:{'|'.join(sorted(UNITS, key=len, reverse=True))})(?![^\W⁰¹²³⁴-⁹])")
 AFTER_DRIVE = re.compile(r"\.(?:\s+[a-zß-öø-ÿ]|,\s+(?:\d|[A-Z][a-z]))")  # a lowercase letter, or the rest of an address
 GREETINGS = ("Dear", "Hello", "Hey", "Hi", "Thanks")  # before a doctor, who has no name here
-WITH = re.compile(r"w/(?:o\b)?(?=\s|[A-Za-z])")  # w/ and w/o
+WITH = re.compile(r"w/(?:o\b)?(?=\s|[A-Za-z]|[.,;:!?)]|$)")  # w/ and w/o
 NEXT_WORD = re.compile(r"(\s*)(\w*)")
 
 

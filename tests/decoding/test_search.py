@@ -37,6 +37,7 @@ from tests.factory import (
     VOCAB_SIZE,
     padded,
     padded_batch,
+    refused,
     tiny_model,
     words,
 )
@@ -273,6 +274,17 @@ class Overwrite(LogitsProcessor):
 def test_processors_are_obeyed_in_their_order() -> None:
     processors = LogitsProcessorList([Overwrite(), MinLengthLogitsProcessor(5, EOS, device=factory.DEVICE)])
     assert_like_generate(tiny_model("luong-gru-concat"), input_ids=words(1, 4), logits_processor=processors)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_a_processor_must_return_a_score_for_every_word(beams: int) -> None:
+    class First(LogitsProcessor):
+        def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+            return scores[:, :2]
+
+    options: dict[str, Any] = {"num_beams": beams, "logits_processor": LogitsProcessorList([First()])}
+    with refused(ValueError, "the logits processor First must return scores of shape", f", {VOCAB_SIZE})"):
+        tiny_model("luong-gru-concat").generate(words(1, 4), custom_generate=search, max_new_tokens=4, **options)
 
 
 def test_a_matrix_is_not_taken_for_another_output_layer() -> None:

@@ -144,6 +144,9 @@ def test_an_adapter_is_trained_saved_loaded_and_merged(name: str, method: str, t
         return
     model = adapted(name, method)
     batch = batch_for(model.get_base_model())
+    if "decoder_input_ids" in batch:  # as a Trainer's collator gives them, with labels alone
+        alone = {part: tensor for part, tensor in batch.items() if part != "decoder_input_ids"}
+        assert model(**alone).loss.isfinite()
     before, unadapted = weights(model), model_of(name).state_dict()
     optimizer = torch.optim.Adam([part for part in model.parameters() if part.requires_grad], lr=0.05)
     for _ in range(3):

@@ -31,6 +31,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("suppress_tokens", "x", SOME),
     ("begin_suppress_tokens", [[3]], SOME),
     ("max_new_tokens", 10**9, "must be at most 1,000,000"),
+    ("min_new_tokens", 10**9, "must be a whole number from 0 to 1,000,000"),
     ("max_length", 1e9, "must be a whole number"),
     ("num_beams", "x", "must be a whole number"),
     ("num_beams", 10**9, "must be at most 10,000"),
