@@ -38,7 +38,7 @@ def said(text: str) -> str:
             ("macOS", "Mack OS"),
             ("mRNA", "m RNA"),
             ("iOS", "i OS"),
-            ("MSc", "M S C"),
+            ("MSc", "MSC"),
             ("PyTorch", "Py Torch"),
             ("IPv", "IP v"),
             ("OAuth", "O Auth"),
