@@ -38,7 +38,6 @@ def said(text: str) -> str:
             ("macOS", "Mack OS"),
             ("mRNA", "m RNA"),
             ("iOS", "i OS"),
-            ("MSc", "MSC"),
             ("PyTorch", "Py Torch"),
             ("IPv", "IP v"),
             ("OAuth", "O Auth"),
