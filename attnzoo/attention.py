@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .additive_kernel import PassedKey, additive_score
-from .products import linear
+from .fast_additive import fast_additive_score
+from .fast_products import linear
+from .packed_rows import PackedRows
+from .step_products import StepProducts, multiply
 
 
 def dot_score(query: Tensor, key: Tensor, scale: float = 1.0) -> Tensor:
@@ -31,7 +33,24 @@ def dot_score(query: Tensor, key: Tensor, scale: float = 1.0) -> Tensor:
         - key: (..., S, A)
         - returns: (..., T, S)
     """
-    return (query if scale == 1.0 else query * scale) @ key.mT
+    return multiply(query if scale == 1.0 else query * scale, key.mT)
+
+
+def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
+    r"""Additive score (Bahdanau et al., 2014, appendix A.1.2), query and key already projected.
+
+    .. math:: e_{ts} = v^\top \tanh(q_t + k_s)
+
+    This is the formula, which holds the sums of all pairs, (..., T, S, A), in memory. The models call
+    :func:`fast_additive_score`, which computes the same without them.
+
+    Shape:
+        - query: (..., T, A)
+        - key: (..., S, A)
+        - vector: (A,)
+        - returns: (..., T, S)
+    """
+    return torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3)) @ vector
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -81,7 +100,7 @@ def attend(
     if reweight is not None:
         attention_weights = attention_weights * reweight
     used = nn.functional.dropout(attention_weights, dropout) if dropout else attention_weights
-    return used.to(value.dtype) @ value, attention_weights
+    return multiply(used.to(value.dtype), value), attention_weights
 
 
 def source_positions(mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -102,7 +121,7 @@ class Score(nn.Module):
 
     Its own code is :meth:`forward`, and :meth:`project_key` if the key is projected. In a decoder's loop its linear
     layers share their products without further code; a subclass whose whole formula is a product can override
-    :meth:`share_key` too.
+    :meth:`key_for_steps` too.
 
     Shape:
         - query: (B, T, query_size)
@@ -115,8 +134,8 @@ class Score(nn.Module):
         """The part of the formula that depends on the source alone."""
         return key
 
-    def share_key(self, projected_key: Tensor, rows: Any) -> Any:
-        """The projected key as all steps of a loop over :class:`LoopRows` read it."""
+    def key_for_steps(self, projected_key: Tensor, products: StepProducts) -> Any:
+        """The projected key as all steps of a loop read it."""
         return projected_key
 
     def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
@@ -148,8 +167,8 @@ class DotScore(Score):
                 "the general score maps one onto the other"
             )
 
-    def share_key(self, projected_key: Tensor, rows: Any) -> Any:
-        return rows.share(projected_key)
+    def key_for_steps(self, projected_key: Tensor, products: StepProducts) -> Any:
+        return products.factor(projected_key)
 
     def forward(self, query: Tensor, projected_key: Tensor) -> Tensor:
         return dot_score(query, projected_key)
@@ -212,15 +231,15 @@ class AdditiveScore(Score):
     def project_key(self, key: Tensor, positions: Tensor) -> Tensor:
         return linear(self.key_proj, key)
 
-    def share_key(self, projected_key: Tensor, rows: Any) -> Any:
-        return PassedKey(projected_key) if rows.is_shared else projected_key
+    def key_for_steps(self, projected_key: Tensor, products: StepProducts) -> Any:
+        return products.additive_key(projected_key)
 
     def forward(self, query: Tensor, projected_key: Tensor, coverage: Tensor | None = None) -> Tensor:
         if coverage is not None and self.coverage_vector is not None:
             targets = coverage.shape[0] // projected_key.shape[0]
             key = projected_key if targets == 1 else projected_key.repeat_interleave(targets, dim=0)
             projected_key = key + coverage.unsqueeze(-1) * self.coverage_vector  # (B * N, S, A)
-        return additive_score(self.query_proj(query), projected_key, self.score_vector)
+        return fast_additive_score(self.query_proj(query), projected_key, self.score_vector)
 
 
 class LocationScore(Score):
@@ -321,8 +340,8 @@ SCORES: dict[str, Callable[[ScoreSizes], Score]] = {
 }
 
 
-class Attended(NamedTuple):
-    """What is attended to, made once per source by :meth:`SourceAttention.read`.
+class Source(NamedTuple):
+    """What is attended to, made once per source by :meth:`SourceAttention.prepare`.
 
     Shape:
         - value: (B, S, V), the encoder's outputs
@@ -337,9 +356,9 @@ class Attended(NamedTuple):
     positions: Tensor
     length: Tensor
 
-    def first(self, rows: int) -> "Attended":
+    def first(self, rows: int) -> "Source":
         """The sources of the first rows."""
-        return self if rows >= self.mask.shape[0] else Attended(*(part[:rows] for part in self))
+        return self if rows >= self.mask.shape[0] else Source(*(part[:rows] for part in self))
 
 
 class SourceAttention(nn.Module):
@@ -369,25 +388,39 @@ class SourceAttention(nn.Module):
         self.score = SCORES[score](sizes)
         self.window = None if window == "global" else LocalWindow(sizes.query_size, window_size, window == "predictive")
 
-    def read(self, value: Tensor, mask: Tensor, projected_key: Tensor | None = None) -> Attended:
+    def prepare(self, value: Tensor, mask: Tensor, projected_key: Tensor | None = None) -> Source:
         """The source as every step needs it; keys that are projected already (from a cache) are taken as they are."""
         positions, length = source_positions(mask)
         if projected_key is None:
             # An LSTM's outputs are not contiguous. For such a key torch would copy a frozen weight once for every row.
             projected_key = self.score.project_key(value.contiguous(), positions)
-        return Attended(value, projected_key, mask, positions, length)
+        return Source(value, projected_key, mask, positions, length)
 
-    def no_coverage(self, source: Attended, rows: int) -> Tensor | None:
+    def for_loop(self, source: Source, rows: PackedRows, products: StepProducts) -> Source:
+        """The source as the steps of a loop read it, its rows in the loop's order."""
+        if rows.order is not None:
+            source = Source(*map(rows.sort, source))
+        value, key, *others = source
+        if not self.has_coverage:  # with coverage every step has a key of its own
+            key = self.score.key_for_steps(key, products)
+        return Source(products.factor(value), key, *others)
+
+    @property
+    def has_coverage(self) -> bool:
+        """Whether the score takes coverage."""
+        return getattr(self.score, "coverage_vector", None) is not None
+
+    def no_coverage(self, source: Source, rows: int) -> Tensor | None:
         """The coverage (rows, S) before the first step; None for a score without coverage."""
-        if getattr(self.score, "coverage_vector", None) is None:
+        if not self.has_coverage:
             return None
         dtype = torch.promote_types(source.value.dtype, torch.float32)
         return source.value.new_zeros(rows, source.mask.shape[1], dtype=dtype)
 
     def forward(
-        self, query: Tensor, source: Attended, step: int, coverage: Tensor | None = None
+        self, query: Tensor, source: Source, position: int, coverage: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """``step`` is the target position of the first query of a row, from 0."""
+        """``position`` is that of the first query of a row in its target, from 0."""
         targets, length = query.shape[0] // source.mask.shape[0], query.shape[1]
         scores = None if coverage is None else self.score(query, source.projected_key, coverage)
         if targets > 1:
@@ -397,43 +430,13 @@ class SourceAttention(nn.Module):
             scores = self.score(query, source.projected_key)
         mask, reweight = source.mask.unsqueeze(1), None  # (B, 1, S)
         if self.window is not None:
-            steps = torch.arange(step, step + length, device=query.device).repeat(targets)
+            steps = torch.arange(position, position + length, device=query.device).repeat(targets)
             window_mask, reweight = self.window(query, steps, source.positions, source.length)
             mask = mask & window_mask
         context, weights = attend(scores, source.value, mask, reweight)
         if targets > 1:
             context, weights = (part.unflatten(1, (targets, length)).flatten(0, 1) for part in (context, weights))
         return context, weights
-
-
-class AttentionSteps:
-    """The attention of a loop over :class:`LoopRows`.
-
-    A call takes a query (n, H) and the number of the step, and returns context (n, V) and weights (n, S).
-
-    Attributes:
-        first: the target position of step 0; an open loop adds 1 after every token
-        coverage: (n, S), of all steps so far; None for a score without it
-    """
-
-    def __init__(
-        self, attention: SourceAttention, source: Attended, rows: Any, first: int, coverage: Tensor | None
-    ) -> None:
-        value, key, *others = (rows.sort(part) for part in source)
-        if coverage is None:
-            key = attention.score.share_key(key, rows)
-        else:  # every step has a key of its own
-            coverage = rows.sort(coverage)
-        self.coverage, self.first = coverage, first
-        self.source = Attended(rows.share(value), key, *others)
-        self.attention = rows.share_linears(attention)
-
-    def __call__(self, query: Tensor, step: int) -> tuple[Tensor, Tensor]:
-        rows = query.shape[0]
-        covered = None if self.coverage is None else self.coverage[:rows]
-        context, weights = self.attention(query.unsqueeze(1), self.source.first(rows), self.first + step, covered)
-        self.coverage = None if covered is None else covered + weights[:, 0]
-        return context[:, 0], weights[:, 0]
 
 
 class StructuredSelfAttention(nn.Module):

@@ -27,6 +27,7 @@ BACKWARD_HOOKS: dict[str, Callable[..., Any]] = {
     "_backward_hooks": nn.Module.register_full_backward_hook,
     "_backward_pre_hooks": nn.Module.register_full_backward_pre_hook,
 }
+HOOKS = [*FORWARD_HOOKS, *BACKWARD_HOOKS]
 # oneDNN's operators on float32 weights in blocks, as torch's own compiler calls them for a frozen linear layer.
 REORDER_WEIGHT = "_reorder_linear_weight"
 BLOCKED_LINEAR = "_linear_pointwise"
@@ -70,6 +71,14 @@ def forward_hooks(module: nn.Module) -> list[Any]:
         if hook.__module__ != "transformers.utils.output_capturing"
         and (hook.__module__, getattr(hook, "__name__", None)) != of_checkpointing
     ]
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether a module itself has backward hooks, or forward hooks that change something."""
+    state = vars(module)
+    if not any(map(state.get, HOOKS, (True,) * len(HOOKS))):
+        return False
+    return bool(forward_hooks(module) or hooks_of(module, BACKWARD_HOOKS))
 
 
 def has_blocked_linear(weight: Tensor) -> bool:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .products import is_only_its_weight, linear, product, suits_onednn
+from .fast_products import is_only_its_weight, linear, product, suits_onednn
 
 IGNORED = -100
 TOKENS_AT_A_TIME = 256  # whose logits are held at once

@@ -36,8 +36,6 @@ PACKING_ARGUMENTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_leng
 # Arguments of continuous batching: the attention with a paged cache reads them.
 PAGED_CACHE_ARGUMENTS = {"cache", "read_index", "write_index", "block_table", "logits_indices", "logits_processor_args"}
 
-OF_HEAD = "with_penalty"  # an argument of a head, which has checked all others
-
 # Arguments whose default is the config's field of the same name.
 CONFIG_DEFAULTS = ("output_attentions", "output_hidden_states")
 
@@ -55,32 +53,7 @@ def checked(forward: Forward) -> Forward:
         TypeError: an argument that ``forward`` does not know, or an argument that must be a tensor and is not.
         ValueError: an argument has invalid values.
     """
-    return _checked(forward, inspect.signature(forward))
-
-
-def checked_head(model_class: Any, *passed_on: str) -> Callable[[Forward], Forward]:
-    """:func:`checked` for the ``forward`` of a head, which lists its own arguments only and passes on the others.
-
-    These reach ``forward`` in its ``**kwargs``. They come first in its signature, which ``Trainer``, ``generate()`` and
-    ``help()`` read. Only the head sets ``tokens_to_compute``.
-
-    Args:
-        model_class: the class of the model that the head calls
-        passed_on: the names of the arguments passed on to it; none for all
-    """
-    of_model = inspect.signature(model_class.forward).parameters
-    shared = [of_model[name] for name in passed_on or of_model]
-    shared = [parameter for parameter in shared if parameter.name not in ("self", "kwargs", "tokens_to_compute")]
-
-    def decorate(forward: Forward) -> Forward:
-        signature = inspect.signature(forward)
-        itself, *own = signature.parameters.values()
-        return _checked(forward, signature.replace(parameters=[itself, *shared, *own]))
-
-    return decorate
-
-
-def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
+    signature = inspect.signature(forward)
     _, *parameters, _ = signature.parameters  # all but self and **kwargs
     dropped = [name for name in DROPPED_ARGUMENTS if name not in parameters]
     defaults = [name for name in CONFIG_DEFAULTS if name in parameters]
@@ -88,11 +61,9 @@ def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
 
     @functools.wraps(forward)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if len(args) > len(parameters) or any(name in kwargs for name in parameters[: len(args)]):
+        if len(args) > len(parameters) or not kwargs.keys().isdisjoint(parameters[: len(args)]):
             signature.bind(self, *args, **kwargs)  # raises Python's own error
         given = dict(zip(parameters, args, strict=False)) | kwargs
-        if OF_HEAD in kwargs and OF_HEAD in getattr(self, "other_arguments", ()):
-            return forward(self, **given)
         for name in kwargs:
             if name not in parameters:
                 _check_extra(self, name, given, parameters)
@@ -104,7 +75,8 @@ def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
         for name, value in given.items():
             # Where Transformers records the states, not forward(), it also takes a list: the layers that are wanted.
             is_layers = name == "output_hidden_states" and name not in parameters and isinstance(value, list)
-            if name in CHECKED and value is not None and not is_layers:
+            is_flag = (value is True or value is False) and name in FLAGS
+            if name in CHECKED and value is not None and not is_layers and not is_flag:
                 given[name] = _read(self, name, value)
         if "decoder_input_ids" in parameters and given.get("encoder_outputs") is not None:
             # Not in the decoder's own forward(), which reads what the model has checked or computed.
@@ -116,7 +88,6 @@ def _checked(forward: Forward, signature: inspect.Signature) -> Forward:
                 given[name] = _without_padding(embeddings, mask, name)
         return forward(self, **given)
 
-    wrapper.__signature__ = signature  # type: ignore[attr-defined]
     return wrapper  # type: ignore[return-value]
 
 

@@ -13,14 +13,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
-from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions, Seq2SeqModelOutput
+from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions, Seq2SeqLMOutput, Seq2SeqModelOutput
 from transformers.utils import can_return_tuple
 
-from .attention import AdditiveScore, Attended
+from .attention import AdditiveScore, Source
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .copying import Copied, CopyingDecoderOutput, CopyingModelOutput
-from .model_inputs import checked, checked_head, embed, require_tokens, source_mask, target_ids, targets_per_source
-from .recurrent_cache import RecurrentDecoderCache, check_past, check_target_mask
+from .loss import Count
+from .model_inputs import checked, embed, require_tokens, source_mask, target_ids, targets_per_source
+from .recurrent_cache import RecurrentDecoderCache, check_target_mask
 from .recurrent_cells import RecurrentState
 from .recurrent_decoder import WIRINGS, BahdanauDecoder, DecoderState
 from .recurrent_encoder import RecurrentEncoder, RecurrentEncoderOutput, as_encoder_outputs
@@ -154,19 +155,19 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         names = "decoder_input_ids", "decoder_inputs_embeds"
         embeddings = self.dropout(embed(self.embed_tokens, input_ids, inputs_embeds, *names))  # (B, T, E)
         cache = self._cache(past_key_values, use_cache)
-        state, source, step = self._start(embeddings, encoder_outputs, encoder_attention_mask, cache)
-        check_target_mask(attention_mask, embeddings, step)
+        state, source, position = self._start(embeddings, encoder_outputs, encoder_attention_mask, cache)
+        check_target_mask(attention_mask, embeddings, position)
         has_many_targets = embeddings.shape[0] > encoder_outputs.last_hidden_state.shape[0]  # for one source
         needs_all_steps = cache is not None or output_attentions or output_hidden_states or has_many_targets
         lengths = None
         if tokens_to_compute is not None and not needs_all_steps:
-            lengths = tokens_to_compute.sum(dim=1).clamp(min=1)
+            lengths = tokens_to_compute.sum(dim=1).clamp(min=1).tolist()
         run = self.wiring
         if self.gradient_checkpointing and self.training:
             run = partial(self._gradient_checkpointing_func, run)
-        outputs = run(embeddings, state, source, step, lengths)
+        outputs = run(embeddings, state, source, position, lengths)
         if cache is not None:
-            cache.store(outputs.state, None if source is None else source.projected_key, embeddings.shape[1])
+            cache.store(outputs.state, source, embeddings.shape[1], self.config)
         weights = outputs.attention_weights  # (B, T, S), or None without attention
         needs_alignments = self.config.copy or self.config.coverage
         return CopyingDecoderOutput(
@@ -195,25 +196,25 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         encoder_outputs: RecurrentEncoderOutput,
         encoder_attention_mask: Tensor | None,
         cache: RecurrentDecoderCache | None,
-    ) -> tuple[DecoderState, Attended | None, int]:
+    ) -> tuple[DecoderState, Source | None, int]:
         """The state before the first target token, the source, and the number of tokens read before."""
-        value = encoder_outputs.last_hidden_state
+        value, attention = encoder_outputs.last_hidden_state, self.wiring.attention
         targets = targets_per_source(value, embeddings)
-        mask, attention = source_mask(encoder_attention_mask, value), self.wiring.attention
-        final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
-        state, projected_key, step = (None, None, 0) if cache is None else cache.load()
-        if state is not None:
-            nothing = None if attention is None else attention.read(value[:0], mask[:0])  # of no rows, for its sizes
-            own_state = self.wiring.initial_state(final.map(lambda part: part[:0]), nothing)
-            own_key = None if nothing is None else nothing.projected_key
-            batch = embeddings.shape[0], *value.shape[:2]
-            check_past(state, projected_key, own_state, own_key, batch)
-        source = None if attention is None else attention.read(value, mask, projected_key)
+        if cache is not None:
+            state, source, position = cache.load(self.config, (embeddings.shape[0], *value.shape[:2]))
+            if state is not None and (source is None or source.value is value):
+                return state, source, position
+        else:
+            state, source, position = None, None, 0
+        mask = source_mask(encoder_attention_mask, value)
+        if attention is not None:
+            source = attention.prepare(value, mask, None if source is None else source.projected_key)
         if state is None:
+            final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
             if targets > 1:
                 final = final.map(lambda part: part.repeat_interleave(targets, dim=0))
             state = self.wiring.initial_state(final, source)
-        return state, source, step
+        return state, source, position
 
 
 class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
@@ -324,7 +325,41 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
         # generate() would make a cache of keys and values. The decoder makes its own cache, of states.
         return False
 
-    forward = can_return_tuple(checked_head(AttentionalRNNModel)(ConditionalGenerationMixin.predict))
+    @can_return_tuple
+    @checked
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: RecurrentEncoderOutput | None = None,
+        past_key_values: RecurrentDecoderCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        use_cache: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Count = None,
+        smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
+        skip_logits: bool = False,
+        **kwargs: Any,
+    ) -> Seq2SeqLMOutput:
+        inputs = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "decoder_input_ids": decoder_input_ids,
+            "decoder_attention_mask": decoder_attention_mask,
+            "encoder_outputs": encoder_outputs,
+            "past_key_values": past_key_values,
+            "inputs_embeds": inputs_embeds,
+            "decoder_inputs_embeds": decoder_inputs_embeds,
+            "use_cache": use_cache,
+            "output_attentions": output_attentions,
+            "output_hidden_states": output_hidden_states,
+        }
+        return self.predict(inputs | kwargs, labels, num_items_in_batch, smoothing, skip_logits)
 
     def copied(self, outputs: Any, inputs: dict[str, Any]) -> Copied:
         """The decoder's own attention chooses what is copied."""
@@ -366,7 +401,7 @@ class AttentionalRNNForConditionalGeneration(AttentionalRNNPreTrainedModel, Cond
         mixed = [target[:, :1]]
         with torch.no_grad():
             for given in target[:, 1:].split(1, dim=1):
-                outputs = self.predict(**source, decoder_input_ids=mixed[-1], past_key_values=cache)
+                outputs = self.predict(source | {"decoder_input_ids": mixed[-1], "past_key_values": cache})
                 own = outputs.logits.argmax(dim=-1)  # type: ignore[union-attr]  # without labels there are logits
                 is_kept = torch.rand(given.shape, device=given.device) < self.config.teacher_forcing_ratio
                 mixed.append(torch.where(is_kept, given, own))

@@ -7,7 +7,7 @@ Dimensions: B batch, S tokens, V = 2u width of the encoder's outputs, R hops, G 
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,9 @@ from transformers.utils import can_return_tuple
 
 from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_self_attentive import SelfAttentiveConfig
+from .fast_products import linear
 from .loss import loss_of_texts, refuse_withheld_labels
-from .model_inputs import checked, checked_head, embed, require_shape, source_mask
-from .products import linear
+from .model_inputs import checked, embed, require_shape, source_mask
 from .recurrent_cells import ChoGRU
 from .recurrent_encoder import RecurrentEncoder
 from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput
@@ -34,7 +34,7 @@ class SelfAttentiveModelOutput(ModelOutput):
         - pooler_output: (B, R * V), M flattened row by row; for a pair (B, R * G), F_r flattened, or with
           ``compare_hops`` (B, R * (G + 2V)), for every hop its row of F_r, the product and the difference
         - sentence_matrix: (B, R, V), M; for a pair (B, 2, R, V), the M of each sentence
-        - penalty: (B,); for a pair the sum of the penalties of its sentences
+        - penalty: (B,); for a pair the sum of the penalties of its sentences; None if it was not asked for
         - hidden_states: on request, the embeddings and then the outputs of every layer
         - attentions: on request, a 1-tuple of (B, 1, R, S), A; for a pair every token has its weight from the A of its
           own sentence
@@ -43,20 +43,9 @@ class SelfAttentiveModelOutput(ModelOutput):
     last_hidden_state: Tensor = None  # type: ignore[assignment]
     pooler_output: Tensor = None  # type: ignore[assignment]
     sentence_matrix: Tensor = None  # type: ignore[assignment]
-    penalty: Tensor = None  # type: ignore[assignment]
+    penalty: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
-
-
-class Encoded(NamedTuple):
-    """The fields of :class:`SelfAttentiveModelOutput` for the classifier: a tuple costs less than an output object."""
-
-    last_hidden_state: Tensor
-    pooler_output: Tensor
-    sentence_matrix: Tensor
-    penalty: Tensor | None  # (B,), if the classifier needs it
-    hidden_states: tuple[Tensor, ...] | None
-    attentions: tuple[Tensor, ...] | None
 
 
 class GatedEncoder(nn.Module):
@@ -127,13 +116,12 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
           belongs to the sentence of its number. No effect for a single sentence
         - returns: :class:`SelfAttentiveModelOutput`
 
+    ``with_penalty`` says whether to compute the penalty, which the classifier needs in training alone.
+
     Raises:
         ValueError: no token, or a mask of another shape than the tokens; for a pair also missing ``token_type_ids``,
             values other than 0 and 1, or a row in which one sentence has no token.
     """
-
-    # An argument of the classifier alone: whether to compute the penalty. With it, forward() returns an Encoded.
-    other_arguments = ("with_penalty",)
 
     def __init__(self, config: SelfAttentiveConfig) -> None:
         super().__init__(config)
@@ -159,8 +147,9 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         inputs_embeds: Tensor | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
+        with_penalty: bool = True,
         **kwargs: Any,
-    ) -> SelfAttentiveModelOutput | Encoded:
+    ) -> SelfAttentiveModelOutput:
         embeddings = embed(self.embed_tokens, input_ids, inputs_embeds, "input_ids", "inputs_embeds")
         mask = None if attention_mask is None else source_mask(attention_mask, embeddings)
         if mask is None and input_ids is not None:
@@ -175,7 +164,7 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
             mask = None
         outputs, _ = self.rnn(sentences, mask, with_state=False)
         sentence_matrix, annotation_matrix = self.attention(outputs[-1], mask)
-        penalty = redundancy_penalty(annotation_matrix) if kwargs.get("with_penalty", True) else None
+        penalty = redundancy_penalty(annotation_matrix) if with_penalty else None
         pooled = sentence_matrix
         if self.gate is not None:
             first, second = sentence_matrix.chunk(2)
@@ -185,7 +174,7 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
             length = embeddings.shape[1]
             outputs = [join_pairs(output, places, length) for output in outputs]
             annotation_matrix = join_pairs(annotation_matrix.mT, places, length).mT
-        encoded = Encoded(
+        return SelfAttentiveModelOutput(
             last_hidden_state=outputs[-1],
             pooler_output=pooled.flatten(1),
             sentence_matrix=sentence_matrix,
@@ -193,7 +182,6 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
             hidden_states=(embeddings, *outputs) if output_hidden_states else None,
             attentions=(annotation_matrix.unsqueeze(1),) if output_attentions else None,
         )
-        return encoded if "with_penalty" in kwargs else SelfAttentiveModelOutput(**encoded._asdict())
 
 
 class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
@@ -239,20 +227,35 @@ class SelfAttentiveForSequenceClassification(SelfAttentivePreTrainedModel):
         self.post_init()
 
     @can_return_tuple
-    @checked_head(SelfAttentiveModel)
+    @checked
     def forward(
         self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
         smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
-        **inputs: Any,
+        **kwargs: Any,
     ) -> SelfAttentiveClassifierOutput:
         config = self.config
         coefficient = config.penalty_coefficient
         refuse_withheld_labels(labels, num_items_in_batch, self.training, "penalty_coefficient", coefficient)
         is_trained = torch.is_grad_enabled() or labels is not None or num_items_in_batch is not None
-        with_penalty = is_trained or bool(inputs.get("output_attentions"))
-        encoded: Encoded = self.model(**inputs, with_penalty=with_penalty)
+        encoded = self.model(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            inputs_embeds,
+            output_attentions,
+            output_hidden_states,
+            with_penalty=is_trained or bool(output_attentions),
+            return_dict=True,
+            **kwargs,
+        )
         hidden = linear(self.hidden_proj, self.dropout(encoded.pooler_output)).relu()
         logits = self.classifier(self.dropout(hidden))
         loss = loss_of_texts(config, logits, labels, num_items_in_batch, smoothing, encoded.penalty)

@@ -17,6 +17,7 @@ from transformers.modeling_outputs import (
     BaseModelOutputWithPast,
     CausalLMOutputWithPast,
     MaskedLMOutput,
+    Seq2SeqLMOutput,
     Seq2SeqModelOutput,
     SequenceClassifierOutputWithPast,
     TokenClassifierOutput,
@@ -29,13 +30,9 @@ from .configuration_small_transformer import SmallTransformerConfig
 from .copying import Copied, CopyHead, source_ids_of
 from .generation_options import ZooGenerationMixin
 from .loss import IGNORED, Count, loss_and_logits, loss_of_texts, problem_type_of, token_cross_entropy
-from .model_inputs import check_labels, checked, checked_head, source_mask, target_ids
+from .model_inputs import check_labels, checked, source_mask, target_ids
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
 from .zoo_model import ConditionalGenerationMixin, joined_outputs, with_head
-
-# The arguments that a head over one stack passes on to its model.
-TEXT = ("input_ids", "attention_mask", "position_ids", "inputs_embeds")
-GENERATED_TEXT = (*TEXT, "past_key_values", "use_cache")
 
 
 class SmallTransformerModel(SmallTransformerPreTrainedModel):
@@ -219,7 +216,41 @@ class SmallTransformerForConditionalGeneration(SmallTransformerWithOutputProject
         past_key_values.self_attention_cache.reorder_cache(beam_idx)
         return past_key_values
 
-    forward = can_return_tuple(checked_head(SmallTransformerModel)(ConditionalGenerationMixin.predict))
+    @can_return_tuple
+    @checked
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
+        use_cache: bool | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Count = None,
+        smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
+        skip_logits: bool = False,
+        **kwargs: Any,
+    ) -> Seq2SeqLMOutput:
+        inputs = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "decoder_input_ids": decoder_input_ids,
+            "decoder_attention_mask": decoder_attention_mask,
+            "encoder_outputs": encoder_outputs,
+            "past_key_values": past_key_values,
+            "inputs_embeds": inputs_embeds,
+            "decoder_inputs_embeds": decoder_inputs_embeds,
+            "position_ids": position_ids,
+            "decoder_position_ids": decoder_position_ids,
+            "use_cache": use_cache,
+        }
+        return self.predict(inputs | kwargs, labels, num_items_in_batch, smoothing, skip_logits)
 
 
 class SmallTransformerForCausalLM(SmallTransformerWithOutputProjection, ZooGenerationMixin):
@@ -255,16 +286,31 @@ class SmallTransformerForCausalLM(SmallTransformerWithOutputProjection, ZooGener
         """Do nothing: the stack counts only real tokens, but ``generate()`` would also count padding on the right."""
 
     @can_return_tuple
-    @checked_head(SmallTransformerModel, *GENERATED_TEXT)
+    @checked
     def forward(
         self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        use_cache: bool | None = None,
         labels: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
         num_items_in_batch: Count = None,
         smoothing: float = 0.0,
         skip_logits: bool = False,
-        **inputs: Any,
+        **kwargs: Any,
     ) -> CausalLMOutputWithPast:
+        inputs: dict[str, Any] = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "position_ids": position_ids,
+            "inputs_embeds": inputs_embeds,
+            "past_key_values": past_key_values,
+            "use_cache": use_cache,
+            **kwargs,
+        }
         shift_labels = inputs.pop("shift_labels", None)
         if isinstance(logits_to_keep, int) and logits_to_keep < 0:
             raise ValueError(f"logits_to_keep must be at least 0, or the places of tokens, got {logits_to_keep}")
@@ -311,15 +357,26 @@ class SmallTransformerForMaskedLM(SmallTransformerWithOutputProjection):
     _tied_weights_keys = {"lm_head.weight": "model.encoder.embed_tokens.weight"}
 
     @can_return_tuple
-    @checked_head(SmallTransformerModel, *TEXT)
+    @checked
     def forward(
         self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
         smoothing: float = 0.0,
         skip_logits: bool = False,
-        **inputs: Any,
+        **kwargs: Any,
     ) -> MaskedLMOutput:
+        inputs: dict[str, Any] = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "position_ids": position_ids,
+            "inputs_embeds": inputs_embeds,
+            **kwargs,
+        }
         if labels is not None:
             check_labels(labels, inputs)
             inputs["tokens_to_compute"] = _attended_or_labelled(inputs, labels) if skip_logits else None
@@ -352,10 +409,29 @@ class SmallTransformerForSequenceClassification(SmallTransformerWithClassifier):
     """
 
     @can_return_tuple
-    @checked_head(SmallTransformerModel, *GENERATED_TEXT)
+    @checked
     def forward(
-        self, labels: Tensor | None = None, num_items_in_batch: Count = None, smoothing: float = 0.0, **inputs: Any
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        use_cache: bool | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Count = None,
+        smoothing: float = 0.0,
+        **kwargs: Any,
     ) -> SequenceClassifierOutputWithPast:
+        inputs: dict[str, Any] = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "position_ids": position_ids,
+            "inputs_embeds": inputs_embeds,
+            "past_key_values": past_key_values,
+            "use_cache": use_cache,
+            **kwargs,
+        }
         if labels is not None:
             inputs["use_cache"] = False
         outputs = self.model(**inputs, return_dict=True)
@@ -394,10 +470,27 @@ class SmallTransformerForTokenClassification(SmallTransformerWithClassifier):
     """
 
     @can_return_tuple
-    @checked_head(SmallTransformerModel, *TEXT, "past_key_values")
+    @checked
     def forward(
-        self, labels: Tensor | None = None, num_items_in_batch: Count = None, smoothing: float = 0.0, **inputs: Any
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Count = None,
+        smoothing: float = 0.0,
+        **kwargs: Any,
     ) -> TokenClassifierOutput:
+        inputs: dict[str, Any] = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "position_ids": position_ids,
+            "inputs_embeds": inputs_embeds,
+            "past_key_values": past_key_values,
+            **kwargs,
+        }
         if labels is not None:
             check_labels(labels, inputs)
         outputs = self.model(**inputs, use_cache=False, return_dict=True)

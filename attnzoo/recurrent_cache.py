@@ -9,17 +9,18 @@ from typing import Any
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from .attention import Source
 from .recurrent_decoder import DecoderState
 
-
-def change_rows(state: DecoderState, change: Callable[[Tensor], Tensor]) -> DecoderState:
-    """The state with every tensor changed, for example with its rows selected or repeated."""
-    others = (None if part is None else change(part) for part in (state.input_feed, state.coverage))
-    return DecoderState(state.recurrent.map(change), *others)
+# The fields of a config that decide what a state and its source look like.
+FORM = (
+    *("wiring", "cell", "score", "input_feeding", "coverage", "decoder_layers", "decoder_hidden_size"),
+    *("encoder_output_size", "attention_size", "readout_size"),
+)
 
 
 class _RecurrentCacheLayer(CacheLayerMixin):
-    """A decoder's state, the projected keys of its source, and the number of tokens it has read.
+    """A decoder's state, its source, and the number of tokens it has read.
 
     Tensors are replaced, never written into, so that the same code trains.
     """
@@ -29,8 +30,9 @@ class _RecurrentCacheLayer(CacheLayerMixin):
     def __init__(self) -> None:
         super().__init__()
         self.state: DecoderState | None = None
-        self.projected_key: Tensor | None = None
+        self.source: Source | None = None
         self.length = 0
+        self.config: Any = None  # of the model that made the state
 
     def lazy_initialization(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError("a recurrent state has no keys and values to initialise; the model makes it")
@@ -50,7 +52,7 @@ class _RecurrentCacheLayer(CacheLayerMixin):
     def reorder_cache(self, beam_idx: Tensor) -> None:
         # Beams change places within their source. So the keys stay, as do the encoder's outputs outside this cache.
         if self.state is not None:
-            self.state = change_rows(self.state, lambda part: part.index_select(0, beam_idx.to(part.device)))
+            self.state = self.state.map(lambda part: part.index_select(0, beam_idx.to(part.device)))
 
     def batch_select_indices(self, indices: Tensor) -> None:
         self._change_batch(lambda part: part[indices.to(part.device)])
@@ -59,20 +61,19 @@ class _RecurrentCacheLayer(CacheLayerMixin):
         self._change_batch(lambda part: part.repeat_interleave(repeats, dim=0))
 
     def _change_batch(self, change: Callable[[Tensor], Tensor]) -> None:
-        """Change the rows of the state, and those of the keys if each target has its own row of keys."""
+        """Change the rows of the state, and those of the source if each target has its own row of it."""
         if self.state is None:
             return
-        key = self.projected_key
-        if key is not None and len(key) == len(self.state.recurrent.hidden):
-            self.projected_key = change(key)
-        self.state = change_rows(self.state, change)
+        if self.source is not None and len(self.source.mask) == len(self.state.top):
+            self.source = Source(*map(change, self.source))
+        self.state = self.state.map(change)
 
     def reset(self) -> None:
-        self.state, self.projected_key, self.length, self.is_initialized = None, None, 0, False
+        self.state, self.source, self.length, self.is_initialized = None, None, 0, False
 
 
 class RecurrentDecoderCache(Cache):
-    """The decoder's state and the projected keys, as ``past_key_values`` carries them through ``generate()``.
+    """The decoder's state and its source, as ``past_key_values`` carries them through ``generate()``.
 
     It holds the state after the last token, not one state per token. So it cannot be cropped, and assisted decoding is
     not possible. Beam search reorders it row by row.
@@ -88,58 +89,44 @@ class RecurrentDecoderCache(Cache):
             "a recurrent state cannot be cropped: it holds the last token's state, not one per token"
         )
 
-    def store(self, state: DecoderState, projected_key: Tensor | None, num_tokens: int) -> None:
-        """Replace the state by the one after ``num_tokens`` more tokens; without attention there are no keys."""
-        self._layer.state, self._layer.projected_key = state, projected_key
+    def store(self, state: DecoderState, source: Source | None, num_tokens: int, config: Any) -> None:
+        """Replace the state by the one after ``num_tokens`` more tokens; without attention there is no source."""
+        self._layer.state, self._layer.source = state, source
         self._layer.length += num_tokens
+        self._layer.config = config
         self._layer.is_initialized = True
 
-    def load(self) -> tuple[DecoderState | None, Tensor | None, int]:
-        """The state, or None before the first token, the projected keys and the number of tokens read."""
-        return self._layer.state, self._layer.projected_key, self._layer.length
+    def load(self, config: Any, batch: tuple[int, ...]) -> tuple[DecoderState | None, Source | None, int]:
+        """The state, or None before the first token, the source, and the number of tokens read.
+
+        Args:
+            config: of the decoder that goes on
+            batch: the numbers of targets and of sources, and the source length
+
+        Raises:
+            ValueError: the cache is from another model, another batch or another source.
+        """
+        layer = self._layer
+        if layer.state is None:
+            return None, None, 0
+        if layer.config is not config:
+            _check_form(layer.config, config)
+        made_from: tuple[int, ...] = (layer.state.top.shape[0],)
+        if layer.source is not None:  # without attention the cache does not hold the source's size
+            made_from = (*made_from, *layer.source.mask.shape)
+        if made_from != batch[: len(made_from)]:
+            raise ValueError(
+                f"past_key_values is of another batch: (targets, sources, source length) were {made_from} and are "
+                f"{batch[: len(made_from)]}; continue with the source that the cache was made from"
+            )
+        return layer.state, layer.source, layer.length
 
 
-def check_past(
-    state: DecoderState,
-    projected_key: Tensor | None,
-    own_state: DecoderState,
-    own_key: Tensor | None,
-    batch: tuple[int, ...],
-) -> None:
-    """Check that the state and keys of a cache fit this decoder and this batch.
-
-    Args:
-        state: of the cache
-        projected_key: of the cache
-        own_state: a state of this decoder; its number of rows is not compared
-        own_key: keys of this decoder, the same
-        batch: the numbers of targets and of sources, and the source length
-
-    Raises:
-        ValueError: the cache is from another model, another batch or another source.
-    """
-    sizes, expected = _sizes(state, projected_key), _sizes(own_state, own_key)
-    if sizes != expected:
-        raise ValueError(
-            f"past_key_values is from another model: each row has sizes {sizes}, and this decoder needs {expected}"
-        )
-    made_from: tuple[int, ...] = (state.recurrent.hidden.shape[0],)
-    if projected_key is not None:  # without attention the cache does not hold the source's size
-        made_from = (*made_from, *projected_key.shape[:2])
-    if made_from != batch[: len(made_from)]:
-        raise ValueError(
-            f"past_key_values is of another batch: (targets, sources, source length) were {made_from} and are "
-            f"{batch[: len(made_from)]}; continue with the source that the cache was made from"
-        )
-
-
-def _sizes(state: DecoderState, projected_key: Tensor | None) -> dict[str, tuple[int, ...]]:
-    """The shape of one row of every tensor of the state, and of one token's key and coverage."""
-    parts = {"hidden": state.recurrent.hidden, "cell": state.recurrent.cell, "input_feed": state.input_feed}
-    sizes = {name: tuple(part.shape[1:]) for name, part in parts.items() if part is not None}
-    of_tokens = {"projected_key": projected_key, "coverage": state.coverage}
-    sizes |= {name: tuple(part.shape[2:]) for name, part in of_tokens.items() if part is not None}
-    return sizes
+def _check_form(made_with: Any, config: Any) -> None:
+    differing = [name for name in FORM if getattr(made_with, name) != getattr(config, name)]
+    if differing:
+        was, own = ({name: getattr(one, name) for name in differing} for one in (made_with, config))
+        raise ValueError(f"past_key_values is from another model: it was made with {was}, and this one has {own}")
 
 
 def check_target_mask(attention_mask: Tensor | None, embeddings: Tensor, step: int) -> None:

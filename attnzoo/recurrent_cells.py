@@ -1,11 +1,15 @@
-"""The recurrent cells, one step of each, and a stack of them, shared by the encoder and the decoders.
+"""The recurrent cells and a stack of them, shared by the encoder and the decoders.
 
 Every cell is a one-layer, one-direction, batch-first module that is called as ``torch.nn.GRU`` is: with inputs
-(B, T, I) and a state of shape (1, B, H). ``torch.nn``'s cells then run torch's own loop. ``CELLS`` also has a class for
-one step of each cell. A loop uses it if its steps wait for a decoder's attention or for the next token.
+(B, T, I) and a state of shape (1, B, H). ``torch.nn``'s cells then run torch's own loop. Every cell also has the
+equations of a single step, for loops in which a step waits for the attention of the step before, or for the next token:
 
-Dimensions: B batch, T time, L layers, I input width, H hidden width, G width of a cell's gates, n rows of one
-step.
+- ``sums(products, width)`` are its sums of products, of which ``width`` columns of the inputs are known before the loop
+- ``step(sums, known, fed, *state)`` is the next state of the last one, its parts (n, H), the hidden one first.
+  ``known`` is what the known inputs add to each sum; ``fed`` is what a step alone knows, such as (context,), or ()
+
+Dimensions: B batch, T time, L layers, I input width, H hidden width, X width of what a step alone knows, n rows
+of one step, N rows of all steps.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,10 +20,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .fast_products import is_untouched
+from .fast_shared_gradients import loop_products
+from .fast_weight_copies import copies_of
 from .library_internals import blocked_lstm, blocked_lstm_weights, has_bfloat16, has_blocked_lstm, is_transformed
-from .products import add_products, is_untouched
-from .shared_products import LoopRows, first_rows
-from .weight_copies import copies_of
+from .packed_rows import PackedRows
+from .step_products import GateSum, StepProducts
 
 
 class RecurrentState(NamedTuple):
@@ -37,11 +43,37 @@ class RecurrentState(NamedTuple):
         """Both parts changed."""
         return RecurrentState(change(self.hidden), None if self.cell is None else change(self.cell))
 
+    def of_layers(self) -> "LayerStates":
+        """The parts of every layer, (B, H)."""
+        return tuple(zip(*(part.unbind(1) for part in self if part is not None), strict=True))
+
 
 def stack_layers(states: Sequence[RecurrentState]) -> RecurrentState:
     """The states of layers, each part (B, H), as one state (B, L, H)."""
     hidden, cells = zip(*states, strict=True)
     return RecurrentState(torch.stack(hidden, dim=1), None if cells[0] is None else torch.stack(cells, dim=1))
+
+
+Sums = tuple[GateSum, ...]
+Known = tuple[Tensor, ...]  # what is known of each sum, (n, G)
+Fed = Sequence[Tensor]  # what a step alone knows of its inputs: nothing, or one tensor (n, X)
+
+
+def gate_sum(products: StepProducts, width: int, weight: Tensor, bias: Tensor, *weight_hidden: Tensor) -> GateSum:
+    """The sum of a gate whose inputs, of which ``width`` columns are known before the loop, have this weight."""
+    added = (weight[:, width:],) if width < weight.shape[1] else ()
+    return products.sum(bias, weight[:, :width], *added, *weight_hidden)
+
+
+def torch_gate_sum(layer: nn.RNNBase, products: StepProducts, width: int) -> GateSum:
+    """That of all gates of one of torch's layers, which has two biases."""
+    weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
+    return gate_sum(products, width, weight_input, bias_input + bias_hidden, weight_hidden)
+
+
+def known_steps(sums: Sums, inputs: Tensor, sizes: Sequence[int]) -> list[Known]:
+    """For each step, of ``sizes`` rows, what inputs (N, I) add to each sum."""
+    return list(zip(*[one.known(inputs, sizes) for one in sums], strict=True))
 
 
 class ChoGRU(nn.Module):
@@ -78,16 +110,31 @@ class ChoGRU(nn.Module):
 
     def forward(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         hidden = inputs.new_zeros(inputs.shape[0], self.hidden_size) if state is None else state[0].to(inputs.dtype)
-        rows = LoopRows(inputs)
-        cell, nothing = ChoGRUStep(self, rows, rows.pack(inputs)), inputs[:, 0, :0]
+        rows = PackedRows(inputs)
+        sums = self.sums(loop_products(rows), inputs.shape[2])
         outputs = []
-        for step in range(inputs.shape[1]):
-            (hidden,) = cell(step, nothing, hidden)
+        for known in known_steps(sums, rows.pack(inputs), rows.sizes):
+            (hidden,) = self.step(sums, known, (), hidden)
             outputs.append(hidden)
         device = inputs.device.type
         # Under autocast states come in its precision, as those of torch's own cells do.
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
         return rows.join(outputs).to(dtype), hidden.unsqueeze(0).to(dtype)
+
+    def sums(self, products: StepProducts, width: int) -> tuple[GateSum, ...]:
+        """Of z and r, and of the candidate."""
+        of_gates, of_candidate = slice(2 * self.hidden_size), slice(2 * self.hidden_size, None)
+        return tuple(
+            gate_sum(products, width, self.weight_input[part], self.bias[part], self.weight_hidden[part])
+            for part in (of_gates, of_candidate)
+        )
+
+    def step(self, sums: Sums, known: Known, fed: Fed, hidden: Tensor) -> tuple[Tensor, ...]:
+        """The equations of the class."""
+        (gates, candidate), (known_gates, known_candidate) = sums, known
+        update_gate, reset_gate = gates(known_gates, *fed, hidden).sigmoid().chunk(2, dim=1)
+        proposed = candidate(known_candidate, *fed, reset_gate * hidden).tanh()
+        return (torch.lerp(hidden, proposed, update_gate),)  # (1 - z) s + z s~
 
 
 class PaddedLSTM(nn.LSTM):
@@ -117,6 +164,20 @@ class PaddedLSTM(nn.LSTM):
         hidden, cell = (torch.stack(list(part)) for part in last)
         return outputs, (hidden, cell)
 
+    def sums(self, products: StepProducts, width: int) -> tuple[GateSum, ...]:
+        """Of the four gates."""
+        return (torch_gate_sum(self, products, width),)
+
+    def step(self, sums: Sums, known: Known, fed: Fed, hidden: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
+        r"""One step of ``torch.nn.LSTM``; the gates are i, f, the candidate and o.
+
+        .. math:: c_t = f_t \circ c_{t-1} + i_t \circ \tilde c_t, \qquad h_t = o_t \circ \tanh c_t
+        """
+        gates = sums[0](known[0], *fed, hidden)
+        input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=1)
+        cell = torch.addcmul(forget_gate.sigmoid() * cell, input_gate.sigmoid(), candidate.tanh())
+        return output_gate.sigmoid() * cell.tanh(), cell
+
     def weights_for(self, is_padding: Tensor | None) -> list[Tensor]:
         """The weights; with padding those of an LSTM that reads, after its other inputs, 1 on padding, 0 on tokens."""
         weight, *others = layer_weights(self)
@@ -133,12 +194,39 @@ class TorchGRU(nn.GRU):
     def forward(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         return _run_one_direction(self, inputs, state)
 
+    def sums(self, products: StepProducts, width: int) -> tuple[GateSum, ...]:
+        """Of the inputs, and of the state."""
+        weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(self)
+        of_hidden = products.sum(bias_hidden, weight_hidden[:, :0], weight_hidden)
+        return gate_sum(products, width, weight_input, bias_input), of_hidden
+
+    def step(self, sums: Sums, known: Known, fed: Fed, hidden: Tensor) -> tuple[Tensor, ...]:
+        r"""One step of ``torch.nn.GRU``, its reset gate after U; the gates are r, z and the candidate.
+
+        .. math:: \tilde h_t = \tanh(W x_t + b + r_t \circ (U h_{t-1} + b')), \qquad
+                  h_t = (1 - z_t) \circ \tilde h_t + z_t \circ h_{t-1}
+        """
+        sizes = [2 * self.hidden_size, self.hidden_size]
+        gates, candidate = sums[0](known[0], *fed).split(sizes, dim=1)
+        of_gates, of_candidate = sums[1](known[1], hidden).split(sizes, dim=1)
+        reset_gate, update_gate = (gates + of_gates).sigmoid().chunk(2, dim=1)
+        proposed = (candidate + reset_gate * of_candidate).tanh()
+        return (torch.lerp(proposed, hidden, update_gate),)  # (1 - z) h~ + z h
+
 
 class TorchRNN(nn.RNN):
     """torch's RNN of one layer and one direction, run by :func:`run_torch_rnn`."""
 
     def forward(self, inputs: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         return _run_one_direction(self, inputs, state)
+
+    def sums(self, products: StepProducts, width: int) -> tuple[GateSum, ...]:
+        """Of the state's one equation."""
+        return (torch_gate_sum(self, products, width),)
+
+    def step(self, sums: Sums, known: Known, fed: Fed, hidden: Tensor) -> tuple[Tensor, ...]:
+        r"""One step of ``torch.nn.RNN``: :math:`h_t = \tanh(W x_t + U h_{t-1} + b)`."""
+        return (sums[0](known[0], *fed, hidden).tanh(),)
 
 
 def _run_one_direction(layer: nn.RNNBase, inputs: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -265,115 +353,18 @@ def layer_weights(layer: nn.RNNBase) -> list[Tensor]:
     return [getattr(layer, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
 
 
-class CellStep:
-    """One step of a cell, by default one whose gates are sums. All steps of a loop share the cell's weights.
-
-    A call takes the number of the step, the inputs (n, X) that are known only at this step, and the parts (n, H) of the
-    previous state. It returns the parts of the next state, the hidden one first.
-
-    Args:
-        layer: the cell, a module
-        rows: the rows of the loop
-        known: (N, I), the inputs that are known before the loop; (1, 0) in an open loop, whose calls have any number
-            of rows
-    """
-
-    def __init__(self, layer: Any, rows: LoopRows, known: Tensor) -> None:
-        weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
-        self.gates = share_gates(rows, known, weight_input, bias_input + bias_hidden, weight_hidden)
-
-    def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        raise NotImplementedError
-
-
-class ChoGRUStep(CellStep):
-    """One step of :class:`ChoGRU`; the gates are z, r and the candidate."""
-
-    def __init__(self, layer: ChoGRU, rows: LoopRows, known: Tensor) -> None:
-        size = 2 * layer.hidden_size
-        self.gates, self.candidate = (
-            share_gates(rows, known, layer.weight_input[part], layer.bias[part], layer.weight_hidden[part])
-            for part in (slice(size), slice(size, None))
-        )
-
-    def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        (hidden,) = state
-        update_gate, reset_gate = self.gates(step, inputs, hidden).sigmoid().chunk(2, dim=1)
-        candidate = self.candidate(step, inputs, reset_gate * hidden).tanh()
-        return (torch.lerp(hidden, candidate, update_gate),)
-
-
-class GRUStep(CellStep):
-    r"""One step of ``torch.nn.GRU``, its reset gate after U; the gates are r, z and the candidate.
-
-    .. math:: \tilde h_t = \tanh(W x_t + b + r_t \circ (U h_{t-1} + b')), \qquad
-              h_t = (1 - z_t) \circ \tilde h_t + z_t \circ h_{t-1}
-    """
-
-    def __init__(self, layer: nn.GRU, rows: LoopRows, known: Tensor) -> None:
-        weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
-        self.of_inputs = share_gates(rows, known, weight_input, bias_input)
-        self.of_hidden = rows.share_sum(bias_hidden.expand(known.shape[0], -1), weight_hidden)
-
-    def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        (hidden,) = state
-        sizes = [2 * hidden.shape[1], hidden.shape[1]]
-        gates, candidate = self.of_inputs(step, inputs).split(sizes, dim=1)
-        of_gates, of_candidate = self.of_hidden(step, hidden).split(sizes, dim=1)
-        reset_gate, update_gate = (gates + of_gates).sigmoid().chunk(2, dim=1)
-        candidate = (candidate + reset_gate * of_candidate).tanh()
-        return (torch.lerp(candidate, hidden, update_gate),)
-
-
-class LSTMStep(CellStep):
-    r"""One step of ``torch.nn.LSTM``; the gates are i, f, the candidate and o.
-
-    .. math:: c_t = f_t \circ c_{t-1} + i_t \circ \tilde c_t, \qquad h_t = o_t \circ \tanh c_t
-    """
-
-    def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        hidden, cell = state
-        input_gate, forget_gate, candidate, output_gate = self.gates(step, inputs, hidden).chunk(4, dim=1)
-        cell = torch.addcmul(forget_gate.sigmoid() * cell, input_gate.sigmoid(), candidate.tanh())
-        return output_gate.sigmoid() * cell.tanh(), cell
-
-
-class RNNStep(CellStep):
-    r"""One step of ``torch.nn.RNN``: :math:`h_t = \tanh(W x_t + U h_{t-1} + b)`."""
-
-    def __call__(self, step: int, inputs: Tensor, *state: Tensor) -> tuple[Tensor, ...]:
-        return (self.gates(step, inputs, *state).tanh(),)
-
-
-def share_gates(
-    rows: LoopRows, known: Tensor, weight: Tensor, bias: Tensor, *weight_hidden: Tensor
-) -> Callable[..., Tensor]:
-    """A function of step and new inputs (n, X), and the hidden state if it has a weight: gates (n, G) before any
-    activation. What known inputs (N, I) and bias add to them is computed here.
-    """
-    size = known.shape[1]
-    base = add_products(bias, (known,), (weight[:, :size].mT,)) if size else bias.expand(known.shape[0], -1)
-    return rows.share_sum(base.to(known.dtype), weight[:, size:] if size else weight, *weight_hidden)
-
-
-class Cell(NamedTuple):
-    """A cell: ``layer`` makes one layer in one direction from input and hidden size; ``step`` is one step of it."""
-
-    layer: Callable[[int, int], nn.Module]
-    step: Callable[[Any, LoopRows, Tensor], CellStep]
-
-
-# Every cell by its name in the config. "cho_gru" is as published; the others are torch's.
-CELLS = {
-    "cho_gru": Cell(ChoGRU, ChoGRUStep),
-    "gru": Cell(partial(TorchGRU, batch_first=True), GRUStep),
-    "lstm": Cell(partial(PaddedLSTM, batch_first=True), LSTMStep),
-    "rnn": Cell(partial(TorchRNN, batch_first=True), RNNStep),
+# Every cell by its name in the config: what makes one layer, in one direction, from input and hidden size. "cho_gru" is
+# as published; the others are torch's.
+CELLS: dict[str, Callable[[int, int], Any]] = {
+    "cho_gru": ChoGRU,
+    "gru": partial(TorchGRU, batch_first=True),
+    "lstm": partial(PaddedLSTM, batch_first=True),
+    "rnn": partial(TorchRNN, batch_first=True),
 }
 
 
-def find_cell(name: str) -> Cell:
-    """The cell of this name.
+def find_cell(name: str) -> Callable[[int, int], Any]:
+    """What makes a layer of the cell of this name.
 
     Raises:
         ValueError: there is none.
@@ -383,14 +374,18 @@ def find_cell(name: str) -> Cell:
     return CELLS[name]
 
 
+# For each layer of a stack the parts of its state, (B, H): hidden, or hidden and cell.
+LayerStates = tuple[tuple[Tensor, ...], ...]
+
+
 class RecurrentStack(nn.Module):
     """Layers of one cell in one direction, each reading the outputs of the one below, with dropout in between.
 
-    A call needs the inputs of all steps and reads them at once. :meth:`steps` reads one step after the other.
+    A call needs the inputs of all steps and reads them at once. :meth:`for_steps` reads one step after the other.
 
     Shape:
         - inputs: (B, T, I)
-        - state: a :class:`RecurrentState` of this depth
+        - state: of every layer, bottom to top, (B, H)
         - returns: the outputs of every layer, bottom to top, each (B, T, H), and the last state
     """
 
@@ -398,86 +393,71 @@ class RecurrentStack(nn.Module):
         super().__init__()
         sizes = [input_size] + [hidden_size] * (num_layers - 1)
         self.cell = cell
-        self.layers = nn.ModuleList(find_cell(cell).layer(size, hidden_size) for size in sizes)
+        self.layers = nn.ModuleList(find_cell(cell)(size, hidden_size) for size in sizes)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, inputs: Tensor, state: RecurrentState) -> tuple[list[Tensor], RecurrentState]:
+    def forward(self, inputs: Tensor, state: LayerStates) -> tuple[list[Tensor], LayerStates]:
         if inputs.shape[1] == 1 and is_untouched(self):
-            steps = StackSteps(self, LoopRows(inputs), inputs[:, 0, :0], state)
-            return [hidden.unsqueeze(1) for hidden in steps(0, inputs[:, 0])], steps.state
+            steps = StackSteps(self, StepProducts())
+            (known,) = steps.known(inputs[:, 0], inputs.shape[:1])
+            state = steps.step(known, (), state)
+            return [parts[0].unsqueeze(1) for parts in state], state
         outputs, states = [], []
-        for index, layer in enumerate(self.layers):
+        for index, (layer, parts) in enumerate(zip(self.layers, state, strict=True)):
             # torch's RNNs need states (1, B, H) in the inputs' dtype, and cuDNN contiguous ones.
-            parts = (part[:, index].unsqueeze(0).to(inputs.dtype).contiguous() for part in state if part is not None)
-            given: Any = tuple(parts)
-            inputs, last = layer(self.dropout(inputs) if index else inputs, given if len(given) > 1 else given[0])
+            before: Any = tuple(part.unsqueeze(0).to(inputs.dtype).contiguous() for part in parts)
+            is_lstm = len(before) > 1
+            inputs, after = layer(self.dropout(inputs) if index else inputs, before if is_lstm else before[0])
             outputs.append(inputs)
-            states.append(RecurrentState(*(part[0] for part in (last if len(given) > 1 else (last,)))))
-        return outputs, stack_layers(states)
+            states.append(tuple(part[0] for part in (after if is_lstm else (after,))))
+        return outputs, tuple(states)
 
-    def steps(self, rows: LoopRows, inputs: Tensor, state: RecurrentState) -> "StackSteps | CalledSteps":
+    def for_steps(self, products: StepProducts) -> "StackSteps | CalledSteps":
         """The stack, one step at a time. If its layers have hooks, for example, every step calls the layers."""
-        return (StackSteps if is_untouched(self) else CalledSteps)(self, rows, inputs, state)
+        return StackSteps(self, products) if is_untouched(self) else CalledSteps(self)
 
 
 class StackSteps:
-    """A stack over packed rows, one step at a time, from a :class:`RecurrentState` (B, L, H).
+    """The steps of a stack, by its cells' equations."""
 
-    A step reads its part of ``inputs`` (N, E), which are known before the loop, and the inputs (n, X) of its own call.
-    """
+    def __init__(self, stack: RecurrentStack, products: StepProducts) -> None:
+        self.layers: Any = stack.layers
+        self.dropout, self.products = stack.dropout, products
+        self.sums: list[Sums] = []  # of every layer
 
-    def __init__(self, stack: RecurrentStack, rows: LoopRows, inputs: Tensor, state: RecurrentState) -> None:
-        self.dropout = stack.dropout
-        known = [inputs] + [inputs[:, :0]] * (len(stack.layers) - 1)
-        self.cells = [
-            CELLS[stack.cell].step(layer, rows, part) for layer, part in zip(stack.layers, known, strict=True)
-        ]
-        parts = [rows.sort(part.to(inputs.dtype)).unbind(1) for part in state if part is not None]
-        self.states = list(zip(*parts, strict=True))  # hidden and cell (B, H) of every layer
+    def known(self, inputs: Tensor, sizes: Sequence[int]) -> list[tuple[Known, ...]]:
+        """For each step, of ``sizes`` rows, what inputs (N, E) add to the sums of every layer.
 
-    def __call__(self, step: int, others: Tensor) -> list[Tensor]:
-        """The hidden states (n, H) of every layer, bottom to top."""
-        for index, cell in enumerate(self.cells):
-            state = (first_rows(part, others.shape[0]) for part in self.states[index])
-            self.states[index] = cell(step, others, *state)
-            others = self.states[index][0]
-            if index + 1 < len(self.cells):
-                others = self.dropout(others)
-        return [state[0] for state in self.states]
+        They are all that is known before the loop. The layers above the first know nothing.
+        """
+        parts = [inputs] + [inputs[:, :0]] * (len(self.layers) - 1)
+        if not self.sums:
+            self.sums = [
+                layer.sums(self.products, part.shape[1]) for layer, part in zip(self.layers, parts, strict=True)
+            ]
+        return list(zip(*map(known_steps, self.sums, parts, [sizes] * len(parts)), strict=True))
 
-    def change_rows(self, change: Callable[[Tensor], Tensor]) -> None:
-        """Change every part of the state, for example select its rows."""
-        self.states = [tuple(map(change, parts)) for parts in self.states]
-
-    @property
-    def top(self) -> Tensor:
-        """The top layer's last hidden state."""
-        return self.states[-1][0]
-
-    @property
-    def state(self) -> RecurrentState:
-        """The state after the last step. It is valid only if all rows end at that step."""
-        return stack_layers([RecurrentState(*parts) for parts in self.states])
+    def step(self, known: tuple[Known, ...], fed: Fed, states: LayerStates) -> LayerStates:
+        """The next state of every layer; the bottom one reads ``fed`` beside what is known."""
+        after: list[tuple[Tensor, ...]] = []
+        for layer, sums, of_layer, state in zip(self.layers, self.sums, known, states, strict=True):
+            after.append(layer.step(sums, of_layer, fed, *state))
+            if len(after) < len(states):
+                fed = (self.dropout(after[-1][0]),)
+        return tuple(after)
 
 
 class CalledSteps:
     """The same as :class:`StackSteps`, but every step calls the stack's layers."""
 
-    def __init__(self, stack: RecurrentStack, rows: LoopRows, inputs: Tensor, state: RecurrentState) -> None:
-        self.stack, self.inputs = stack, inputs.split(rows.sizes)
-        self.state = state.map(rows.sort)
+    def __init__(self, stack: RecurrentStack) -> None:
+        self.stack = stack
 
-    def __call__(self, step: int, others: Tensor) -> list[Tensor]:
-        rows = others.shape[0]
-        inputs = self.inputs[step].expand(rows, -1)  # an open loop has no known inputs, only one row of width 0
-        state = self.state.map(lambda part: part[:rows])
-        outputs, self.state = self.stack(torch.cat([inputs, others.to(inputs.dtype)], dim=1).unsqueeze(1), state)
-        return [output[:, 0] for output in outputs]
+    def known(self, inputs: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:
+        """As in :class:`StackSteps`: the inputs of every step."""
+        return inputs.split(list(sizes))
 
-    def change_rows(self, change: Callable[[Tensor], Tensor]) -> None:
+    def step(self, known: Tensor, fed: Fed, states: LayerStates) -> LayerStates:
         """As in :class:`StackSteps`."""
-        self.state = self.state.map(change)
-
-    @property
-    def top(self) -> Tensor:
-        return self.state.hidden[:, -1]
+        inputs = torch.cat([known, *(part.to(known.dtype) for part in fed)], dim=1)
+        return self.stack(inputs.unsqueeze(1), states)[1]

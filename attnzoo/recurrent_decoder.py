@@ -10,43 +10,80 @@ s the decoder state):
 - Luong: the cell makes :math:`h_t`, which attends, and the word is read out from
   :math:`\tilde h_t = \tanh(W_c [c_t; h_t])`.
 
-Where a step waits for the attention of the step before, one loop serves training, generation and search; see
-``shared_products.py`` for what its steps share.
+Bahdanau's and Luong's decoders have a ``step``: a function of what is known before the loop, the state, and the source,
+which returns an output and the next state, and changes nothing. Training, ``generate()`` and ``search()`` call the same
+one; see :class:`SteppingDecoder`.
 
-Dimensions: B batch, T target length, S source length, L layers, E embedding width, H hidden width, V width of
-the encoder's outputs, R readout width, N rows of all steps, packed (see :class:`LoopRows`).
+Dimensions: B batch, T target length, S source length, E embedding width, H hidden width, V width of the
+encoder's outputs, R readout width, n rows of one step, N rows of all steps, packed (see :class:`PackedRows`).
 """
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from .attention import Attended, AttentionSteps, ScoreSizes, SourceAttention
+from .attention import ScoreSizes, Source, SourceAttention
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .copying import CopyGate
-from .library_internals import forward_hooks
-from .products import linear
-from .recurrent_cells import RecurrentStack, RecurrentState
-from .shared_products import LoopRows, first_rows
+from .fast_products import linear
+from .fast_shared_gradients import loop_products
+from .packed_rows import PackedRows
+from .recurrent_cells import LayerStates, RecurrentStack, RecurrentState
 
 
 class DecoderState(NamedTuple):
     """What one step of a decoder leaves for the next.
 
     Shape:
-        - recurrent: a :class:`RecurrentState` (B, L, H)
+        - layers: for each layer of the RNN its state, hidden (B, H) or hidden and cell
         - input_feed: what the next step reads beside its embedding: Luong's attentional vector (B, R) with input
           feeding, or Cho's c (B, H), the same at every step; else None
         - coverage: (B, S), the attention weights of all steps so far, summed (See et al., 2017); None without coverage
     """
 
-    recurrent: RecurrentState
+    layers: LayerStates
     input_feed: Tensor | None = None
     coverage: Tensor | None = None
+
+    @property
+    def top(self) -> Tensor:
+        """The top layer's hidden state (B, H)."""
+        return self.layers[-1][0]
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "DecoderState":
+        """Every tensor changed, for example its rows selected."""
+        layers = tuple(tuple(map(change, parts)) for parts in self.layers)
+        return DecoderState(layers, *(None if part is None else change(part) for part in self[1:]))
+
+    def first(self, count: int) -> "DecoderState":
+        """The first rows."""
+        return self if self.top.shape[0] == count else self.map(lambda part: part[:count])
+
+    def to(self, dtype: torch.dtype) -> "DecoderState":
+        """What the decoder computes with in this dtype; coverage, a sum of weights, keeps its own."""
+        if self.top.dtype == dtype and (self.input_feed is None or self.input_feed.dtype == dtype):
+            return self
+        layers = tuple(tuple(part.to(dtype) for part in parts) for parts in self.layers)
+        return self._replace(layers=layers, input_feed=None if self.input_feed is None else self.input_feed.to(dtype))
+
+
+class StepOutput(NamedTuple):
+    """What one step of a decoder finds, beside the next state.
+
+    Shape:
+        - query: (n, H), the state that attends
+        - context: (n, V), what it finds
+        - attention_weights: (n, S)
+        - readout: (n, R), Luong's attentional vector; None where no step needs the readout of another one
+    """
+
+    query: Tensor
+    context: Tensor
+    attention_weights: Tensor
+    readout: Tensor | None = None
 
 
 class DecoderOutput(NamedTuple):
@@ -67,10 +104,10 @@ class DecoderOutput(NamedTuple):
     state: DecoderState | None = None
 
 
-def projected_start(initial_proj: nn.Linear, vector: Tensor, rnn: RecurrentStack) -> RecurrentState:
+def projected_start(initial_proj: nn.Linear, vector: Tensor, rnn: RecurrentStack) -> LayerStates:
     r""":math:`s_0 = \tanh(W v)` of a vector (B, ...), every layer with a W of its own; LSTM cells start at zero."""
-    hidden = torch.tanh(initial_proj(vector)).unflatten(-1, (len(rnn.layers), -1))  # (B, L, H)
-    return RecurrentState(hidden, torch.zeros_like(hidden) if rnn.cell == "lstm" else None)
+    hidden = torch.tanh(initial_proj(vector)).chunk(len(rnn.layers), dim=-1)  # (B, H) of each layer
+    return tuple((part, torch.zeros_like(part)) if rnn.cell == "lstm" else (part,) for part in hidden)
 
 
 class StateBridge(nn.Module):
@@ -82,7 +119,7 @@ class StateBridge(nn.Module):
 
     Shape:
         - encoder_state: (B, encoder layers, V)
-        - returns: (B, L, H)
+        - returns: of every layer (B, H)
     """
 
     def __init__(self, config: AttentionalRNNConfig) -> None:
@@ -94,13 +131,13 @@ class StateBridge(nn.Module):
         self.hidden_proj = nn.Linear(*widths) if given != needed else None
         self.cell_proj = nn.Linear(*widths) if given != needed and config.cell == "lstm" else None
 
-    def forward(self, encoder_state: RecurrentState) -> RecurrentState:
+    def forward(self, encoder_state: RecurrentState) -> LayerStates:
         hidden, cell = encoder_state
         if self.hidden_proj is not None:
             hidden = torch.tanh(self.hidden_proj(hidden.flatten(1))).unflatten(-1, (self.num_layers, -1))
         if self.cell_proj is not None and cell is not None:
             cell = self.cell_proj(cell.flatten(1)).unflatten(-1, (self.num_layers, -1))
-        return RecurrentState(hidden, cell)
+        return RecurrentState(hidden, cell).of_layers()
 
 
 class ChoDecoder(nn.Module):
@@ -138,19 +175,24 @@ class ChoDecoder(nn.Module):
         self.readout_proj = nn.Linear(size + input_size, 2 * config.readout_size)  # type: ignore[operator]  # filled in
         self.dropout = nn.Dropout(config.dropout)
 
-    def initial_state(self, encoder_state: RecurrentState, source: Attended | None = None) -> DecoderState:
+    def initial_state(self, encoder_state: RecurrentState, source: Source | None = None) -> DecoderState:
         """s_0 and c from the encoder's final state (B, encoder layers, V)."""
         context = torch.tanh(self.context_proj(encoder_state.hidden[:, -1]))  # (B, H)
         return DecoderState(projected_start(self.initial_proj, context, self.rnn), context)
 
     def forward(
-        self, inputs: Tensor, state: DecoderState, source: Attended | None, step: int, lengths: Tensor | None = None
+        self,
+        inputs: Tensor,
+        state: DecoderState,
+        source: Source | None,
+        position: int,
+        lengths: Sequence[int] | None = None,
     ) -> DecoderOutput:
         assert state.input_feed is not None  # by initial_state
         context = state.input_feed.to(inputs.dtype).unsqueeze(1).expand(-1, inputs.shape[1], -1)  # (B, T, H)
-        outputs, recurrent = self.rnn(torch.cat([inputs, context], dim=-1), state.recurrent)
+        outputs, layers = self.rnn(torch.cat([inputs, context], dim=-1), state.layers)
         pairs = linear(self.readout_proj, torch.cat([outputs[-1].to(inputs.dtype), inputs, context], dim=-1))
-        after = DecoderState(recurrent, state.input_feed)
+        after = DecoderState(layers, state.input_feed)
         return DecoderOutput(self.dropout(_maxout(pairs)), hidden_states=outputs, state=after)
 
 
@@ -177,18 +219,105 @@ class SutskeverDecoder(nn.Module):
         self.rnn = RecurrentStack(config.cell, *sizes, config.dropout)
         self.dropout = nn.Dropout(config.dropout)
 
-    def initial_state(self, encoder_state: RecurrentState, source: Attended | None = None) -> DecoderState:
+    def initial_state(self, encoder_state: RecurrentState, source: Source | None = None) -> DecoderState:
         """s_0 from the encoder's final state (B, encoder layers, V)."""
         return DecoderState(self.bridge(encoder_state))
 
     def forward(
-        self, inputs: Tensor, state: DecoderState, source: Attended | None, step: int, lengths: Tensor | None = None
+        self,
+        inputs: Tensor,
+        state: DecoderState,
+        source: Source | None,
+        position: int,
+        lengths: Sequence[int] | None = None,
     ) -> DecoderOutput:
-        outputs, recurrent = self.rnn(inputs, state.recurrent)
-        return DecoderOutput(self.dropout(outputs[-1]), hidden_states=outputs, state=DecoderState(recurrent))
+        outputs, layers = self.rnn(inputs, state.layers)
+        return DecoderOutput(self.dropout(outputs[-1]), hidden_states=outputs, state=DecoderState(layers))
 
 
-class BahdanauDecoder(nn.Module):
+class SteppingDecoder(nn.Module):
+    """A decoder that takes one step after the other, since each waits for the attention of the one before.
+
+    A subclass has the equations, ``step``, and ``read_out`` for what no step needs of another one. ``forward`` is the
+    loop, over a whole target or over the next tokens of one.
+
+    Shape:
+        - inputs: (B, T, E), embeddings of the tokens before the ones to predict
+        - position: of the first token in its target, from 0
+        - lengths: how many steps each row needs, where nothing after them is wanted; None for all
+        - returns: :class:`DecoderOutput`
+    """
+
+    attention: SourceAttention
+    copy_gate: CopyGate | None
+    rnn: Any  # a RecurrentStack, and in the loop its steps
+
+    def forward(
+        self,
+        inputs: Tensor,
+        state: DecoderState,
+        source: Source,
+        position: int,
+        lengths: Sequence[int] | None = None,
+    ) -> DecoderOutput:
+        rows = PackedRows(inputs, lengths)
+        products = loop_products(rows)
+        decoder, source = products.of(self), self.attention.for_loop(source, rows, products)
+        embeddings, state = rows.pack(inputs), state.to(inputs.dtype)
+        if rows.order is not None:
+            state = state.map(rows.sort)
+        outputs, hidden_states = [], []
+        for step, known in enumerate(decoder.rnn.known(embeddings, rows.sizes)):
+            count = rows.sizes[step]
+            output, state = decoder.step(known, state.first(count), source.first(count), position + step)
+            outputs.append(output)
+            hidden_states.append([parts[0] for parts in state.layers])
+        readout, gate = rows.unpack(self.read_out(outputs, embeddings)), self.gate(outputs, embeddings)
+        gate = None if gate is None else rows.unpack(gate)
+        has_ended = rows.order is not None  # most rows, before the last step
+        if has_ended and gate is None and state.coverage is None:
+            return DecoderOutput(readout)
+        weights = rows.join([output.attention_weights for output in outputs])
+        if has_ended:
+            return DecoderOutput(readout, weights, gate)
+        layers = [rows.join(layer) for layer in zip(*hidden_states, strict=True)]
+        return DecoderOutput(readout, weights, gate, layers, state)
+
+    def step(self, known: Any, state: DecoderState, source: Source, position: int) -> tuple[StepOutput, DecoderState]:
+        """One step of n rows: what it finds, and the next state.
+
+        ``known`` is an item of what the RNN's ``known`` returns. Called on what :meth:`StepProducts.of` makes of the
+        decoder.
+        """
+        raise NotImplementedError
+
+    def attend(self, query: Tensor, source: Source, position: int, coverage: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Context (n, V) and weights (n, S) of a query (n, H)."""
+        context, weights = self.attention(query.unsqueeze(1), source, position, coverage)
+        return context[:, 0], weights[:, 0]
+
+    def read_out(self, outputs: Sequence[StepOutput], embeddings: Tensor) -> Tensor:
+        """The readouts (N, R) of all steps, whose inputs are ``embeddings`` (N, E)."""
+        raise NotImplementedError
+
+    def gate(self, outputs: Sequence[StepOutput], embeddings: Tensor) -> Tensor | None:
+        """The logits (N,) of the copy gate of all steps, from context, query and input; None without one."""
+        if self.copy_gate is None:
+            return None
+        return self.copy_gate(packed(outputs, "context"), packed(outputs, "query"), embeddings)
+
+
+def covered(coverage: Tensor | None, weights: Tensor) -> Tensor | None:
+    """The coverage (n, S) after a step with these weights."""
+    return None if coverage is None else coverage + weights
+
+
+def packed(outputs: Sequence[StepOutput], name: str) -> Tensor:
+    """A part of the outputs of all steps, (N, ...)."""
+    return torch.cat([getattr(output, name) for output in outputs])
+
+
+class BahdanauDecoder(SteppingDecoder):
     r"""The decoder of RNNsearch (Bahdanau et al., 2014, section 3.1 and appendix A.2.2).
 
     .. math::
@@ -226,152 +355,24 @@ class BahdanauDecoder(nn.Module):
         self.copy_gate = _copy_gate(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def initial_state(self, encoder_state: RecurrentState, source: Attended) -> DecoderState:
+    def initial_state(self, encoder_state: RecurrentState, source: Source) -> DecoderState:
         """s_0 from the encoder's final state (B, encoder layers, V), whose top layer ends with h_1 backward."""
         backward = encoder_state.hidden[:, -1, -self.initial_proj.in_features :]
-        recurrent = projected_start(self.initial_proj, backward, self.rnn)
-        return DecoderState(recurrent, coverage=self.attention.no_coverage(source, recurrent.hidden.shape[0]))
+        layers = projected_start(self.initial_proj, backward, self.rnn)
+        return DecoderState(layers, coverage=self.attention.no_coverage(source, backward.shape[0]))
 
-    def forward(
-        self, inputs: Tensor, state: DecoderState, source: Attended, step: int, lengths: Tensor | None = None
-    ) -> DecoderOutput:
-        rows = LoopRows(inputs, lengths)
-        inputs = rows.pack(inputs)  # (N, E)
-        loop = BahdanauLoop(self, rows, inputs, state, source, step)
-        queries, contexts, attention_weights, hidden_states = zip(*map(loop, range(len(rows.sizes))), strict=True)
-        # No step needs the readout of another one, so all are made at once.
-        readout, gate = self.read_out(torch.cat(queries), inputs, torch.cat(contexts))
-        return loop.joined(readout, gate, attention_weights, hidden_states)
+    def step(self, known: Any, state: DecoderState, source: Source, position: int) -> tuple[StepOutput, DecoderState]:
+        """c_i and s_i."""
+        query = state.top  # s_{i-1}
+        context, weights = self.attend(query, source, position, state.coverage)  # c_i
+        layers = self.rnn.step(known, (context,), state.layers)  # s_i = f(s_{i-1}, [E y_{i-1}; c_i])
+        return StepOutput(query, context, weights), DecoderState(layers, None, covered(state.coverage, weights))
 
-    def read_out(self, query: Tensor, inputs: Tensor, context: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The readouts (N, R), and the logits (N,) of the copy gate if there is one, from s_{i-1}, E y_{i-1}, c_i."""
-        query, context = query.to(inputs.dtype), context.to(inputs.dtype)
-        readout = self.dropout(_maxout(linear(self.readout_proj, torch.cat([query, inputs, context], dim=-1))))
-        return readout, None if self.copy_gate is None else self.copy_gate(context, query, inputs)
-
-
-class DecoderLoop:
-    """The steps of a decoder in which each step waits for the attention of the one before.
-
-    For a known target, a decoder's ``forward`` makes a loop and calls it once for every step, with the step's number.
-    :func:`open_loop` makes one that gets one token at a time, for ``search()``.
-
-    Args:
-        decoder: whose equations the loop computes
-        rows: of the loop
-        inputs: (N, E), embeddings of the tokens of all steps; (1, 0) in an open loop, where ``read`` gets them
-        state: before the loop
-        source: what is attended to
-        first: the target position of the first step
-
-    Attributes:
-        feed: what Luong's next step reads beside its embedding; None without input feeding
-    """
-
-    def __init__(
-        self, decoder: Any, rows: LoopRows, inputs: Tensor, state: DecoderState, source: Attended, first: int
-    ) -> None:
-        self.decoder, self.rows = decoder, rows
-        self.rnn = decoder.rnn.steps(rows, inputs, state.recurrent)
-        self.attend = AttentionSteps(decoder.attention, source, rows, first, state.coverage)
-        self.feed = None if state.input_feed is None else rows.sort(state.input_feed).to(inputs.dtype)
-
-    def joined(
-        self, readout: Tensor, gate: Tensor | None, weights: Sequence[Tensor], hidden_states: Sequence[Sequence[Tensor]]
-    ) -> DecoderOutput:
-        """The output of all steps, from packed readouts (N, R) and gates (N,), and from the weights (n, S) and the
-        layers' states (n, H) of every step.
-        """
-        rows = self.rows
-        output = DecoderOutput(rows.unpack(readout), gate=None if gate is None else rows.unpack(gate))
-        has_ended = rows.order is not None  # most rows, before the last step
-        if has_ended and gate is None and self.attend.coverage is None:
-            return output
-        output = output._replace(attention_weights=rows.join(weights))
-        if has_ended:
-            return output
-        layers = [rows.join(layer) for layer in zip(*hidden_states, strict=True)]
-        after = DecoderState(self.rnn.state, self.feed, self.attend.coverage)
-        return output._replace(hidden_states=layers, state=after)
-
-    def read(self, inputs: Tensor) -> DecoderOutput:
-        """The next step of an open loop, from the embeddings (n, E): readout, attention weights and gate."""
-        raise NotImplementedError
-
-    def change_rows(self, change: Callable[[Tensor], Tensor]) -> None:
-        """Change every part of the state, for example select its rows."""
-        self.rnn.change_rows(change)
-        if self.attend.coverage is not None:
-            self.attend.coverage = change(self.attend.coverage)
-        if self.feed is not None:
-            self.feed = change(self.feed)
-
-
-class BahdanauLoop(DecoderLoop):
-    """The steps of :class:`BahdanauDecoder`."""
-
-    def __call__(self, step: int, inputs: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-        """The query s_{i-1} (n, H), context (n, V), weights (n, S), and every layer's new state (n, H).
-
-        ``inputs`` (n, E) are given in an open loop only.
-        """
-        query = first_rows(self.rnn.top, self.rows.sizes[step]) if inputs is None else self.rnn.top
-        context, weights = self.attend(query, step)
-        others = context if inputs is None else torch.cat([inputs, context.to(inputs.dtype)], dim=1)
-        return query, context, weights, self.rnn(step, others)
-
-    def read(self, inputs: Tensor) -> DecoderOutput:
-        query, context, weights, _ = self(0, inputs)
-        self.attend.first += 1
-        readout, gate = self.decoder.read_out(query, inputs, context)
-        return DecoderOutput(readout.unsqueeze(1), weights.unsqueeze(1), None if gate is None else gate.unsqueeze(1))
-
-
-class LuongLoop(DecoderLoop):
-    """The steps of :class:`LuongDecoder`. Without input feeding only an open loop, and ``feed`` is None."""
-
-    @cached_property
-    def output_proj(self) -> Any:
-        """The decoder's, shared by all steps."""
-        return self.rows.share_linears(self.decoder.output_proj)
-
-    def __call__(self, step: int, inputs: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-        """The attentional vector (n, R), context (n, V), weights (n, S), and every layer's new state (n, H).
-
-        ``inputs`` (n, E) are given in an open loop only.
-        """
-        others = inputs
-        if self.feed is not None:
-            feed = self.decoder.dropout(first_rows(self.feed, self.rows.sizes[step]) if inputs is None else self.feed)
-            others = feed if inputs is None else torch.cat([inputs, feed.to(inputs.dtype)], dim=1)
-        outputs = self.rnn(step, others)
-        context, weights = self.attend(outputs[-1], step)
-        readout = torch.tanh(self.output_proj(torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
-        self.feed = None if self.feed is None else readout
-        return readout, context, weights, outputs
-
-    def read(self, inputs: Tensor) -> DecoderOutput:
-        readout, context, weights, outputs = self(0, inputs)
-        self.attend.first += 1
-        copy_gate = self.decoder.copy_gate
-        gate = None if copy_gate is None else copy_gate(context, outputs[-1], inputs).unsqueeze(1)
-        return DecoderOutput(readout.unsqueeze(1), weights.unsqueeze(1), gate)
-
-
-def open_loop(
-    decoder: nn.Module, rows: LoopRows, inputs: Tensor, state: DecoderState, source: Attended | None
-) -> DecoderLoop | None:
-    """A loop that gets one token at a time. What its steps share is prepared once, for any number of rows and steps.
-
-    None for a decoder without attention, for a subclass, and for a decoder with forward hooks or a replaced
-    ``forward``. ``inputs`` (1, 1, 0) only give dtype and device; ``rows`` are made of them, and are broadcast to the
-    rows of each call.
-    """
-    loops: dict[type, type[DecoderLoop]] = {BahdanauDecoder: BahdanauLoop, LuongDecoder: LuongLoop}
-    if type(decoder) not in loops or "forward" in vars(decoder) or forward_hooks(decoder):
-        return None
-    assert source is not None  # Bahdanau's and Luong's decoders always attend
-    return loops[type(decoder)](decoder, rows, inputs[0], state, source, 0)
+    def read_out(self, outputs: Sequence[StepOutput], embeddings: Tensor) -> Tensor:
+        """t_i. No step needs that of another one, so all are made at once."""
+        parts = packed(outputs, "query"), embeddings, packed(outputs, "context")
+        pairs = linear(self.readout_proj, torch.cat([part.to(embeddings.dtype) for part in parts], dim=-1))
+        return self.dropout(_maxout(pairs))
 
 
 def _source_attention(config: AttentionalRNNConfig) -> SourceAttention:
@@ -391,7 +392,7 @@ def _maxout(pairs: Tensor) -> Tensor:
     return pairs.unflatten(-1, (-1, 2)).amax(dim=-1)
 
 
-class LuongDecoder(nn.Module):
+class LuongDecoder(SteppingDecoder):
     r"""Luong's decoder (Luong et al., 2015, section 3), with or without input feeding (section 3.3).
 
     .. math::
@@ -428,38 +429,47 @@ class LuongDecoder(nn.Module):
         self.copy_gate = _copy_gate(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def initial_state(self, encoder_state: RecurrentState, source: Attended) -> DecoderState:
+    def initial_state(self, encoder_state: RecurrentState, source: Source) -> DecoderState:
         """h_0 and h~_0 from the encoder's final state (B, encoder layers, V)."""
-        recurrent = self.bridge(encoder_state)
-        rows, width = recurrent.hidden.shape[0], self.output_proj.out_features
-        feed = recurrent.hidden.new_zeros(rows, width) if self.input_feeding else None
-        return DecoderState(recurrent, feed, self.attention.no_coverage(source, rows))
+        layers, rows = self.bridge(encoder_state), encoder_state.hidden.shape[0]
+        width = self.output_proj.out_features
+        feed = encoder_state.hidden.new_zeros(rows, width) if self.input_feeding else None
+        return DecoderState(layers, feed, self.attention.no_coverage(source, rows))
 
     def forward(
-        self, inputs: Tensor, state: DecoderState, source: Attended, step: int, lengths: Tensor | None = None
+        self,
+        inputs: Tensor,
+        state: DecoderState,
+        source: Source,
+        position: int,
+        lengths: Sequence[int] | None = None,
     ) -> DecoderOutput:
-        if state.input_feed is None:  # no step waits for another one
-            outputs, recurrent = self.rnn(inputs, state.recurrent)
-            coverage = state.coverage
-            if coverage is None:
-                context, weights = self.attention(outputs[-1], source, step)
-            else:
-                attend = AttentionSteps(self.attention, source, LoopRows(inputs), step, coverage)
-                looks = [attend(query, index) for index, query in enumerate(outputs[-1].unbind(dim=1))]
-                context, weights = (torch.stack(parts, dim=1) for parts in zip(*looks, strict=True))
-                coverage = attend.coverage
-            readout = torch.tanh(linear(self.output_proj, torch.cat([context, outputs[-1].to(context.dtype)], dim=-1)))
-            gate = None if self.copy_gate is None else self.copy_gate(context, outputs[-1], inputs)
-            return DecoderOutput(readout, weights, gate, outputs, DecoderState(recurrent, coverage=coverage))
-        rows = LoopRows(inputs, lengths)
-        packed = rows.pack(inputs)  # (N, E)
-        loop = LuongLoop(self, rows, packed, state, source, step)
-        readouts, contexts, attention_weights, hidden_states = zip(*map(loop, range(len(rows.sizes))), strict=True)
-        gate = None
-        if self.copy_gate is not None:
-            top = torch.cat([outputs[-1] for outputs in hidden_states])
-            gate = self.copy_gate(torch.cat(contexts), top, packed)
-        return loop.joined(torch.cat(readouts), gate, attention_weights, hidden_states)
+        if self.input_feeding or state.coverage is not None or inputs.shape[1] == 1:
+            return super().forward(inputs, state, source, position, lengths)
+        outputs, layers = self.rnn(inputs, state.layers)  # no step waits for another one
+        context, weights = self.attention(outputs[-1], source, position)
+        gate = None if self.copy_gate is None else self.copy_gate(context, outputs[-1], inputs)
+        return DecoderOutput(self.combine(context, outputs[-1]), weights, gate, outputs, DecoderState(layers))
+
+    def step(self, known: Any, state: DecoderState, source: Source, position: int) -> tuple[StepOutput, DecoderState]:
+        """h_t, c_t and h~_t."""
+        fed = () if state.input_feed is None else (self.dropout(state.input_feed),)
+        layers = self.rnn.step(known, fed, state.layers)  # h_t = f(h_{t-1}, [E y_{t-1}; h~_{t-1}])
+        query = layers[-1][0]
+        context, weights = self.attend(query, source, position, state.coverage)  # c_t
+        readout = self.combine(context, query)
+        feed = readout if self.input_feeding else None
+        return StepOutput(query, context, weights, readout), DecoderState(
+            layers, feed, covered(state.coverage, weights)
+        )
+
+    def combine(self, context: Tensor, query: Tensor) -> Tensor:
+        r""":math:`\tilde h_t = \tanh(W_c [c_t; h_t])`."""
+        return torch.tanh(linear(self.output_proj, torch.cat([context, query.to(context.dtype)], dim=-1)))
+
+    def read_out(self, outputs: Sequence[StepOutput], embeddings: Tensor) -> Tensor:
+        """The attentional vectors that the steps have made."""
+        return packed(outputs, "readout")
 
 
 # The decoder of every wiring in the config.

@@ -14,7 +14,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import ModelOutput
 
 from .copying import source_ids_of
-from .products import is_untouched
+from .fast_products import is_untouched
 from .recurrent_cells import PaddedLSTM, RecurrentState, find_cell, run_lstms, stack_layers
 
 GROUP = 20  # about how many rows a group has
@@ -154,7 +154,7 @@ class EncoderLayer(GradientCheckpointingLayer):
 
     def __init__(self, cell: str, input_size: int, hidden_size: int, directions: tuple[str, ...]) -> None:
         super().__init__()
-        make = find_cell(cell).layer
+        make = find_cell(cell)
         self.forward_rnn = make(input_size, hidden_size) if "forward" in directions else None
         self.backward_rnn = make(input_size, hidden_size) if "backward" in directions else None
 

@@ -142,10 +142,7 @@ class SafetensorsModel(PreTrainedModel):
 
 
 class ConditionalGenerationMixin(ZooGenerationMixin):
-    """What the encoder-decoders with an output projection share: the forward pass, and ``generate()``.
-
-    The ``forward`` of a class is :meth:`predict`, with the arguments of the class's own model added to the signature.
-    """
+    """What the encoder-decoders with an output projection share: the forward pass, and ``generate()``."""
 
     config: Any
     model: Any
@@ -180,13 +177,16 @@ class ConditionalGenerationMixin(ZooGenerationMixin):
 
     def predict(
         self,
+        inputs: dict[str, Any],
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
-        smoothing: float = 0.0,  # Trainer takes every argument with "label" in its name for a column of the data
+        smoothing: float = 0.0,
         skip_logits: bool = False,
-        **inputs: Any,
     ) -> Seq2SeqLMOutput:
-        """The logits of the target, and with ``labels`` their loss: ``forward`` of the classes, which explain it."""
+        """The logits of the target, and with ``labels`` their loss: what ``forward`` returns; the classes explain it.
+
+        ``inputs`` are the arguments of ``model``, and get others added.
+        """
         coefficient = self.config.coverage_loss_coefficient if getattr(self.config, "coverage", False) else 0.0
         refuse_withheld_labels(labels, num_items_in_batch, self.training, "coverage_loss_coefficient", coefficient)
         self.add_target(inputs, labels, num_items_in_batch)

@@ -3,19 +3,22 @@
 Dimensions: B sources, R rows (equally many for each source), T tokens so far, H width of the readout.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..copying import Copied, source_ids_of
+from ..fast_products import is_untouched
+from ..fast_shared_gradients import LayerProducts
+from ..library_internals import forward_hooks
 from ..model_inputs import source_mask
-from ..recurrent_cache import change_rows, check_target_mask
+from ..packed_rows import PackedRows
+from ..recurrent_cache import check_target_mask
 from ..recurrent_cells import RecurrentState
-from ..recurrent_decoder import DecoderLoop, DecoderState, open_loop
+from ..recurrent_decoder import BahdanauDecoder, DecoderState, LuongDecoder
 from ..recurrent_encoder import as_encoder_outputs
-from ..shared_products import LoopRows
+from ..step_products import GateSum
 from .repeated_product import RepeatedProduct
 
 
@@ -47,13 +50,15 @@ class RecurrentSteps:
         if self.wiring.attention is not None:
             repeats = len(encoder_outputs.last_hidden_state) // num_sources
             mask = source_mask(arguments.get("attention_mask"), encoder_outputs.last_hidden_state)
-            self.source = self.wiring.attention.read(encoder_outputs.last_hidden_state[::repeats], mask[::repeats])
+            value = encoder_outputs.last_hidden_state
+            self.source = self.wiring.attention.prepare(value[::repeats], mask[::repeats])
         self.source_ids = source_ids_of(encoder_outputs) if config.copy else None
         if self.source_ids is not None:
             self.source_ids = self.source_ids[:: len(self.source_ids) // num_sources]
         self.copied: Copied | None = None  # of the step that was read last
-        self.state: DecoderState | None = None  # after the last token; with a loop, before the first
-        self.loop: DecoderLoop | None = None
+        self.state: DecoderState | None = None  # after the last token
+        self.decoder: Any = None  # for a step at a time, with what the steps share
+        self.read_one = self.step if takes_steps(self.wiring) else self.call
         self.number = 0  # of tokens read
 
     def read(self, sequences: Tensor) -> Tensor:
@@ -64,50 +69,69 @@ class RecurrentSteps:
             mask = None if self.prompt_mask is None else self.prompt_mask[::skip]
             check_target_mask(mask, sequences.unsqueeze(2), 0)
             self.state = self.wiring.initial_state(final.map(lambda part: part[::skip]), self.source)
-        outputs: Any = None
         for tokens in sequences[:, self.number :].unbind(dim=1):
             inputs = self.embed(tokens.unsqueeze(1))  # (R, 1, E), as the model's forward has them
-            if self.number == 0:
-                nothing = inputs.new_empty(1, 1, 0)
-                self.loop = open_loop(self.wiring, OpenRows(nothing), nothing, self.state, self.source)
-            if self.loop is not None:
-                outputs = self.loop.read(inputs[:, 0])
-            else:
-                outputs = self.wiring(inputs, self.state, self.source, self.number)
-                self.state = outputs.state
+            readout, gate, weights = self.read_one(inputs)
             self.number += 1
         if self.source_ids is not None:
-            self.copied = Copied(outputs.gate, outputs.attention_weights, self.source_ids)
-        return outputs.readout[:, 0]
+            self.copied = Copied(gate, weights, self.source_ids)
+        return readout
+
+    def step(self, inputs: Tensor) -> Any:
+        """Readout (R, H), gate (R, 1) and weights (R, 1, S) of one step of the decoder."""
+        assert self.state is not None  # by read
+        embeddings = inputs[:, 0]
+        if self.decoder is None:
+            products = RepeatedProducts()
+            self.decoder = products.of(self.wiring)
+            self.source = self.wiring.attention.for_loop(self.source, PackedRows(inputs), products)
+            self.state = self.state.to(inputs.dtype)
+        (known,) = self.decoder.rnn.known(embeddings, embeddings.shape[:1])
+        output, self.state = self.decoder.step(known, self.state, self.source, self.number)
+        gate = self.decoder.gate([output], embeddings)
+        weights = output.attention_weights.unsqueeze(1)
+        return self.decoder.read_out([output], embeddings), None if gate is None else gate.unsqueeze(1), weights
+
+    def call(self, inputs: Tensor) -> Any:
+        """The same by a call of the decoder."""
+        outputs = self.wiring(inputs, self.state, self.source, self.number)
+        self.state = outputs.state
+        return outputs.readout[:, 0], outputs.gate, outputs.attention_weights
 
     def reorder(self, rows: Tensor) -> None:
         """Continue from the states of ``rows`` (R,)."""
         assert self.state is not None
-
-        def select(part: Tensor) -> Tensor:
-            return part.index_select(0, rows.to(part.device))
-
-        if self.loop is not None:
-            self.loop.change_rows(select)
-        else:
-            self.state = change_rows(self.state, select)
+        self.state = self.state.map(lambda part: part.index_select(0, rows.to(part.device)))
 
 
-class OpenRows(LoopRows):
-    """Rows of a loop that gets one token at a time, without gradients. It multiplies by :class:`RepeatedProduct`."""
+def takes_steps(decoder: nn.Module) -> bool:
+    """Whether a step of the decoder does all that a call does: not for a subclass, hooks or a replaced ``forward``."""
+    is_known = type(decoder) in (BahdanauDecoder, LuongDecoder)
+    return is_known and "forward" not in vars(decoder) and not forward_hooks(decoder)
 
-    def __init__(self, values: Tensor) -> None:
-        super().__init__(values)
-        self.is_shared = not torch.compiler.is_compiling()
 
-    def share(self, factor: Tensor) -> Tensor:
-        return factor
+class RepeatedProducts(LayerProducts):
+    """The products of a loop that gets one token at a time, without gradients, by :class:`RepeatedProduct`."""
 
-    def share_sum(self, base: Tensor, *weights: Tensor) -> Callable[..., Tensor]:
-        """As in :class:`LoopRows`; the base is one row."""
-        product = RepeatedProduct(weights, base[0], is_sum=True)
-        return lambda step, *values: product(torch.cat(values, dim=1))
-
-    def share_linear(self, layer: nn.Linear) -> Callable[[Tensor], Tensor]:
+    def linear(self, layer: nn.Linear) -> Any:
+        if type(layer) is not nn.Linear or torch.compiler.is_compiling() or not is_untouched(layer):
+            return layer
         product = RepeatedProduct.of(layer)
         return lambda values: product(values.flatten(0, -2)).unflatten(0, values.shape[:-1])
+
+    def sum(self, bias: Tensor, weight: Tensor, *others: Tensor) -> GateSum:
+        return RepeatedSum(bias, weight, *others)
+
+
+class RepeatedSum(GateSum):
+    """A :class:`GateSum` whose step is one product, of what is known, too."""
+
+    def __init__(self, bias: Tensor, weight: Tensor, *others: Tensor) -> None:
+        super().__init__(bias, weight, *others)
+        self.product = RepeatedProduct([part for part in (weight, *others) if part.shape[1]], bias, is_sum=True)
+
+    def known(self, inputs: Tensor, sizes: Any) -> tuple[Tensor]:
+        return (inputs[:, : self.weight.shape[1]],)
+
+    def __call__(self, known: Tensor, *values: Tensor) -> Tensor:
+        return self.product(torch.cat([known, *values], dim=1))

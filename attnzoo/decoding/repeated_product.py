@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from ..fast_products import LARGE, add_products, int8_is_faster, onednn_is_faster
+from ..fast_weight_copies import copies_of
 from ..library_internals import blocked_linear, blocked_weight, has_blocked_linear
-from ..products import LARGE, add_products, int8_is_faster, onednn_is_faster
-from ..weight_copies import copies_of
 from .largest_output import MANY_WEIGHTS, LargestOutput
 
 

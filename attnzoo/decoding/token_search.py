@@ -21,10 +21,10 @@ from transformers.generation import GenerationConfig, GenerationMode, LogitsProc
 from transformers.utils import ModelOutput
 
 from ..copying import pointer_generator
+from ..fast_products import is_only_its_weight
+from ..fast_weight_copies import copies_if
 from ..generation_options import SearchRefusedError
 from ..library_internals import forward_hooks
-from ..products import is_only_its_weight
-from ..weight_copies import copies_if
 from .recurrent_steps import RecurrentSteps
 from .repeated_product import RepeatedProduct
 from .transformer_steps import TransformerSteps

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from attnzoo import additive_kernel
+from attnzoo import fast_additive
 from attnzoo.attention import (
     AdditiveScore,
     DotScore,
@@ -22,6 +22,7 @@ from attnzoo.attention import (
     masked_softmax,
     source_positions,
 )
+from attnzoo.fast_additive import fast_additive_score
 from tests.attention.tensors import (
     BATCH,
     KEY,
@@ -62,17 +63,18 @@ def test_additive_score_equals_the_loop(
     vector = random(WIDTH, seed=3)
     # 0: not even one step fits, and one is taken; 2: the last chunk is shorter than the others; then all steps of one
     # row, and of two of them.
-    monkeypatch.setattr(additive_kernel, "ADDITIVE_CHUNK_ELEMENTS", max(1, steps_per_chunk * SOURCE * WIDTH))
+    monkeypatch.setattr(fast_additive, "ADDITIVE_CHUNK_ELEMENTS", max(1, steps_per_chunk * SOURCE * WIDTH))
     eye = torch.eye(WIDTH, dtype=torch.float64)
-    expected = loop_scores(lambda q, k: reference.additive(q, k, eye, eye, vector), query, key)
     inputs = {"query": query, "key": key, "vector": vector}
-    assert_equal_with_gradients([additive_score(query, key, vector)], [expected], inputs)
+    for score in (additive_score, fast_additive_score):  # the formula, and the kernel that models use
+        expected = loop_scores(lambda q, k: reference.additive(q, k, eye, eye, vector), query, key)
+        assert_equal_with_gradients([score(query, key, vector)], [expected], inputs)
 
 
 def test_additive_score_takes_the_gradient_of_what_asks_for_it() -> None:
     query, key, vector = random(2, 3, 4, seed=1), random(2, 5, 4, seed=2), random(4, seed=3)
     expected = torch.autograd.grad(additive_score(query, key, vector).sum(), key)[0]
-    alone = additive_score(query.detach(), key, vector.detach()).sum()
+    alone = fast_additive_score(query.detach(), key, vector.detach()).sum()
     assert_equal(torch.autograd.grad(alone, key)[0], expected)
 
 
@@ -303,7 +305,7 @@ def test_the_location_score_ignores_tokens_past_its_table() -> None:
     assert_equal(weights[1, :, :3], (query[1] @ module.position_key[:3].T).softmax(dim=-1))
 
 
-@pytest.mark.parametrize("kernel", [dot_score, lambda q, k: additive_score(q, k, torch.ones(4))])
+@pytest.mark.parametrize("kernel", [dot_score, lambda q, k: fast_additive_score(q, k, torch.ones(4))])
 def test_a_score_of_lower_precision_stays_there(kernel: Callable[[Tensor, Tensor], Tensor]) -> None:
     query, key = torch.ones(1, 2, 4, dtype=torch.bfloat16), torch.ones(1, 3, 4, dtype=torch.bfloat16)
     assert kernel(query, key).dtype == torch.bfloat16

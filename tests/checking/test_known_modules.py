@@ -86,7 +86,7 @@ def of_score(score: str, window: str = "global") -> Callable[..., Any]:
 
     def attention(query: Any, keys: Any, mask: Any) -> Any:
         mask = torch.ones(keys.shape[:2], dtype=torch.bool) if mask is None else mask
-        return layer(query, layer.read(keys, mask), 0)
+        return layer(query, layer.prepare(keys, mask), 0)
 
     return attention
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from attnzoo.decoding import repeated_product
 from attnzoo.decoding.largest_output import LargestOutput
 from attnzoo.decoding.repeated_product import RepeatedProduct
-from attnzoo.weight_copies import FEW_PRODUCTS
+from attnzoo.fast_weight_copies import FEW_PRODUCTS
 
 pytestmark = pytest.mark.usefixtures("no_gradients")
 NONE = torch.empty(0, dtype=torch.long)

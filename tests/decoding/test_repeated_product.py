@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from attnzoo import search
 from attnzoo.decoding import repeated_product
 from attnzoo.decoding.repeated_product import RepeatedProduct
-from attnzoo.products import FEW_ROWS, add_products
-from attnzoo.weight_copies import _KEPT, FEW_PRODUCTS
+from attnzoo.fast_products import FEW_ROWS, add_products
+from attnzoo.fast_weight_copies import _KEPT, FEW_PRODUCTS
 from tests.factory import CAUSAL, tiny_model, words
 
 pytestmark = pytest.mark.usefixtures("no_gradients")
@@ -233,6 +233,6 @@ def test_threads_share_the_copies() -> None:
 def test_products_of_few_rows_are_the_same_on_every_machine(
     rows: int, columns: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attnzoo.products._columns_are_faster", lambda: columns)
+    monkeypatch.setattr("attnzoo.fast_products._columns_are_faster", lambda: columns)
     base, values, weight = torch.randn(rows, 7), torch.randn(rows, 5), torch.randn(7, 5)
     torch.testing.assert_close(add_products(base, [values], [weight.mT]), base + values @ weight.T)

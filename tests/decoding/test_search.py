@@ -19,7 +19,7 @@ from transformers import (
 )
 from transformers.modeling_outputs import BaseModelOutput
 
-from attnzoo import search, weight_copies
+from attnzoo import fast_weight_copies, search
 from attnzoo.decoding import recurrent_steps, repeated_product, token_search, transformer_steps
 from attnzoo.decoding.token_search import BLOCK, _best
 from attnzoo.decoding.transformer_steps import TransformerSteps
@@ -74,7 +74,7 @@ pytestmark = pytest.mark.usefixtures("no_gradients", "copies_at_once")
 @pytest.fixture
 def copies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights are copied before their first product, for products of any size."""
-    monkeypatch.setattr(weight_copies, "FEW_PRODUCTS", 0)
+    monkeypatch.setattr(fast_weight_copies, "FEW_PRODUCTS", 0)
     monkeypatch.setattr(repeated_product, "LARGE", 0)
     monkeypatch.setattr(repeated_product, "MANY_WEIGHTS", 0)
     monkeypatch.setattr(repeated_product, "int8_is_faster", lambda: True)
@@ -366,12 +366,14 @@ def test_input_feeding_with_coverage(beams: int) -> None:
 @pytest.mark.parametrize("variant", ["luong-lstm-general-feeding", "bahdanau-lstm-additive-2-layers"])
 def test_states_keep_their_precision_under_autocast(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a loop over many tokens, as those that a cache carries for ``generate()``."""
-    model, loops = tiny_model(variant).float(), []
-    make = recurrent_steps.open_loop
-    monkeypatch.setattr(recurrent_steps, "open_loop", lambda *given: loops.append(make(*given)) or loops[-1])
+    model, made = tiny_model(variant).float(), []
+    make = recurrent_steps.RecurrentSteps.__init__
+    monkeypatch.setattr(
+        recurrent_steps.RecurrentSteps, "__init__", lambda steps, *given: made.append(steps) or make(steps, *given)
+    )
     with torch.autocast("cpu", torch.bfloat16):
         model.generate(words(3, 5), custom_generate=search, max_new_tokens=4)
-    assert {part.dtype for parts in loops[0].rnn.states for part in parts} == {torch.float32}
+    assert {part.dtype for parts in made[0].state.layers for part in parts} == {torch.float32}
 
 
 def test_other_models_are_refused() -> None:

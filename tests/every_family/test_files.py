@@ -363,7 +363,7 @@ for folder in sorted(path for path in root.iterdir() if path.is_dir()):
         for parameter in model.parameters():
             parameter.data = parameter.data.clone()  # as aligned() does
         package = type(model).__module__.rpartition(".")[0]
-        assert sys.modules[f"{package}.products"].is_untouched(model), model
+        assert sys.modules[f"{package}.fast_products"].is_untouched(model), model
         with torch.no_grad():
             outputs[type(model).__name__] = model(**inputs)[0].contiguous()
             if type(model).__name__ in config.architectures:

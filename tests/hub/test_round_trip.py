@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from attnzoo import products
+from attnzoo import fast_products
 from tests.factory import KINDS, save_folder
 from tests.hub import pull as pull_program
 from tests.hub.client import ROOT, environment, run_python
@@ -115,7 +115,7 @@ def test_pushed_and_pulled_with_the_package_and_without(
 
     (tmp_path / "local").mkdir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(products, "onednn_is_faster", lambda: False)
+        patch.setattr(fast_products, "onednn_is_faster", lambda: False)
         here = [(str(folder), "", name, served[name]) for name, folder in chosen.items()]
         save_outputs(here, "attnzoo", tmp_path / "local")
     for place, revision, package in (("with", "stable", "attnzoo"), ("without", "v1", "none")):

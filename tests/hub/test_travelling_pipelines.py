@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from transformers import pipeline
 
-from attnzoo import products  # (attnzoo registers the pipelines)
+from attnzoo import fast_products  # (attnzoo registers the pipelines)
 from attnzoo.hub.model_code import add_code
 from tests.factory import save_folder
 from tests.hub.client import ROOT, environment, run_python
@@ -100,7 +100,7 @@ def said(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
 def expected(folders: dict[str, Path]) -> dict[str, list[list[Target]]]:
     """By BLAS, as in the other processes: oneDNN rounds differently, and a process that may use it measures whether."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(products, "onednn_is_faster", lambda: False)
+        patch.setattr(fast_products, "onednn_is_faster", lambda: False)
         return {
             name: pipeline(TASKS[name], model=str(folder), device="cpu")(SOURCES, **OPTIONS)
             for name, folder in folders.items()

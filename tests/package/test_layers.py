@@ -92,12 +92,12 @@ def test_package_loads_no_pickle(path: Path) -> None:
     assert not {"torch.load", "numpy.load", "np.load"} & set(calls)
 
 
-@pytest.mark.parametrize("name", ["attention", "additive_kernel", "library_internals", "loss"])
+@pytest.mark.parametrize("name", ["attention", "fast_additive", "library_internals", "loss"])
 def test_the_equations_know_torch_alone(name: str) -> None:
     modules = {module.split(".")[0] for level, module in imports(FLAT[name]) if level == 0}
     siblings = {module for level, module in imports(FLAT[name]) if level}
     assert modules <= {"torch", "math", "numbers", "typing", "collections"}
-    assert siblings <= {"library_internals", "additive_kernel", "products"}
+    assert siblings <= {"library_internals", "fast_additive", "fast_products", "packed_rows", "step_products"}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "training").rglob("*.py")), ids=lambda path: path.stem)

@@ -15,10 +15,10 @@ from attnzoo import library_internals, search
 from attnzoo.decoding import repeated_product
 from attnzoo.decoding.repeated_product import RepeatedProduct
 from attnzoo.export import to_onnx
+from attnzoo.fast_products import is_untouched
+from attnzoo.fast_weight_copies import FEW_PRODUCTS
 from attnzoo.library_internals import BACKWARD_HOOKS, FORWARD_HOOKS, attention_backend, hooks_of
-from attnzoo.products import is_untouched
 from attnzoo.recurrent_cells import PaddedLSTM, run_lstms
-from attnzoo.weight_copies import FEW_PRODUCTS
 from tests.factory import KINDS, batch_for, make_model, words
 
 PACKAGE = sorted((Path(__file__).parents[2] / "attnzoo").rglob("*.py"))
@@ -115,7 +115,8 @@ def test_a_model_computes_the_same_without_the_private_names(kind: str, monkeypa
     batch = batch_for(model)
     expected = model(**batch).loss
     monkeypatch.setattr("attnzoo.library_internals.FORWARD_HOOKS", without(FORWARD_HOOKS))
-    monkeypatch.setattr("attnzoo.products.BACKWARD_HOOKS", without(BACKWARD_HOOKS))
+    monkeypatch.setattr("attnzoo.library_internals.BACKWARD_HOOKS", without(BACKWARD_HOOKS))
+    monkeypatch.setattr("attnzoo.library_internals.HOOKS", ["a_name_that_is_gone"])
     assert is_untouched(model)
     assert torch.equal(model(**batch).loss, expected)
 

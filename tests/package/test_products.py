@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from attnzoo import library_internals, products
-from attnzoo.products import linear, product, suits_onednn
+from attnzoo import fast_products, library_internals
+from attnzoo.fast_products import linear, product, suits_onednn
 from tests.factory import KINDS, batch_for, make_model
 
 
@@ -27,12 +27,12 @@ class Called(nn.Module):
 @pytest.fixture(autouse=True)
 def onednn(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """oneDNN for every product that it can make, however small."""
-    monkeypatch.setenv(products.SWITCH, "1")
-    monkeypatch.setattr(products, "LARGE", 1)
-    products.onednn_is_faster.cache_clear()
+    monkeypatch.setenv(fast_products.SWITCH, "1")
+    monkeypatch.setattr(fast_products, "LARGE", 1)
+    fast_products.onednn_is_faster.cache_clear()
     yield
-    products.onednn_is_faster.cache_clear()
-    products.int8_is_faster.cache_clear()
+    fast_products.onednn_is_faster.cache_clear()
+    fast_products.int8_is_faster.cache_clear()
 
 
 def layouts(rows: int, columns: int) -> dict[str, Tensor]:
@@ -78,8 +78,8 @@ def test_a_training_step_is_the_same_by_either_library(kind: str, monkeypatch: p
     batch = batch_for(model)
     gradients = []
     for switch in ("1", "0"):
-        monkeypatch.setenv(products.SWITCH, switch)
-        products.onednn_is_faster.cache_clear()
+        monkeypatch.setenv(fast_products.SWITCH, switch)
+        fast_products.onednn_is_faster.cache_clear()
         model.zero_grad()
         model(**batch).loss.backward()
         gradients.append([part.grad for part in model.parameters()])
@@ -121,11 +121,11 @@ def test_other_types_small_products_and_a_torch_without_it_are_left_to_torch(mon
     assert not suits_onednn(values.unsqueeze(0), weight.unsqueeze(0))
     with torch.autocast("cpu", torch.bfloat16):
         assert not suits_onednn(values, weight)
-    monkeypatch.setattr(products, "LARGE", 6 * 5 * 4 + 1)
+    monkeypatch.setattr(fast_products, "LARGE", 6 * 5 * 4 + 1)
     assert not suits_onednn(values, weight)
-    monkeypatch.setattr(products, "LARGE", 1)
+    monkeypatch.setattr(fast_products, "LARGE", 1)
     monkeypatch.setattr(library_internals, "BLOCKED_LINEAR", "a_name_that_is_gone")
-    products.onednn_is_faster.cache_clear()
+    fast_products.onednn_is_faster.cache_clear()
     assert not suits_onednn(values, weight)
     assert torch.equal(product(values, weight), values @ weight)
 
@@ -140,22 +140,22 @@ def test_where_torch_does_not_say_what_follows_its_operators_it_multiplies(
 
 
 def test_without_a_switch_the_machine_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(products.SWITCH)
+    monkeypatch.delenv(fast_products.SWITCH)
     seconds: dict[Any, float] = {}
-    monkeypatch.setattr(products.timeit, "repeat", lambda call, **_: [seconds[call.func]])
+    monkeypatch.setattr(fast_products.timeit, "repeat", lambda call, **_: [seconds[call.func]])
     for other, onednn, int8 in ((1.1, False, False), (0.8, False, True), (0.5, True, True)):
-        seconds |= {products.onednn_product: other, products.int8_product: other, torch.mm: 1.0}
-        products.onednn_is_faster.cache_clear()
-        products.int8_is_faster.cache_clear()
-        assert products.onednn_is_faster() is onednn
-        assert products.int8_is_faster() is int8
+        seconds |= {fast_products.onednn_product: other, fast_products.int8_product: other, torch.mm: 1.0}
+        fast_products.onednn_is_faster.cache_clear()
+        fast_products.int8_is_faster.cache_clear()
+        assert fast_products.onednn_is_faster() is onednn
+        assert fast_products.int8_is_faster() is int8
 
 
 @pytest.mark.parametrize("switch", ["0", "1"])
 def test_the_switch_decides_without_a_measurement(switch: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(products.SWITCH, switch)
-    monkeypatch.setattr(products.timeit, "repeat", lambda *_, **__: pytest.fail("measured"))
-    for is_faster in (products.onednn_is_faster, products.int8_is_faster):
+    monkeypatch.setenv(fast_products.SWITCH, switch)
+    monkeypatch.setattr(fast_products.timeit, "repeat", lambda *_, **__: pytest.fail("measured"))
+    for is_faster in (fast_products.onednn_is_faster, fast_products.int8_is_faster):
         is_faster.cache_clear()
         assert is_faster() is (switch == "1")
 
@@ -168,16 +168,16 @@ def test_sums_that_overflow_are_not_used(monkeypatch: pytest.MonkeyPatch) -> Non
         return pairs.clamp(-(2**14), 2**14).sum(dim=1)
 
     for switch in ("1", "0"):
-        monkeypatch.setenv(products.SWITCH, switch)
-        products.int8_is_faster.cache_clear()
-        assert products.int8_is_faster() is (switch == "1")
-    monkeypatch.setenv(products.SWITCH, "1")
-    monkeypatch.setattr(products, "int8_product", saturated)
-    products.int8_is_faster.cache_clear()
-    assert not products.int8_is_faster()
+        monkeypatch.setenv(fast_products.SWITCH, switch)
+        fast_products.int8_is_faster.cache_clear()
+        assert fast_products.int8_is_faster() is (switch == "1")
+    monkeypatch.setenv(fast_products.SWITCH, "1")
+    monkeypatch.setattr(fast_products, "int8_product", saturated)
+    fast_products.int8_is_faster.cache_clear()
+    assert not fast_products.int8_is_faster()
 
 
 def test_without_the_private_name_no_product_is_in_eight_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library_internals, "INT8_PRODUCT", "a_name_that_is_gone")
-    products.int8_is_faster.cache_clear()
-    assert not products.int8_is_faster()
+    fast_products.int8_is_faster.cache_clear()
+    assert not fast_products.int8_is_faster()

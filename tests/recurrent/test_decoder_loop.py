@@ -9,13 +9,21 @@ from peft import LoraConfig, inject_adapter_in_model
 from torch import Tensor, nn
 
 import attnzoo
-from attnzoo import AttentionalRNNForConditionalGeneration, additive_kernel, attention, loss
-from attnzoo.attention import Score, additive_score
+from attnzoo import (
+    AttentionalRNNForConditionalGeneration,
+    attention,
+    fast_additive,
+    loss,
+    recurrent_cells,
+    recurrent_decoder,
+)
+from attnzoo.attention import Score
+from attnzoo.fast_additive import fast_additive_score
+from attnzoo.fast_shared_gradients import DeferredFactor
 from attnzoo.loss import IGNORED, linear_cross_entropy, token_cross_entropy
-from attnzoo.shared_products import LoopRows, SharedFactor
+from attnzoo.step_products import StepProducts
 from tests.attention.tensors import assert_equal
-from tests.factory import RNN_VARIANTS, inputs
-from tests.factory import tiny_model as factory_model
+from tests.factory import RNN_VARIANTS, inputs, tiny_model
 from tests.recurrent.wirings import (
     ACCEPTED,
     CELLS,
@@ -26,9 +34,9 @@ from tests.recurrent.wirings import (
     batch,
     gradients,
     loop_translation,
+    wired_model,
     words_read,
 )
-from tests.recurrent.wirings import tiny_model as tiny_model_of
 from tests.reference import attentional_rnn as reference
 
 STEPPING = [case for case in ACCEPTED if case["wiring"] == "bahdanau" or case["input_feeding"]]
@@ -38,8 +46,8 @@ BAHDANAU = {"wiring": "bahdanau", "score": "additive", "window": "global", "cell
 CASES = [LUONG, BAHDANAU, LUONG | {"score": "additive", "window": "predictive"}, BAHDANAU | {"cell": "gru"}]
 
 
-def tiny_model(case: dict[str, Any]) -> AttentionalRNNForConditionalGeneration:
-    return tiny_model_of(case | (COPIED if case["score"] == "dot" else {}))
+def stepping_model(case: dict[str, Any]) -> AttentionalRNNForConditionalGeneration:
+    return wired_model(case | (COPIED if case["score"] == "dot" else {}))
 
 
 def name(case: dict[str, Any]) -> str:
@@ -52,12 +60,8 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def call(model: nn.Module, **inputs: Any) -> Any:
         with monkeypatch.context() as patch:
-            patch.setattr(LoopRows, "is_shared", False, raising=False)
-            patch.setattr(
-                LoopRows,
-                "__setattr__",
-                lambda rows, name, value: name == "is_shared" or vars(rows).__setitem__(name, value),
-            )
+            for module in (recurrent_cells, recurrent_decoder):
+                patch.setattr(module, "loop_products", lambda rows: StepProducts())
             return model(**inputs)
 
     return call
@@ -66,7 +70,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("case", [*STEPPING, *OTHERS[::7]], ids=name)
 def test_targets_of_all_lengths_equal_the_loop(case: dict[str, Any]) -> None:
     """The loss and every gradient of a step without logits, with two layers. ``test_wirings.py`` has one layer."""
-    model, inputs = tiny_model(case | {"decoder_layers": 2}), batch()
+    model, inputs = stepping_model(case | {"decoder_layers": 2}), batch()
     expected = reference.cross_entropy(loop_translation(model, inputs).logits, inputs["labels"])
     outputs = model(**inputs, skip_logits=True)
     assert outputs.logits is None
@@ -78,10 +82,10 @@ def test_targets_of_all_lengths_equal_the_loop(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("wiring", ["bahdanau", "luong"])
 def test_additive_attention_takes_some_rows_at_a_time(rows: int, wiring: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = BAHDANAU | {"wiring": wiring, "cell": "gru", "input_feeding": wiring == "luong"}
-    model, inputs = tiny_model(case), batch()
+    model, inputs = stepping_model(case), batch()
     expected = reference.cross_entropy(loop_translation(model, inputs).logits, inputs["labels"])
     of_query = inputs["input_ids"].shape[1] * model.config.attention_size
-    monkeypatch.setattr(additive_kernel, "ADDITIVE_CHUNK_ELEMENTS", rows * of_query)
+    monkeypatch.setattr(fast_additive, "ADDITIVE_CHUNK_ELEMENTS", rows * of_query)
     actual = model(**inputs, skip_logits=True)
     assert_equal(actual.loss, expected, "loss")
     assert_same_gradients(gradients(actual.loss, model), gradients(expected, model))
@@ -90,7 +94,7 @@ def test_additive_attention_takes_some_rows_at_a_time(rows: int, wiring: str, mo
 @pytest.mark.parametrize("case", [*STEPPING[::9], STEPPING[-1]], ids=name)
 def test_dropout_equals_the_loop(case: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The masks of every step, layer and row are drawn from their numbers; Bahdanau's readouts are dropped at once."""
-    model, inputs = tiny_model(case | {"decoder_layers": 3, "dropout": 0.4}).train(), batch()
+    model, inputs = stepping_model(case | {"decoder_layers": 3, "dropout": 0.4}).train(), batch()
     wiring = model.model.decoder.wiring
     places = {id(wiring.get_submodule(place)): place for place in ("dropout", "rnn.dropout")}
     calls: dict[str, int] = defaultdict(int)
@@ -131,7 +135,7 @@ def test_dropout_equals_the_loop(case: dict[str, Any], monkeypatch: pytest.Monke
 
 def test_dropout_is_drawn_in_training_alone() -> None:
     case = {"wiring": "luong", "score": "general", "window": "global", "cell": "lstm", "input_feeding": True}
-    model, inputs = tiny_model(case | {"decoder_layers": 2, "dropout": 0.5}).eval(), batch()
+    model, inputs = stepping_model(case | {"decoder_layers": 2, "dropout": 0.5}).eval(), batch()
     assert torch.equal(model(**inputs).logits, model(**inputs).logits)
     model.model.encoder.eval()
     model.model.decoder.train()
@@ -145,7 +149,7 @@ def test_dropout_is_drawn_in_training_alone() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_a_second_backward_pass_finds_what_the_first_one_found(case: dict[str, Any]) -> None:
-    model, inputs = tiny_model(case), batch()
+    model, inputs = stepping_model(case), batch()
     loss = model(**inputs, skip_logits=True).loss
     first = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
     second = torch.autograd.grad(loss, list(model.parameters()))
@@ -157,7 +161,7 @@ def test_a_second_backward_pass_finds_what_the_first_one_found(case: dict[str, A
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_a_backward_pass_counts_its_own_steps_alone(case: dict[str, Any], plain: Any) -> None:
     """After one that needs no gradient of a weight, of the first three steps, and of a step in the middle."""
-    model, inputs = tiny_model(case), batch()
+    model, inputs = stepping_model(case), batch()
     parameters = list(model.parameters())
     embeddings = model.model.decoder.embed_tokens(words_read(model, inputs["labels"])).detach().requires_grad_()
     source = {"input_ids": inputs["input_ids"], "decoder_inputs_embeds": embeddings}
@@ -177,7 +181,7 @@ def test_a_backward_pass_counts_its_own_steps_alone(case: dict[str, Any], plain:
 
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_a_weight_that_changed_in_between_is_noticed(case: dict[str, Any]) -> None:
-    model, inputs = tiny_model(case), batch()
+    model, inputs = stepping_model(case), batch()
     loss = model(**inputs).loss
     with torch.no_grad():
         for parameter in model.model.decoder.wiring.rnn.parameters():
@@ -188,7 +192,7 @@ def test_a_weight_that_changed_in_between_is_noticed(case: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_a_checkpointed_loop_and_frozen_weights_have_the_same_gradients(case: dict[str, Any]) -> None:
-    model, inputs = tiny_model(case).train(), batch()
+    model, inputs = stepping_model(case).train(), batch()
     expected = gradients(model(**inputs, skip_logits=True).loss, model)
     model.gradient_checkpointing_enable()
     assert_same_gradients(gradients(model(**inputs, skip_logits=True).loss, model), expected)
@@ -207,7 +211,7 @@ def test_a_checkpointed_loop_and_frozen_weights_have_the_same_gradients(case: di
 @pytest.mark.parametrize(("case", "part"), [(LUONG | {"window": "predictive"}, ""), (BAHDANAU, "model.decoder")])
 def test_a_compiled_model_has_the_same_gradients(case: dict[str, Any], part: str) -> None:
     """The whole model or its decoder, of a short target: every step is traced."""
-    model, inputs = tiny_model(case).train(), batch()
+    model, inputs = stepping_model(case).train(), batch()
     inputs["labels"] = inputs["labels"][:, :2]
     expected = gradients(model(**inputs).loss, model)
     torch.compiler.reset()
@@ -218,7 +222,7 @@ def test_a_compiled_model_has_the_same_gradients(case: dict[str, Any], part: str
 @pytest.mark.parametrize("case", CASES[:3], ids=name)
 def test_a_training_is_the_same_training(case: dict[str, Any], plain: Any) -> None:
     """20 steps of Adam in float32."""
-    models = [tiny_model(case).float() for _ in range(2)]
+    models = [stepping_model(case).float() for _ in range(2)]
     calls = [lambda **inputs: plain(models[0], **inputs), lambda **inputs: models[1](**inputs, skip_logits=True)]
     losses = []
     for model, call in zip(models, calls, strict=True):
@@ -242,7 +246,7 @@ def test_a_training_is_the_same_training(case: dict[str, Any], plain: Any) -> No
 
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_a_hook_anywhere_in_the_decoder_is_called_at_every_step(case: dict[str, Any]) -> None:
-    model, inputs = tiny_model(case | {"decoder_layers": 2}), batch()
+    model, inputs = stepping_model(case | {"decoder_layers": 2}), batch()
     expected = model(**inputs)
     wiring, calls = model.model.decoder.wiring, defaultdict(int)
     at_every_step = {name for name, _ in wiring.named_modules() if name.startswith(("attention", "rnn.layers."))}
@@ -263,20 +267,21 @@ def test_a_hook_anywhere_in_the_decoder_is_called_at_every_step(case: dict[str, 
         )
 
 
+@pytest.mark.parametrize("use_dora", [False, True])
 @pytest.mark.parametrize("case", CASES, ids=name)
-def test_adapters_are_trained_with_shared_products(
-    case: dict[str, Any], plain: Any, monkeypatch: pytest.MonkeyPatch
+def test_adapters_are_trained_with_deferred_gradients(
+    case: dict[str, Any], use_dora: bool, plain: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LoRA on every linear layer; all other weights of the loop stay shared."""
-    model, inputs = tiny_model(case), batch()
+    """LoRA and DoRA on every linear layer; all other weights of the loop stay shared."""
+    model, inputs = stepping_model(case), batch()
     model = inject_adapter_in_model(
-        LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False), model
+        LoraConfig(r=2, target_modules="all-linear", init_lora_weights=False, use_dora=use_dora), model
     ).double()
     for parameter in model.parameters():
         parameter.requires_grad_(True)
     shared = []
-    make = SharedFactor.__init__
-    monkeypatch.setattr(SharedFactor, "__init__", lambda self, *given: shared.append(given) or make(self, *given))
+    make = DeferredFactor.__init__
+    monkeypatch.setattr(DeferredFactor, "__init__", lambda self, *given: shared.append(given) or make(self, *given))
     actual, expected = model(**inputs), plain(model, **inputs)
     assert shared
     assert_equal(actual.logits, expected.logits, "logits")
@@ -315,7 +320,7 @@ def with_distance(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_new_score_is_a_formula_and_a_line(wiring: dict[str, Any], window: str, cell: str) -> None:
     """In training, with padding and without, alignments, generation, search and through a saved config."""
-    model, inputs = tiny_model(wiring | {"score": "distance", "window": window, "cell": cell}).train(), batch()
+    model, inputs = stepping_model(wiring | {"score": "distance", "window": window, "cell": cell}).train(), batch()
     expected = loop_translation(model, inputs)
     expected_loss = reference.cross_entropy(expected.logits, inputs["labels"])
     expected_gradients = gradients(expected_loss, model)
@@ -381,7 +386,7 @@ def test_under_autocast_the_products_alone_are_less_precise() -> None:
 
 @pytest.mark.parametrize("case", [*CASES, LUONG | {"window": "predictive"}], ids=name)
 def test_under_autocast_the_gradients_are_those_of_plain_autograd(case: dict[str, Any], plain: Any) -> None:
-    model, inputs = tiny_model(case).float(), batch()
+    model, inputs = stepping_model(case).float(), batch()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter *= 0.4
@@ -414,7 +419,7 @@ def test_small_scores_keep_their_digits_in_half_precision(width: float) -> None:
 
     def step(dtype: torch.dtype) -> list[Tensor]:
         q, k, v, g = (values.to(dtype).requires_grad_() for values in (query, key, vector, grad_scores))
-        scores = additive_score(q, k, v)
+        scores = fast_additive_score(q, k, v)
         return [scores, *torch.autograd.grad(scores, (q, k, v), g)]
 
     for rounded, exact in zip(step(torch.bfloat16), step(torch.float64), strict=True):
@@ -425,7 +430,7 @@ def test_small_scores_keep_their_digits_in_half_precision(width: float) -> None:
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 @pytest.mark.parametrize("variant", RNN_VARIANTS)
 def test_a_traced_model_has_the_gradients_of_the_model(variant: str) -> None:
-    model = factory_model(variant)
+    model = tiny_model(variant)
     given = inputs(model.config)
 
     class Logits(nn.Module):

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from attnzoo import recurrent_cells, recurrent_encoder
+from attnzoo.fast_weight_copies import FEW_PRODUCTS
 from attnzoo.library_internals import blocked_lstm_weights
 from attnzoo.recurrent_cells import ChoGRU, PaddedLSTM
 from attnzoo.recurrent_encoder import RecurrentEncoder
-from attnzoo.weight_copies import FEW_PRODUCTS
 from tests.attention.tensors import assert_equal, assert_equal_with_gradients, random, randomize
-from tests.recurrent.wirings import BATCH, CELLS, MASK, SOURCE, WIRINGS, batch, tiny_model
+from tests.recurrent.wirings import BATCH, CELLS, MASK, SOURCE, WIRINGS, batch, wired_model
 from tests.reference import attentional_rnn as reference
 
 # The encoder
@@ -106,7 +106,7 @@ def test_a_state_may_lie_in_any_order_in_memory() -> None:
 
 def test_a_padded_lstm_ends_as_a_packed_one() -> None:
     lengths = torch.tensor([4, 2, 5, 1])
-    layer = randomize(recurrent_cells.CELLS["lstm"].layer(3, 4), seed=1)
+    layer = randomize(recurrent_cells.CELLS["lstm"](3, 4), seed=1)
     inputs = random(4, 6, 3, seed=2)
     packed = pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False)
     expected_outputs, (_, expected_memory) = torch.nn.LSTM.forward(layer, packed)
@@ -125,7 +125,7 @@ def test_a_padded_lstm_ends_as_a_packed_one() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_padding_leaves_the_memory_as_it_is_to_the_last_bit(dtype: torch.dtype) -> None:
-    layer = randomize(recurrent_cells.CELLS["lstm"].layer(3, 4), seed=1).to(dtype)
+    layer = randomize(recurrent_cells.CELLS["lstm"](3, 4), seed=1).to(dtype)
     inputs = random(2, 40, 3, seed=2).to(dtype)
     if dtype == torch.float32:  # products without rounding: some processors round it another way for another length
         inputs, layer.weight_ih_l0.data = ((part * 64).round() / 64 for part in (inputs, layer.weight_ih_l0.data))
@@ -142,7 +142,7 @@ def test_padding_leaves_the_memory_as_it_is_to_the_last_bit(dtype: torch.dtype) 
 def test_a_cell_equals_the_loop(cell: str, with_state: bool) -> None:
     """For torch's cells this anchors the reference in torch's own modules; for "cho_gru" it tests ours."""
     width, size, lengths = 3, 4, [5, 5, 5, 5]
-    layer = randomize(recurrent_cells.CELLS[cell].layer(width, size), seed=1)
+    layer = randomize(recurrent_cells.CELLS[cell](width, size), seed=1)
     inputs = random(len(lengths), max(lengths), width, seed=2)
     leaves = {"inputs": inputs, **dict(layer.named_parameters())}
     start: list[Tensor] = []
@@ -203,7 +203,7 @@ def test_with_open_reset_gates_the_two_grus_are_one() -> None:
 @pytest.mark.parametrize("wiring", WIRINGS)
 @pytest.mark.parametrize("cell", ["gru", "lstm", "rnn"])
 def test_states_reach_torchs_rnns_contiguous(cell: str, wiring: str) -> None:
-    model = tiny_model({"wiring": wiring, "cell": cell, "encoder_layers": 2, "decoder_layers": 2})
+    model = wired_model({"wiring": wiring, "cell": cell, "encoder_layers": 2, "decoder_layers": 2})
     seen = []
 
     def look(module: nn.Module, arguments: tuple[Any, ...]) -> None:

@@ -27,7 +27,7 @@ from tests.recurrent.wirings import (
     gradients,
     loop_translation,
     params,
-    tiny_model,
+    wired_model,
     words_read,
 )
 from tests.reference import attentional_rnn as reference
@@ -38,7 +38,7 @@ from tests.reference import attentional_rnn as reference
 def test_bahdanaus_decoder_with_fixed_contexts_equals_the_loop(direction: str, cell: str) -> None:
     """Bahdanau et al., 2014, appendix A.1.2 and A.2.2: with c_i the encoder's last state it is the RNN
     Encoder-Decoder. The alignments then play no part: no gradient reaches them, and others change nothing."""
-    model, inputs = tiny_model({"wiring": "bahdanau", "cell": cell, **DIRECTIONS[direction]}), batch()
+    model, inputs = wired_model({"wiring": "bahdanau", "cell": cell, **DIRECTIONS[direction]}), batch()
     attention = model.model.decoder.wiring.attention
 
     def translate() -> Any:
@@ -78,8 +78,8 @@ def test_chos_decoder_is_bahdanaus_with_one_context_and_the_readout_of_equation_
     paper contradicts itself in: read out from s_i (his equation 4) the states give Cho's logits, read out from s_{i-1}
     (his appendix A.2.2) they give Bahdanau's."""
     size = SIZES["decoder_hidden_size"]
-    cho = tiny_model({"wiring": "cho", "cell": cell, "decoder_layers": depth})
-    bahdanau = tiny_model(
+    cho = wired_model({"wiring": "cho", "cell": cell, "decoder_layers": depth})
+    bahdanau = wired_model(
         {
             "wiring": "bahdanau",
             "cell": cell,
@@ -124,7 +124,7 @@ def test_chos_decoder_is_bahdanaus_with_one_context_and_the_readout_of_equation_
 @pytest.mark.parametrize("wiring", ATTENTIONAL)
 def test_concat_is_additive(wiring: str) -> None:
     """v^T tanh(W [h_t; h_s]) is v^T tanh(W_1 h_t + W_2 h_s), W = [W_1 W_2]: Luong's name, Bahdanau's function."""
-    concat, additive = (tiny_model(ATTENTIONAL[wiring] | {"score": score}) for score in ("concat", "additive"))
+    concat, additive = (wired_model(ATTENTIONAL[wiring] | {"score": score}) for score in ("concat", "additive"))
     copy_weights(additive, concat)
     assert_same_model(concat, additive)
 
@@ -133,7 +133,7 @@ def test_concat_is_additive(wiring: str) -> None:
 @pytest.mark.parametrize("wiring", ATTENTIONAL)
 def test_a_monotonic_window_as_wide_as_the_sentence_is_global_attention(wiring: str, score: str) -> None:
     case = ATTENTIONAL[wiring] | {"score": score} | (COPIED if score == "dot" else {})
-    local, everywhere = tiny_model(case | {"window": "monotonic", "window_size": SOURCE - 1}), tiny_model(case)
+    local, everywhere = wired_model(case | {"window": "monotonic", "window_size": SOURCE - 1}), wired_model(case)
     copy_weights(everywhere, local)
     outputs, expected = (model(**batch(), output_attentions=True) for model in (local, everywhere))
     assert torch.equal(outputs.logits, expected.logits)
@@ -148,7 +148,7 @@ def test_a_predictive_window_as_wide_as_the_sentence_is_global_attention_times_i
     """Luong et al., 2015, equations 9 and 10. Without input feeding both models have the same h_t at every step."""
     case = ATTENTIONAL["luong"] | {"score": score} | (COPIED if score == "dot" else {})
     width = SOURCE  # p_t lies between 0 and S, so that no token is further away
-    local, everywhere = tiny_model(case | {"window": "predictive", "window_size": width}), tiny_model(case)
+    local, everywhere = wired_model(case | {"window": "predictive", "window_size": width}), wired_model(case)
     copy_weights(everywhere, local, WINDOW)
     outputs, expected = (
         model(**batch(), output_attentions=True, output_hidden_states=True) for model in (local, everywhere)
@@ -184,7 +184,7 @@ FLIPPED_CASES += [
 def test_a_reversed_source_is_the_flipped_sentence_read_forward(case: dict[str, Any]) -> None:
     """Sutskever et al., 2014, section 3.3; the alignments are those of the flipped sentence, flipped back."""
     case = case | {"encoder_layers": 2, "decoder_layers": 2}
-    backward, forward = (tiny_model(case | DIRECTIONS[direction]) for direction in ("backward", "forward"))
+    backward, forward = (wired_model(case | DIRECTIONS[direction]) for direction in ("backward", "forward"))
     forward.load_state_dict(
         {name.replace("backward_rnn", "forward_rnn"): weight for name, weight in backward.state_dict().items()}
     )
@@ -205,7 +205,7 @@ def test_a_reversed_source_is_the_flipped_sentence_read_forward(case: dict[str, 
 def test_sutskevers_wiring_is_torchs_lstm_twice(depth: int) -> None:
     """One reads the source from its end, the other starts from the first one's state and reads the target."""
     case = {"wiring": "sutskever", "cell": "lstm", "encoder_layers": depth, "decoder_layers": depth}
-    model = tiny_model(case | DIRECTIONS["backward"] | {"encoder_hidden_size": SIZES["decoder_hidden_size"]})
+    model = wired_model(case | DIRECTIONS["backward"] | {"encoder_hidden_size": SIZES["decoder_hidden_size"]})
     inputs, weights = batch(), dict(model.named_parameters())
     read = words_read(model, inputs["labels"])
 

@@ -18,7 +18,7 @@ from tests.recurrent.wirings import (
     gradients,
     loop_translation,
     params,
-    tiny_model,
+    wired_model,
     words_read,
 )
 from tests.reference import attentional_rnn as reference
@@ -29,7 +29,7 @@ OWN_WORDS_CASES = [case for case in LOSS_CASES if case.get("window") != "predict
 @pytest.mark.parametrize("case", params(OWN_WORDS_CASES))
 def test_without_teacher_forcing_the_decoder_reads_its_own_words(case: dict[str, Any]) -> None:
     """Logits, alignments and gradients of a loop that decodes alone; the loss still asks for the labels."""
-    model, inputs = tiny_model(case | {"teacher_forcing_ratio": 0}).train(), batch()
+    model, inputs = wired_model(case | {"teacher_forcing_ratio": 0}).train(), batch()
     with torch.no_grad():
         read = reference.own_words(model, inputs["input_ids"], inputs["attention_mask"], TARGET)
     assert not torch.equal(read, words_read(model, inputs["labels"]))
@@ -44,7 +44,7 @@ def test_without_teacher_forcing_the_decoder_reads_its_own_words(case: dict[str,
 
 @pytest.mark.parametrize("case", params(OWN_WORDS_CASES))
 def test_full_teacher_forcing_draws_nothing(case: dict[str, Any]) -> None:
-    model, inputs = tiny_model(case | {"teacher_forcing_ratio": 1}).train(), batch()
+    model, inputs = wired_model(case | {"teacher_forcing_ratio": 1}).train(), batch()
     torch.manual_seed(0)
     before = torch.get_rng_state()
     assert_equal(model(**inputs).logits, loop_translation(model, inputs).logits, "logits")
@@ -54,7 +54,7 @@ def test_full_teacher_forcing_draws_nothing(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("ratio", [0.0, 0.5])
 def test_only_a_training_step_reads_anything_but_what_it_is_given(ratio: float) -> None:
     """Not an evaluation, not a pass without gradients, and not a target that goes on from a cache."""
-    model, inputs = tiny_model(LOSS_CASES[-1] | {"teacher_forcing_ratio": ratio}).train(), batch()
+    model, inputs = wired_model(LOSS_CASES[-1] | {"teacher_forcing_ratio": ratio}).train(), batch()
     expected, read = loop_translation(model, inputs).logits, words_read(model, inputs["labels"])
     source = {"input_ids": inputs["input_ids"], "attention_mask": MASK}
     start = model(**source, decoder_input_ids=read[:, :1])
@@ -68,7 +68,7 @@ def test_only_a_training_step_reads_anything_but_what_it_is_given(ratio: float) 
 @pytest.mark.parametrize("ratio", [0.25, 0.5])
 @pytest.mark.parametrize("case", params(OWN_WORDS_CASES))
 def test_each_word_is_kept_with_the_probability_of_the_ratio(case: dict[str, Any], ratio: float) -> None:
-    model = tiny_model(case | {"teacher_forcing_ratio": ratio}).train()
+    model = wired_model(case | {"teacher_forcing_ratio": ratio}).train()
     generator = torch.Generator().manual_seed(3)
     words = torch.randint(3, SIZES["vocab_size"], (80, 30), generator=generator)
     seen: list[Tensor] = []
@@ -92,7 +92,7 @@ def test_each_word_is_kept_with_the_probability_of_the_ratio(case: dict[str, Any
 
 
 def test_words_are_mixed_with_labels_and_with_decoder_input_ids_alike() -> None:
-    model, inputs = tiny_model(LOSS_CASES[-1] | {"teacher_forcing_ratio": 0.5}).train(), batch()
+    model, inputs = wired_model(LOSS_CASES[-1] | {"teacher_forcing_ratio": 0.5}).train(), batch()
     read = words_read(model, inputs["labels"])
     results = []
     for target in ({"labels": inputs["labels"]}, {"decoder_input_ids": read}):

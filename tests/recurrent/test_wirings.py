@@ -34,7 +34,7 @@ from tests.recurrent.wirings import (
     gradients,
     loop_translation,
     params,
-    tiny_model,
+    wired_model,
 )
 from tests.reference import attentional_rnn as reference
 
@@ -82,7 +82,7 @@ def test_a_wiring_equals_the_loop(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", COPYING, ids=case_id)
 def test_copying_and_coverage_equal_the_loop(case: dict[str, Any]) -> None:
     assert_equals_the_loop(case)
-    inputs, model = batch(), tiny_model(case)
+    inputs, model = batch(), wired_model(case)
     whole = model(**inputs, smoothing=0.1)
     torch.testing.assert_close(model(**inputs, smoothing=0.1, skip_logits=True).loss, whole.loss)  # packed rows
 
@@ -112,13 +112,13 @@ def encoder_cases() -> list[dict[str, Any]]:
 def test_a_wiring_over_any_encoder_equals_the_loop(case: dict[str, Any]) -> None:
     assert_equals_the_loop(case)
     copies = "decoder_hidden_size" in case
-    bridge = getattr(tiny_model(case).model.decoder.wiring, "bridge", None)
+    bridge = getattr(wired_model(case).model.decoder.wiring, "bridge", None)
     assert copies == (bridge is not None and bridge.hidden_proj is None)
 
 
 @pytest.mark.parametrize("case", params(LOSS_CASES))
 def test_without_a_mask_every_token_is_real(case: dict[str, Any]) -> None:
-    model, inputs = tiny_model(case).eval(), batch()
+    model, inputs = wired_model(case).eval(), batch()
     expected = loop_translation(model, inputs | {"attention_mask": torch.ones_like(MASK)})
     actual = model(input_ids=inputs["input_ids"], labels=inputs["labels"], output_attentions=True)
     assert_equal(actual.logits, expected.logits, "logits")
@@ -129,7 +129,7 @@ def test_without_a_mask_every_token_is_real(case: dict[str, Any]) -> None:
 def test_tied_embeddings_equal_the_loop(case: dict[str, Any]) -> None:
     """One matrix in three places: its gradient is the sum of all three."""
     tied = {"tie_word_embeddings": True, "embedding_size": configuration(case).readout_size}
-    model, inputs = tiny_model(case | tied), batch()
+    model, inputs = wired_model(case | tied), batch()
     expected = loop_translation(model, inputs).logits
     actual = model(**inputs).logits
     assert_equal(actual, expected, "logits")
@@ -143,7 +143,7 @@ def test_tied_embeddings_equal_the_loop(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("case", params([case | {"cell": cell} for case, cell in product(LOSS_CASES, CELLS)]))
 def test_autocast_computes_the_same_in_less_precision(case: dict[str, Any]) -> None:
     """Mixed precision as a training loop switches it on: every part takes the dtypes that the others hand it."""
-    model, inputs = tiny_model(case).float().train(), batch()
+    model, inputs = wired_model(case).float().train(), batch()
     expected = model(**inputs).logits
     with torch.autocast("cpu", torch.bfloat16):
         outputs = model(**inputs, output_attentions=True)

@@ -79,7 +79,7 @@ def configuration(case: dict[str, Any]) -> AttentionalRNNConfig:
     return AttentionalRNNConfig(**fields)
 
 
-def tiny_model(case: dict[str, Any]) -> AttentionalRNNForConditionalGeneration:
+def wired_model(case: dict[str, Any]) -> AttentionalRNNForConditionalGeneration:
     return randomize(AttentionalRNNForConditionalGeneration(configuration(case)), seed=1)
 
 
@@ -171,7 +171,7 @@ def assert_equals_the_loop(case: dict[str, Any]) -> None:
     """The loss and its gradients, of a training step with logits and of one without, which runs only over rows that
     have not ended. Logits and alignments, in training and in evaluation.
     """
-    model, inputs = tiny_model(case).train(), batch()
+    model, inputs = wired_model(case).train(), batch()
     expected = loop_translation(model, inputs)
     expected_loss = reference.cross_entropy(expected.logits, inputs["labels"])
     if model.config.coverage:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnzoo.products import linear
+from attnzoo.fast_products import linear
 from tests.benchmarks.systems.protocol import System, serve
 from tests.benchmarks.workload import ATTENTION, DECODER, EMBEDDING, ENCODER, VOCABULARY, Pairs
 

@@ -19,13 +19,11 @@ from torch import Tensor, nn
 from torch.autograd.function import FunctionCtx
 
 from .library_internals import (
-    BACKWARD_HOOKS,
     blocked_linear,
     blocked_weight,
-    forward_hooks,
+    has_hooks,
     has_int8_product,
     has_onednn_product,
-    hooks_of,
     int8_product,
     is_transformed,
     onednn_product,
@@ -101,8 +99,8 @@ def suits_onednn(left: Tensor, right: Tensor) -> bool:
     """Whether oneDNN multiplies these faster: large float32 matrices on a CPU."""
     return (
         not torch.compiler.is_compiling()
-        and not is_transformed()
         and left.numel() * right.shape[-1] >= LARGE
+        and not is_transformed()
         and left.device.type == right.device.type == "cpu"
         and left.dtype == right.dtype == torch.float32
         and left.ndim == right.ndim == 2
@@ -194,13 +192,12 @@ def is_untouched(module: nn.Module) -> bool:
     False if a part has hooks, which would be bypassed (they may load the weights). False also if a part has another
     ``forward``, or another class than when it was made (an adapter, a quantised layer).
     """
-    return all(
-        type(part).__module__.startswith(KNOWN_CODE)
-        and "forward" not in vars(part)  # accelerate replaces it where it loads weights on demand
-        and not forward_hooks(part)
-        and not hooks_of(part, BACKWARD_HOOKS)
-        for part in module.modules()
-    )
+    for part in module.modules():
+        is_known = type(part).__module__.startswith(KNOWN_CODE)
+        # accelerate replaces ``forward`` where it loads weights on demand
+        if not is_known or "forward" in vars(part) or has_hooks(part):
+            return False
+    return True
 
 
 def is_only_its_weight(layer: nn.Module) -> bool:

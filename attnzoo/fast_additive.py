@@ -16,8 +16,8 @@ from torch.autograd.function import once_differentiable
 ADDITIVE_CHUNK_ELEMENTS = 2**19
 
 
-def additive_score(query: Tensor, key: "Tensor | PassedKey", vector: Tensor) -> Tensor:
-    r"""Additive score (Bahdanau et al., 2014, appendix A.1.2).
+def fast_additive_score(query: Tensor, key: "Tensor | PassedKey", vector: Tensor) -> Tensor:
+    r""":func:`additive_score` (Bahdanau et al., 2014, appendix A.1.2).
 
     .. math:: e_{ts} = v^\top \tanh(q_t + k_s)
 
