@@ -68,8 +68,9 @@ class DeferredProducts(LayerProducts):
     def linear(self, layer: nn.Linear) -> Any:
         return DeferredLinear(layer, self) if type(layer) is nn.Linear and is_untouched(layer) else layer
 
-    def sum(self, bias: Tensor, weight: Tensor, *others: Tensor) -> GateSum:
-        return DeferredSum(bias, weight, *others)
+    def sum(self, bias: Tensor, weight: Tensor, width: int, *others: Tensor) -> GateSum:
+        has_steps = bool(others) or width < weight.shape[1]
+        return (DeferredSum if has_steps else GateSum)(bias, weight, width, *others)
 
 
 class DeferredSum(GateSum):

@@ -59,16 +59,10 @@ Known = tuple[Tensor, ...]  # what is known of each sum, (n, G)
 Fed = Sequence[Tensor]  # what a step alone knows of its inputs: nothing, or one tensor (n, X)
 
 
-def gate_sum(products: StepProducts, width: int, weight: Tensor, bias: Tensor, *weight_hidden: Tensor) -> GateSum:
-    """The sum of a gate whose inputs, of which ``width`` columns are known before the loop, have this weight."""
-    added = (weight[:, width:],) if width < weight.shape[1] else ()
-    return products.sum(bias, weight[:, :width], *added, *weight_hidden)
-
-
-def torch_gate_sum(layer: nn.RNNBase, products: StepProducts, width: int) -> GateSum:
-    """That of all gates of one of torch's layers, which has two biases."""
+def gates_of(layer: nn.RNNBase, products: StepProducts, width: int) -> GateSum:
+    """The sum of all gates of one of torch's layers, which has two biases."""
     weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(layer)
-    return gate_sum(products, width, weight_input, bias_input + bias_hidden, weight_hidden)
+    return products.sum(bias_input + bias_hidden, weight_input, width, weight_hidden)
 
 
 def known_steps(sums: Sums, inputs: Tensor, sizes: Sequence[int]) -> list[Known]:
@@ -125,7 +119,7 @@ class ChoGRU(nn.Module):
         """Of z and r, and of the candidate."""
         of_gates, of_candidate = slice(2 * self.hidden_size), slice(2 * self.hidden_size, None)
         return tuple(
-            gate_sum(products, width, self.weight_input[part], self.bias[part], self.weight_hidden[part])
+            products.sum(self.bias[part], self.weight_input[part], width, self.weight_hidden[part])
             for part in (of_gates, of_candidate)
         )
 
@@ -166,7 +160,7 @@ class PaddedLSTM(nn.LSTM):
 
     def sums(self, products: StepProducts, width: int) -> tuple[GateSum, ...]:
         """Of the four gates."""
-        return (torch_gate_sum(self, products, width),)
+        return (gates_of(self, products, width),)
 
     def step(self, sums: Sums, known: Known, fed: Fed, hidden: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
         r"""One step of ``torch.nn.LSTM``; the gates are i, f, the candidate and o.
@@ -197,8 +191,7 @@ class TorchGRU(nn.GRU):
     def sums(self, products: StepProducts, width: int) -> tuple[GateSum, ...]:
         """Of the inputs, and of the state."""
         weight_input, weight_hidden, bias_input, bias_hidden = layer_weights(self)
-        of_hidden = products.sum(bias_hidden, weight_hidden[:, :0], weight_hidden)
-        return gate_sum(products, width, weight_input, bias_input), of_hidden
+        return products.sum(bias_input, weight_input, width), products.sum(bias_hidden, weight_hidden, 0)
 
     def step(self, sums: Sums, known: Known, fed: Fed, hidden: Tensor) -> tuple[Tensor, ...]:
         r"""One step of ``torch.nn.GRU``, its reset gate after U; the gates are r, z and the candidate.
@@ -222,7 +215,7 @@ class TorchRNN(nn.RNN):
 
     def sums(self, products: StepProducts, width: int) -> tuple[GateSum, ...]:
         """Of the state's one equation."""
-        return (torch_gate_sum(self, products, width),)
+        return (gates_of(self, products, width),)
 
     def step(self, sums: Sums, known: Known, fed: Fed, hidden: Tensor) -> tuple[Tensor, ...]:
         r"""One step of ``torch.nn.RNN``: :math:`h_t = \tanh(W x_t + U h_{t-1} + b)`."""

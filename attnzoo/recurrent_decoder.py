@@ -314,7 +314,8 @@ def covered(coverage: Tensor | None, weights: Tensor) -> Tensor | None:
 
 def packed(outputs: Sequence[StepOutput], name: str) -> Tensor:
     """A part of the outputs of all steps, (N, ...)."""
-    return torch.cat([getattr(output, name) for output in outputs])
+    parts = [getattr(output, name) for output in outputs]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 class BahdanauDecoder(SteppingDecoder):

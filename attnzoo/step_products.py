@@ -31,13 +31,15 @@ class GateSum:
 
     Args:
         bias: (G,)
-        weight: (G, I), of the known inputs; I may be 0
-        others: (G, O), the weights of what a step adds
+        weight: (G, I + O), of the inputs, of which the first ``width``, I, are known before the loop
+        width: I
+        others: of the state, (G, H) each
     """
 
-    def __init__(self, bias: Tensor, weight: Tensor, *others: Tensor) -> None:
-        self.bias, self.weight, self.others = bias, weight, others
-        self.factors: Sequence[Tensor] = [other.mT for other in others]
+    def __init__(self, bias: Tensor, weight: Tensor, width: int, *others: Tensor) -> None:
+        fed = (weight[:, width:],) if width < weight.shape[1] else ()
+        self.bias, self.weight, self.others = bias, weight[:, :width], (*fed, *others)
+        self.factors: Sequence[Tensor] = [other.mT for other in self.others]
 
     def known(self, inputs: Tensor, sizes: Sequence[int]) -> Sequence[Tensor]:
         """W x + b for inputs (N, I), as (n, G) for each step."""
@@ -65,9 +67,9 @@ class StepProducts:
         """What :func:`fast_additive_score` gets in place of a key (B, S, A)."""
         return key
 
-    def sum(self, bias: Tensor, weight: Tensor, *others: Tensor) -> GateSum:
+    def sum(self, bias: Tensor, weight: Tensor, width: int, *others: Tensor) -> GateSum:
         """What is called in place of a :class:`GateSum`."""
-        return GateSum(bias, weight, *others)
+        return GateSum(bias, weight, width, *others)
 
     def child(self, module: nn.Module) -> Any:
         """What takes the place of a part of a module."""

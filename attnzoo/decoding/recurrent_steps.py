@@ -119,19 +119,18 @@ class RepeatedProducts(LayerProducts):
         product = RepeatedProduct.of(layer)
         return lambda values: product(values.flatten(0, -2)).unflatten(0, values.shape[:-1])
 
-    def sum(self, bias: Tensor, weight: Tensor, *others: Tensor) -> GateSum:
-        return RepeatedSum(bias, weight, *others)
+    def sum(self, bias: Tensor, weight: Tensor, width: int, *others: Tensor) -> GateSum:
+        return RepeatedSum(bias, weight, width, *others)
 
 
 class RepeatedSum(GateSum):
     """A :class:`GateSum` whose step is one product, of what is known, too."""
 
-    def __init__(self, bias: Tensor, weight: Tensor, *others: Tensor) -> None:
-        super().__init__(bias, weight, *others)
-        self.product = RepeatedProduct([part for part in (weight, *others) if part.shape[1]], bias, is_sum=True)
+    def __init__(self, bias: Tensor, weight: Tensor, width: int, *others: Tensor) -> None:
+        self.width, self.product = width, RepeatedProduct([weight, *others], bias, is_sum=True)
 
     def known(self, inputs: Tensor, sizes: Any) -> tuple[Tensor]:
-        return (inputs[:, : self.weight.shape[1]],)
+        return (inputs[:, : self.width],)
 
     def __call__(self, known: Tensor, *values: Tensor) -> Tensor:
         return self.product(torch.cat([known, *values], dim=1))
