@@ -115,3 +115,10 @@ def test_no_module_is_loaded_under_two_names() -> None:
         names = [module.split(".")[0] for level, module in imports(path) if level == 0]
         assert not {"training", "configs"} & {*names}, f"{path} imports training/ by another name than attnzoo.training"
     assert not [name for name in sys.modules if name.split(".")[0] in ("training", "configs")]
+
+
+def test_contributing_names_every_flat_file() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    groups = ("configuration_", "modeling_", "transformer_")  # named by a pattern
+    missing = [name for name in FLAT if name != "__init__" and not name.startswith(groups) and f"{name}.py" not in text]
+    assert not missing
