@@ -120,8 +120,8 @@ class Score(nn.Module):
     """A score function: a subclass is one formula, and a line in :data:`SCORES` gives it a name in the config.
 
     Its own code is :meth:`forward`, and :meth:`project_key` if the key is projected. In a decoder's loop its linear
-    layers share their products without further code; a subclass whose whole formula is a product can override
-    :meth:`key_for_steps` too.
+    layers share their products without further code, if they are called and their weights not read; a subclass whose
+    whole formula is a product can override :meth:`key_for_steps` too. There may be any number of queries in a call.
 
     Shape:
         - query: (B, T, query_size)
@@ -340,6 +340,15 @@ SCORES: dict[str, Callable[[ScoreSizes], Score]] = {
 }
 
 
+# Every window by its name in the config, of a query of this width and with this ``window_size``. A window has no state;
+# what attention carries from step to step is coverage alone.
+WINDOWS: dict[str, Callable[[int, int], LocalWindow | None]] = {
+    "global": lambda query_size, window_size: None,
+    "monotonic": lambda query_size, window_size: LocalWindow(query_size, window_size, predictive=False),
+    "predictive": lambda query_size, window_size: LocalWindow(query_size, window_size, predictive=True),
+}
+
+
 class Source(NamedTuple):
     """What is attended to, made once per source by :meth:`SourceAttention.prepare`.
 
@@ -364,7 +373,8 @@ class Source(NamedTuple):
 class SourceAttention(nn.Module):
     r"""A score function and, for local attention, a window: one look of the decoder at the source.
 
-    ``score`` is a name in :data:`SCORES`; ``window`` is "global", "monotonic" (local-m) or "predictive" (local-p).
+    ``score`` is a name in :data:`SCORES`, ``window`` one in :data:`WINDOWS`: "global", "monotonic" (local-m) or
+    "predictive" (local-p).
 
     A source may have N targets that follow each other in the batch, such as the beams of a search. The source is not
     repeated for them.
@@ -378,23 +388,24 @@ class SourceAttention(nn.Module):
         - returns: context (B * N, T, V), attention_weights (B * N, T, S)
 
     Raises:
-        ValueError: ``score`` is not in SCORES, or the dot score has a query and a key of different widths.
+        ValueError: ``score`` is not in SCORES, ``window`` not in WINDOWS, or the dot score has a query and a key of
+            different widths.
     """
 
     def __init__(self, score: str, window: str, sizes: ScoreSizes, window_size: int) -> None:
         super().__init__()
         if score not in SCORES:
             raise ValueError(f"unknown score {score!r}; choose one of {', '.join(map(repr, SCORES))}")
+        if window not in WINDOWS:
+            raise ValueError(f"unknown window {window!r}; choose one of {', '.join(map(repr, WINDOWS))}")
         self.score = SCORES[score](sizes)
-        self.window = None if window == "global" else LocalWindow(sizes.query_size, window_size, window == "predictive")
+        self.window = WINDOWS[window](sizes.query_size, window_size)
 
-    def prepare(self, value: Tensor, mask: Tensor, projected_key: Tensor | None = None) -> Source:
-        """The source as every step needs it; keys that are projected already (from a cache) are taken as they are."""
+    def prepare(self, value: Tensor, mask: Tensor) -> Source:
+        """The source as every step needs it."""
         positions, length = source_positions(mask)
-        if projected_key is None:
-            # An LSTM's outputs are not contiguous. For such a key torch would copy a frozen weight once for every row.
-            projected_key = self.score.project_key(value.contiguous(), positions)
-        return Source(value, projected_key, mask, positions, length)
+        # An LSTM's outputs are not contiguous. For such a key torch would copy a frozen weight once for every row.
+        return Source(value, self.score.project_key(value.contiguous(), positions), mask, positions, length)
 
     def for_loop(self, source: Source, rows: PackedRows, products: StepProducts) -> Source:
         """The source as the steps of a loop read it, its rows in the loop's order."""

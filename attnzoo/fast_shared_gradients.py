@@ -45,7 +45,9 @@ class LayerProducts(StepProducts):
     def child(self, module: nn.Module) -> Any:
         if isinstance(module, nn.Linear):
             return self.linear(module)
-        return module if "forward" in vars(module) else self.of(module)  # somebody's own function knows the module
+        return (
+            module if "forward" in vars(module) else self.for_loop(module)
+        )  # somebody's own function knows the module
 
 
 class DeferredProducts(LayerProducts):
@@ -151,7 +153,7 @@ class _Sum(torch.autograd.Function):
 
 
 class DeferredFactor:
-    """Stands for a factor (I, O) or (B, I, O) in :func:`multiply`, for values (n, I) or (n, 1, I)."""
+    """Stands for a factor (I, O) or (B, I, O) in :func:`multiply`, for values (n, I) or (n, N, I)."""
 
     def __init__(self, factor: Tensor, rows: int) -> None:
         self.factor, self.rows, self.dtype = factor, rows, factor.dtype
@@ -197,8 +199,9 @@ class _FactorGradient(torch.autograd.Function):
             return None, None
         ctx.noted.reverse()
         if ctx.has_rows:  # a factor of each row
-            steps = ([part[:, 0] for part in parts] for parts in zip(*ctx.noted, strict=True))
-            values, gradients = (_with_rows(pad_sequence(parts), ctx.rows) for parts in steps)  # (rows, steps, ...)
+            # (rows, steps, N, ...), of N values for each row: the targets of its source
+            padded = (pad_sequence(list(parts)) for parts in zip(*ctx.noted, strict=True))
+            values, gradients = (_with_rows(parts, ctx.rows).flatten(1, 2) for parts in padded)
         else:
             values, gradients = (torch.cat(parts).flatten(0, -2) for parts in zip(*ctx.noted, strict=True))
         ctx.noted.clear()

@@ -205,10 +205,10 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
             if state is not None and (source is None or source.value is value):
                 return state, source, position
         else:
-            state, source, position = None, None, 0
+            state, position = None, 0
+        # Other outputs of the encoder than in the last call, for example repeated rows: the source is prepared again.
         mask = source_mask(encoder_attention_mask, value)
-        if attention is not None:
-            source = attention.prepare(value, mask, None if source is None else source.projected_key)
+        source = None if attention is None else attention.prepare(value, mask)
         if state is None:
             final = RecurrentState(encoder_outputs.final_hidden, encoder_outputs.final_cell)
             if targets > 1:

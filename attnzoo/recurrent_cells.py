@@ -6,7 +6,8 @@ equations of a single step, for loops in which a step waits for the attention of
 
 - ``sums(products, width)`` are its sums of products, of which ``width`` columns of the inputs are known before the loop
 - ``step(sums, known, fed, *state)`` is the next state of the last one, its parts (n, H), the hidden one first.
-  ``known`` is what the known inputs add to each sum; ``fed`` is what a step alone knows, such as (context,), or ()
+  ``known`` has for each sum what its :meth:`GateSum.known` made of the known inputs, and only the sum reads it;
+  ``fed`` is what a step alone knows, such as (context,), or ()
 
 Dimensions: B batch, T time, L layers, I input width, H hidden width, X width of what a step alone knows, n rows
 of one step, N rows of all steps.

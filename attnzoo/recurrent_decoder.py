@@ -87,7 +87,8 @@ class StepOutput(NamedTuple):
 
 
 class DecoderOutput(NamedTuple):
-    """What a decoder returns for T steps; only what the loss needs where the lengths of the targets were given.
+    """What a decoder returns for T steps. Of a loop over targets whose lengths were given it has what the loss reads:
+    the readout, and the gate and the weights in a model with copying or coverage.
 
     Shape:
         - readout: (B, T, R), what the output projection reads
@@ -244,7 +245,8 @@ class SteppingDecoder(nn.Module):
     Shape:
         - inputs: (B, T, E), embeddings of the tokens before the ones to predict
         - position: of the first token in its target, from 0
-        - lengths: how many steps each row needs, where nothing after them is wanted; None for all
+        - lengths: how many steps each row needs, where nothing after them is wanted, as in a training without logits;
+          None for all
         - returns: :class:`DecoderOutput`
     """
 
@@ -262,7 +264,8 @@ class SteppingDecoder(nn.Module):
     ) -> DecoderOutput:
         rows = PackedRows(inputs, lengths)
         products = loop_products(rows)
-        decoder, source = products.of(self), self.attention.for_loop(source, rows, products)
+        # The copy's linear layers and sums multiply as ``products`` says; see :meth:`step`.
+        decoder, source = products.for_loop(self), self.attention.for_loop(source, rows, products)
         embeddings, state = rows.pack(inputs), state.to(inputs.dtype)
         if rows.order is not None:
             state = state.map(rows.sort)
@@ -274,11 +277,11 @@ class SteppingDecoder(nn.Module):
             hidden_states.append([parts[0] for parts in state.layers])
         readout, gate = rows.unpack(self.read_out(outputs, embeddings)), self.gate(outputs, embeddings)
         gate = None if gate is None else rows.unpack(gate)
-        has_ended = rows.order is not None  # most rows, before the last step
-        if has_ended and gate is None and state.coverage is None:
+        has_lengths = lengths is not None  # then rows have ended, and the last state is not that of every row
+        if has_lengths and gate is None and state.coverage is None:
             return DecoderOutput(readout)
         weights = rows.join([output.attention_weights for output in outputs])
-        if has_ended:
+        if has_lengths:
             return DecoderOutput(readout, weights, gate)
         layers = [rows.join(layer) for layer in zip(*hidden_states, strict=True)]
         return DecoderOutput(readout, weights, gate, layers, state)
@@ -286,8 +289,13 @@ class SteppingDecoder(nn.Module):
     def step(self, known: Any, state: DecoderState, source: Source, position: int) -> tuple[StepOutput, DecoderState]:
         """One step of n rows: what it finds, and the next state.
 
-        ``known`` is an item of what the RNN's ``known`` returns. Called on what :meth:`StepProducts.of` makes of the
-        decoder.
+        ``known`` is an item of what the RNN's ``known`` returns: for each layer and each sum of its cell what the
+        embeddings add, (n, G). ``position`` is that of the token in its target.
+
+        The step is called on a copy of the decoder from :meth:`StepProducts.for_loop`. The copy multiplies as its caller
+        needs it: in training with deferred gradients (:class:`DeferredProducts`, a copy for each batch), in
+        ``generate()`` plainly (:class:`StepProducts`, for each token), in ``search()`` with weights laid out for
+        repeated products (:class:`RepeatedProducts`, for the whole search).
         """
         raise NotImplementedError
 
@@ -307,7 +315,7 @@ class SteppingDecoder(nn.Module):
         return self.copy_gate(packed(outputs, "context"), packed(outputs, "query"), embeddings)
 
 
-def covered(coverage: Tensor | None, weights: Tensor) -> Tensor | None:
+def coverage_after(coverage: Tensor | None, weights: Tensor) -> Tensor | None:
     """The coverage (n, S) after a step with these weights."""
     return None if coverage is None else coverage + weights
 
@@ -363,11 +371,11 @@ class BahdanauDecoder(SteppingDecoder):
         return DecoderState(layers, coverage=self.attention.no_coverage(source, backward.shape[0]))
 
     def step(self, known: Any, state: DecoderState, source: Source, position: int) -> tuple[StepOutput, DecoderState]:
-        """c_i and s_i."""
+        """c_i and s_i; :meth:`read_out` makes t_i after the loop."""
         query = state.top  # s_{i-1}
         context, weights = self.attend(query, source, position, state.coverage)  # c_i
         layers = self.rnn.step(known, (context,), state.layers)  # s_i = f(s_{i-1}, [E y_{i-1}; c_i])
-        return StepOutput(query, context, weights), DecoderState(layers, None, covered(state.coverage, weights))
+        return StepOutput(query, context, weights), DecoderState(layers, None, coverage_after(state.coverage, weights))
 
     def read_out(self, outputs: Sequence[StepOutput], embeddings: Tensor) -> Tensor:
         """t_i. No step needs that of another one, so all are made at once."""
@@ -447,7 +455,8 @@ class LuongDecoder(SteppingDecoder):
     ) -> DecoderOutput:
         if self.input_feeding or state.coverage is not None or inputs.shape[1] == 1:
             return super().forward(inputs, state, source, position, lengths)
-        outputs, layers = self.rnn(inputs, state.layers)  # no step waits for another one
+        # No step waits for another one: the equations of :meth:`step` for the whole target at once.
+        outputs, layers = self.rnn(inputs, state.layers)
         context, weights = self.attention(outputs[-1], source, position)
         gate = None if self.copy_gate is None else self.copy_gate(context, outputs[-1], inputs)
         return DecoderOutput(self.combine(context, outputs[-1]), weights, gate, outputs, DecoderState(layers))
@@ -461,7 +470,7 @@ class LuongDecoder(SteppingDecoder):
         readout = self.combine(context, query)
         feed = readout if self.input_feeding else None
         return StepOutput(query, context, weights, readout), DecoderState(
-            layers, feed, covered(state.coverage, weights)
+            layers, feed, coverage_after(state.coverage, weights)
         )
 
     def combine(self, context: Tensor, query: Tensor) -> Tensor:

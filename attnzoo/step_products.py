@@ -75,7 +75,7 @@ class StepProducts:
         """What takes the place of a part of a module."""
         return module
 
-    def of(self, module: Any) -> Any:
+    def for_loop(self, module: Any) -> Any:
         """A copy of ``module`` for the loop, in which its parts and its recurrent stack multiply in this way.
 
         Parameters and hooks are those of ``module``.

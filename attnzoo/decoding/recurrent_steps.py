@@ -83,7 +83,7 @@ class RecurrentSteps:
         embeddings = inputs[:, 0]
         if self.decoder is None:
             products = RepeatedProducts()
-            self.decoder = products.of(self.wiring)
+            self.decoder = products.for_loop(self.wiring)
             self.source = self.wiring.attention.for_loop(self.source, PackedRows(inputs), products)
             self.state = self.state.to(inputs.dtype)
         (known,) = self.decoder.rnn.known(embeddings, embeddings.shape[:1])

@@ -179,6 +179,20 @@ def test_a_backward_pass_counts_its_own_steps_alone(case: dict[str, Any], plain:
             )
 
 
+@pytest.mark.parametrize("case", [*CASES, LUONG | {"score": "dot"}], ids=name)
+def test_several_targets_of_a_source_give_the_gradients_of_a_repeated_source(case: dict[str, Any]) -> None:
+    model, inputs = stepping_model(case), batch()
+    read = words_read(model, inputs["labels"])
+    targets = torch.cat([read, read.flip(0)], dim=1).unflatten(1, (2, -1)).flatten(0, 1)  # two for each source
+    found = []
+    for repeats in (1, 2):
+        source, mask = (inputs[name].repeat_interleave(repeats, dim=0) for name in ("input_ids", "attention_mask"))
+        encoder_outputs = model.get_encoder()(source, attention_mask=mask)
+        logits = model(encoder_outputs=encoder_outputs, attention_mask=mask, decoder_input_ids=targets).logits
+        found.append(gradients(logits.square().sum(), model))
+    assert_same_gradients(*found)
+
+
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_a_weight_that_changed_in_between_is_noticed(case: dict[str, Any]) -> None:
     model, inputs = stepping_model(case), batch()
