@@ -45,9 +45,8 @@ class LayerProducts(StepProducts):
     def child(self, module: nn.Module) -> Any:
         if isinstance(module, nn.Linear):
             return self.linear(module)
-        return (
-            module if "forward" in vars(module) else self.for_loop(module)
-        )  # somebody's own function knows the module
+        # Somebody's own function in place of ``forward`` knows the module and not its copy.
+        return module if "forward" in vars(module) else self.for_loop(module)
 
 
 class DeferredProducts(LayerProducts):

@@ -57,8 +57,3 @@ class PackedRows:
     def join(self, steps: Sequence[Tensor]) -> Tensor:
         """Values (n, ...) of every step as (B, T, ...), with zeros where a row has ended."""
         return self.unpack(torch.cat(list(steps)))
-
-
-def first_rows(values: Tensor, count: int) -> Tensor:
-    """The first rows of values; a slice of all of them would copy the gradient once more."""
-    return values if values.shape[0] == count else values[:count]  # len() would tie an exported graph to one batch size

@@ -394,7 +394,7 @@ class RecurrentStack(nn.Module):
         if inputs.shape[1] == 1 and is_untouched(self):
             steps = StackSteps(self, StepProducts())
             (known,) = steps.known(inputs[:, 0], inputs.shape[:1])
-            state = steps.step(known, (), state)
+            state = steps.step(known, (), tuple(tuple(part.to(inputs.dtype) for part in parts) for parts in state))
             return [parts[0].unsqueeze(1) for parts in state], state
         outputs, states = [], []
         for index, (layer, parts) in enumerate(zip(self.layers, state, strict=True)):

@@ -77,7 +77,7 @@ class StepOutput(NamedTuple):
         - query: (n, H), the state that attends
         - context: (n, V), what it finds
         - attention_weights: (n, S)
-        - readout: (n, R), Luong's attentional vector; None where no step needs the readout of another one
+        - readout: (n, R), Luong's attentional vector; None in Bahdanau's decoder, which reads out after the loop
     """
 
     query: Tensor
@@ -239,8 +239,9 @@ class SutskeverDecoder(nn.Module):
 class SteppingDecoder(nn.Module):
     """A decoder that takes one step after the other, since each waits for the attention of the one before.
 
-    A subclass has the equations, ``step``, and ``read_out`` for what no step needs of another one. ``forward`` is the
-    loop, over a whole target or over the next tokens of one.
+    A subclass has ``initial_state``, the equations, ``step``, and ``read_out`` for what no step needs of another one.
+    ``forward`` is the loop, over a whole target or over the next tokens of one. Under autocast the states keep the
+    dtype of the embeddings; context and readout come in that of autocast.
 
     Shape:
         - inputs: (B, T, E), embeddings of the tokens before the ones to predict

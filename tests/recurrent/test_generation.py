@@ -12,6 +12,7 @@ from transformers import Cache, DynamicCache, EncoderDecoderCache, LlamaConfig, 
 from attnzoo import AttentionalRNNForConditionalGeneration
 from attnzoo.alignment import generation_alignments
 from attnzoo.recurrent_cache import RecurrentDecoderCache
+from attnzoo.recurrent_cells import CELLS
 from tests.factory import (
     ATTENTION_VARIANTS,
     BOS,
@@ -285,3 +286,19 @@ def test_a_prompt_is_read_as_it_is_in_training_mode_too() -> None:
     for use_cache in (True, False):
         expected = generate(model.eval(), source, decoder_input_ids=prompt, use_cache=use_cache)
         assert torch.equal(generate(model.train(), source, decoder_input_ids=prompt, use_cache=use_cache), expected)
+
+
+@pytest.mark.parametrize("variant", ["cho-cho_gru-forward", "sutskever-lstm-2-layers-reversed", "luong-lstm-dot"])
+@pytest.mark.parametrize("cell", list(CELLS))
+def test_a_token_at_a_time_under_autocast(variant: str, cell: str) -> None:
+    """The states that the encoder leaves are then in half precision, and the embeddings are not."""
+    model = tiny_model(variant, cell=cell).float()
+    source, target = words(2, 4), words(2, 3, seed=1)
+    with torch.autocast("cpu", torch.bfloat16):
+        encoder_outputs, cache, logits = model.get_encoder()(source), None, []
+        for token in target.split(1, dim=1):
+            outputs = model(encoder_outputs=encoder_outputs, decoder_input_ids=token, past_key_values=cache)
+            cache = outputs.past_key_values
+            logits.append(outputs.logits)
+    whole = model(input_ids=source, decoder_input_ids=target).logits
+    torch.testing.assert_close(torch.cat(logits, dim=1).float(), whole, atol=0.1, rtol=0.1)
