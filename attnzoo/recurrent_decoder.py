@@ -293,8 +293,8 @@ class SteppingDecoder(nn.Module):
         ``known`` is an item of what the RNN's ``known`` returns: for each layer and each sum of its cell what the
         embeddings add, (n, G). ``position`` is that of the token in its target.
 
-        The step is called on a copy of the decoder from :meth:`StepProducts.for_loop`. The copy multiplies as its caller
-        needs it: in training with deferred gradients (:class:`DeferredProducts`, a copy for each batch), in
+        The step is called on a copy of the decoder from :meth:`StepProducts.for_loop`. The copy multiplies as its
+        caller needs it: in training with deferred gradients (:class:`DeferredProducts`, a copy for each batch), in
         ``generate()`` plainly (:class:`StepProducts`, for each token), in ``search()`` with weights laid out for
         repeated products (:class:`RepeatedProducts`, for the whole search).
         """
