@@ -54,7 +54,8 @@ from .loop.checkpoint import (
     write_atomically,
 )
 from .loop.distillation import Teachers
-from .loop.guided_alignment import LINKS, GuidedAlignment
+from .loop.guided_alignment import GuidedAlignment
+from .loop.loss_terms import LabelLoss, LossTerm, total_loss
 from .loop.progress import Batches, Best, Clock, SinceLog, progress_bar
 from .loop.run_folder import (
     check_output,
@@ -176,14 +177,12 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     batches = Batches(order, load, accelerator.process_index, accelerator.num_processes)
     since_log = SinceLog(accelerator.device)
     unwrapped = accelerator.unwrap_model(model)
-    teachers = None
+    terms: list[LossTerm] = [LabelLoss(unwrapped)]
     if settings.teachers:
         roles = task.auto_class, tokenizer, unwrapped
-        teachers = Teachers(settings.teachers, settings.teachers_share, *roles, accelerator.device)
-    # The loss without logits saves time and memory; a classifier has few, and teachers need them.
-    options = {"skip_logits": True} if unwrapped.get_output_embeddings() is not None and teachers is None else {}
+        terms = [Teachers(settings.teachers, settings.teachers_share, *roles, accelerator.device)]
     if guide is not None:
-        options["output_attentions"] = True
+        terms.append(guide)
     given = None if settings.start_from is None else tokenizer
     state = TrainingState(accelerator, unwrapped, optimizer, averaged, clock, batches, best, since_log, given)
     if checkpoint is not None:
@@ -224,15 +223,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
             for number, batch in enumerate(micro_batches, start=1):
                 is_last = number == len(micro_batches)
                 with contextlib.nullcontext() if is_last else accelerator.no_sync(model):
-                    smoothing = settings.label_smoothing
-                    links = None if guide is None else batch.pop(LINKS)
-                    outputs = model(**batch, num_items_in_batch=num_tokens, smoothing=smoothing, **options)
-                    loss = outputs.loss
-                    if teachers is not None:
-                        with accelerator.autocast():
-                            loss = teachers.loss(outputs, batch, num_tokens)
-                    if guide is not None and links is not None:
-                        loss = loss + guide.loss(outputs, links, num_tokens)
+                    smoothing, autocast = settings.label_smoothing, accelerator.autocast
+                    loss = total_loss(model, batch, num_tokens, smoothing, terms, autocast)
                     accelerator.backward(loss * accelerator.num_processes)  # gradients are averaged over processes
                 since_log.loss += loss.detach()
             accelerator.clip_grad_norm_(model.parameters(), settings.max_grad_norm)

@@ -67,12 +67,12 @@ def test_a_step_learns_the_links_of_the_token_that_it_predicts_or_reads(shift: i
         by_loops(weights[:, 2, step : step + 1], links[:, step - shift : step - shift + 1], 9)
         for step in range(shift, 3)
     )
-    torch.testing.assert_close(guide.loss(outputs, links, 9), 0.5 * expected)
+    torch.testing.assert_close(guide.loss(outputs, {LINKS: links}, 9), 0.5 * expected)
     guide.head = 4
     with pytest.raises(ValueError, match=r"alignment_layer is 0 to 1 and training\.alignment_head 0 to 3, got 1 and 4"):
-        guide.loss(outputs, links, 9)
+        guide.loss(outputs, {LINKS: links}, 9)
     with pytest.raises(ValueError, match="needs a model with attention"):
-        guide.loss(SimpleNamespace(cross_attentions=None), links, 9)
+        guide.loss(SimpleNamespace(cross_attentions=None), {LINKS: links}, 9)
 
 
 def translation(tmp_path: Path, sources: list[str], targets: list[str]) -> Path:

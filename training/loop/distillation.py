@@ -35,6 +35,9 @@ class Teachers:
         ValueError: the tokens or classes of a teacher are not those of the student.
     """
 
+    options: dict[str, Any] = {}  # with the logits
+    columns = ()
+
     def __init__(
         self,
         folders: Sequence[str],
@@ -63,7 +66,7 @@ class Teachers:
         return torch.stack(distributions).mean(dim=0)
 
     def loss(self, outputs: Any, batch: dict[str, Tensor], num_labels: Tensor | int) -> Tensor:
-        """The student's loss, of its outputs for the batch; ``num_labels`` is N."""
+        """The loss L of the student's outputs for the batch; ``num_labels`` is N."""
         is_given = batch["labels"] != IGNORED
         if self.is_causal:  # the outputs at a token predict the label of the next one
             is_given = torch.nn.functional.pad(is_given[:, 1:], (0, 1))

@@ -59,6 +59,9 @@ class GuidedAlignment:
         FileNotFoundError: there is no such file.
     """
 
+    options = {"output_attentions": True}
+    columns = (LINKS,)
+
     def __init__(self, path: str, weight: float, layer: int, head: int, shift: int) -> None:
         if not Path(path).is_file():
             raise FileNotFoundError(f"training.alignment_links: there is no file {path!r}")
@@ -118,8 +121,11 @@ class GuidedAlignment:
 
         return with_links
 
-    def loss(self, outputs: Any, links: Tensor, num_labels: Tensor | int) -> Tensor:
+    def loss(self, outputs: Any, batch: dict[str, Tensor], num_labels: Tensor | int) -> Tensor:
         """The loss of the head, times its weight; ``outputs`` are those with ``output_attentions=True``.
+
+        Shape:
+            - batch[LINKS]: (B, T, S) bool
 
         Raises:
             ValueError: the model has no attention, or no such layer or head.
@@ -135,4 +141,4 @@ class GuidedAlignment:
             )
         weights = layers[self.layer][:, self.head]  # (B, T, S)
         steps = weights.shape[1] - self.shift
-        return self.weight * alignment_cross_entropy(weights[:, self.shift :], links[:, :steps], num_labels)
+        return self.weight * alignment_cross_entropy(weights[:, self.shift :], batch[LINKS][:, :steps], num_labels)
