@@ -350,7 +350,7 @@ def test_tensorboard_is_written_where_the_run_is(dictionary: Path, tmp_path: Pat
 def test_a_missing_tracker_is_said_before_training(
     dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("attnzoo.training.train.get_available_trackers", list)
+    monkeypatch.setattr("attnzoo.training.loop.setup.get_available_trackers", list)
     sets = [*SMALL, f"task.data.path={dictionary}", "training.max_steps=10", "training.tracker=wandb"]
     with pytest.raises(SystemExit, match="pip install wandb"):
         train_recipe("demo", tmp_path, sets)

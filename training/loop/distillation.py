@@ -36,7 +36,7 @@ class Teachers:
     """
 
     options: dict[str, Any] = {}  # with the logits
-    columns = ()
+    columns: tuple[str, ...] = ()
 
     def __init__(
         self,

@@ -59,8 +59,8 @@ class GuidedAlignment:
         FileNotFoundError: there is no such file.
     """
 
-    options = {"output_attentions": True}
-    columns = (LINKS,)
+    options: dict[str, Any] = {"output_attentions": True}
+    columns: tuple[str, ...] = (LINKS,)
 
     def __init__(self, path: str, weight: float, layer: int, head: int, shift: int) -> None:
         if not Path(path).is_file():

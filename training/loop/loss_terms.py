@@ -34,12 +34,13 @@ class LossTerm(Protocol):
 
 
 class LabelLoss:
-    """The model's own loss. A model with output embeddings does not store its logits, which saves time and memory."""
+    """The model's own loss. Its logits, if there is one for each word, are not stored, which saves time and memory."""
 
-    columns = ()
+    columns: tuple[str, ...] = ()
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self.options = {"skip_logits": True} if model.get_output_embeddings() is not None else {}  # a classifier: few
+        has_many_logits = model.get_output_embeddings() is not None  # a classifier has few
+        self.options: dict[str, Any] = {"skip_logits": True} if has_many_logits else {}
 
     def loss(self, outputs: Any, batch: dict[str, Tensor], num_labels: Tensor | int) -> Tensor:
         """The loss in ``outputs``, which is a mean over ``num_labels``."""
