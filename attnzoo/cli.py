@@ -37,7 +37,7 @@ class Command(NamedTuple):
         return parser
 
 
-OURS, TRAINING = "attnzoo.commands.parsers", "attnzoo.training.commands"
+OURS, TRAINING = "attnzoo.commands.parsers", "attnzoo.training.commands.parsers"
 COMMANDS = {
     "pronounce": Command("pronounce words", OURS, "attnzoo.commands.pronounce:main"),
     "translate": Command("translate sentences", OURS, "attnzoo.commands.targets:translate"),

@@ -21,12 +21,11 @@ from transformers import AutoConfig, PreTrainedConfig
 from attnzoo.installing import pip_install  # importing attnzoo also registers the Auto classes
 from attnzoo.json_files import read_mapping
 
-from .commands import card_parser
+from .commands.exits import exit_on_user_error
+from .commands.parsers import card_parser
 from .data.text_files import short
-from .loop.stopping import exit_on_user_error
 from .markdown import code, escaped, one_line, with_code
-from .recipe import Recipe, Training, hub_id, load_recipe
-from .tasks import make_task
+from .recipe import Recipe, Training, hub_id, load_recipe, make_task
 from .tasks.base import Task
 
 # The names that the Hub and the evaluate library have for our metrics, where they differ.

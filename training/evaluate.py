@@ -20,11 +20,11 @@ from transformers import AutoConfig, AutoTokenizer
 from attnzoo.shipped_models import named_folder  # importing attnzoo also registers the Auto classes
 
 from .card import decoding_note, describe
-from .commands import evaluate_parser
+from .commands.exits import exit_on_user_error
+from .commands.parsers import evaluate_parser
 from .loop.checkpoint import require_model
-from .loop.stopping import exit_on_user_error
-from .recipe import checkpoint_recipe
-from .tasks import TASKS, make_task
+from .recipe import checkpoint_recipe, make_task
+from .tasks import TASKS
 from .tasks.base import Task
 
 MAX_LENGTH_PENALTY = 100  # a power that no length in tokens makes infinite

@@ -20,8 +20,8 @@ from attnzoo.hub.folder_contents import contents, printable
 from attnzoo.hub.model_code import code_files
 from attnzoo.shipped_models import SHIPPED, model_path, named_folder
 
-from .commands import publish_parser
-from .loop.stopping import exit_on_user_error
+from .commands.exits import exit_on_user_error
+from .commands.parsers import publish_parser
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -20,10 +20,11 @@ from transformers import PreTrainedConfig
 from attnzoo import AttentionalRNNConfig, SelfAttentiveConfig, SmallTransformerConfig
 from attnzoo.encoding import reading_utf8
 
-from .commands import shipped_recipes
+from .commands.parsers import shipped_recipes
 from .data.known import find_known
 from .data.sources import is_hub_id
 from .tasks import TASKS
+from .tasks.base import Task
 
 CONFIGS: dict[str, type[PreTrainedConfig]] = {
     config_class.model_type: config_class
@@ -302,6 +303,16 @@ def hub_id(recipe: Recipe) -> str | None:
     known = find_known(path, TASKS[recipe.task.name].known_data)
     of_original = known.hub_id if known is not None else None
     return of_original if of_original is not None and Path(path).name == Path(of_original).name else None
+
+
+def make_task(recipe: Recipe, only: str | None = None) -> Task:
+    """Make the task of a recipe and read its data; with ``only``, the name of a split, for this split only.
+
+    Raises:
+        ValueError: its data is unsound.
+        FileNotFoundError: its data is not there.
+    """
+    return TASKS[recipe.task.name](recipe.task.data, only)
 
 
 def _parse(tree: dict[str, Any]) -> Recipe:

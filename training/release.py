@@ -19,13 +19,13 @@ import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from attnzoo.json_files import read_mapping
 
 from .card import decoding_note, describe, read_figures, write_card
-from .commands import release_parser
+from .commands.exits import exit_on_user_error
+from .commands.parsers import release_parser
 from .evaluate import decoding_of, evaluate
 from .loop.average import average
 from .loop.checkpoint import REPOSITORY, replacing, require_model, save_tokenizer
-from .loop.stopping import exit_on_user_error
-from .recipe import load_recipe, save_recipe, without_machine_paths
-from .tasks import TASKS, make_task
+from .recipe import load_recipe, make_task, save_recipe, without_machine_paths
+from .tasks import TASKS
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -13,18 +13,17 @@ from typing import Any
 
 from accelerate.state import AcceleratorState
 
+from attnzoo.commands.parsers import command_parser
 from attnzoo.json_files import read_mapping
 
-from .commands import command_parser
+from .commands.exits import exit_on_user_error
 from .data.word_vectors import first_words
 from .loop.run_folder import read_run
 from .loop.starting import trained_model
-from .loop.stopping import exit_on_user_error
-from .recipe import Recipe, hub_id, load_recipe
+from .recipe import Recipe, hub_id, load_recipe, make_task
 from .release import release
 from .studies.usual_score import measure
 from .studies.word_confidence import calibrate
-from .tasks import make_task
 from .tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from .train import train_once
 from .zoo import write_index

@@ -35,16 +35,16 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from attnzoo.loss import IGNORED
 
 from .card import describe, write_card
-from .commands import train_parser
+from .commands.exits import StoppedError, exit_on_user_error
+from .commands.parsers import train_parser
 from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, rotate, save_tokenizer, write_atomically
 from .loop.loss_terms import total_loss
 from .loop.progress import Clock, progress_bar
 from .loop.run_folder import contents, differences, read_run, start_output, write_row
 from .loop.schedule import learning_rate
 from .loop.setup import Run, setup
-from .loop.stopping import StoppedError, exit_on_user_error, signals_to_stop
-from .recipe import Recipe, load_recipe, save_recipe, without_machine_paths
-from .tasks import make_task
+from .loop.stopping import signals_to_stop
+from .recipe import Recipe, load_recipe, make_task, save_recipe, without_machine_paths
 from .tasks.base import Task
 
 

@@ -32,11 +32,10 @@ from filelock import FileLock, Timeout
 
 from attnzoo.installing import pip_install
 
-from .commands import tune_parser
+from .commands.exits import StoppedError, exit_on_user_error
+from .commands.parsers import tune_parser
 from .loop.checkpoint import write_atomically
-from .loop.stopping import StoppedError, exit_on_user_error
-from .recipe import Recipe, load_recipe, parsed_value
-from .tasks import make_task
+from .recipe import Recipe, load_recipe, make_task, parsed_value
 from .train import train_once
 
 JOURNAL = "study.log"

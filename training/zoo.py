@@ -9,8 +9,9 @@ from pathlib import Path
 
 from huggingface_hub import ModelCard
 
-from .commands import command_parser
-from .loop.stopping import exit_on_user_error
+from attnzoo.commands.parsers import command_parser
+
+from .commands.exits import exit_on_user_error
 
 START, END = "<!-- written by python -m attnzoo.training.zoo -->", "<!-- end of the zoo -->"
 COLUMNS = ["model", "what it does, on which data, after which paper", "MB", "test split"]

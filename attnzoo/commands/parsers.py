@@ -1,4 +1,4 @@
-"""The parsers of the commands that use a model. The others are in ``training/commands.py``.
+"""The parsers of the commands that use a model. The others are in ``training/commands/parsers.py``.
 
 Neither torch nor Transformers is imported here. So the values of some options are repeated from the modules that have
 their meaning; a test compares them.
@@ -16,9 +16,15 @@ ENGINES = ("torch", "onnx", "onnx-int8")
 SYMMETRISATIONS = ("intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and")
 
 
-def command_parser(command: str, description: str, example: str) -> argparse.ArgumentParser:
-    """The parser of a command, whose help ends with an example."""
-    return argparse.ArgumentParser(prog=f"attnzoo {command}", description=description, epilog=f"example: {example}")
+def command_parser(name: str, description: str, example: str | None = None) -> argparse.ArgumentParser:
+    """The parser of a command, whose help ends with an example: the name, and after it ``example``."""
+    epilog = example and f"example: {name} {example}"
+    return argparse.ArgumentParser(prog=name, description=description, epilog=epilog)
+
+
+def add_overrides(parser: argparse.ArgumentParser, purpose: str = "change the recipe") -> None:
+    """Add the option ``--set``, which may be repeated."""
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help=purpose)
 
 
 def add_model(parser: argparse.ArgumentParser, model: str | None) -> None:
@@ -41,7 +47,7 @@ def add_search(parser: argparse.ArgumentParser, results: str) -> None:
 
 def pronounce_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo pronounce``."""
-    parser = command_parser("pronounce", "Pronounce words.", "attnzoo pronounce blorptastic --n-best 3")
+    parser = command_parser("attnzoo pronounce", "Pronounce words.", "blorptastic --n-best 3")
     add_texts(parser, "word")
     add_model(parser, None)
     add_search(parser, "pronunciations")
@@ -65,8 +71,8 @@ def pronounce_parser() -> argparse.ArgumentParser:
 
 def translate_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo translate``."""
-    example = 'attnzoo translate "Two dogs are playing in the snow."'
-    parser = command_parser("translate", "Translate sentences.", example)
+    example = '"Two dogs are playing in the snow."'
+    parser = command_parser("attnzoo translate", "Translate sentences.", example)
     add_texts(parser, "sentence")
     add_model(parser, TRANSLATION)
     add_search(parser, "translations")
@@ -75,8 +81,8 @@ def translate_parser() -> argparse.ArgumentParser:
 
 def summarize_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo summarize``."""
-    example = 'attnzoo summarize "Quux is a library for PNG images."'
-    parser = command_parser("summarize", "Summarise texts in one line.", example)
+    example = '"Quux is a library for PNG images."'
+    parser = command_parser("attnzoo summarize", "Summarise texts in one line.", example)
     add_texts(parser, "text")
     add_model(parser, SUMMARIES)
     add_search(parser, "summaries")
@@ -86,7 +92,7 @@ def summarize_parser() -> argparse.ArgumentParser:
 def classify_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo classify``."""
     description = "Classify sentences. For a model of sentence pairs, put a tab between the two sentences."
-    parser = command_parser("classify", description, 'attnzoo classify "A moving film." --html film.html')
+    parser = command_parser("attnzoo classify", description, '"A moving film." --html film.html')
     add_texts(parser, "sentence")
     add_model(parser, SENTIMENT)
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page that shows the attention to words")
@@ -96,8 +102,8 @@ def classify_parser() -> argparse.ArgumentParser:
 def view_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo view``."""
     description = "Show the attention of any model of Transformers or attnzoo on one text, as a page or a picture."
-    example = "attnzoo view attentional-rnn-g2p-cmudict phlegmatic -o page.html"
-    parser = command_parser("view", description, example)
+    example = "attentional-rnn-g2p-cmudict phlegmatic -o page.html"
+    parser = command_parser("attnzoo view", description, example)
     parser.add_argument("model", metavar="FOLDER", help=MODEL_HELP)
     parser.add_argument("text", metavar="TEXT", help="for a model of pairs: two texts with a tab between them")
     page = "the page to write (.html), or a picture of all heads (.png, .pdf, .svg)"
@@ -114,7 +120,7 @@ def align_parser() -> argparse.ArgumentParser:
         "Prints a line for every pair: 0-0 1-2 means source word 0 is linked with target word 0, and 1 with 2. "
         "The files may have any size: they are read in batches, and a progress bar goes to standard error."
     )
-    parser = command_parser("align", description, "attnzoo align en.txt de.txt --words")
+    parser = command_parser("attnzoo align", description, "en.txt de.txt --words")
     add_model(parser, TRANSLATION)
     parser.add_argument("sources", type=Path, help="a text file with one source sentence on each line")
     parser.add_argument("targets", type=Path, help="a text file with the translations, on the same lines")
@@ -138,15 +144,15 @@ def align_parser() -> argparse.ArgumentParser:
 def export_parser() -> argparse.ArgumentParser:
     """The parser of ``attnzoo export``."""
     description = "Export a model, so that it runs without torch, and compare the export with the model."
-    example = "attnzoo export attentional-rnn-g2p-cmudict g2p-onnx --weights int8"
-    parser = command_parser("export", description, example)
+    example = "attentional-rnn-g2p-cmudict g2p-onnx --weights int8"
+    parser = command_parser("attnzoo export", description, example)
     parser.add_argument("model", help=MODEL_HELP)
     parser.add_argument("folder", type=Path, help="for the export; not there yet, or empty")
     parser.add_argument("--format", choices=("onnx", "ctranslate2"), default="onnx", help="default: %(default)s")
     precisions = ("float32", "float16", "int8")
     parser.add_argument("--weights", choices=precisions, default="float32", help="default: %(default)s")
     data = "change the recipe, such as task.data.path=FOLDER: where the texts are that the export is compared on"
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help=data)
+    add_overrides(parser, data)
     parser.add_argument("--check", action="store_true", help="compare an export with its model again; write nothing")
     parser.add_argument("--examples", type=int, help="texts of the model's test split to score (default: all)")
     return parser

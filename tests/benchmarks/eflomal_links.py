@@ -14,8 +14,8 @@ import json
 import subprocess
 from pathlib import Path
 
+from attnzoo.training.commands.exits import exit_on_user_error
 from attnzoo.training.data.verses import read_verses
-from attnzoo.training.loop.stopping import exit_on_user_error
 from attnzoo.training.studies.alignment_error import report
 
 from attnzoo.aligning import METHODS, symmetrise

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from attnzoo.training.commands.exits import exit_on_user_error
 from attnzoo.training.data.verses import Verse, read_verses
-from attnzoo.training.loop.stopping import exit_on_user_error
 
 from attnzoo.alignment import Links, alignment_error_rate
 

@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from attnzoo.training.card import describe
-from attnzoo.training.commands import add_overrides
-from attnzoo.training.recipe import load_recipe
-from attnzoo.training.tasks import make_task
+from attnzoo.training.recipe import load_recipe, make_task
 
+from attnzoo.commands.parsers import add_overrides
 from attnzoo.phonemes import accent_and_spelling
 from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, split
 from tests.benchmarks.environments import interpreter

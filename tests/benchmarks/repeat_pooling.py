@@ -10,11 +10,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from attnzoo.training.loop.stopping import exit_on_user_error
-from attnzoo.training.recipe import load_recipe
+from attnzoo.training.commands.exits import exit_on_user_error
+from attnzoo.training.recipe import load_recipe, make_task
 from attnzoo.training.studies.repeat import repeat
 from attnzoo.training.studies.study import SEEDS
-from attnzoo.training.tasks import make_task
 
 from tests.benchmarks.pooling import PoolingForSequenceClassification
 

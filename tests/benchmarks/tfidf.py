@@ -12,8 +12,7 @@ import argparse
 from typing import Any
 
 from attnzoo.training.card import describe
-from attnzoo.training.recipe import load_recipe
-from attnzoo.training.tasks import make_task
+from attnzoo.training.recipe import load_recipe, make_task
 from scipy.sparse import csr_matrix, hstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression

@@ -11,12 +11,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = sorted((ROOT / "attnzoo").rglob("*.py"))
+TRAINING = ROOT / "training"
 FLAT = {path.stem: path for path in (ROOT / "attnzoo").glob("*.py")}
 ROOMS = sorted(path.parent.name for path in (ROOT / "attnzoo").glob("*/__init__.py"))
 TRAVELLING = {"torch", "transformers", "huggingface_hub", "safetensors"}  # what a user of the Hub's copy has
 LIBRARIES = TRAVELLING | {"matplotlib"}
 EXPORT = {"numpy", "onnx", "onnxruntime", "tokenizers", "ctranslate2"}  # of the room export alone
 BESIDE = {"run": {"array_search", "json_files"}}  # an exported folder holds these files, side by side
+# The folders and flat files of training/: each imports only those before it.
+ORDER = ["commands", "markdown", "data", "tasks", "recipe", "loop", "card", "evaluate", "train", "tune"]
+ORDER += ["release", "publish", "zoo", "studies", "make_data", "retrain"]
 PROGRAMS = {"cli", "sample_outputs"}  # run by themselves: to them the package is a library
 
 
@@ -98,6 +102,45 @@ def test_the_equations_know_torch_alone(name: str) -> None:
     siblings = {module for level, module in imports(FLAT[name]) if level}
     assert modules <= {"torch", "math", "numbers", "typing", "collections"}
     assert siblings <= {"library_internals", "fast_additive", "fast_products", "packed_rows", "step_products"}
+
+
+def needed_units(path: Path) -> set[str]:
+    """The folders and flat files of training/ that a file of it imports, other than its own."""
+    parts = path.relative_to(TRAINING).parts
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == len(parts):
+            found |= {node.module.split(".")[0]} if node.module else {alias.name for alias in node.names}
+    return found - {parts[0].removesuffix(".py")}
+
+
+def test_every_part_of_training_imports_only_parts_before_it() -> None:
+    """So there is no cycle; for example, data/ imports neither loop/ nor tasks/."""
+    files = [path for path in sorted(TRAINING.rglob("*.py")) if path != TRAINING / "__init__.py"]
+    units = {path: path.relative_to(TRAINING).parts[0].removesuffix(".py") for path in files}
+    assert sorted(ORDER) == sorted({*units.values()})
+    late = {
+        f"{path.relative_to(TRAINING)} imports {other}"
+        for path, unit in units.items()
+        for other in needed_units(path)
+        if ORDER.index(other) >= ORDER.index(unit)
+    }
+    assert not late
+    for path in files:  # by its own name a module would escape needed_units
+        assert not [module for level, module in imports(path) if level == 0 and module.startswith("attnzoo.training")]
+
+
+def test_tasks_need_no_normaliser_of_english_texts() -> None:
+    """No task imports the package of pronunciation, nor does what it imports of training/data/."""
+    waiting, seen = sorted((TRAINING / "tasks").glob("*.py")), set()
+    while waiting:
+        path = waiting.pop()
+        seen.add(path)
+        for level, module in imports(path):
+            assert not module.startswith("attnzoo.pronunciation"), path.name
+            file = path.parents[max(level, 1) - 1].joinpath(*module.split(".")).with_suffix(".py")
+            waiting += [file] if level and file.is_file() and file not in seen else []
+    assert TRAINING / "data" / "misaki.py" in seen
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "training").rglob("*.py")), ids=lambda path: path.stem)

@@ -5,7 +5,7 @@ import warnings
 from typing import Any
 
 import pytest
-from attnzoo.training.data.frequent_words import frequent_words
+from attnzoo.training.make_data.frequent_words import frequent_words
 from transformers import pipeline
 
 from attnzoo import model_path

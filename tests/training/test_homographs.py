@@ -5,15 +5,8 @@ import csv
 from pathlib import Path
 
 import pytest
-from attnzoo.training.data.homographs import (
-    as_arpabet,
-    commonest,
-    distance,
-    is_held_out,
-    read_readings,
-    read_sentences,
-    table,
-)
+from attnzoo.training.data.homographs import as_arpabet, distance, is_held_out, read_readings, read_sentences
+from attnzoo.training.make_data.commonest_readings import commonest, table
 from attnzoo.training.studies.homographs import reading_of
 
 from attnzoo.pronunciation import Pronouncer

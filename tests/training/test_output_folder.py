@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 from attnzoo.training.loop.run_folder import check_output, contents, start_output
-from attnzoo.training.recipe import load_recipe, save_recipe
-from attnzoo.training.tasks import make_task
+from attnzoo.training.recipe import load_recipe, make_task, save_recipe
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from attnzoo.training.train import main, train, train_once
 

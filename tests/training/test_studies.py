@@ -8,9 +8,8 @@ import pytest
 import torch
 from attnzoo.training import evaluate
 from attnzoo.training.evaluate import load_model
-from attnzoo.training.recipe import load_recipe
+from attnzoo.training.recipe import load_recipe, make_task
 from attnzoo.training.studies import bottleneck, hops, penalty, which_attention, word_confidence
-from attnzoo.training.tasks import make_task
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from attnzoo.training.train import train_once
 from transformers import AutoConfig, AutoModelForSeq2SeqLM

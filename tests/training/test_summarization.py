@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from attnzoo.training import evaluate, release
-from attnzoo.training.data import debian
+from attnzoo.training.data.debian import DEBIAN
 from attnzoo.training.data.sources import SourceError
+from attnzoo.training.make_data import debian
 from attnzoo.training.studies import summary_baselines
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from attnzoo.training.tasks.summarization import Summarization, SummaryData
@@ -67,7 +68,7 @@ def test_the_command_writes_what_the_task_reads(tmp_path: Path, capsys: pytest.C
     debian.main([str(output), "--lists", str(lists(tmp_path / "lists", many()))])
     digest = capsys.readouterr().out.splitlines()[2].split()[-1]
     task = Summarization(SummaryData(path=str(output), vocabulary_size=60))
-    assert task.name == debian.DEBIAN.name
+    assert task.name == DEBIAN.name
     assert task.card.language == "en"
     assert f"SHA-256 {digest[:16]}" in task.card.split_note
     with pytest.raises(SystemExit, match="File exists"):

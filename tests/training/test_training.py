@@ -12,13 +12,13 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import LoggerType
 from attnzoo.training import evaluate
+from attnzoo.training.commands.exits import exit_on_user_error
 from attnzoo.training.loop import average
 from attnzoo.training.loop.average import MovingAverage
 from attnzoo.training.loop.batching import LengthBatchSampler
 from attnzoo.training.loop.checkpoint import checkpoints
 from attnzoo.training.loop.progress import Batches, Clock
 from attnzoo.training.loop.run_folder import describe_run
-from attnzoo.training.loop.stopping import exit_on_user_error
 from attnzoo.training.recipe import Training, checkpoint_recipe, load_recipe
 from attnzoo.training.tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from attnzoo.training.train import main, train

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from attnzoo.training import tune
-from attnzoo.training.loop.stopping import StoppedError
+from attnzoo.training.commands.exits import StoppedError
 from attnzoo.training.recipe import Recipe, load_recipe
 from filelock import FileLock
 

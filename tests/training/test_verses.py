@@ -10,7 +10,7 @@ import pytest
 import torch
 from attnzoo.training.data import text_files
 from attnzoo.training.data.verses import ENGLISH, GREEK, LINKS, Verse, read_verses
-from attnzoo.training.data.verses import main as verses_main
+from attnzoo.training.make_data.verses import main as verses_main
 from attnzoo.training.studies import alignment_error
 from attnzoo.training.tasks.translation import Translation, TranslationData
 from transformers import AutoTokenizer

@@ -1,85 +1,9 @@
-r"""The descriptions of Debian's packages: a text of some sentences, and one line that sums it up, the synopsis.
+"""The descriptions of Debian's packages, in the folder that ``python -m attnzoo.training.make_data.debian`` writes."""
 
-    sudo apt-get update -o Acquire::Languages=en -o Acquire::GzipIndexes=false
-    python -m attnzoo.training.data.debian data/debian
-
-The first command, on a Debian or a system made from it, downloads lists of all packages. The second writes the rows of
-these lists to ``train.parquet``, ``validation.parquet`` and ``test.parquet``, and prints the SHA-256 of each split. The
-lists of another day have other packages.
-"""
-
-import argparse
 import hashlib
-import re
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable
 
-import datasets
-
-from ..loop.stopping import exit_on_user_error
 from .known import KnownData
-from .sources import SourceError
-from .splits import split_of
-
-LISTS = Path("/var/lib/apt/lists")
-UPDATE = "apt-get update -o Acquire::Languages=en -o Acquire::GzipIndexes=false"
-UPDATES = re.compile("-(security|updates|backports|proposed)")  # lists of newer versions of packages
-STANZA = re.compile(
-    r"^Package: (?P<name>.+)\n(?:.*\n)*?Description-en: (?P<synopsis>.+)\n(?P<rest>(?: .*\n?)+)", re.MULTILINE
-)
-COLUMNS = ("package", "description", "synopsis")
-
-
-def read_lists(folder: Path = LISTS) -> dict[str, dict[str, list[str]]]:
-    """The columns "package", "description" and "synopsis" of every split, from apt's lists.
-
-    Many packages of one program share the first paragraph of their descriptions, "This is a game ...", and say in the
-    second what part of it they have. Only the first package with a paragraph is taken, so that no first paragraph is in
-    two rows, and none in two splits. The SHA-1 of the paragraph in lower case modulo 100 chooses the split: below 4
-    test, below 8 validation, otherwise train.
-
-    Raises:
-        FileNotFoundError: there are no lists of English descriptions.
-        ValueError: a list is damaged, or a split has no row.
-    """
-    files = sorted(file for file in folder.glob("*_Translation-en") if not UPDATES.search(file.name))
-    if not files:
-        packed = next(folder.glob("*_Translation-en.*"), None)
-        there = "no lists of English descriptions" if packed is None else f"only a compressed list, {packed.name}"
-        raise FileNotFoundError(f"{folder} has {there}; run `{UPDATE}` as root")
-    splits: dict[str, dict[str, list[str]]] = {
-        split: {column: [] for column in COLUMNS} for split in ("train", "validation", "test")
-    }
-    seen = set()
-    for file in files:
-        for package, synopsis, description in _packages(file):
-            paragraph = description.split("\n")[0].lower()
-            if paragraph in seen:
-                continue
-            seen.add(paragraph)
-            split = splits[split_of(paragraph, test=4, validation=4)]
-            for column, value in zip(COLUMNS, (package, description, synopsis), strict=True):
-                split[column].append(value)
-    for name, columns in splits.items():
-        if not columns["package"]:
-            raise SourceError(f"{folder} has no package for the {name} split; run `{UPDATE}` as root")
-    return splits
-
-
-def _packages(file: Path) -> Iterator[tuple[str, str, str]]:
-    """Name, synopsis and description of every package of a list; a paragraph of the description is a line."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise SourceError(f"{file} is not UTF-8, so it is damaged; run `{UPDATE}` as root") from error
-    for stanza in re.split(r"\n{2,}", text):
-        found = STANZA.search(stanza)
-        if found is None:
-            continue  # a package without a description
-        lines = ["" if line == " ." else line.strip() for line in found["rest"].split("\n")]
-        paragraphs = [" ".join(part.split()) for part in re.split(r"\n{2,}", "\n".join(lines).strip())]
-        if paragraphs[0]:
-            yield found["name"], found["synopsis"].strip(), "\n".join(paragraphs)
 
 
 def fingerprint(descriptions: Iterable[str], synopses: Iterable[str]) -> str:
@@ -88,22 +12,6 @@ def fingerprint(descriptions: Iterable[str], synopses: Iterable[str]) -> str:
     for description, synopsis in zip(descriptions, synopses, strict=True):
         whole.update(f"{description}\0{synopsis}\0".encode())
     return whole.hexdigest()
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m attnzoo.training.data.debian", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("output", type=Path, help="a new folder for the three files")
-    parser.add_argument("--lists", type=Path, default=LISTS, help="the folder of apt's lists (default: %(default)s)")
-    options = parser.parse_args(arguments)
-    with exit_on_user_error():
-        splits = read_lists(options.lists)
-        options.output.mkdir(parents=True)
-        for name, columns in splits.items():
-            datasets.Dataset.from_dict(columns).to_parquet(options.output / f"{name}.parquet")
-            digest = fingerprint(columns["description"], columns["synopsis"])
-            print(f"{name}: {len(columns['package']):,} packages, SHA-256 {digest}")
 
 
 DEBIAN = KnownData(
@@ -116,11 +24,7 @@ DEBIAN = KnownData(
     },
     language="en",
     source="from the lists of [Debian's packages](https://packages.debian.org/) that `apt-get update` downloads "
-    "(`python -m attnzoo.training.data.debian` makes the rows)",
+    "(`python -m attnzoo.training.make_data.debian` makes the rows)",
     limits="Descriptions of software packages in English. A summary may say what is not true; the name of another "
     "program, for example.",
 )
-
-
-if __name__ == "__main__":
-    main()

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable
 
 from attnzoo.phonemes import accent_and_spelling
-from attnzoo.pronunciation.phone_sets import PRIMARY, SECONDARY, are_arpabet
 
+from .phones import PRIMARY, SECONDARY, are_arpabet
 from .pronunciations import PronunciationData
 
 

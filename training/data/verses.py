@@ -1,8 +1,7 @@
 """The verses of the PyPI package ``bible-alignments``: the New Testament in Greek (SBLGNT) and English (Berean Standard
 Bible), with the links between their words, made by hand. The wheel is opened as a zip and never installed.
 
-``python -m attnzoo.training.data.verses WHEEL FOLDER`` writes them as files: to train the other direction, English to
-Greek, and for ``attnzoo align``.
+``python -m attnzoo.training.make_data.verses WHEEL FOLDER`` writes them as files.
 """
 
 import csv
@@ -15,10 +14,8 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-from attnzoo.alignment import Links, to_pharaoh
+from attnzoo.alignment import Links
 
-from ..commands import command_parser
-from ..loop.stopping import exit_on_user_error
 from .known import KnownData
 from .sources import SourceError, readable
 from .wheels import open_wheel, read_member
@@ -124,40 +121,3 @@ BIBLE_VERSES = KnownData(
     split_note="all verses for training, of which a tenth is for validation and the others are for test",
     read=read_splits,
 )
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line."""
-    parser = command_parser("python -m attnzoo.training.data.verses", "Write the verses of the wheel as files.")
-    parser.add_argument("wheel", type=Path, help="bible_alignments-0.4.2-py3-none-any.whl")
-    parser.add_argument("folder", type=Path, help="for the files; not there yet, or empty")
-    options = parser.parse_args(arguments)
-    with exit_on_user_error():
-        write_files(options.wheel, options.folder)
-
-
-def write_files(wheel: Path, folder: Path) -> None:
-    """The splits as tables with the columns el and en; all verses as el.txt and en.txt, in the order of the training
-    split; and the development part as el.dev.txt, en.dev.txt and links.dev.txt.
-
-    Raises:
-        FileExistsError: the folder has files.
-    """
-    if folder.exists() and any(folder.iterdir()):
-        raise FileExistsError(f"{folder} is not empty; choose another folder")
-    splits, verses = read_splits(wheel), read_verses(wheel)
-    folder.mkdir(parents=True, exist_ok=True)
-    for split, rows in splits.items():
-        lines = (f"{pair[0]}\t{pair[1]}\n" for pair in zip(rows["source"], rows["target"], strict=True))
-        (folder / f"{split}.tsv").write_text("el\ten\n" + "".join(lines), encoding="utf-8")
-    development = splits["validation"]
-    links = [to_pharaoh(verse.links) for verse in verses if verse.is_for_development]
-    for name, texts in (("el", development["source"]), ("en", development["target"]), ("links", links)):
-        (folder / f"{name}.dev.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-    for name, side in (("el", "source"), ("en", "target")):
-        texts = splits["train"][side]
-        (folder / f"{name}.txt").write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

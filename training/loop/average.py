@@ -15,11 +15,11 @@ from torch.distributed.tensor import DTensor
 from transformers import AutoConfig
 
 import attnzoo
+from attnzoo.commands.parsers import command_parser
 from attnzoo.json_files import read_mapping
 
-from ..commands import command_parser
+from ..commands.exits import exit_on_user_error
 from .checkpoint import replacing
-from .stopping import exit_on_user_error
 
 
 class MovingAverage:

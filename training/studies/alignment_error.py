@@ -24,17 +24,16 @@ from transformers import AutoModelForSeq2SeqLM
 from attnzoo.aligning import METHODS, HeadChoice, choose_heads, symmetrise
 from attnzoo.aligning.files import read_links
 from attnzoo.alignment import Links, align, alignment_error_rate
+from attnzoo.commands.parsers import add_overrides, command_parser
 from attnzoo.phonemes import known_phonemes
 
-from ..commands import add_overrides, command_parser
+from ..commands.exits import exit_on_user_error
 from ..data.gruut import GRUUT, LinkedWord, read_linked_words
 from ..data.known import find_known
 from ..data.verses import Verse, read_verses
 from ..evaluate import load_model
 from ..loop.checkpoint import require_model
-from ..loop.stopping import exit_on_user_error
-from ..recipe import Recipe, checkpoint_recipe
-from ..tasks import make_task
+from ..recipe import Recipe, checkpoint_recipe, make_task
 
 SAMPLES = 1000  # of the bootstrap
 Linked = Verse | LinkedWord

@@ -19,10 +19,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from ..commands.exits import exit_on_user_error
 from ..evaluate import load_model
-from ..loop.stopping import exit_on_user_error
-from ..recipe import load_recipe
-from ..tasks import make_task
+from ..recipe import load_recipe, make_task
 from ..tasks.metrics import PhonemeErrorRate, WordErrorRate
 from .study import SEEDS, mean_and_range, print_table, refuse_overrides, study_parser, trained
 

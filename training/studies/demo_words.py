@@ -10,10 +10,11 @@ import csv
 import importlib.resources
 from pathlib import Path
 
-from ..commands import command_parser
+from attnzoo.commands.parsers import command_parser
+
+from ..commands.exits import exit_on_user_error
 from ..evaluate import load_model, task_for
 from ..loop.run_folder import read_run
-from ..loop.stopping import exit_on_user_error
 from ..tasks.base import Task
 
 NUMBER = 10

@@ -33,11 +33,11 @@ from transformers import DataCollatorForSeq2Seq, DataCollatorWithPadding
 from attnzoo.alignment import evaluation_mode
 from attnzoo.shipped_models import named_folder
 
-from ..commands import faithfulness_parser
+from ..commands.exits import exit_on_user_error
+from ..commands.parsers import faithfulness_parser
 from ..data.splits import chosen_rows
 from ..evaluate import load_model, task_for
 from ..loop.checkpoint import require_model
-from ..loop.stopping import exit_on_user_error
 from .attention_interventions import (
     Predictions,
     adversarial,

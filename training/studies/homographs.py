@@ -12,14 +12,14 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+from attnzoo.commands.parsers import command_parser
 from attnzoo.pronunciation import Pronouncer
 from attnzoo.pronunciation.lexicons import COLUMNS
 from attnzoo.pronunciation.phone_sets import split
 from attnzoo.pronunciation.taggers import installed_tagger, tags_by_neighbours
 
-from ..commands import command_parser
+from ..commands.exits import exit_on_user_error
 from ..data.homographs import Sentence, distance, is_held_out, read_readings, read_sentences
-from ..loop.stopping import exit_on_user_error
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ..commands import add_overrides, command_parser
+from attnzoo.commands.parsers import add_overrides, command_parser
+
+from ..commands.exits import exit_on_user_error
 from ..evaluate import load_model, task_for
 from ..loop.checkpoint import require_model
-from ..loop.stopping import exit_on_user_error
 from .study import print_table
 
 

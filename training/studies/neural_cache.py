@@ -34,13 +34,13 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM
 
+from attnzoo.commands.parsers import add_overrides, command_parser
+
 from ..card import describe
-from ..commands import add_overrides, command_parser
+from ..commands.exits import exit_on_user_error
 from ..evaluate import load_model
 from ..loop.checkpoint import require_model
-from ..loop.stopping import exit_on_user_error
-from ..recipe import checkpoint_recipe
-from ..tasks import make_task
+from ..recipe import checkpoint_recipe, make_task
 from ..tasks.log_probability import sliding_windows, text_ids
 
 SIZES = (500, 2000, 8000)

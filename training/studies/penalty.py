@@ -16,10 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..commands.exits import exit_on_user_error
 from ..evaluate import load_model
-from ..loop.stopping import exit_on_user_error
-from ..recipe import load_recipe
-from ..tasks import make_task
+from ..recipe import load_recipe, make_task
 from .hops import measure
 from .study import SEEDS, mean_and_range, print_table, refuse_overrides, study_parser, trained
 

@@ -27,9 +27,9 @@ from transformers import (
 )
 
 from attnzoo import model_path, with_self_attentive_pooling
+from attnzoo.commands.parsers import command_parser
 
-from ..commands import command_parser
-from ..loop.stopping import exit_on_user_error
+from ..commands.exits import exit_on_user_error
 from .study import mean_and_range, print_table
 
 ENCODER = "small-transformer-sotu-masked"

@@ -34,9 +34,9 @@ from attnzoo import (
     SmallTransformerConfig,
     SmallTransformerForConditionalGeneration,
 )
+from attnzoo.commands.parsers import command_parser
 
-from ..commands import command_parser
-from ..loop.stopping import exit_on_user_error
+from ..commands.exits import exit_on_user_error
 from .claims.style import figure, lines
 from .study import SEEDS, print_table
 from .synthetic import TASKS, Batch, accuracy, batches, fit, vocabulary

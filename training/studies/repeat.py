@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..commands import add_overrides, command_parser
+from attnzoo.commands.parsers import add_overrides, command_parser
+
+from ..commands.exits import exit_on_user_error
 from ..evaluate import evaluate
-from ..loop.stopping import exit_on_user_error
-from ..recipe import load_recipe
-from ..tasks import make_task
+from ..recipe import load_recipe, make_task
 from .study import SEEDS, mean_and_range, print_table, refuse_overrides, trained
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..commands import add_overrides, command_parser
+from attnzoo.commands.parsers import add_overrides, command_parser
+
 from ..recipe import load_recipe
 from ..train import train_once
 

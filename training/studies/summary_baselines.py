@@ -13,11 +13,11 @@ from collections.abc import Iterator
 
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from attnzoo.commands.parsers import add_overrides, command_parser
+
 from ..card import describe
-from ..commands import add_overrides, command_parser
-from ..loop.stopping import exit_on_user_error
-from ..recipe import load_recipe
-from ..tasks import make_task
+from ..commands.exits import exit_on_user_error
+from ..recipe import load_recipe, make_task
 from .study import print_table
 
 WORDS = 12

@@ -22,13 +22,13 @@ import transformers
 from transformers import AutoConfig
 
 from attnzoo.commands.lines import lines_of
+from attnzoo.commands.parsers import add_overrides, command_parser
 from attnzoo.pipelines import PIPELINES, best_scores_per_token
 
-from ..commands import add_overrides, command_parser
+from ..commands.exits import exit_on_user_error
 from ..loop.checkpoint import require_model
-from ..loop.stopping import exit_on_user_error
-from ..recipe import checkpoint_recipe
-from ..tasks import Task, make_task
+from ..recipe import checkpoint_recipe, make_task
+from ..tasks import Task
 
 WARNED = 1  # percent of the validation split
 BATCH_SIZE = 64

@@ -20,10 +20,9 @@ from attnzoo.phonemes import bracketed, token_names
 from attnzoo.pipelines import readable_word
 from attnzoo.viewer import plot_alignments
 
+from ..commands.exits import exit_on_user_error
 from ..evaluate import load_model
-from ..loop.stopping import exit_on_user_error
-from ..recipe import load_recipe
-from ..tasks import make_task
+from ..recipe import load_recipe, make_task
 from .study import print_table, refuse_overrides, study_parser, trained
 
 SCORES = ("additive", "dot", "general", "location")  # concat is the additive score

@@ -23,17 +23,16 @@ from scipy.optimize import minimize
 from sklearn.metrics import log_loss, roc_auc_score
 from transformers import AutoConfig
 
+from attnzoo.commands.parsers import add_overrides, command_parser
 from attnzoo.phonemes import accent_and_spelling
 from attnzoo.pronunciation import confidences
 from attnzoo.pronunciation.phone_sets import Phones
 from attnzoo.pronunciation.word_model import WordModel, phones_first
 
 from ..card import describe
-from ..commands import add_overrides, command_parser
+from ..commands.exits import exit_on_user_error
 from ..loop.checkpoint import require_model
-from ..loop.stopping import exit_on_user_error
-from ..recipe import checkpoint_recipe
-from ..tasks import make_task
+from ..recipe import checkpoint_recipe, make_task
 from ..tasks.grapheme_to_phoneme import GraphemeToPhoneme
 
 BINS = 15

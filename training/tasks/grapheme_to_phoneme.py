@@ -15,7 +15,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTok
 from attnzoo.alignment import align
 from attnzoo.phonemes import CLOSE, OPEN, accent_and_spelling, bracketed, known_phonemes
 from attnzoo.pipelines import readable_word
-from attnzoo.pronunciation.phone_sets import PRIMARY, SECONDARY, are_arpabet, without_stress
 from attnzoo.viewer import plot_alignments
 
 from ..data import cmudict
@@ -24,6 +23,7 @@ from ..data.gruut import GRUUT
 from ..data.joined_words import joined_words
 from ..data.lemma_families import family
 from ..data.misaki import MISAKI
+from ..data.phones import PRIMARY, SECONDARY, are_arpabet, without_stress
 from ..data.pronunciations import PronunciationData, entries, read_extra_words, read_pronunciations, without_number
 from ..data.sources import Rows, short
 from ..data.splits import cut_note, split_of
@@ -478,7 +478,7 @@ def _readable(word: str, tokenizer: PreTrainedTokenizerBase) -> str:
 
 
 def _without_stress(pronunciation: str) -> str:
-    return " ".join(without_stress(tuple(pronunciation.split())))
+    return " ".join(without_stress(pronunciation.split()))
 
 
 def _figures(

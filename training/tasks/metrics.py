@@ -14,7 +14,7 @@ import sacrebleu
 import sklearn.metrics
 from rapidfuzz.distance import Levenshtein
 
-from attnzoo.pronunciation.phone_sets import without_stress
+from ..data.phones import without_stress
 
 STRING = datasets.Value("string")
 LARGEST_EXPONENT = math.log(sys.float_info.max)  # a new model exceeds it if a whole line, without spaces, is a word
@@ -117,14 +117,14 @@ class StressErrorRate(_PronunciationMetric):
     """Stress errors, in percent: the words whose phones are right and whose stress is wrong.
 
     The prediction is none of the accepted pronunciations, and one of them if stress is dropped from both sides (see
-    ``attnzoo.pronunciation.phone_sets.without_stress``). WER is WER without stress plus stress errors.
+    ``attnzoo.training.data.phones.without_stress``). WER is WER without stress plus stress errors.
     """
 
     key = "stress_errors"
 
     def count(self, prediction: list[str], accepted: list[list[str]]) -> tuple[int, int]:
-        bare = [without_stress(tuple(phones)) for phones in accepted]
-        return int(prediction not in accepted and without_stress(tuple(prediction)) in bare), 1
+        bare = list(map(without_stress, accepted))
+        return int(prediction not in accepted and without_stress(prediction) in bare), 1
 
 
 class _LabelMetric(_Metric):

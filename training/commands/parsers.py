@@ -1,28 +1,19 @@
-"""What the command lines share, and the parsers of the commands that need the extra ``train``.
+"""The parsers of the commands that need the extra ``train``.
 
-The parsers are here, where no package of that extra is imported, so that ``--help`` works without it.
+They are here, where no package of that extra is imported, so that ``--help`` works without it.
 """
 
 import argparse
 import importlib.resources
 from pathlib import Path
 
+from attnzoo.commands.parsers import add_overrides, command_parser
+
 LENGTH_PENALTY = (
     "of beam search: the score of an output is divided by its length in tokens to this power, so above 1 it favours "
     "longer outputs (default: what the generation config in {} says, or else 1)"
 )
 MINUTES = {"seconds": "some seconds", "quick": "at most two minutes", "full": "at most an hour"}
-
-
-def command_parser(name: str, description: str, example: str | None = None) -> argparse.ArgumentParser:
-    """The parser of a command, whose help ends with an example."""
-    epilog = example and f"example: {name} {example}"
-    return argparse.ArgumentParser(prog=name, description=description, epilog=epilog)
-
-
-def add_overrides(parser: argparse.ArgumentParser, purpose: str = "change the recipe") -> None:
-    """Add the option ``--set``, which may be repeated."""
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help=purpose)
 
 
 def shipped_recipes() -> dict[str, Path]:

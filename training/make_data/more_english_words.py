@@ -14,9 +14,9 @@ phonetisaurus (Novak et al., 2012, "WFST-Based Grapheme-to-Phoneme Conversion", 
 phonemes. In the first round all three know only training words of the CMU dictionary. The names are labelled without
 the translation, and the words by analogy by rules alone. The commands, after ``attnzoo train g2p_arpabet``::
 
-    python -m attnzoo.training.data.more_english_words pairs runs/misaki_and_cmudict
+    python -m attnzoo.training.make_data.more_english_words pairs runs/misaki_and_cmudict
     attnzoo train g2p_misaki_as_cmudict --output runs/misaki_as_cmudict
-    python -m attnzoo.training.data.more_english_words words runs/g2p_arpabet/best runs/misaki_as_cmudict/best \
+    python -m attnzoo.training.make_data.more_english_words words runs/g2p_arpabet/best runs/misaki_as_cmudict/best \
         runs/more_words.tsv
 
 Symbols: m is a model, :math:`w_m` its weight in ``WITH_TRANSLATION`` or ``WITHOUT_TRANSLATION``, in the order RNN,
@@ -42,21 +42,21 @@ from rapidfuzz.distance import Levenshtein
 from tqdm.auto import tqdm
 
 from attnzoo.batching import by_length
+from attnzoo.commands.parsers import command_parser
 from attnzoo.phonemes import CLOSE, OPEN, accent_and_spelling, known_phonemes
 from attnzoo.pronunciation.engines import TorchEngine
 from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, written
 from attnzoo.pronunciation.word_model import NO_HYPOTHESIS
 
-from ..commands import command_parser
+from ..commands.exits import exit_on_user_error
+from ..data.cmudict import WORD
+from ..data.known import package_folder
+from ..data.misaki import read_misaki
+from ..data.pronunciations import PronunciationData
 from ..loop.checkpoint import replacing, require_model, write_atomically
-from ..loop.stopping import exit_on_user_error
 from ..tasks.grapheme_to_phoneme import GraphemeToPhoneme
 from ..tasks.metrics import WordErrorRate
 from .analogies import words_by_analogy
-from .cmudict import WORD
-from .known import package_folder
-from .misaki import read_misaki
-from .pronunciations import PronunciationData
 
 Listed = dict[str, list[str]]  # words with their pronunciations
 Hypotheses = dict[str, dict[str, float]]  # of each word: its pronunciations with log p, or with their joint log p
@@ -75,7 +75,7 @@ AT_A_TIME = 4000  # words
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = command_parser(
-        "python -m attnzoo.training.data.more_english_words", "Write words that the CMU dictionary lacks."
+        "python -m attnzoo.training.make_data.more_english_words", "Write words that the CMU dictionary lacks."
     )
     steps = parser.add_subparsers(dest="step", required=True)
     pairs = steps.add_parser("pairs", help="write what the recipe g2p_misaki_as_cmudict learns")

@@ -1,0 +1,1 @@
+"""Programs that write data: files to train on, and tables of the package. A command each."""
