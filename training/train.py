@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 from tqdm import tqdm
@@ -106,7 +107,8 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
                     state.save(output, settings.keep_checkpoints)
             if signum and progress < 1:
                 bar.close()
-                end(run)
+                del run.model
+                end(accelerator)
                 raise StoppedError(max(received, default=int(signal.SIGTERM)), clock.steps)
         bar.close()
     return finish(run)
@@ -208,20 +210,20 @@ def finish(run: Run) -> dict[str, Any]:
         write_atomically(output / "run.json", json.dumps(figures, indent=2) + "\n")
         scores = describe(run.task, figures["validation"])
         print(f"best: validation {scores} after {figures['steps']} steps, in {output / 'best'}")
-    end(run)
+    del run.model
+    end(run.accelerator)
     return figures
 
 
-def end(run: Run) -> None:
-    """Free the model, then close the process group.
+def end(accelerator: Accelerator) -> None:
+    """Free the model, then close the process group. The caller has dropped its wrapped model.
 
     In torch 2.13, if DistributedDataParallel holds the last reference to the group, its destructor waits for the
     group's thread with the GIL held. That thread may need the GIL to free a tensor: a deadlock.
     """
-    del run.model
-    run.accelerator.free_memory()
+    accelerator.free_memory()
     gc.collect()  # free_memory collects garbage before it drops its own reference
-    run.accelerator.end_training()
+    accelerator.end_training()
 
 
 def train_once(recipe: Recipe, task: Task, output: Path) -> dict[str, Any]:
