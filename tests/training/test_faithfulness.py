@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from attnzoo.training.statistics import Interval
 from attnzoo.training.studies import faithfulness
 from attnzoo.training.studies.attention_interventions import (
     Predictions,
@@ -18,7 +19,7 @@ from attnzoo.training.studies.attention_interventions import (
     total_variation,
     uniform,
 )
-from attnzoo.training.studies.verdicts import Interval, Rule, interval
+from attnzoo.training.studies.verdicts import Rule, interval
 from scipy.spatial.distance import jensenshannon
 from torch import Tensor
 

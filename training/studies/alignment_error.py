@@ -34,8 +34,8 @@ from ..data.verses import Verse, read_verses
 from ..evaluate import load_model
 from ..loop.checkpoint import require_model
 from ..recipe import Recipe, checkpoint_recipe, make_task
+from ..statistics import bootstrap_ratios, percentiles
 
-SAMPLES = 1000  # of the bootstrap
 Linked = Verse | LinkedWord
 
 
@@ -152,7 +152,7 @@ def described(choice: HeadChoice) -> str:
 
 def report(what: str, links: Sequence[Links], gold: Sequence[Links]) -> None:
     """Print an error rate with its interval."""
-    low, high = np.percentile(sampled_error_rates(links, gold), [2.5, 97.5])
+    low, high = percentiles(sampled_error_rates(links, gold))
     error_rate = alignment_error_rate(links, gold)
     print(f"{what}: 95 % interval {100 * low:.1f} to {100 * high:.1f}, AER {100 * error_rate:.1f} %")
 
@@ -161,7 +161,7 @@ def compare(links: Sequence[Links], others: Sequence[Links], gold: Sequence[Link
     """Print the error rate of other links, and the difference with its interval, of the same samples of pairs."""
     report("beside", others, gold)
     samples = sampled_error_rates(links, gold) - sampled_error_rates(others, gold)
-    low, high = np.percentile(samples, [2.5, 97.5])
+    low, high = percentiles(samples)
     difference = alignment_error_rate(links, gold) - alignment_error_rate(others, gold)
     print(f"difference: 95 % interval {100 * low:.1f} to {100 * high:.1f}, {100 * difference:+.1f} points of AER")
 
@@ -170,9 +170,7 @@ def sampled_error_rates(links: Sequence[Links], gold: Sequence[Links]) -> np.nda
     """The error rates of bootstrap samples of the pairs, the same samples in every call."""
     right = np.array([2 * len(found & sure) for found, sure in zip(links, gold, strict=True)])
     total = np.array([len(found) + len(sure) for found, sure in zip(links, gold, strict=True)])
-    random = np.random.default_rng(0)
-    chosen = random.multinomial(len(right), np.full(len(right), 1 / len(right)), size=SAMPLES)  # (samples, pairs)
-    return 1 - (chosen @ right) / (chosen @ total)
+    return 1 - bootstrap_ratios(right, total)
 
 
 def links_beside(path: Path, verses: Sequence[Verse]) -> list[Links]:

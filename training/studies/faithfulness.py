@@ -38,6 +38,7 @@ from ..commands.parsers import faithfulness_parser
 from ..data.splits import chosen_rows
 from ..evaluate import load_model, task_for
 from ..loop.checkpoint import require_model
+from ..statistics import Interval
 from .attention_interventions import (
     Predictions,
     adversarial,
@@ -48,7 +49,7 @@ from .attention_interventions import (
     uniform,
 )
 from .study import print_table
-from .verdicts import Interval, Rule, interval
+from .verdicts import Rule, interval
 
 BATCH_SIZE = 64
 PERMUTATIONS = 10

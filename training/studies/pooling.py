@@ -30,6 +30,7 @@ from attnzoo import model_path, with_self_attentive_pooling
 from attnzoo.commands.parsers import command_parser
 
 from ..commands.exits import exit_on_user_error
+from ..statistics import bootstrap_mean
 from .study import mean_and_range, print_table
 
 ENCODER = "small-transformer-sotu-masked"
@@ -118,15 +119,14 @@ def encoded(rows: Any, tokenizer: PreTrainedTokenizerBase) -> Any:
 
 
 def interval(differences: Tensor, seed: int = 0) -> tuple[float, float]:
-    """The 95 % interval of a mean over sentences, in percentage points, by a bootstrap.
+    """The 95 % interval of a mean over sentences, in percentage points, by bootstrap over the sentences.
 
     Shape:
         - differences: (N,), one for each sentence
     """
-    generator = torch.Generator().manual_seed(seed)
-    chosen = torch.randint(len(differences), (SAMPLES, len(differences)), generator=generator)
-    means = 100 * differences[chosen].mean(dim=1)
-    low, high = means.quantile(torch.tensor([0.025, 0.975], dtype=means.dtype)).tolist()
+    generator = torch.Generator().manual_seed(seed)  # the published figures are of these draws
+    rows = torch.randint(len(differences), (SAMPLES, len(differences)), generator=generator)
+    _, low, high = bootstrap_mean(100 * differences.numpy(), rows=rows.numpy())
     return low, high
 
 

@@ -1,23 +1,15 @@
-"""Means with their confidence intervals, and what a rule says about them in one sentence."""
+"""Means over examples with their confidence intervals, and what a rule says about them in one sentence."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-SAMPLES = 1000
-
-
-class Interval(NamedTuple):
-    """A mean over examples with its 95 % confidence interval, by bootstrap."""
-
-    mean: float
-    low: float
-    high: float
+from ..statistics import Interval, bootstrap_mean
 
 
 def interval(values: Sequence[float] | np.ndarray) -> Interval:
-    """The mean of the values that are not NaN, and the 2.5th and 97.5th percentile of the means of bootstrap samples.
+    """The mean of the values that are not NaN, with its interval by bootstrap over the examples.
 
     Raises:
         ValueError: there is no value.
@@ -26,9 +18,7 @@ def interval(values: Sequence[float] | np.ndarray) -> Interval:
     known = known[~np.isnan(known)]
     if not len(known):
         raise ValueError("there is not a single example on which this can be measured; take more of them")
-    chosen = np.random.default_rng(0).integers(len(known), size=(SAMPLES, len(known)))
-    low, high = np.percentile(known[chosen].mean(axis=1), [2.5, 97.5])
-    return Interval(float(known.mean()), float(low), float(high))
+    return bootstrap_mean(known)
 
 
 class Rule(NamedTuple):

@@ -15,6 +15,7 @@ import sklearn.metrics
 from rapidfuzz.distance import Levenshtein
 
 from ..data.phones import without_stress
+from ..statistics import bootstrap_ratios, percentiles
 
 STRING = datasets.Value("string")
 LARGEST_EXPONENT = math.log(sys.float_info.max)  # a new model exceeds it if a whole line, without spaces, is a word
@@ -68,12 +69,9 @@ class _PronunciationMetric(_Metric):
         return {self.key: 100 * float(errors) / int(size)}
 
     def interval(self, predictions: list[str], references: list[list[str]]) -> tuple[float, float]:
-        """The 95 % confidence interval over words: percentiles of 1000 bootstrap samples, always the same ones."""
-        # A sample is how often each pair of counts is drawn.
+        """The 95 % confidence interval, by bootstrap over the words."""
         pairs, words = np.unique(self._counts(predictions, references), axis=0, return_counts=True)
-        sums = np.random.default_rng(0).multinomial(words.sum(), words / words.sum(), size=1000) @ pairs
-        low, high = np.percentile(100 * sums[:, 0] / sums[:, 1], [2.5, 97.5])
-        return float(low), float(high)
+        return percentiles(bootstrap_ratios(100 * pairs[:, 0], pairs[:, 1], words))
 
     def _counts(self, predictions: list[str], references: list[list[str]]) -> np.ndarray:
         """Errors of every word and what they are counted in: (words, 2)."""

@@ -21,12 +21,12 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from scipy import stats
 from torch import Tensor
 from transformers import AutoTokenizer
 
 from attnzoo.shipped_models import model_path
 
+from ...statistics import Interval, bootstrap_mean, student_mean
 from . import NAMES
 
 Measurements = dict[str, Any]  # lists, numbers and texts, as JSON has them; "notes" are lines for the page
@@ -54,14 +54,6 @@ BUDGETS = {
 }
 
 
-class Interval(NamedTuple):
-    """A mean with its confidence interval of 95 %."""
-
-    mean: float
-    low: float
-    high: float
-
-
 def interval(values: Sequence[float]) -> Interval:
     """By Student's t for fewer than 30 values, otherwise by 2,000 bootstrap samples of their mean.
 
@@ -71,13 +63,7 @@ def interval(values: Sequence[float]) -> Interval:
     if len(values) < 2:
         raise ValueError(f"an interval needs two values or more, got {len(values)}")
     sample = _finite(values)
-    mean = float(sample.mean())
-    if len(sample) < 30:
-        half = float(stats.t.ppf(0.975, len(sample) - 1) * sample.std(ddof=1) / len(sample) ** 0.5)
-        return Interval(mean, mean - half, mean + half)
-    rows = np.random.default_rng(0).integers(len(sample), size=(2000, len(sample)))
-    low, high = np.quantile(sample[rows].mean(axis=1), [0.025, 0.975])
-    return Interval(mean, float(low), float(high))
+    return student_mean(sample) if len(sample) < 30 else bootstrap_mean(sample, samples=2000)
 
 
 def _finite(values: Sequence[float]) -> np.ndarray:
