@@ -1,6 +1,6 @@
 """The verses of the package ``bible-alignments`` as files: to train English to Greek, and for ``attnzoo align``.
 
-python -m attnzoo.training.make_data.verses WHEEL FOLDER
+The command is ``python -m attnzoo.training.make_data.verses WHEEL FOLDER``.
 """
 
 from pathlib import Path
