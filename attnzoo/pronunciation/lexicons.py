@@ -114,7 +114,7 @@ def _data_of(package: str) -> Path | None:
 
 
 def _frequent_words(accent: str, phones: str) -> Lexicon:
-    """Frequent words, of the file that ``attnzoo.training.data.frequent_words`` wrote."""
+    """Frequent words, of the file that ``attnzoo.training.make_data.frequent_words`` wrote."""
     return _table("frequent_words.tsv", accent, phones)
 
 

@@ -37,12 +37,12 @@ def cases(grid: list[dict[str, Any]]) -> list[Any]:
 @pytest.mark.parametrize("case", cases(wirings.ACCEPTED))
 def test_every_wiring_score_window_and_cell(case: dict[str, Any], tmp_path: Path) -> None:
     sizes = wirings.COPIED if case["score"] == "dot" else {}
-    assert_generates_as_pytorch(wirings.tiny_model(case | sizes), tmp_path / "out")
+    assert_generates_as_pytorch(wirings.wired_model(case | sizes), tmp_path / "out")
 
 
 @pytest.mark.parametrize("case", cases(ENCODERS))
 def test_every_encoder_depth_and_start_state(case: dict[str, Any], tmp_path: Path) -> None:
-    assert_generates_as_pytorch(wirings.tiny_model(case), tmp_path / "out")
+    assert_generates_as_pytorch(wirings.wired_model(case), tmp_path / "out")
 
 
 @pytest.mark.parametrize("wiring", wirings.WIRINGS)
@@ -50,7 +50,7 @@ def test_every_encoder_depth_and_start_state(case: dict[str, Any], tmp_path: Pat
 def test_few_tokens(cell: str, wiring: str, tmp_path: Path) -> None:
     """The products of all embeddings with a weight are a table where that is no larger than both."""
     feeding = {"input_feeding": False} if wiring == "luong" else {}
-    model = wirings.tiny_model(
+    model = wirings.wired_model(
         {"wiring": wiring, "cell": cell, "embedding_size": wirings.SIZES["vocab_size"]} | feeding
     )
     assert_generates_as_pytorch(model, tmp_path / "out")

@@ -3,7 +3,7 @@
 For Lin's classifier the prediction is the class of the sentence. For the RNN it is the token of one step, after the
 given tokens before it.
 
-Dimensions: B batch, Q hops or target steps, S source tokens, E embedding width, K classes or tokens.
+Letters in shapes: B batch, Q hops or target steps, S source tokens, E embedding width, K classes or tokens.
 """
 
 import math

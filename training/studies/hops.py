@@ -8,7 +8,7 @@ r"""What each hop of a structured self-attentive classifier attends to, and whet
 - special tokens: the share of a hop's weight on special tokens
 - changed: the share of predictions that change when the row of a hop in M is set to zero
 
-Dimensions: B batch, R hops, S tokens, K labels.
+Letters in shapes: B batch, R hops, S tokens, K labels.
 """
 
 from pathlib import Path

@@ -33,7 +33,7 @@ def trained(
 ) -> Iterator[tuple[str, Path, dict[str, Any]]]:
     """Train every variant of a recipe with every seed, unless that has been done: its name, folder and ``run.json``.
 
-    A variant is a name and the overrides of the recipe. Its folder has this name and the seed, in lowercase and
+    A variant is a name and the overrides of the recipe. Its folder has this name and the seed, in small letters and
     with "-" between words.
 
     Raises:

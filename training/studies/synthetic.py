@@ -5,7 +5,7 @@ ask for a sequence: the inputs are the labels, one step later. Multi-query assoc
 "Zoology", arXiv:2312.04927, section 3) asks for values: the source is pairs of a key and its value, the inputs are
 keys, and the label of a key is its value.
 
-Dimensions: B batch, S source length, T labels, V vocabulary.
+Letters in shapes: B batch, S source length, T labels, V vocabulary.
 """
 
 import math
