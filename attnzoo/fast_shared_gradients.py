@@ -18,10 +18,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import pad_sequence
 
 from .fast_additive import PassedKey
-from .fast_products import is_untouched, laid_out, product
+from .fast_products import laid_out, product
 from .library_internals import blocked_linear, is_transformed
 from .packed_rows import PackedRows
-from .step_products import GateSum, StepProducts, multiply
+from .step_products import GateSum, LayerProducts, StepProducts, multiply
 
 Noted = list[tuple[Tensor, Tensor]]  # values and gradient of every step, the last step first
 
@@ -35,25 +35,10 @@ def loop_products(rows: PackedRows) -> StepProducts:
     return StepProducts()
 
 
-class LayerProducts(StepProducts):
-    """Products that take the place of linear layers, too, wherever they are in a module."""
-
-    def linear(self, layer: nn.Linear) -> Any:
-        """What is called in place of a linear layer."""
-        raise NotImplementedError
-
-    def child(self, module: nn.Module) -> Any:
-        if isinstance(module, nn.Linear):
-            return self.linear(module)
-        # Somebody's own function in place of ``forward`` knows the module and not its copy.
-        return module if "forward" in vars(module) else self.for_loop(module)
-
-
 class DeferredProducts(LayerProducts):
     """The products of a loop in training. No step has more than ``rows`` rows.
 
-    Under autocast the products are in its precision. A factor that needs no gradient stays as it is, and so does a
-    layer that is more than a product and a bias (hooks, an adapter, a quantised layer).
+    Under autocast the products are in its precision. A factor that needs no gradient stays as it is.
     """
 
     def __init__(self, rows: int) -> None:
@@ -67,11 +52,11 @@ class DeferredProducts(LayerProducts):
         return PassedKey(key)
 
     def linear(self, layer: nn.Linear) -> Any:
-        return DeferredLinear(layer, self) if type(layer) is nn.Linear and is_untouched(layer) else layer
+        return DeferredLinear(layer, self)
 
     def sum(self, bias: Tensor, weight: Tensor, width: int, *others: Tensor) -> GateSum:
-        has_steps = bool(others) or width < weight.shape[1]
-        return (DeferredSum if has_steps else GateSum)(bias, weight, width, *others)
+        found = GateSum(bias, weight, width, *others)
+        return DeferredSum(bias, weight, width, *others) if found.others else found  # else a step adds nothing
 
 
 class DeferredSum(GateSum):

@@ -1,8 +1,8 @@
 r"""The products of a loop over steps, in their plain form.
 
-A recurrent loop multiplies with the same weights, keys and values in every step. :class:`StepProducts` says how. This
-one does it as torch does. Training takes :class:`DeferredProducts` in its place, and ``search()`` one for a single row;
-they compute the same, faster.
+A recurrent loop multiplies with the same weights, keys and values in every step. :class:`StepProducts` does it as torch
+does. Training takes :class:`DeferredProducts` in its place, and ``search()`` takes :class:`RepeatedProducts`. They
+compute the same, faster.
 
 Dimensions: n rows of one step, N rows of all steps, I and O widths before and after a product, G of gates.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .fast_products import add_products
+from .fast_products import add_products, is_untouched
 
 
 def multiply(values: Tensor, factor: Any) -> Tensor:
@@ -93,3 +93,20 @@ class StepProducts:
         module._modules = module._modules | children
         vars(module).update(steps)
         return module
+
+
+class LayerProducts(StepProducts):
+    """Products that take the place of linear layers, too, wherever they are in a module.
+
+    A layer that is more than a product and a bias (hooks, an adapter, a quantised layer) stays as it is.
+    """
+
+    def linear(self, layer: nn.Linear) -> Any:
+        """What is called in place of a linear layer."""
+        raise NotImplementedError
+
+    def child(self, module: nn.Module) -> Any:
+        if isinstance(module, nn.Linear):
+            return self.linear(module) if type(module) is nn.Linear and is_untouched(module) else module
+        # Somebody's own function in place of ``forward`` knows the module and not its copy.
+        return module if "forward" in vars(module) else self.for_loop(module)

@@ -9,8 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from ..copying import Copied, source_ids_of
-from ..fast_products import is_untouched
-from ..fast_shared_gradients import LayerProducts
 from ..library_internals import forward_hooks
 from ..model_inputs import source_mask
 from ..packed_rows import PackedRows
@@ -18,7 +16,7 @@ from ..recurrent_cache import check_target_mask
 from ..recurrent_cells import RecurrentState
 from ..recurrent_decoder import BahdanauDecoder, DecoderState, LuongDecoder
 from ..recurrent_encoder import as_encoder_outputs
-from ..step_products import GateSum
+from ..step_products import GateSum, LayerProducts
 from .repeated_product import RepeatedProduct
 
 
@@ -114,7 +112,7 @@ class RepeatedProducts(LayerProducts):
     """The products of a loop that gets one token at a time, without gradients, by :class:`RepeatedProduct`."""
 
     def linear(self, layer: nn.Linear) -> Any:
-        if type(layer) is not nn.Linear or torch.compiler.is_compiling() or not is_untouched(layer):
+        if torch.compiler.is_compiling():
             return layer
         product = RepeatedProduct.of(layer)
         return lambda values: product(values.flatten(0, -2)).unflatten(0, values.shape[:-1])
