@@ -119,6 +119,11 @@ def _run(arguments: list[str]) -> None:
         if (error.name or "").partition(".")[0] == "attnzoo":
             raise
         sys.exit(f"error: {error}")
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        # Of the library tokenizers, for a word that is not in the vocabulary where there is no unknown token.
+        sys.exit(f"error: the model's tokenizer cannot read a text: {error}")
 
 
 def _exit_without_package(name: str, error: ModuleNotFoundError) -> NoReturn:

@@ -23,23 +23,41 @@ KINDS: dict[str, tuple[Any, tuple[str, ...]]] = {
         lambda value: isinstance(value, bool),
         (
             *("do_sample", "use_cache", "renormalize_logits", "remove_invalid_values", "return_dict_in_generate"),
+            "is_assistant",
             *("output_attentions", "output_hidden_states", "output_scores", "output_logits"),
         ),
     ),
     "a whole number of at least 0": (
-        lambda value: isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0,
-        ("top_k", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size"),
+        lambda value: _is_count(value),
+        ("top_k", "num_beam_groups"),
     ),
     "a whole number from 0 to 1,000,000": (
-        lambda value: isinstance(value, Integral) and not isinstance(value, bool) and 0 <= int(value) <= 10**6,
-        ("min_length", "min_new_tokens"),
+        lambda value: _is_count(value) and int(value) <= 10**6,
+        ("min_length", "min_new_tokens", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size"),
     ),
     "a finite number": (
-        lambda value: isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value),
+        lambda value: _is_finite(value),
         (
-            *("length_penalty", "temperature", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff"),
-            *("repetition_penalty", "encoder_repetition_penalty", "guidance_scale", "max_time"),
+            *("temperature", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff"),
+            *("repetition_penalty", "encoder_repetition_penalty", "guidance_scale", "max_time", "penalty_alpha"),
         ),
+    ),
+    # A length to this power divides the log p of a hypothesis; beyond, it would be infinite.
+    "a number between -50 and 50": (
+        lambda value: _is_finite(value) and -50 <= value <= 50,
+        ("length_penalty",),
+    ),
+    "a whole number, the first token that it changes, and a finite number, the factor of each token": (
+        lambda value: _is_pair(value) and _is_count(value[0]) and _is_finite(value[1]),
+        ("exponential_decay_length_penalty",),
+    ),
+    "a list of pairs of a list of token ids and a finite number": (
+        lambda value: _are_biases(value),
+        ("sequence_bias",),
+    ),
+    "a WatermarkingConfig, or the dictionary of one": (
+        lambda value: isinstance(value, Mapping) or hasattr(value, "construct_processor"),
+        ("watermarking_config",),
     ),
 }
 ONE_TOKEN = ("pad_token_id", "bos_token_id", "forced_bos_token_id")
@@ -72,8 +90,10 @@ def check_generation(options: Mapping[str, Any], vocab_size: int, may_never_end:
             continue
         tokens, shown = _tokens(given[name]), reprlib.repr(given[name])
         is_list = isinstance(given[name], list | tuple)
-        if tokens is None or (is_list and name in ONE_TOKEN) or (not tokens and name not in SUPPRESSED):
-            what = "the id of a token" if name in ONE_TOKEN else "the id of a token, or a list of ids"
+        is_wrong = not is_list and not isinstance(given[name], Tensor) if name in SUPPRESSED else not tokens
+        if tokens is None or (is_list and name in ONE_TOKEN) or is_wrong:
+            one, some = "the id of a token", "a list of ids"
+            what = one if name in ONE_TOKEN else some if name in SUPPRESSED else f"{one}, or {some}"
             raise ValueError(f"{name} must be {what}, got {shown}; leave it out if there is none")
         if may_never_end and name == "eos_token_id" and tokens == [-1]:
             continue
@@ -88,6 +108,28 @@ def complete(options: Any, config: Any) -> None:
     for name in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
         if getattr(options, name, None) is None:
             setattr(options, name, getattr(config, name, None))
+
+
+def _is_count(value: Any) -> bool:
+    """Whether this is a whole number of at least 0."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether this is a number, neither infinite nor NaN."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2
+
+
+def _are_biases(value: Any) -> bool:
+    """Whether this is ``[[[3, 4], -1.0], ...]`` or ``{(3, 4): -1.0, ...}``."""
+    pairs = list(value.items()) if isinstance(value, Mapping) else value
+    if not isinstance(pairs, list) or not all(map(_is_pair, pairs)):
+        return False
+    return all(isinstance(ids, list | tuple) and bool(_tokens(ids)) and _is_finite(bias) for ids, bias in pairs)
 
 
 def _whole(value: Any) -> Any:

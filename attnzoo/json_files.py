@@ -15,7 +15,7 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is damaged, larger than ``MAX_BYTES``, or no plain file.
+        ValueError: it is damaged, not UTF-8, larger than ``MAX_BYTES``, or no plain file.
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # such as a pipe, which would never end
@@ -25,7 +25,7 @@ def read_mapping(path: str | Path) -> dict[str, Any]:
     if len(content) > MAX_BYTES:
         raise ValueError(f"{path} has more than {MAX_BYTES:,} bytes, which no file of a model has")
     try:
-        mapping = json.loads(content)
+        mapping = json.loads(content.decode("utf-8"))  # bytes would also be read as UTF-16, which nobody else reads
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     if not isinstance(mapping, dict):

@@ -61,7 +61,7 @@ def checked(forward: Forward) -> Forward:
 
     @functools.wraps(forward)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if args and (len(args) > len(parameters) or any(name in kwargs for name in parameters[: len(args)])):
+        if args and (len(args) > len(parameters) or not kwargs.keys().isdisjoint(parameters[: len(args)])):
             signature.bind(self, *args, **kwargs)  # raises Python's own error
         given = dict(zip(parameters, args, strict=False)) | kwargs
         for name in kwargs:

@@ -103,7 +103,9 @@ class ZooConfig(PreTrainedConfig):
 
     def __post_init__(self, **kwargs: Any) -> None:
         # Transformers uses the labels and the dtype before it validates the config.
-        if self.id2label is None and "num_labels" in kwargs:
+        if kwargs.get("num_labels") is None:
+            kwargs.pop("num_labels", None)
+        else:  # from_pretrained(folder, num_labels=5) gives it beside the file's id2label, and replaces that
             check_size("num_labels", kwargs["num_labels"], MAX_SIZES["num_labels"])
         if self.id2label is not None:
             self._check_labels()
@@ -132,9 +134,14 @@ class ZooConfig(PreTrainedConfig):
         """Check fields of Transformers' base class, which accepts anything for them.
 
         Raises:
-            ValueError: an unknown problem type, a flag that is neither True nor False, or an attention function that is
-                not a name.
+            ValueError: an unknown problem type, a flag that is neither True nor False, an attention function that is
+                not a name, or ``longest_source`` or ``usual_score``, with which pipelines compare, out of range.
         """
+        for name in ("longest_source", "usual_score"):
+            value = getattr(self, name, None)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (is_number and -MOST <= value <= MOST):
+                raise ValueError(f"{name} must be a number between {-MOST:,} and {MOST:,}, got {value!r}")
         if self.problem_type not in (None, *PROBLEM_TYPES):
             raise ValueError(f"problem_type must be one of {', '.join(PROBLEM_TYPES)}, got {self.problem_type!r}")
         for name in FLAGS:

@@ -138,6 +138,8 @@ class SafetensorsModel(PreTrainedModel):
                 raise ValueError(f"{file} is a pickle, {CONVERT} safetensors.torch.save_file")
         if state_dict is None and checkpoint_files:
             _check_size(model, checkpoint_files)
+            if not getattr(model, "is_quantized", False):
+                _refuse_whole_numbers(model, checkpoint_files)
         return PreTrainedModel._load_pretrained_model(model, state_dict, checkpoint_files, *args, **kwargs)
 
 
@@ -255,6 +257,18 @@ def joined_outputs(encoder: ModelOutput, decoder: Any) -> Seq2SeqModelOutput:
         encoder_hidden_states=encoder.get("hidden_states"),  # another output class may lack it
         encoder_attentions=encoder.get("attentions"),
     )
+
+
+def _refuse_whole_numbers(model: Any, files: list[str]) -> None:
+    """Raise a ValueError for weights of a type without fractions, which Transformers would cast."""
+    prefix = f"{model.base_model_prefix}."
+    own = {name.removeprefix(prefix) for name, _ in model.named_parameters()}
+    for file in files:
+        with safe_open(file, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118  (no dictionary)
+                dtype = weights.get_slice(name).get_dtype()
+                if name.removeprefix(prefix) in own and not dtype.startswith(("F", "BF")):
+                    raise ValueError(f"{name} in {file} has the type {dtype}; weights need a type such as F32")
 
 
 def _check_size(model: Any, files: list[str]) -> None:

@@ -17,6 +17,7 @@ from accelerate import PartialState
 from datasets import IterableDataset, disable_progress_bars
 from transformers import AutoConfig, AutoTokenizer
 
+from attnzoo.loading import load_trained
 from attnzoo.shipped_models import named_folder  # importing attnzoo also registers the Auto classes
 
 from .card import decoding_note, describe
@@ -100,9 +101,8 @@ def evaluate(
 
 def load_model(auto_class: Any, folder: Path) -> tuple[Any, Any]:
     """The model of a checkpoint folder, on this process's device, and its tokenizer."""
-    return auto_class.from_pretrained(folder, trust_remote_code=False).to(
-        PartialState().device
-    ), AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    model = load_trained(auto_class, folder).to(PartialState().device)
+    return model, AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
 def decoding_of(task: Task, model: Any, num_beams: int | None, length_penalty: float | None = None) -> dict[str, Any]:

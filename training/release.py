@@ -17,6 +17,7 @@ from transformers import AutoTokenizer
 
 import attnzoo  # noqa: F401  (registers the models with the Auto classes)
 from attnzoo.json_files import read_mapping
+from attnzoo.loading import load_trained
 
 from .card import decoding_note, describe, read_figures, write_card
 from .commands.exits import exit_on_user_error
@@ -84,7 +85,7 @@ def release(
             average([*average_with, run / "best"], best)
             beams = recipe.training.num_beams if task.num_beams is not None else None
             figures |= {"validation": evaluate(best, task, "validation", beams), "averaged": len(average_with) + 1}
-        model = task.auto_class.from_pretrained(best, trust_remote_code=False)
+        model = load_trained(task.auto_class, best)
     tokenizer = AutoTokenizer.from_pretrained(run / "best", trust_remote_code=False)
     model.half()
     for name, weight in model.named_parameters():
@@ -105,7 +106,7 @@ def release(
         save_recipe(without_machine_paths(recipe), new / "recipe.yaml")
         test = evaluate(new, task, "test")  # of what a user will load
         if task.card.pictures:
-            task.draw(task.auto_class.from_pretrained(new, trust_remote_code=False), tokenizer, new, **decoding)
+            task.draw(load_trained(task.auto_class, new), tokenizer, new, **decoding)
         figures |= {"test": test} | ({"note": note} if note else {})
         (new / "run.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
         write_card(new, folder, recipe, task, figures)

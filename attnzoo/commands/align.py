@@ -10,6 +10,7 @@ from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer
 from ..aligning import align_both_ways, choose_heads
 from ..aligning.files import count_pairs, read_links, read_pairs, require_words
 from ..alignment import align_stream, alignment_error_rate, to_pharaoh
+from ..loading import load_trained
 from .lines import lines_of, progress_bar
 from .models import NO_CODE, folder_of
 from .parsers import align_parser
@@ -81,7 +82,7 @@ def _aligner(name: str) -> tuple[Any, Any]:
         raise ValueError(
             f"{name} has no source and target to align; give an encoder-decoder, not a {config.model_type}"
         )
-    model = AutoModelForSeq2SeqLM.from_pretrained(folder, **NO_CODE).to("cuda" if torch.cuda.is_available() else "cpu")
+    model = load_trained(AutoModelForSeq2SeqLM, folder).to("cuda" if torch.cuda.is_available() else "cpu")
     return model, AutoTokenizer.from_pretrained(folder, **NO_CODE)
 
 

@@ -7,6 +7,7 @@ import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from ..batching import by_length
+from ..loading import load_trained
 from ..viewer.attention_view import view
 from ..viewer.page import save_page
 from ..viewer.pictures import require_page
@@ -59,17 +60,13 @@ class Classifier:
         name: of the model, for :func:`folder_of`
 
     Raises:
-        ValueError: the folder lacks weights of a classifier; or as for ``folder_of``.
+        OSError, ValueError: as for :func:`folder_of` and :func:`load_trained`.
     """
 
     def __init__(self, name: str) -> None:
         folder = folder_of(name, "classify")
         self.name = name
-        self.model, report = AutoModelForSequenceClassification.from_pretrained(
-            folder, output_loading_info=True, **NO_CODE
-        )
-        if missing := ", ".join(sorted(report["missing_keys"])):
-            raise ValueError(f"{name} is not a classifier: it has no weights {missing}")
+        self.model = load_trained(AutoModelForSequenceClassification, folder)
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, **NO_CODE)
         self.is_of_pairs = "token_type_ids" in self.tokenizer.model_input_names
 
@@ -112,4 +109,4 @@ class Classifier:
             *map(list, zip(*rows, strict=True)), return_tensors="pt", padding=len(rows) > 1, verbose=False
         )
         with torch.no_grad():
-            return [label_of(logits, self.model.config) for logits in self.model(**batch).logits]
+            return [label_of(logits, self.model.config) for logits in self.model(**batch, return_dict=True).logits]

@@ -13,7 +13,8 @@ from ..json_files import read_mapping
 from ..phonemes import known_phonemes
 from ..shipped_models import EXPORT, SHIPPED, named_folder
 
-JSON_FILES = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", EXPORT)
+JSON_FILES = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", EXPORT}
+JSON_FILES |= {"model.safetensors.index.json"}
 # The command that reads the models whose cards have this tag.
 READERS = {"grapheme-to-phoneme": "pronounce", "translation": "translate", "summarization": "summarize"}
 NO_CODE: dict[str, Any] = {"trust_remote_code": False}  # of from_pretrained(): else Transformers asks, and runs it
@@ -98,8 +99,10 @@ def require_readable(folder: str | Path) -> None:
             raise
         except Exception as error:  # Transformers and tokenizers raise whatever a wrong value makes them raise
             raise ValueError(f"{name} in {folder} is damaged: {error}") from error
-        if name == "config.json" and not all(isinstance(name, str) for name in found.architectures or ()):
-            raise ValueError(f"config.json in {folder} is damaged: architectures is {found.architectures!r}")
+        if name == "config.json" and found.architectures is not None:
+            architectures = found.architectures
+            if not isinstance(architectures, list) or not all(isinstance(one, str) for one in architectures):
+                raise ValueError(f"config.json in {folder} is damaged: architectures is {architectures!r}")
 
 
 def _try_tokenizer(folder: str | Path) -> None:

@@ -3,8 +3,9 @@
 import argparse
 from typing import Any
 
-from transformers import pipeline
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
+from ..loading import load_trained
 from .lines import Texts
 from .models import NO_CODE, folder_of
 from .parsers import summarize_parser, translate_parser
@@ -26,7 +27,8 @@ def _print_targets(options: argparse.Namespace, command: str, what: str, task: s
     """Print the targets of all texts, by the pipeline of this task."""
     given = Texts(options, what)
     folder = folder_of(options.model, command)
-    pipe: Any = pipeline(task, model=folder, **NO_CODE)  # type: ignore[call-overload]  # ours
+    model, tokenizer = load_trained(AutoModelForSeq2SeqLM, folder), AutoTokenizer.from_pretrained(folder, **NO_CODE)
+    pipe: Any = pipeline(task, model=model, tokenizer=tokenizer)  # type: ignore[call-overload]  # ours
     beams = {} if options.num_beams is None else {"num_beams": options.num_beams}
     for window in given.windows():
         found = pipe([text for _, text in window], n_best=options.n_best, errors="skip", **beams)

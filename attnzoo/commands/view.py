@@ -12,6 +12,7 @@ from transformers import (
     AutoTokenizer,
 )
 
+from ..loading import load_trained
 from ..viewer.attention_view import view
 from ..viewer.pictures import require_page, require_picture
 from .lines import require_utf8
@@ -38,7 +39,9 @@ def main(arguments: list[str]) -> None:
         auto_class = AutoModelForMaskedLM
     elif "SequenceClassification" in heads:
         auto_class = AutoModelForSequenceClassification
-    model, tokenizer = auto_class.from_pretrained(folder, **NO_CODE), AutoTokenizer.from_pretrained(folder, **NO_CODE)
+    # The pooler of an encoder reads its outputs; models for other tasks than classification come without.
+    unused = "pooler." if auto_class is AutoModel else None
+    model, tokenizer = load_trained(auto_class, folder, unused), AutoTokenizer.from_pretrained(folder, **NO_CODE)
     pair = options.text.split("\t")
     text = tuple(pair) if len(pair) == 2 else options.text
     found = view(model, tokenizer, text, options.target, options.layers)

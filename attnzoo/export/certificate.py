@@ -150,7 +150,7 @@ def _compare_reading(model: Any, exported: OnnxModel, batch: dict[str, Tensor]) 
     if not getattr(model.config, "sentence_pair", False):
         batch.pop("token_type_ids", None)
     has_attention = exported.config["model_type"] == "self_attentive"
-    outputs = model(**batch, output_attentions=has_attention)
+    outputs = model(**batch, output_attentions=has_attention, return_dict=True)
     found = exported.outputs("model", **{name: part.numpy() for name, part in batch.items()})
     logits, expected = found["logits"], outputs.logits
     if logits.ndim == 3:

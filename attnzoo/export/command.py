@@ -10,6 +10,7 @@ from typing import Any
 from transformers import AutoConfig, AutoTokenizer
 
 from ..json_files import read_mapping
+from ..loading import load_trained
 from ..registered_models import auto_classes
 from .certificate import certify, faults, write_card
 from .ctranslate2_folder import certify_translations, to_ctranslate2
@@ -92,7 +93,7 @@ def load(source: str) -> Any:
     names = config.architectures or []
     for model_class in auto_classes(config).values():
         if model_class.__name__ in names:
-            return model_class.from_pretrained(source).eval()  # type: ignore[attr-defined]
+            return load_trained(model_class, source)
     raise ValueError(f"{source} is no model of attnzoo: its config names the architectures {names}")
 
 

@@ -14,6 +14,7 @@ import torch
 from .. import json_files
 from ..generation_checks import check_generation
 from ..library_internals import forward_hooks
+from ..loading import require_finite
 from . import array_search, run
 from .generation_graphs import generation_graphs
 from .graph import WEIGHTS, Weights
@@ -152,9 +153,7 @@ def refuse_changed_weights(model: Any) -> None:
         )
     if hooked := [key or name for key, module in model.named_modules() if forward_hooks(module)]:
         raise ValueError(f"{hooked[0]} has forward hooks, which an export would lose; remove them")
-    for key, parameter in model.named_parameters():
-        if not bool(parameter.isfinite().all()):
-            raise ValueError(f"{key} has values that are not finite (NaN or infinite)")
+    require_finite(model, name)
 
 
 def _check_options(model: Any) -> None:

@@ -18,6 +18,7 @@ from transformers.generation import StoppingCriteria
 from ..alignment import AlignedPair, align, links_of
 from ..decoding.token_search import search
 from ..generation_checks import check_generation
+from ..loading import load_trained
 from ..phonemes import CLOSE, OPEN
 from ..shipped_models import EXPORT
 
@@ -79,10 +80,7 @@ class TorchEngine:
                 f"{folder} is not a model of pronunciation, but a {config.model_type} without a source and a target"
             )
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        model, report = AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True, trust_remote_code=False)
-        if missing := ", ".join(sorted(report["missing_keys"])):  # they would be random
-            raise ValueError(f"the model in {folder} has no weights {missing}, which its config asks for")
-        self.model: Any = model.to(_on(device)).eval()
+        self.model: Any = load_trained(AutoModelForSeq2SeqLM, folder).to(_on(device))
         generation = self.model.generation_config
         self.num_beams: int = generation.num_beams or 1
         self.end = _end_of(generation.eos_token_id, folder)
@@ -124,7 +122,7 @@ class OnnxEngine:
         self.tokenizer: Any = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         if weights is not None:
             self._folder = TemporaryDirectory(prefix="attnzoo-onnx-")  # deleted with this object
-            model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=False)
+            model = load_trained(AutoModelForSeq2SeqLM, folder)
             folder = to_onnx(model, Path(self._folder.name, "model"), self.tokenizer, weights)
         self.model = OnnxModel(folder)
         check_generation(self.model.generation, self.model.config["vocab_size"])

@@ -202,13 +202,13 @@ def view(
     reading = naming_long_texts(model.config, lengths)
     if attention_layers(model):
         with torch.no_grad(), evaluation_mode(model), record_attention(model, layers) as recorded, reading:
-            outputs = model(**inputs)
+            outputs = model(**inputs, return_dict=True)
         found = {kind: _numbered(of_kind) for kind, of_kind in recorded.items()}
     else:
         if layers is not None and list(layers) not in ([0], [-1]):
             raise ValueError(f"layers of {name} can only be [0], its one attention layer; got {list(layers)}")
         with torch.no_grad(), evaluation_mode(model), reading:
-            outputs = model(**inputs, output_attentions=True)
+            outputs = model(**inputs, output_attentions=True, return_dict=True)
         kind, key = ("cross", "cross_attentions") if "cross" in sides else ("hops", "attentions")
         attentions = outputs.get(key)
         if not attentions:

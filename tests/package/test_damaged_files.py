@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from attnzoo.cli import main
 from attnzoo.export import to_onnx
@@ -58,6 +59,97 @@ def sound(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if command == "pronounce":
         return command, request.getfixturevalue("run") / "best"
     return command, save_folder(FOLDERS[command], tmp_path_factory.mktemp(command) / "model")
+
+
+def change_weights(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def replace_by_index(folder: Path, content: str) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(content)
+
+
+# Of the model's weights: the damage, and what the message says.
+WEIGHTS: dict[str, tuple[Callable[[Path, str], Any], str]] = {
+    "missing": (lambda folder, name: change_weights(folder, lambda weights: weights.pop(name)), "lack "),
+    "nan": (
+        lambda folder, name: change_weights(folder, lambda weights: weights[name].view(-1)[:1].fill_(float("nan"))),
+        "are not finite (NaN or infinite) in {name}",
+    ),
+    "integers": (
+        lambda folder, name: change_weights(folder, lambda weights: weights.update({name: weights[name].long()})),
+        "{name} in {folder}/model.safetensors has the type I64",
+    ),
+    "index is a list": (lambda folder, _: replace_by_index(folder, "[]"), "model.safetensors.index.json is damaged"),
+    "index has no names": (
+        lambda folder, _: replace_by_index(folder, '{"weight_map": 3}'),
+        "the weights of {folder} cannot be loaded",
+    ),
+    "truncated": (
+        lambda folder, _: (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-9]),
+        "damaged or incomplete",
+    ),
+    "none": (lambda folder, _: (folder / "model.safetensors").unlink(), "{folder}"),
+}
+
+
+@pytest.mark.parametrize("damage", WEIGHTS)
+def test_weights_that_are_missing_or_no_numbers_are_refused(
+    sound: tuple[str, Path], damage: str, tmp_path: Path
+) -> None:
+    command, folder = sound
+    copy = shutil.copytree(folder, tmp_path / "model")
+    name = next(name for name in load_file(copy / "model.safetensors") if "embed_tokens" in name)
+    change, message = WEIGHTS[damage]
+    change(copy, name)
+    error = use(command, copy)
+    assert error is not None
+    assert error.startswith("error: ")
+    assert message.format(name=name, folder=copy) in error
+
+
+def test_a_file_in_utf_16_or_with_a_byte_order_mark_is_not_ignored(sound: tuple[str, Path], tmp_path: Path) -> None:
+    """Python's json reads both, and Transformers neither."""
+    command, folder = sound
+    copy = shutil.copytree(folder, tmp_path / "model")
+    for name in filter(lambda name: (folder / name).is_file(), FILES):
+        text = (folder / name).read_text(encoding="utf-8")
+        for encoding in ("utf-8-sig", "utf-16"):
+            (copy / name).write_text(text, encoding=encoding)
+            error = use(command, copy)
+            assert error is not None, name
+            assert f"{name} is damaged" in error
+        shutil.copy(folder / name, copy / name)
+
+
+def test_a_tokenizer_that_fails_at_an_unknown_word_gives_no_traceback(sound: tuple[str, Path], tmp_path: Path) -> None:
+    command, folder = sound
+    copy = shutil.copytree(folder, tmp_path / "model")
+    content = json.loads((copy / "tokenizer.json").read_text(encoding="utf-8"))
+    vocabulary = {f"w{number}": number for number in range(5)}
+    content |= {"model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}, "added_tokens": []}
+    content |= dict.fromkeys(("normalizer", "post_processor", "decoder", "padding", "truncation"))
+    content["pre_tokenizer"] = {"type": "Whitespace"}
+    (copy / "tokenizer.json").write_text(json.dumps(content))
+    error = use(command, copy)
+    assert error is not None
+    assert error.startswith("error: ")
+
+
+@pytest.mark.parametrize("name", ["return_dict", "usual_score", "longest_source", "architectures", "num_labels"])
+def test_odd_values_of_fields_that_transformers_accepts(sound: tuple[str, Path], name: str, tmp_path: Path) -> None:
+    """Each is refused, or changes nothing: no traceback, and no minutes for fifty million labels."""
+    command, folder = sound
+    copy = shutil.copytree(folder, tmp_path / "model")
+    content = json.loads((copy / "config.json").read_text(encoding="utf-8"))
+    for value in (*ODD, False, 5 * 10**7, 5e7):
+        (copy / "config.json").write_text(json.dumps(content | {name: value}))
+        error = use(command, copy)
+        assert error is None or error.startswith("error: ")
+        assert error is None or name in error or "architectures" in name
 
 
 @pytest.mark.parametrize("content", CONTENTS, ids=lambda content: repr(content[:8]))

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from attnzoo.loading import load_trained
 from attnzoo.loss import IGNORED
 
 from .starting import trained_model
@@ -50,14 +51,14 @@ class Teachers:
         self.share, self.models = share, []
         self.is_causal = auto_class is AutoModelForCausalLM
         for folder in (trained_model("teachers", name) for name in folders):
-            teacher = auto_class.from_pretrained(folder, trust_remote_code=False)
+            teacher = load_trained(auto_class, folder)
             own = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
             if own.get_vocab() != tokenizer.get_vocab() or teacher.config.id2label != student.config.id2label:
                 raise ValueError(
                     f"training.teachers: the model in {folder!r} has other tokens or classes than this recipe's data "
                     "gives; teacher and student must have the same"
                 )
-            self.models.append(teacher.eval().requires_grad_(False).to(device))
+            self.models.append(teacher.requires_grad_(False).to(device))
 
     @torch.no_grad()
     def distribution(self, batch: dict[str, Tensor]) -> Tensor:

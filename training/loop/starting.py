@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from attnzoo.loading import load_trained
 from attnzoo.shipped_models import named_folder
 
 from ..tasks.base import Task
@@ -53,7 +54,7 @@ class Start:
             ValueError: the new model computes something else, or has other labels; the message has the fields of the
                 config that differ.
         """
-        trained = self.auto_class.from_pretrained(self.folder, trust_remote_code=False)
+        trained = load_trained(self.auto_class, self.folder)
         there, here = (_describing(config) for config in (trained.config, model.config))
         differ = [
             f"{field} is {there.get(field)!r} there and {here.get(field)!r} here"

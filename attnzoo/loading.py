@@ -1,0 +1,57 @@
+"""Loading of a trained model that is to be used as it is: every weight must be there, and a finite number."""
+
+from typing import Any
+
+from transformers import PreTrainedModel
+
+SHOWN = 3  # names of weights in a message
+
+
+def load_trained(auto_class: Any, folder: Any, unused: str | None = None) -> Any:
+    """The model of a folder or a Hub id, in evaluation mode. No code that comes with it is run.
+
+    Where weights are missing, Transformers draws random ones and only reports it, as fine-tuning with a new head needs.
+    Outputs of such a model mean nothing.
+
+    Args:
+        auto_class: of Transformers, or a model class
+        folder: for ``from_pretrained``
+        unused: the beginning of the names of weights that the caller does not use, so that they may be missing
+
+    Raises:
+        OSError: there are no weights, or the file is damaged.
+        ValueError: weights are missing, are not finite, or cannot be loaded for another reason.
+    """
+    try:
+        model, report = auto_class.from_pretrained(folder, output_loading_info=True, trust_remote_code=False)
+    except (OSError, ValueError, MemoryError):
+        raise
+    except Exception as error:  # Transformers raises whatever a wrong index or header makes it raise
+        raise ValueError(f"the weights of {folder} cannot be loaded: {type(error).__name__}: {error}") from error
+    missing = sorted(name for name in report["missing_keys"] if unused is None or not name.startswith(unused))
+    if missing:
+        raise ValueError(
+            f"the weights of {folder} lack {_listed(missing)}, which its config asks for; random ones would stand in "
+            "their place"
+        )
+    require_finite(model, str(folder))
+    return model.eval()
+
+
+def require_finite(model: PreTrainedModel, place: str) -> None:
+    """Raise a ValueError if a weight is NaN or infinite. Weights of quantised models are whole numbers."""
+    broken = [
+        name
+        for name, weight in model.named_parameters()
+        if weight.is_floating_point() and not bool(weight.isfinite().all())
+    ]
+    if broken:
+        raise ValueError(
+            f"the weights of {place} have values that are not finite (NaN or infinite) in {_listed(broken)}; the "
+            "training that made them failed, or the file is damaged"
+        )
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
