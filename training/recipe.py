@@ -135,7 +135,8 @@ class Training:
         ema_decay: decay of the moving average of the weights; 0 for no average. If there is an average, it is evaluated
             and saved. The decay grows to this value as (1 + steps) / (10 + steps), so that the average forgets the
             first weights.
-        precision: "fp32", "bf16", or "auto": bf16 if the processor can multiply in bf16, otherwise fp32.
+        precision: "fp32", "bf16", "fp16" with scaled losses (for GPUs without bf16), or "auto": bf16 if the processor
+            can multiply in bf16, otherwise fp16 on a GPU and fp32 on a CPU.
         evaluations: number of evaluations on the validation split, at even intervals; the last one is at the end.
         num_beams: beam width of these evaluations.
         patience: stop after this number of evaluations in a row without an improvement; None never stops early. Those
@@ -173,7 +174,7 @@ class Training:
     alignment_head: int = 0
     alignment_shift: Literal[0, 1] = 0
     ema_decay: float | int = 0.0
-    precision: Literal["fp32", "bf16", "auto"] = "fp32"
+    precision: Literal["fp32", "bf16", "fp16", "auto"] = "fp32"
     evaluations: int = 1
     num_beams: int = 1
     patience: int | None = None

@@ -65,8 +65,9 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         FloatingPointError: the training diverges. Diverged weights are not saved.
         ValueError: an example of any split is longer than a batch; ``output`` holds a run, and neither ``resume`` nor
             ``overwrite`` is given; ``output`` holds a file that the training would delete and no training wrote, or one
-            that the recipe names; the run to resume has another recipe, model, data or number of processes, or no
-            undamaged checkpoint; several processes were started that do not know of each other.
+            that the recipe names; the run to resume has another recipe, model or data, or no undamaged checkpoint, or
+            its processes cannot share the batches of a step; several processes were started that do not know of each
+            other.
         OSError: ``output`` cannot be written, or has too little room.
         StoppedError: SIGTERM or Ctrl-C; the last step is saved.
     """
@@ -78,7 +79,7 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         # A run may have been killed after its last evaluation, before it wrote run.json.
         progress = 1.0 if best.is_out_of_patience(settings.patience) else clock.progress(accelerator)
         while progress < 1:
-            batches = [next(state.batches) for _ in range(settings.accumulation_steps)]
+            batches = [next(state.batches) for _ in range(run.accumulation_steps)]
             num_labels = torch.stack([(batch["labels"] != IGNORED).sum() for batch in batches]).sum()
             signum = torch.as_tensor(max(received, default=0), device=accelerator.device)
             num_labels, signum = accelerator.reduce(torch.stack([num_labels, signum]), "sum")
@@ -134,7 +135,7 @@ def step(run: Run, rate: float) -> None:
     state.optimizer.step()
     state.optimizer.zero_grad()
     if state.averaged is not None:
-        state.averaged.update(state.model)
+        state.averaged.after_step(state.model)
     state.clock.steps += 1
     state.since_log.steps += 1
 
@@ -172,7 +173,7 @@ def evaluate(run: Run, bar: tqdm) -> None:
     settings, task, state, accelerator = run.recipe.training, run.task, run.state, run.accelerator
     clock, minutes = state.clock, state.clock.minutes()
     with clock.paused():
-        model: Any = state.model if state.averaged is None else state.averaged.model
+        model: Any = state.model if state.averaged is None else state.averaged.current(state.model)
         if not all(parameter.isfinite().all() for parameter in model.parameters()):
             raise _diverged("the weights are not finite", clock)
         save = functools.partial(_save, model, run.tokenizer, run.recipe)

@@ -133,6 +133,11 @@ def test_processes_share_the_batches_and_go_on_from_any_place(streamed: bool) ->
     again = of(0, 1)
     again.load_state_dict(state)
     assert [next(again) for _ in range(60)] == following
+    first.load_state_dict(state)  # of one process, in each of two
+    second.load_state_dict(state)
+    assert [next(process) for _ in range(30) for process in (first, second)] == following
+    again.load_state_dict(second.state_dict())  # and back
+    assert [next(again) for _ in range(9)] == [next(process) for _ in range(5) for process in (first, second)][:9]
 
 
 def test_a_state_at_the_end_of_an_epoch_goes_on_with_the_next() -> None:

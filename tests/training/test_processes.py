@@ -13,6 +13,7 @@ import torch
 import yaml
 from accelerate import Accelerator
 from attnzoo.training.loop.checkpoint import checkpoints
+from attnzoo.training.loop.setup import _mixed_precision
 from safetensors.torch import load_file
 from torch.distributed import run
 from torch.nn.parallel import DistributedDataParallel
@@ -134,6 +135,78 @@ def test_two_processes_resume(dictionary: Path, two: Path, tmp_path: Path) -> No
     train_on_two(dictionary, output, resume=True)
     assert (output / "last" / "model.safetensors").read_bytes() == (two / "last" / "model.safetensors").read_bytes()
     assert [row["loss"] for row in log_rows(output, "loss")] == [row["loss"] for row in log_rows(two, "loss")]
+
+
+def test_a_run_goes_on_with_another_number_of_processes(
+    dictionary: Path, two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two processes, then one, then two again: a step has the same batches as before, and the loss is the same."""
+    output = shutil.copytree(two, tmp_path / "run")
+
+    def interrupt(after: int) -> None:
+        (output / "run.json").unlink()
+        for folder in checkpoints(output)[after:]:
+            shutil.rmtree(folder)
+
+    interrupt(1)
+    train_recipe("demo", output, sets(dictionary, 2), "--resume")
+    assert (
+        "2 process(es) wrote step-00000008, and 1 go on with it: a step keeps its 2 batches" in capsys.readouterr().out
+    )
+    interrupt(2)
+    assert len(json.loads((checkpoints(output)[-1] / "state.json").read_text())["processes"]) == 1
+    train_on_two(dictionary, output, resume=True)
+    assert len(json.loads((checkpoints(output)[-1] / "state.json").read_text())["processes"]) == 2
+    losses = [[row["loss"] for row in log_rows(folder, "loss")] for folder in (two, output)]
+    assert len(losses[1]) == STEPS
+    torch.testing.assert_close(*map(torch.tensor, losses), rtol=1e-6, atol=1e-6)
+
+
+def test_processes_that_cannot_share_a_step_are_refused(
+    dictionary: Path, two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = shutil.copytree(two, tmp_path / "run")
+    (output / "run.json").unlink()
+    monkeypatch.setattr(Accelerator, "num_processes", 3)
+    with pytest.raises(SystemExit, match=r"2 batches in a step, which 3 cannot share; resume with one of: 1, 2"):
+        train_recipe("demo", output, sets(dictionary, 2), "--resume")
+
+
+def test_accelerate_launch_that_starts_one_process_of_two_is_refused(
+    dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ``accelerate launch --cpu --num_processes 2`` sets."""
+    for name, value in {"USE_CPU": "True", "DYNAMO_BACKEND": "NO"}.items():
+        monkeypatch.setenv(f"ACCELERATE_{name}", value)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    with pytest.raises(SystemExit, match=r"accelerate launch starts only one process on CPUs; .* torchrun"):
+        train_recipe("demo", tmp_path, sets(dictionary, 1))
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "supports", "expected"),
+    [
+        *(("auto", "cuda", True, "bf16"), ("auto", "cuda", False, "fp16"), ("auto", "mps", True, "no")),
+        *(("fp32", "cuda", True, "no"), ("bf16", "cpu", False, "bf16"), ("fp16", "cuda", True, "fp16")),
+    ],
+)
+def test_auto_takes_the_precision_that_the_processor_multiplies_in(
+    precision: str, device: str, supports: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def is_supported(including_emulation: bool = True) -> bool:
+        return supports or including_emulation
+
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_supported)
+    assert _mixed_precision(precision, device) == expected
+
+
+def test_a_training_on_a_cpu_never_asks_cuda(dictionary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(**options: bool) -> bool:
+        raise AssertionError("CUDA was asked")
+
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "1")
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", asked)
+    train_recipe("demo", tmp_path, sets(dictionary, 1, "training.max_steps=1", "training.precision=auto"))
 
 
 def test_sharded_weights_give_the_same_curve_and_whole_checkpoints_and_resume(

@@ -255,26 +255,36 @@ def test_a_checkpoint_with_pickles_is_refused_unread(few_words: Path, unfinished
     assert not Path("planted").exists()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda state: state["processes"][0]["random"].pop("numpy"), "random states of python, torch, resuming here"),
-        (lambda state: state["processes"].append({}), r"was written by 2 process\(es\), this training has 1"),
-        (lambda state: state["batches"].update(batches_per_epoch=7), "data has changed: an epoch had 7 batches"),
-    ],
-)
-def test_a_sound_checkpoint_of_another_training_is_refused(
-    change: Callable[[Any], Any], message: str, few_words: Path, unfinished: Path
-) -> None:
-    folder, damaged = checkpoints(unfinished)
-    flip_a_bit(damaged / "model.safetensors")
+def change_state(folder: Path, change: Callable[[Any], Any]) -> None:
     state = json.loads((folder / "state.json").read_text())
     change(state)
     (folder / "state.json").write_text(json.dumps(state))
     checkpoint.write_manifest(folder)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"batches_per_epoch": 7}, "data has changed: an epoch had 7 batches"),
+        ({"batches_per_step": None}, "is of an older version of attnzoo; --overwrite starts again"),
+    ],
+)
+def test_a_sound_checkpoint_of_another_training_is_refused(
+    entries: dict[str, Any], message: str, few_words: Path, unfinished: Path
+) -> None:
+    folder, damaged = checkpoints(unfinished)
+    flip_a_bit(damaged / "model.safetensors")
+    change_state(folder, lambda state: state["batches"].update(entries))
     with pytest.raises(SystemExit, match=message):
         go_on(few_words, unfinished)
     assert checkpoints(unfinished) == [folder, damaged], "what is refused changes nothing"
+
+
+def test_a_checkpoint_of_a_gpu_goes_on_on_a_cpu(few_words: Path, uninterrupted: Path, unfinished: Path) -> None:
+    for folder in checkpoints(unfinished):
+        change_state(folder, lambda state: state["processes"][0]["random"].update(cuda=[0] * 16))
+    go_on(few_words, unfinished)
+    assert_like_uninterrupted(unfinished, uninterrupted)
 
 
 def test_data_that_has_other_symbols_since_is_refused(few_words: Path, unfinished: Path, tmp_path: Path) -> None:

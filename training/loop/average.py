@@ -27,8 +27,9 @@ class MovingAverage:
 
     .. math:: \bar\theta_n = d_n \bar\theta_{n-1} + (1 - d_n) \theta_n, \qquad d_n = \min(d, (1 + n) / (10 + n))
 
-    and :math:`\bar\theta_0 = \theta_0`, the weights at the first update. With a decay :math:`d` of 0 it is a copy. If
-    the weights are sharded over processes, each process gathers them, so all must call ``update``.
+    and :math:`\bar\theta_0 = \theta_0`, the weights at the first update. If the weights are sharded over processes,
+    each process gathers them, so all must call the methods. With a decay :math:`d` of 0 it is a whole copy of sharded
+    weights, which are gathered only when :meth:`current` is called.
     """
 
     def __init__(self, model: nn.Module, decay: float, device: torch.device) -> None:
@@ -36,12 +37,22 @@ class MovingAverage:
         self.decay = decay
         self.updates = 0
 
+    def after_step(self, model: nn.Module) -> None:
+        """Average the weights after a step of the optimiser."""
+        if self.decay:
+            self._mix(model, min(self.decay, (1 + self.updates) / (10 + self.updates)) if self.updates else 0.0)
+            self.updates += 1
+
+    def current(self, model: nn.Module) -> nn.Module:
+        """The model with the average."""
+        if not self.decay:
+            self._mix(model, 0.0)
+        return self.model
+
     @torch.no_grad()
-    def update(self, model: nn.Module) -> None:
-        decay = min(self.decay, (1 + self.updates) / (10 + self.updates)) if self.updates else 0.0
+    def _mix(self, model: nn.Module, decay: float) -> None:
         weights = [w.full_tensor() if isinstance(w, DTensor) else w for w in model.parameters()]
         torch._foreach_lerp_(list(self.model.parameters()), weights, 1 - decay)
-        self.updates += 1
 
 
 def main(arguments: list[str] | None = None) -> None:

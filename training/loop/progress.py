@@ -132,13 +132,18 @@ class Batches:
         return self.epoch + self.position * self.num_processes / self.order.batches_per_epoch
 
     def state_dict(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "position": self.position, "batches_per_epoch": self.order.batches_per_epoch}
+        return {
+            "epoch": self.epoch,
+            "taken": self.position * self.num_processes,
+            "batches_per_epoch": self.order.batches_per_epoch,
+            "batches_per_step": self.order.multiple_of,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         there, here = state["batches_per_epoch"], self.order.batches_per_epoch
         if there != here:
             raise ValueError(f"the data has changed: an epoch had {there} batches, and has {here} now")
-        self.epoch, self.position, self._iterator = (state["epoch"], state["position"], None)
+        self.epoch, self.position, self._iterator = state["epoch"], state["taken"] // self.num_processes, None
 
 
 class Best:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator, DistributedType
+from accelerate import Accelerator, DistributedType, PartialState
 from accelerate.tracking import get_available_trackers
-from accelerate.utils import broadcast_object_list, send_to_device, set_seed
+from accelerate.utils import broadcast_object_list, send_to_device, set_seed, str_to_bool
 from datasets import IterableDataset
 from torch import Tensor, nn
 from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -27,7 +27,7 @@ from .run_folder import check_output, contents, describe_run, size_of, start_log
 from .schedule import make_optimizer
 from .starting import Start
 from .threads import take_free_processors
-from .training_state import TrainingState
+from .training_state import TrainingState, processes_and_batches
 
 LONGEST = 512  # tokens a tokenizer truncates to, on request, if the model has no limit of its own
 
@@ -40,6 +40,8 @@ class Run:
         recipe, task, output: the arguments of :func:`setup`.
         tokenizer: of the task, or of the model that the training starts from.
         accelerator: the processes and the precision.
+        accumulation_steps: the batches of an optimiser step that each process takes. A run that is resumed by another
+            number of processes takes another number, so that a step has as many batches in all as before.
         model: as Accelerate prepared it; ``state.model`` is the model in it.
         terms: of the loss.
         state: what a checkpoint holds: model, optimiser, moving average, clock, batches, best evaluation, sums.
@@ -52,6 +54,7 @@ class Run:
     output: Path
     tokenizer: PreTrainedTokenizerBase
     accelerator: Accelerator
+    accumulation_steps: int
     model: nn.Module
     terms: list[LossTerm]
     state: TrainingState
@@ -75,6 +78,7 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
     accelerator = _accelerator(settings, output)
     checkpoint = check_output(output, recipe, resume, overwrite) if accelerator.is_main_process else None
     [checkpoint] = broadcast_object_list([checkpoint])
+    accumulation_steps = _accumulation_steps(settings, accelerator, checkpoint)
     if settings.max_minutes is not None:  # how many steps it takes depends on the machine anyway
         take_free_processors()
     set_seed(settings.seed)
@@ -100,7 +104,7 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
         guide = GuidedAlignment(settings.alignment_links, settings.alignment_weight, *head)
         examples, collate = guide.add_links(examples, task, tokenizer), guide.collator(collate)
         guides.append(guide)
-    batches = _batches(examples, collate, task, tokenizer, settings, accelerator)
+    batches = _batches(examples, collate, task, tokenizer, settings, accelerator, accumulation_steps)
 
     optimizer = make_optimizer(model.parameters(), settings)
     averaged = MovingAverage(model, settings.ema_decay, accelerator.device) if is_averaged else None
@@ -125,7 +129,8 @@ def setup(recipe: Recipe, task: Task, output: Path, resume: bool, overwrite: boo
         + (f"; going on after step {clock.steps}" if resume else "")
     )
     description = describe_run(settings.seed, precision, accelerator.num_processes)
-    run = Run(recipe, task, output, tokenizer, accelerator, model, terms, state, replaced, description)
+    made = accelerator, accumulation_steps, model, terms, state
+    run = Run(recipe, task, output, tokenizer, *made, replaced, description)
     if settings.tracker:
         _start_tracker(settings, output, accelerator)
     if accelerator.is_main_process and checkpoint is not None:
@@ -140,7 +145,15 @@ def _accelerator(settings: Training, output: Path) -> Accelerator:
     if settings.tracker and settings.tracker not in map(str, get_available_trackers()):
         package = settings.tracker
         raise ValueError(f"training.tracker={package} needs a package that is missing: pip install {package}")
-    precision = _mixed_precision(settings)
+    is_on_cpu = bool(str_to_bool(os.environ.get("ACCELERATE_USE_CPU", "no")))
+    # `accelerate launch --cpu --num_processes 2` sets an address for two processes, and starts one.
+    is_launched = {"ACCELERATE_DYNAMO_BACKEND", "MASTER_ADDR"} <= os.environ.keys()
+    if is_on_cpu and is_launched and "WORLD_SIZE" not in os.environ:
+        raise ValueError(
+            "accelerate launch starts only one process on CPUs; for several call ACCELERATE_USE_CPU=1 torchrun "
+            "--nproc_per_node 2 -m attnzoo.training.train ..."
+        )
+    precision = _mixed_precision(settings.precision, PartialState(cpu=is_on_cpu).device.type)
     accelerator = Accelerator(mixed_precision=precision, log_with=settings.tracker, project_dir=output)
     if int(os.environ.get("WORLD_SIZE", 1)) > accelerator.num_processes:
         raise ValueError(
@@ -150,13 +163,44 @@ def _accelerator(settings: Training, output: Path) -> Accelerator:
     return accelerator
 
 
-def _mixed_precision(settings: Training) -> str:
-    if settings.precision == "auto":
-        if torch.cuda.is_available():
-            return "bf16" if torch.cuda.is_bf16_supported() else "no"
-        capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # not in every release
-        return "bf16" if capabilities.get("amx_bf16") or capabilities.get("avx512_bf16") else "no"
-    return "bf16" if settings.precision == "bf16" else "no"
+def _mixed_precision(precision: str, device: str) -> str:
+    """Accelerate's name for the precision of a recipe on this type of device.
+
+    "auto" is bf16 where the processor multiplies in bf16, fp16 with scaled losses on other GPUs of NVIDIA and AMD, and
+    otherwise fp32. A GPU without bf16 emulates it, slowly.
+    """
+    if precision != "auto":
+        return "no" if precision == "fp32" else precision
+    if device == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+    if device != "cpu":
+        return "no"
+    capabilities: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # not in every release
+    return "bf16" if capabilities.get("amx_bf16") or capabilities.get("avx512_bf16") else "no"
+
+
+def _accumulation_steps(settings: Training, accelerator: Accelerator, checkpoint: Path | None) -> int:
+    """The batches of an optimiser step that each process takes: those of the recipe, or its share of the checkpoint's.
+
+    Raises:
+        ValueError: the processes cannot share the batches of a step evenly.
+    """
+    processes = accelerator.num_processes
+    if checkpoint is None:
+        return settings.accumulation_steps
+    written_by, batches = processes_and_batches(checkpoint)
+    if batches % processes:
+        fitting = ", ".join(str(count) for count in range(1, batches + 1) if batches % count == 0)
+        raise ValueError(
+            f"{checkpoint} was written by {written_by} process(es) with {batches} batches in a step, which {processes} "
+            f"cannot share; resume with one of: {fitting}"
+        )
+    if written_by != processes:
+        accelerator.print(
+            f"{written_by} process(es) wrote {checkpoint.name}, and {processes} go on with it: a step keeps its "
+            f"{batches} batches, {batches // processes} a process. Dropout draws other random numbers from here"
+        )
+    return batches // processes
 
 
 def _start_and_tokenizer(
@@ -188,13 +232,14 @@ def _batches(
     tokenizer: PreTrainedTokenizerBase,
     settings: Training,
     accelerator: Accelerator,
+    accumulation_steps: int,
 ) -> Batches:
     """The batches of the training examples.
 
     Raises:
         ValueError: an example of any split is longer than a batch, or there are too few training examples.
     """
-    batches_per_step = accelerator.num_processes * settings.accumulation_steps
+    batches_per_step = accelerator.num_processes * accumulation_steps
     batching = settings.batch_tokens, settings.seed, batches_per_step
     is_streamed = isinstance(examples, IterableDataset)
 

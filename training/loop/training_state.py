@@ -5,8 +5,8 @@ There are no pickles. Tensors are saved as safetensors, by the names of the para
 - ``model.safetensors``, ``optimizer.safetensors`` and, if there is a moving average, ``average.safetensors``: complete
   tensors, also if several processes share them in the training
 - the files of the tokenizer, if the training started from a model
-- ``state.json``: clock, position in the data, best evaluation, and for each process its random states and its sums for
-  the next line of the log
+- ``state.json``: clock, position in the data, best evaluation, the scale of fp16 losses, and for each process its
+  random states and its sums for the next line of the log
 
 ``checkpoint.py`` adds a manifest with their checksums.
 """
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object
+from accelerate.utils import gather_object, set_seed
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
@@ -31,6 +31,19 @@ from attnzoo.json_files import read_mapping
 from .average import MovingAverage
 from .checkpoint import checkpoint_folder, replacing, rotate, save_tokenizer, write_manifest
 from .progress import Batches, Best, Clock, SinceLog
+
+
+def processes_and_batches(folder: Path) -> tuple[int, int]:
+    """How many processes wrote a checkpoint, and how many batches a step of the optimiser has in all.
+
+    Raises:
+        ValueError: it is of a version of attnzoo that did not note this.
+    """
+    state = read_mapping(folder / "state.json")
+    batches = state["batches"].get("batches_per_step")
+    if batches is None:
+        raise ValueError(f"{folder} is of an older version of attnzoo; --overwrite starts again")
+    return len(state["processes"]), batches
 
 
 @dataclass
@@ -57,7 +70,7 @@ class TrainingState:
             OSError: it could not be written; earlier checkpoints are unchanged.
         """
         tensors = {"model": _whole(dict(self.model.named_parameters())), "optimizer": _whole(self._moments())}
-        if self.averaged is not None:
+        if self.averaged is not None and self.averaged.updates:
             tensors["average"] = _whole(dict(self.averaged.model.named_parameters()))
         own = {"random": _random_states(self.accelerator.device), "since_log": self.since_log.state_dict()}
         state = {
@@ -65,6 +78,7 @@ class TrainingState:
             "batches": self.batches.state_dict(),
             "best": self.best.state_dict(),
             "updates": self.averaged and self.averaged.updates,
+            "scaler": self.accelerator.scaler and self.accelerator.scaler.state_dict(),
             "processes": gather_object([own]),
         }
         if self.accelerator.is_main_process:
@@ -81,26 +95,32 @@ class TrainingState:
     def load(self, folder: Path) -> None:
         """Load a checkpoint. The caller has verified its checksums.
 
+        It may be of another number of processes, or of another kind of device. Then dropout draws other numbers than
+        it would have drawn.
+
         Raises:
-            ValueError: it is of another number of processes, another kind of device, another model or other data.
+            ValueError: it is of another model or of other data.
         """
         state = read_mapping(folder / "state.json")
-        if len(state["processes"]) != self.accelerator.num_processes:
-            raise ValueError(
-                f"{folder} was written by {len(state['processes'])} process(es), this training has "
-                f"{self.accelerator.num_processes}; resume with the same number"
-            )
         _copy(load_file(folder / "model.safetensors"), dict(self.model.named_parameters()), folder)
         self._set_moments(load_file(folder / "optimizer.safetensors"))
-        if self.averaged is not None:
+        if self.averaged is not None and state["updates"]:
             _copy(load_file(folder / "average.safetensors"), dict(self.averaged.model.named_parameters()), folder)
             self.averaged.updates = state["updates"]
+        if self.accelerator.scaler is not None and state["scaler"]:
+            self.accelerator.scaler.load_state_dict(state["scaler"])
         self.clock.load_state_dict(state["clock"])
         self.batches.load_state_dict(state["batches"])
         self.best.load_state_dict(state["best"])
-        own = state["processes"][self.accelerator.process_index]
-        self.since_log.load_state_dict(own["since_log"])
-        _set_random_states(own["random"], self.accelerator.device, folder)
+        processes, number = state["processes"], self.accelerator.process_index
+        sums = [process["since_log"] for process in processes]
+        if len(processes) != self.accelerator.num_processes:  # the first takes the loss of all
+            loss = 0.0 if number else sum(process["loss"] for process in sums)
+            sums = [sums[0] | {"loss": loss}] * self.accelerator.num_processes
+        self.since_log.load_state_dict(sums[number])
+        set_seed(self.batches.order.seed + self.clock.steps, device_specific=True)  # where no state was saved
+        if number < len(processes):
+            _set_random_states(processes[number]["random"], self.accelerator.device)
 
     def _moments(self) -> dict[str, Tensor]:
         """The optimiser's tensors for each parameter, by the parameter's name; its settings come from the recipe."""
@@ -152,16 +172,12 @@ def _random_states(device: torch.device) -> dict[str, Any]:
     return states
 
 
-def _set_random_states(states: dict[str, Any], device: torch.device, folder: Path) -> None:
-    expected = _random_states(device).keys()
-    if states.keys() != expected:
-        raise ValueError(
-            f"{folder} has random states of {', '.join(states)}, resuming here needs {', '.join(expected)}"
-        )
+def _set_random_states(states: dict[str, Any], device: torch.device) -> None:
+    """Set the states of :func:`_random_states`; that of another kind of device is not used."""
     version, internal, gauss = states["python"]
     random.setstate((version, tuple(internal), gauss))
     np.random.set_state(states["numpy"])
     torch.set_rng_state(torch.tensor(states["torch"], dtype=torch.uint8))
-    if device.type != "cpu":
+    if device.type in states:
         of_device = torch.tensor(states[device.type], dtype=torch.uint8)
         torch.get_device_module(device).set_rng_state(of_device)
