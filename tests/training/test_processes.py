@@ -7,11 +7,13 @@ import os
 import shutil
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import yaml
-from accelerate import Accelerator
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+from accelerate.commands.config.config_args import load_config_from_file
 from attnzoo.training.loop.checkpoint import checkpoints
 from attnzoo.training.loop.setup import _mixed_precision
 from safetensors.torch import load_file
@@ -239,3 +241,18 @@ def test_sharded_weights_accumulate_gradients_and_need_no_moving_average(diction
     expected, weights = (load_file(output / "last" / "model.safetensors") for output in outputs)
     for name, weight in expected.items():
         torch.testing.assert_close(weights[name], weight, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs" / "accelerate").glob("*.yaml")), ids=lambda path: path.stem)
+def test_accelerate_reads_the_files_for_its_launcher(path: Path) -> None:
+    """It refuses unknown names. The plugin of FSDP is made as a launched process makes it."""
+    config = load_config_from_file(str(path))
+    assert config.num_processes > 1
+    assert config.mixed_precision in (None, "no")  # the recipe decides
+    if config.distributed_type == "FSDP":
+        assert FullyShardedDataParallelPlugin(**settings_of_fsdp(config.fsdp_config)).fsdp_version == 2
+
+
+def settings_of_fsdp(fields: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of the plugin, whose names have no prefix."""
+    return {name if name == "fsdp_version" else name.removeprefix("fsdp_"): value for name, value in fields.items()}
