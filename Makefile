@@ -50,6 +50,8 @@ demo: $(VENV)/ready
 test: $(VENV)/installed
 	$(call say,Running the tests on every processor)
 	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal $(LIMIT)
+	$(call say,Running the tests on a pretended GPU)
+	$(BIN)/python -m pytest --numprocesses=logical --dist=worksteal $(LIMIT) -m pretended tests/device
 
 # Every equation, the outputs and gradients of every model, and what may import what. No files, Trainer or Hub; of the
 # grids of wirings and encoders every seventh case, and not the matrix of encoders and paddings.
@@ -60,7 +62,8 @@ quick: $(VENV)/installed
 	$(call say,Running the tests of the inner loop)
 	$(BIN)/python -m pytest --quiet --numprocesses=logical --dist=worksteal $(QUICK) -m 'not grid and not slow' -k 'not the_encoder_equals'
 
-# On a GPU, with a CUDA build of torch in the environment; DEVICE=cpu tries the command itself.
+# On a GPU, with a CUDA build of torch in the environment; DEVICE=cpu tries the command itself, and DEVICE=pretended runs
+# it on the device of tests/device.
 DEVICE ?= cuda
 test-gpu: $(VENV)/installed
 	$(call say,Running the tests of all families on $(DEVICE))

@@ -185,8 +185,9 @@ def linear_cross_entropy(
 ) -> Tensor:
     r""":func:`token_cross_entropy` of the logits :math:`h W^\top`, which are never stored all at once.
 
-    They are computed for some tokens at a time, only those with a label, and their gradient replaces them in memory.
-    The products have autocast's precision where it is on; everything else is in float32 at least. Differentiable once.
+    They are computed for some tokens at a time, on a CPU only those with a label, and their gradient replaces them in
+    memory. The products have autocast's precision where it is on; everything else is in float32 at least.
+    Differentiable once.
 
     Shape:
         - hidden: (B, T, H); weight: (vocabulary, H)
@@ -202,8 +203,13 @@ def linear_cross_entropy(
     dtype = torch.promote_types(hidden.dtype, weight.dtype)
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
+    tokens, targets = hidden.flatten(0, 1), labels.flatten()
+    of_token: Tensor | None = is_real.flatten()
+    if device == "cpu":  # the host would wait for a GPU to know their number
+        places = is_real.flatten().nonzero().squeeze(1)
+        tokens, targets, of_token = tokens.index_select(0, places), targets.index_select(0, places), None
     with torch.autocast(device, enabled=False):
-        total = _LinearCrossEntropy.apply(hidden[is_real].to(dtype), weight.to(dtype), labels[is_real], label_smoothing)
+        total = _LinearCrossEntropy.apply(tokens.to(dtype), weight.to(dtype), targets, of_token, label_smoothing)
     return _averaged(total, num_items, is_real)
 
 
@@ -220,7 +226,8 @@ def coverage_loss(attention_weights: Tensor, labels: Tensor, num_items: Count = 
     """
     before = nn.functional.pad(attention_weights[:, :-1], (0, 0, 1, 0)).cumsum(dim=1)
     is_real = labels != IGNORED
-    return _averaged(torch.minimum(attention_weights, before).sum(dim=-1)[is_real].sum(), num_items, is_real)
+    returned = torch.minimum(attention_weights, before).sum(dim=-1)
+    return _averaged(returned.where(is_real, 0.0).sum(), num_items, is_real)
 
 
 def _check_smoothing(smoothing: float) -> None:
@@ -233,8 +240,10 @@ def _averaged(total: Tensor, num_items: Count, is_given: Tensor) -> Tensor:
     return total / _count(num_items, is_given)
 
 
-def _count(num_items: Count, is_given: Tensor) -> Tensor:
-    """The number that a summed loss is divided by, a scalar of at least 1.
+def _count(num_items: Count, is_given: Tensor) -> Tensor | float:
+    """The number that a summed loss is divided by, at least 1.
+
+    For a wrong value on a GPU, which the host would have to wait for, it is NaN.
 
     Raises:
         ValueError: ``num_items`` is not one number, 0 or more, or it is 0 and there are labels.
@@ -245,6 +254,10 @@ def _count(num_items: Count, is_given: Tensor) -> Tensor:
     is_number = isinstance(num_items, numbers.Real) and not isinstance(num_items, bool)
     if count is not None:  # of one element, where Trainer splits a batch among several GPUs
         is_number = count.numel() == 1 and count.dtype != torch.bool and not count.is_complex()
+    if is_number and count is not None and count.device.type != "cpu":
+        given = count.to(is_given.device, torch.float32).reshape(())
+        is_wrong = (given < 0) | (given > MOST_ITEMS) | ((given == 0) & is_given.any())
+        return given.clamp(min=1).where(~is_wrong, torch.nan)
     if is_number and (count is None or not torch.compiler.is_compiling()):
         value: Any = num_items if count is None else count.item()
         is_number = 0 <= value <= MOST_ITEMS
@@ -255,7 +268,9 @@ def _count(num_items: Count, is_given: Tensor) -> Tensor:
             )
     if not is_number:
         raise ValueError(f"num_items_in_batch must be a number of labels, 0 or more, got {num_items!r:.80}")
-    return torch.as_tensor(num_items, device=is_given.device).reshape(()).clamp(min=1)
+    if count is None:
+        return max(1, num_items)  # a number
+    return count.to(is_given.device).reshape(()).clamp(min=1)
 
 
 def loss_and_logits(
@@ -287,10 +302,15 @@ def loss_and_logits(
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """The sum over the tokens. The forward pass, which has the logits, also computes the gradients for a loss of 1."""
+    """The sum over the tokens. The forward pass, which has the logits, also computes the gradients for a loss of 1.
+
+    ``is_real`` (N,) is None where every token has a label; else the others count nothing.
+    """
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, label_smoothing: float) -> Tensor:
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, labels: Tensor, is_real: Tensor | None, label_smoothing: float
+    ) -> Tensor:
         ctx.has_gradients = any(ctx.needs_input_grad)
         sums = torch.promote_types(hidden.dtype, torch.float32)
         grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight, dtype=sums)
@@ -299,19 +319,21 @@ class _LinearCrossEntropy(torch.autograd.Function):
         for start in range(0, len(labels), TOKENS_AT_A_TIME):
             chunk = slice(start, start + TOKENS_AT_A_TIME)
             label = labels[chunk].unsqueeze(1)
+            is_given = None if is_real is None else is_real[chunk].unsqueeze(1)  # (n, 1)
+            label = label if is_given is None else label.where(is_given, 0)
             logits = product(hidden[chunk], weight.t(), out=held[: len(label)]).to(sums)  # (n, vocabulary)
             of_label, largest = logits.gather(1, label), logits.amax(dim=1, keepdim=True)
             if label_smoothing:
-                total -= label_smoothing * logits.mean(dim=1).sum()
+                total -= label_smoothing * _only(logits.mean(dim=1, keepdim=True), is_given).sum()
             exponential = logits.sub_(largest).exp_()
             normaliser = exponential.sum(dim=1, keepdim=True)
-            total += (largest + normaliser.log() - (1 - label_smoothing) * of_label).sum()
+            total += _only(largest + normaliser.log() - (1 - label_smoothing) * of_label, is_given).sum()
             if ctx.has_gradients:
                 grad_logits = exponential.div_(normaliser)
                 if label_smoothing:
                     grad_logits -= label_smoothing / len(weight)
                 grad_logits.scatter_add_(1, label, torch.full_like(of_label, label_smoothing - 1))
-                grad_logits = grad_logits.to(hidden.dtype)
+                grad_logits = _only(grad_logits, is_given).to(hidden.dtype)
                 grad_hidden[chunk] = product(grad_logits, weight)
                 if sums == hidden.dtype and not suits_onednn(grad_logits.t(), hidden[chunk]):
                     grad_weight.addmm_(grad_logits.t(), hidden[chunk])
@@ -323,6 +345,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, grad_total: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         grad_hidden, grad_weight = ctx.saved_tensors
-        return grad_hidden * grad_total, (grad_weight * grad_total).to(grad_hidden.dtype), None, None
+        return grad_hidden * grad_total, (grad_weight * grad_total).to(grad_hidden.dtype), None, None, None
+
+
+def _only(values: Tensor, is_given: Tensor | None) -> Tensor:
+    """The values (n, ...) of tokens that have a label, 0 for the others; without ``is_given`` (n, 1) all have one."""
+    return values if is_given is None else values.where(is_given, 0.0)

@@ -42,6 +42,28 @@ CONFIG_DEFAULTS = ("output_attentions", "output_hidden_states")
 Forward = TypeVar("Forward", bound=Callable[..., Any])
 
 
+class Checks(list[tuple[Tensor, Callable[[], Exception]]]):
+    """Checks of values on a GPU, each a bool tensor of no dimension, True where it fails, and a function of its error.
+
+    The host waits for the device at every value that it reads. So :meth:`read` reads all of them at once.
+    """
+
+    def add(self, is_wrong: Tensor, error: Callable[[], Exception]) -> None:
+        """Check a value on a CPU now, another one later."""
+        if is_wrong.device.type != "cpu":
+            self.append((is_wrong, error))
+        elif is_wrong:
+            raise error()
+
+    def read(self) -> None:
+        """Raise the error of the first check that fails."""
+        if self:
+            device = self[0][0].device
+            failed = torch.stack([is_wrong.to(device) for is_wrong, _ in self])
+            if bool(failed.any()):
+                raise self[int(failed.int().argmax())][1]()
+
+
 def checked(forward: Forward) -> Forward:
     """Wrap ``forward`` so that it checks its arguments before it computes anything. An error names the argument.
 
@@ -63,7 +85,7 @@ def checked(forward: Forward) -> Forward:
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
         if args and (len(args) > len(parameters) or not kwargs.keys().isdisjoint(parameters[: len(args)])):
             signature.bind(self, *args, **kwargs)  # raises Python's own error
-        given = dict(zip(parameters, args, strict=False)) | kwargs
+        given, checks = dict(zip(parameters, args, strict=False)) | kwargs, Checks()
         for name in kwargs:
             if name not in parameters:
                 _check_extra(self, name, given, parameters)
@@ -77,7 +99,10 @@ def checked(forward: Forward) -> Forward:
             is_layers = name == "output_hidden_states" and name not in parameters and isinstance(value, list)
             is_flag = (value is True or value is False) and name in FLAGS
             if name in CHECKED and value is not None and not is_layers and not is_flag:
-                given[name] = _read(self, name, value)
+                given[name] = _read(self, name, value, checks)
+        if "labels" in parameters and starts_target(given, parameters):
+            check_padding(given["labels"], checks)
+        checks.read()
         if "decoder_input_ids" in parameters and given.get("encoder_outputs") is not None:
             # Not in the decoder's own forward(), which reads what the model has checked or computed.
             _check_source(given["encoder_outputs"], given.get("past_key_values"))
@@ -91,16 +116,16 @@ def checked(forward: Forward) -> Forward:
     return wrapper  # type: ignore[return-value]
 
 
-def _read(model: Any, name: str, value: Any) -> Any:
+def _read(model: Any, name: str, value: Any, checks: Checks) -> Any:
     """Check an argument by its name, and convert it to the type that ``forward`` expects."""
     if isinstance(value, Tensor) and value.is_meta and model.device.type != "meta":
         raise ValueError(f"{name} is on {value.device}, which has no values; the model is on {model.device}")
     if name in IDS:
         return _integers(value, name)
     if name in MASKS:
-        return read_mask(value, name)
+        return read_mask(value, name, checks)
     if name in LABELS:
-        return read_labels(model, value, name)
+        return read_labels(model, value, name, checks)
     if name in EMBEDDINGS and not (isinstance(value, Tensor) and value.is_floating_point()):
         raise TypeError(f"{name} must be a tensor of floating-point numbers, got {described(value)}")
     if name in FLAGS:
@@ -110,7 +135,7 @@ def _read(model: Any, name: str, value: Any) -> Any:
     return value
 
 
-def read_mask(mask: Tensor, name: str) -> Tensor:
+def read_mask(mask: Tensor, name: str, checks: Checks | None = None) -> Tensor:
     """Convert any of Hugging Face's masks to bool, True on real tokens; the only place where masks are converted.
 
     A mask is of type bool; or it contains 1 and 0, as whole numbers or floating-point; or it is additive: it is
@@ -126,28 +151,41 @@ def read_mask(mask: Tensor, name: str) -> Tensor:
         raise TypeError(f"{name} must be a tensor, 1 on real tokens and 0 on padding, got {described(mask)}")
     if mask.dtype == torch.bool:
         return mask
+    own = Checks() if checks is None else checks
     if not mask.is_floating_point():
-        if _is_readable(mask) and mask.numel():
-            low, high = (bound.item() for bound in mask.aminmax())
-            if low < 0 or high > 1:
-                raise ValueError(
+        is_real = mask.bool()
+        if _is_readable(mask):
+
+            def not_binary() -> ValueError:
+                low, high = (bound.item() for bound in mask.aminmax())
+                return ValueError(
                     f"{name} must be 1 on real tokens and 0 on padding, got {low if low < 0 else high}; an additive "
                     "mask must be of a floating-point type"
                 )
-        return mask.bool()
-    is_4d = mask.ndim == 4
-    is_additive = ~(mask > 0).any() if is_4d else (mask < 0).any()
-    if _is_readable(mask) and mask.numel():
-        wrong = mask[(mask != 0) & ~(mask <= MASKED if is_4d else torch.where(is_additive, mask <= MASKED, mask == 1))]
-        if len(wrong):
-            allowed = "of four dimensions must be" if is_4d else "must be 1 on real tokens and 0 on padding, or"
-            raise ValueError(
-                f"{name} {allowed} additive: 0 on real tokens and {MASKED:g} or less on the others; got "
-                f"{wrong[0].item():g} among its values"
-            )
-        if not is_4d and not bool(mask.any()):
-            raise ValueError(f"{name} is floating-point and all 0: all padding, or none? Give a mask of type bool")
-    return torch.where(is_additive, mask == 0, mask == 1)
+
+            own.add((is_real != mask).any(), not_binary)
+    else:
+        is_4d = mask.ndim == 4
+        is_additive = ~(mask > 0).any() if is_4d else (mask < 0).any()
+        is_real = torch.where(is_additive, mask == 0, mask == 1)
+        if _is_readable(mask) and mask.numel():
+            hides = mask <= MASKED if is_4d else torch.where(is_additive, mask <= MASKED, mask == 1)
+            is_wrong = (mask != 0) & ~hides
+
+            def not_additive() -> ValueError:
+                allowed = "of four dimensions must be" if is_4d else "must be 1 on real tokens and 0 on padding, or"
+                return ValueError(
+                    f"{name} {allowed} additive: 0 on real tokens and {MASKED:g} or less on the others; got "
+                    f"{mask[is_wrong][0].item():g} among its values"
+                )
+
+            own.add(is_wrong.any(), not_additive)
+            if not is_4d:
+                ambiguous = f"{name} is floating-point and all 0: all padding, or none? Give a mask of type bool"
+                own.add(~mask.any(), lambda: ValueError(ambiguous))
+    if checks is None:
+        own.read()
+    return is_real
 
 
 def require_model(model: Any) -> None:
@@ -288,18 +326,27 @@ def check_labels(labels: Tensor, inputs: dict[str, Any], prefix: str = "") -> bo
     return tokens is not None
 
 
-def shift_right(labels: Tensor, start_token_id: int, pad_token_id: int) -> Tensor:
-    """The decoder's input for ``labels`` (B, T): the start token, then the labels without the last.
+def starts_target(inputs: dict[str, Any], parameters: list[str]) -> bool:
+    """Whether the decoder's input is made of the labels: in an encoder-decoder, without a target among the inputs."""
+    names = "decoder_input_ids", "decoder_inputs_embeds"
+    return names[0] in parameters and inputs.get("labels") is not None and all(inputs.get(n) is None for n in names)
 
-    Raises:
-        ValueError: a label follows a -100, as with padding on the left: the decoder would read the padding. A compiled
-            graph does not check this.
-    """
-    is_padding = labels == IGNORED
-    if _is_readable(labels) and bool((is_padding[:, :-1] & ~is_padding[:, 1:]).any()):
-        raise ValueError("labels have a token after a -100; pad them on the right (tokenizer.padding_side='right')")
+
+def check_padding(labels: Tensor, checks: Checks) -> None:
+    """Check that no label follows a -100, as with padding on the left: the decoder would read the padding."""
+    if labels.ndim == 2 and _is_readable(labels):
+        is_padding = labels == IGNORED
+        side = "pad them on the right (tokenizer.padding_side='right')"
+        checks.add(
+            (is_padding[:, :-1] & ~is_padding[:, 1:]).any(),
+            lambda: ValueError(f"labels have a token after a -100; {side}"),
+        )
+
+
+def shift_right(labels: Tensor, start_token_id: int, pad_token_id: int) -> Tensor:
+    """The decoder's input for ``labels`` (B, T): the start token, then the labels without the last."""
     start = labels.new_full((len(labels), 1), start_token_id)
-    return torch.cat([start, labels[:, :-1].masked_fill(is_padding[:, :-1], pad_token_id)], dim=1)
+    return torch.cat([start, labels[:, :-1].masked_fill(labels[:, :-1] == IGNORED, pad_token_id)], dim=1)
 
 
 def target_ids(
@@ -385,24 +432,30 @@ def _without_padding(embeddings: Tensor, mask: Tensor | None, name: str) -> Tens
     raise ValueError(f"{name} has values that are not finite (NaN or infinite) on real tokens")
 
 
-def read_labels(model: Any, labels: Any, name: str) -> Tensor:
+def read_labels(model: Any, labels: Any, name: str, checks: Checks | None = None) -> Tensor:
     """Check labels; whole numbers become int64. Labels of tokens must be ids of the vocabulary."""
     if not isinstance(labels, Tensor) or labels.is_complex():
         raise TypeError(f"{name} must be a tensor, got {described(labels)}")
+    own = Checks() if checks is None else checks
     has_vocabulary = model.get_output_embeddings() is not None
     if labels.is_floating_point() or labels.dtype == torch.bool:
         if has_vocabulary:
             raise TypeError(f"{name} must be a tensor of whole numbers, got {described(labels)}")
-        if _is_readable(labels) and not bool(labels.isfinite().all()):
-            raise ValueError(f"{name} has values that are not finite (NaN or infinite)")
-        return labels
-    labels = labels.long()
-    if has_vocabulary and _is_readable(labels):
-        size = model.config.vocab_size
-        wrong = labels[((labels < 0) | (labels >= size)) & (labels != IGNORED)]
-        if len(wrong):
+        if _is_readable(labels):
+            infinite = f"{name} has values that are not finite (NaN or infinite)"
+            own.add(~labels.isfinite().all(), lambda: ValueError(infinite))
+    else:
+        labels = labels.long()
+        if has_vocabulary and _is_readable(labels):
+            size = model.config.vocab_size
+            is_wrong = ((labels < 0) | (labels >= size)) & (labels != IGNORED)
             nothing = f", or {IGNORED} where there is nothing to predict"
-            raise _out_of_range(name, wrong, f"vocab_size={size}: labels", size, nothing)
+            own.add(
+                is_wrong.any(),
+                lambda: _out_of_range(name, labels[is_wrong], f"vocab_size={size}: labels", size, nothing),
+            )
+    if checks is None:
+        own.read()
     return labels
 
 

@@ -159,6 +159,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         check_target_mask(attention_mask, embeddings, position)
         has_many_targets = embeddings.shape[0] > encoder_outputs.last_hidden_state.shape[0]  # for one source
         needs_all_steps = cache is not None or output_attentions or output_hidden_states or has_many_targets
+        needs_all_steps = needs_all_steps or embeddings.device.type != "cpu"  # the host would wait for the lengths
         lengths = None
         if tokens_to_compute is not None and not needs_all_steps:
             lengths = tokens_to_compute.sum(dim=1).clamp(min=1).tolist()
@@ -234,7 +235,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
           to: the source is all padding, or the window is past the positions of the location score
         - decoder_hidden_states: embeddings (B, T, E), each layer's states (B, T, H), the readout
         - tokens_to_compute: (B, T) bool, or None for all; nothing is computed after the last True of a row. It has no
-          effect with a cache, or when the call requests alignments or hidden states
+          effect with a cache, on a GPU, or when the call requests alignments or hidden states
 
     Raises:
         ValueError: an empty source or target, batches of different sizes, a mask of another shape than its

@@ -19,7 +19,7 @@ from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_self_attentive import SelfAttentiveConfig
 from .fast_products import linear
 from .loss import loss_of_texts, refuse_withheld_labels
-from .model_inputs import checked, embed, require_shape, source_mask
+from .model_inputs import Checks, checked, embed, require_shape, source_mask
 from .recurrent_cells import ChoGRU
 from .recurrent_encoder import RecurrentEncoder
 from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput
@@ -159,8 +159,8 @@ class SelfAttentiveModel(SelfAttentivePreTrainedModel):
         if self.gate is not None:
             mask = source_mask(None, embeddings) if mask is None else mask
             sentences, mask, places = split_pairs(embeddings, mask, token_type_ids)
-        # An exported graph must not branch on the mask's values.
-        elif mask is not None and not torch.compiler.is_exporting() and bool(mask.all()):
+        # An exported graph must not branch on the mask's values, and the host would wait for those of a GPU.
+        elif mask is not None and mask.device.type == "cpu" and not torch.compiler.is_exporting() and bool(mask.all()):
             mask = None
         outputs, _ = self.rnn(sentences, mask, with_state=False)
         sentence_matrix, annotation_matrix = self.attention(outputs[-1], mask)
@@ -279,18 +279,24 @@ def split_pairs(embeddings: Tensor, mask: Tensor, token_type_ids: Tensor | None)
     require_shape("token_type_ids", token_type_ids, "(batch, length)", tuple(mask.shape))
     token_type_ids = token_type_ids.to(mask.device)
     first, second = mask & (token_type_ids == 0), mask & (token_type_ids == 1)  # (B, S)
-    other = token_type_ids[mask & ~first & ~second]
-    if len(other):
-        raise ValueError(f"token_type_ids of a sentence pair are 0 or 1, got {other[0].item()}")
-    alone = (first.any(dim=1) != second.any(dim=1)).nonzero()
-    if len(alone):
-        row = int(alone[0])
-        raise ValueError(
-            f"row {row} of token_type_ids has no token with {int(first[row].any())}: a pair needs two sentences, "
-            "tokenizer(text, text_pair)"
-        )
+    is_other, is_alone = mask & ~first & ~second, first.any(dim=1) != second.any(dim=1)
+
+    def other() -> ValueError:
+        return ValueError(f"token_type_ids of a sentence pair are 0 or 1, got {token_type_ids[is_other][0].item()}")
+
+    def alone() -> ValueError:
+        row = int(is_alone.nonzero()[0])
+        missing = f"row {row} of token_type_ids has no token with {int(first[row].any())}"
+        return ValueError(f"{missing}: a pair needs two sentences, tokenizer(text, text_pair)")
+
+    checks = Checks()
+    checks.add(is_other.any(), other)
+    checks.add(is_alone.any(), alone)
+    checks.read()
     sentences = torch.cat([first, second])  # (2B, S)
-    longest = max(1, int(sentences.sum(dim=1).max()))
+    longest = mask.shape[1]
+    if mask.device.type == "cpu":  # the host would wait for a GPU
+        longest = max(1, int(sentences.sum(dim=1).max()))
     places = sentences.int().argsort(dim=1, descending=True, stable=True)[:, :longest]  # real tokens first
     rows = torch.arange(len(mask), device=mask.device).repeat(2).unsqueeze(1)
     return embeddings[rows, places], sentences.gather(1, places), places

@@ -111,7 +111,8 @@ class RecurrentEncoder(nn.Module):
     def forward(
         self, inputs: Tensor, mask: Tensor | None = None, with_state: bool = True
     ) -> tuple[list[Tensor], RecurrentState | None]:
-        is_general = torch.compiler.is_exporting()  # an exported graph must not branch on the mask's values
+        # An exported graph must not branch on the mask's values, and the host would wait for those of a GPU.
+        is_general = torch.compiler.is_exporting() or inputs.device.type != "cpu"
         if mask is None or (not is_general and bool(mask.all())):
             return self._run(inputs, None, with_state)
         lengths = mask.sum(dim=1).clamp(min=1)  # a row without a real token is read for one step, and then set to zero

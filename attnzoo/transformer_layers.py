@@ -37,8 +37,13 @@ class Packing(NamedTuple):
 
     @classmethod
     def of(cls, is_packed: Tensor | None) -> "Packing | None":
-        """The tokens where ``is_packed`` (B, T) is True; None if nearly all are, or without ``is_packed``."""
-        if is_packed is None or int(is_packed.sum()) > MAX_PACKED * is_packed.numel():
+        """The tokens where ``is_packed`` (B, T) is True; None if nearly all are, or without ``is_packed``.
+
+        None also on a GPU, where the host would wait to know their number.
+        """
+        if is_packed is None or is_packed.device.type != "cpu":
+            return None
+        if int(is_packed.sum()) > MAX_PACKED * is_packed.numel():
             return None
         return cls(is_packed.flatten().nonzero().squeeze(1), (is_packed.shape[0], is_packed.shape[1]))
 

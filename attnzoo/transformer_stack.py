@@ -85,7 +85,8 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
     no cache, the row holds several texts, and no token attends to another text (``DataCollatorWithFlattening``).
 
     With ``tokens_to_compute`` the other tokens are not computed, and their last hidden states may be 0. It must include
-    the tokens that others attend to. It has no effect with a cache, or when the call requests the layers' outputs.
+    the tokens that others attend to. It has no effect with a cache, on a GPU, or when the call requests the layers'
+    outputs.
 
     Shape:
         - input_ids: (B, T); attention_mask: (B, T), and with a cache of P tokens (B, P + T), or as long as a static
@@ -286,8 +287,9 @@ def _is_real(
     if attention_mask is None:
         return None
     require_shape(name, attention_mask, "(batch, length)", *((rows, width) for width in widths))
-    # A graph cannot branch on what the mask holds.
-    is_full = not torch.compiler.is_compiling() and bool(attention_mask.all())
+    # A graph cannot branch on what the mask holds, and the host would wait for a GPU to know it.
+    is_known = attention_mask.device.type == "cpu" and not torch.compiler.is_compiling()
+    is_full = is_known and bool(attention_mask.all())
     return None if is_full else attention_mask.to(device)
 
 

@@ -20,7 +20,7 @@ from .generation_checks import check_generation, complete
 from .generation_options import ZooGenerationMixin
 from .json_files import read_mapping
 from .loss import IGNORED, Count, coverage_loss, loss_and_logits, refuse_withheld_labels
-from .model_inputs import check_labels, require_shape, require_tokens, shift_right
+from .model_inputs import Checks, check_labels, check_padding, require_shape, require_tokens, shift_right
 
 CONVERT = "which may run code; convert weights that you trust with torch.load(..., weights_only=True) and"
 MAX_NEW_WEIGHTS = 10**8  # that a file may lack: those of a new head or of added words
@@ -152,7 +152,14 @@ class ConditionalGenerationMixin(ZooGenerationMixin):
     training: bool
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`."""
+        """What the decoder reads for ``labels``, as the Trainer's collator asks; see :func:`shift_right`.
+
+        Raises:
+            ValueError: a label follows a -100, as with padding on the left: the decoder would read the padding.
+        """
+        checks = Checks()
+        check_padding(labels, checks)
+        checks.read()
         return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     def add_target(self, inputs: dict[str, Any], labels: Tensor | None, num_items: Count) -> None:
@@ -175,7 +182,7 @@ class ConditionalGenerationMixin(ZooGenerationMixin):
             return
         if not is_prefix(inputs.get("past_key_values")):
             raise ValueError("labels start a new target and past_key_values continues one; give decoder_input_ids")
-        inputs["decoder_input_ids"] = self.prepare_decoder_input_ids_from_labels(labels)
+        inputs["decoder_input_ids"] = shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     def predict(
         self,

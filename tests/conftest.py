@@ -17,6 +17,7 @@ import torch
 from attnzoo.training.train import main
 
 from tests import factory
+from tests.device import pretended_device
 from tests.devices import TestTensorsOn
 from tests.regular_language import SMALL, write_dictionary
 
@@ -41,6 +42,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--device") == pretended_device.NAME:
+        pretended_device.install()
     factory.DEVICE = torch.device(config.getoption("--device"))
     if factory.DEVICE.type != "cpu":
         TestTensorsOn(factory.DEVICE).__enter__()

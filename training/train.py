@@ -29,18 +29,15 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-from attnzoo.loss import IGNORED
 
 from .card import describe, write_card
 from .commands.exits import StoppedError, exit_on_user_error
 from .commands.parsers import train_parser
 from .loop.checkpoint import checkpoint_folder, checkpoints, replacing, rotate, save_tokenizer, write_atomically
 from .loop.loss_terms import total_loss
-from .loop.progress import Clock, progress_bar
+from .loop.progress import Batch, Clock, progress_bar
 from .loop.run_folder import contents, differences, read_run, start_output, write_row
 from .loop.schedule import learning_rate
 from .loop.setup import Run, setup
@@ -80,16 +77,15 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
         progress = 1.0 if best.is_out_of_patience(settings.patience) else clock.progress(accelerator)
         while progress < 1:
             batches = [next(state.batches) for _ in range(run.accumulation_steps)]
-            num_labels = torch.stack([(batch["labels"] != IGNORED).sum() for batch in batches]).sum()
-            signum = torch.as_tensor(max(received, default=0), device=accelerator.device)
-            num_labels, signum = accelerator.reduce(torch.stack([num_labels, signum]), "sum")
+            num_labels = sum(batch.num_labels for batch in batches)
+            num_labels, signum = summed(accelerator, num_labels, max(received, default=0))
             rate = learning_rate(clock.steps, progress, state.batches.epochs(), settings)
             add_gradients(run, batches, num_labels)
             if accelerator.is_main_process and not clock.steps:  # all that the recipe names was read and fits
                 start_output(output, recipe, run.replaced)
             step(run, rate)
             progress = clock.progress(accelerator)
-            state.since_log.tokens += int(num_labels)
+            state.since_log.tokens += num_labels
             done = clock.steps if settings.max_minutes is None else progress * settings.max_minutes
             bar.update(done - bar.n)
 
@@ -115,13 +111,22 @@ def train(recipe: Recipe, task: Task, output: Path, resume: bool = False, overwr
     return finish(run)
 
 
-def add_gradients(run: Run, batches: list[dict[str, Tensor]], num_labels: Tensor) -> None:
+def summed(accelerator: Accelerator, *numbers: int) -> list[int]:
+    """The sums of whole numbers over all processes. One process asks no device."""
+    if accelerator.num_processes == 1:
+        return list(numbers)
+    return accelerator.reduce(torch.tensor(numbers, device=accelerator.device), "sum").tolist()
+
+
+def add_gradients(run: Run, batches: list[Batch], num_labels: int) -> None:
     """Add the clipped gradients of one optimiser step: the mean over the labels of all batches, on all processes."""
     settings, accelerator = run.recipe.training, run.accelerator
     for number, batch in enumerate(batches, start=1):
         is_last = number == len(batches)
         with contextlib.nullcontext() if is_last else accelerator.no_sync(run.model):
-            loss = total_loss(run.model, batch, num_labels, settings.label_smoothing, run.terms, accelerator.autocast)
+            loss = total_loss(
+                run.model, batch.inputs, num_labels, settings.label_smoothing, run.terms, accelerator.autocast
+            )
             accelerator.backward(loss * accelerator.num_processes)  # gradients are averaged over processes
         run.state.since_log.loss += loss.detach()
     accelerator.clip_grad_norm_(run.model.parameters(), settings.max_grad_norm)

@@ -184,8 +184,10 @@ def _beam_search(
         best_length = config.max_length - prompt if longest_is_best else length
         worst = torch.where(has_ended, ended_scores.amin(dim=1, keepdim=True), NEVER)
         can_improve &= (running_scores[:, :1] / best_length**penalty > worst).any(dim=1, keepdim=True)
-        is_full = config.early_stopping is True and bool(has_ended.all())
-        if is_full or bool(is_end.all()) or not bool(can_improve.any()):
+        is_over = is_end.all() | ~can_improve.any()
+        if config.early_stopping is True:
+            is_over |= has_ended.all()
+        if is_over:  # read once, since the host waits for a GPU
             break
     wanted = config.num_return_sequences
     width = prompt + int(ended_lengths[:, :wanted].max())

@@ -50,7 +50,7 @@ class LabelLoss:
 def total_loss(
     model: nn.Module,
     batch: dict[str, Tensor],
-    num_labels: Tensor,
+    num_labels: Tensor | int,
     smoothing: float,
     terms: Sequence[LossTerm],
     autocast: Callable[[], AbstractContextManager[Any]],

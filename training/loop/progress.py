@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from accelerate import Accelerator
@@ -89,6 +89,13 @@ class SinceLog:
         self.steps, self.tokens = state["steps"], state["tokens"]
 
 
+class Batch(NamedTuple):
+    """The tensors of a batch on the device, and the number of its labels, counted where they were collated."""
+
+    inputs: dict[str, Tensor]
+    num_labels: int
+
+
 @dataclass
 class Batches:
     """An endless iterator over the batches of one process, epoch after epoch, from any position in the data.
@@ -102,17 +109,17 @@ class Batches:
     """
 
     order: LengthBatchSampler | LengthBatchStream
-    load: Callable[[list[Any]], dict[str, Tensor]]
+    load: Callable[[list[Any]], Batch]
     process: int = 0
     num_processes: int = 1
     epoch: int = 0
     position: int = 0
     _iterator: Iterator[list[Any]] | None = None
 
-    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+    def __iter__(self) -> Iterator[Batch]:
         return self
 
-    def __next__(self) -> dict[str, Tensor]:
+    def __next__(self) -> Batch:
         batch = next(self._iterator or self._start(), None)
         if batch is None:
             self.epoch, self.position = self.epoch + 1, 0

@@ -10,8 +10,10 @@ from accelerate import Accelerator, DistributedType, PartialState
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import broadcast_object_list, send_to_device, set_seed, str_to_bool
 from datasets import IterableDataset
-from torch import Tensor, nn
+from torch import nn
 from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from attnzoo.loss import IGNORED
 
 from ..data.text_files import short
 from ..recipe import Recipe, Training
@@ -22,7 +24,7 @@ from .checkpoint import recover, require_room, set_damaged_aside
 from .distillation import Teachers
 from .guided_alignment import GuidedAlignment
 from .loss_terms import LabelLoss, LossTerm
-from .progress import Batches, Best, Clock, SinceLog
+from .progress import Batch, Batches, Best, Clock, SinceLog
 from .run_folder import check_output, contents, describe_run, size_of, start_log
 from .schedule import make_optimizer
 from .starting import Start
@@ -246,9 +248,10 @@ def _batches(
     def describe(example: dict[str, Any]) -> str:
         return short(repr(tokenizer.decode(example["input_ids"], skip_special_tokens=True)))
 
-    def load(batch: list[Any]) -> dict[str, Tensor]:
-        rows = batch if is_streamed else examples.__getitems__(batch)
-        return send_to_device(collate(rows), accelerator.device)
+    def load(batch: list[Any]) -> Batch:
+        inputs = collate(batch if is_streamed else examples.__getitems__(batch))
+        num_labels = int((inputs["labels"] != IGNORED).sum())  # here, where no device is waited for
+        return Batch(send_to_device(inputs, accelerator.device), num_labels)
 
     order: LengthBatchSampler | LengthBatchStream
     if is_streamed:
