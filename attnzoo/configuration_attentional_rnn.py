@@ -118,7 +118,7 @@ class AttentionalRNNConfig(ZooConfig):
     """
 
     model_type = "attentional_rnn"
-    keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state", "copy_probabilities"]
+    keys_to_ignore_at_inference = ["past_key_values", "cache", "encoder_last_hidden_state", "copy_probabilities"]
     attribute_map = {"hidden_size": "decoder_hidden_size", "num_hidden_layers": "decoder_layers"}
 
     wiring: Literal["cho", "sutskever", "bahdanau", "luong"] = "bahdanau"

@@ -41,7 +41,7 @@ class SmallTransformerConfig(ZooConfig):
     """
 
     model_type = "small_transformer"
-    keys_to_ignore_at_inference = ["past_key_values", "encoder_last_hidden_state", "copy_probabilities"]
+    keys_to_ignore_at_inference = ["past_key_values", "cache", "encoder_last_hidden_state", "copy_probabilities"]
 
     attention_pattern: Literal["encoder_decoder", "bidirectional", "causal"] = "encoder_decoder"
     is_encoder_decoder: bool | None = None  # type: ignore[assignment]  # the base class has a bool

@@ -7,6 +7,7 @@ from torch import Tensor
 from transformers.generation import GenerationMixin
 
 from .generation_checks import check_generation
+from .library_internals import CACHE
 
 # Options that would read the target as a source, or the source as a target: the values that leave them off.
 WITHOUT_ENCODER: dict[str, tuple[Any, ...]] = {
@@ -32,11 +33,16 @@ class ZooGenerationMixin(GenerationMixin):
         tokenizer: Any = None,
         assistant_tokenizer: Any = None,
         assistant_model: Any = None,
+        cache: Any = None,  # and for this one, since Transformers 5.24
         **kwargs: Any,
     ) -> dict[str, Any]:
         """The arguments of ``forward`` for the next step. Transformers' loops also pass on those of ``generate()``."""
         parent: Any = super()
+        if cache is not None:
+            kwargs["cache"] = cache
         inputs: dict[str, Any] = parent.prepare_inputs_for_generation(input_ids, inputs_embeds=inputs_embeds, **kwargs)
+        if CACHE in inputs:
+            inputs["past_key_values"] = inputs.pop(CACHE)  # PEFT looks for this name
         return inputs
 
     def init_continuous_batching(self, *args: Any, **kwargs: Any) -> Any:

@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from transformers.generation.continuous_batching import PagedAttentionCache
 from transformers.utils.generic import ModelOutput, TransformersKwargs
 
+from .library_internals import CACHE
 from .loss import IGNORED
 
 IDS = ("input_ids", "decoder_input_ids", "token_type_ids", "position_ids", "decoder_position_ids")
@@ -33,7 +35,7 @@ DROPPED_ARGUMENTS = ("use_cache", "labels", "token_type_ids")
 # Arguments for several texts in one row. They repeat the information of position_ids or of a 4D mask, one of which is
 # required.
 PACKING_ARGUMENTS = {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "seq_idx", "is_causal"}
-# Arguments of continuous batching: the attention with a paged cache reads them.
+# Arguments of continuous batching: the attention with a paged cache reads them. Another "cache" is past_key_values.
 PAGED_CACHE_ARGUMENTS = {"cache", "read_index", "write_index", "block_table", "logits_indices", "logits_processor_args"}
 
 # Arguments whose default is the config's field of the same name.
@@ -67,12 +69,14 @@ class Checks(list[tuple[Tensor, Callable[[], Exception]]]):
 def checked(forward: Forward) -> Forward:
     """Wrap ``forward`` so that it checks its arguments before it computes anything. An error names the argument.
 
+    ``cache`` is another name of ``past_key_values``: that of Transformers 5.24 and later, and of its ``generate()``.
     Ids and labels may be of any integer type. Every mask reaches ``forward`` as bool, see :func:`read_mask`.
     Embeddings that are not finite are set to 0 where the mask hides them. The values of tensors are not checked in a
     compiled or exported graph, which cannot branch on them.
 
     Raises:
-        TypeError: an argument that ``forward`` does not know, or an argument that must be a tensor and is not.
+        TypeError: an argument that ``forward`` does not know, one that is given twice, or one that must be a tensor and
+            is not.
         ValueError: an argument has invalid values.
     """
     signature = inspect.signature(forward)
@@ -80,9 +84,14 @@ def checked(forward: Forward) -> Forward:
     dropped = [name for name in DROPPED_ARGUMENTS if name not in parameters]
     defaults = [name for name in CONFIG_DEFAULTS if name in parameters]
     embedded = [name for name in ("inputs_embeds", "decoder_inputs_embeds") if name in parameters]
+    takes_past = "past_key_values" in parameters
 
     @functools.wraps(forward)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if takes_past and "cache" in kwargs and not isinstance(kwargs["cache"], PagedAttentionCache):
+            if "past_key_values" in kwargs:
+                raise TypeError(f"cache and past_key_values are names of the same argument; give {CACHE} alone")
+            kwargs["past_key_values"] = kwargs.pop("cache")
         if args and (len(args) > len(parameters) or not kwargs.keys().isdisjoint(parameters[: len(args)])):
             signature.bind(self, *args, **kwargs)  # raises Python's own error
         given, checks = dict(zip(parameters, args, strict=False)) | kwargs, Checks()
@@ -387,7 +396,8 @@ def _check_extra(model: Any, name: str, given: dict[str, Any], parameters: list[
         if given.get("position_ids") is None and not (isinstance(mask, Tensor) and mask.ndim == 4):
             raise ValueError(f"{name} needs position_ids or a mask of four dimensions; give one of them")
         return
-    if name in PAGED_CACHE_ARGUMENTS and "position_ids" in parameters and given.get("cache") is not None:
+    is_paged = "position_ids" in parameters and isinstance(given.get("cache"), PagedAttentionCache)
+    if name in PAGED_CACHE_ARGUMENTS and is_paged:
         return
     nearest = "".join(f"did you mean {near}? " for near in difflib.get_close_matches(name, parameters, n=1))
     raise TypeError(f"{type(model).__name__} has no argument {name}: {nearest}it takes {', '.join(parameters)}")

@@ -19,6 +19,7 @@ from transformers.utils import can_return_tuple
 from .attention import AdditiveScore, Source
 from .configuration_attentional_rnn import AttentionalRNNConfig
 from .copying import Copied, CopyingDecoderOutput, CopyingModelOutput
+from .library_internals import CACHE
 from .loss import Count
 from .model_inputs import checked, embed, require_tokens, source_mask, target_ids, targets_per_source
 from .recurrent_cache import RecurrentDecoderCache, check_target_mask
@@ -154,7 +155,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         names = "decoder_input_ids", "decoder_inputs_embeds"
         embeddings = self.dropout(embed(self.embed_tokens, input_ids, inputs_embeds, *names))  # (B, T, E)
-        cache = self._cache(past_key_values, use_cache)
+        cache: Any = self._cache(past_key_values, use_cache)
         state, source, position = self._start(embeddings, encoder_outputs, encoder_attention_mask, cache)
         check_target_mask(attention_mask, embeddings, position)
         has_many_targets = embeddings.shape[0] > encoder_outputs.last_hidden_state.shape[0]  # for one source
@@ -173,7 +174,7 @@ class AttentionalRNNDecoder(AttentionalRNNPreTrainedModel):
         needs_alignments = self.config.copy or self.config.coverage
         return CopyingDecoderOutput(
             last_hidden_state=outputs.readout,
-            past_key_values=cache,
+            **{CACHE: cache},
             hidden_states=(embeddings, *outputs.hidden_states, outputs.readout) if output_hidden_states else None,
             cross_attentions=(weights.unsqueeze(1),) if output_attentions and weights is not None else None,
             copy_gate=outputs.gate,

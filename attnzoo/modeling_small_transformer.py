@@ -29,6 +29,7 @@ from transformers.utils import can_return_tuple
 from .configuration_small_transformer import SmallTransformerConfig
 from .copying import Copied, CopyHead, source_ids_of
 from .generation_options import ZooGenerationMixin
+from .library_internals import CACHE
 from .loss import IGNORED, Count, loss_and_logits, loss_of_texts, problem_type_of, token_cross_entropy
 from .model_inputs import check_labels, checked, source_mask, target_ids
 from .transformer_stack import SmallTransformerPreTrainedModel, SmallTransformerStack
@@ -116,7 +117,7 @@ class SmallTransformerModel(SmallTransformerPreTrainedModel):
                     "attention_mask; the decoder's arguments and encoder_outputs are for 'encoder_decoder'"
                 )
             outputs = self.first_stack(*text, tokens_to_compute, past_key_values=past_key_values, **kwargs)
-            names = "last_hidden_state", "past_key_values", "hidden_states", "attentions"
+            names = "last_hidden_state", CACHE, "hidden_states", "attentions"
             return BaseModelOutputWithPast(**{name: outputs.get(name) for name in names})
         if attention_mask is not None and attention_mask.ndim == 4:
             raise ValueError(

@@ -22,6 +22,7 @@ from transformers.utils import cached_file, can_return_tuple
 from .attention import StructuredSelfAttention, redundancy_penalty
 from .configuration_pooled_encoder import PooledEncoderConfig
 from .json_files import read_mapping
+from .library_internals import cache_argument
 from .loss import loss_of_texts, refuse_withheld_labels
 from .model_inputs import read_labels, require_flag, source_mask
 from .zoo_model import SafetensorsModel, SelfAttentiveClassifierOutput, with_head
@@ -173,11 +174,14 @@ class PooledEncoderModel(SafetensorsModel):
             output_attentions = config.output_attentions
         if output_hidden_states is None:
             output_hidden_states = config.output_hidden_states
-        if past_key_values is not None and "past_key_values" not in signature(self.encoder.forward).parameters:
-            encoder = type(self.encoder).__name__
-            raise ValueError(f"past_key_values is a prefix of keys and values, and {encoder} reads none; leave it out")
+        if past_key_values is not None:
+            name, encoder = cache_argument(self.encoder.forward), type(self.encoder).__name__
+            if name is None:
+                raise ValueError(
+                    f"past_key_values is a prefix of keys and values, and {encoder} reads none; leave it out"
+                )
+            inputs[name] = past_key_values
         inputs |= {"input_ids": input_ids, "attention_mask": attention_mask, "inputs_embeds": inputs_embeds}
-        inputs["past_key_values"] = past_key_values
         given = {name: value for name, value in inputs.items() if value is not None}
         encoded = self.encoder(**given, output_hidden_states=output_hidden_states, return_dict=True)
         states = encoded[0]  # (B, S, D)

@@ -19,7 +19,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from .attention import attend, dot_score
 from .configuration_small_transformer import SmallTransformerConfig
 from .fast_products import linear
-from .library_internals import attention_backend
+from .library_internals import CACHE, attention_backend
 
 MAX_PACKED = 0.95  # a batch is not packed if a larger share of its tokens would be: packing would take longer
 
@@ -156,6 +156,8 @@ class MultiHeadAttention(nn.Module):
         query = self._heads(linear(self.query_proj, hidden_states), packing)
         attended = (hidden_states, packing) if source is None else (source, source_packing)
         key, value = self._keys_and_values(*attended, source is not None, past_key_values)
+        if CACHE == "cache" and "cache" in kwargs:  # a paged cache; before 5.24 the attention function updates it
+            key, value = kwargs.pop("cache").update(key, value, self.layer_idx, kwargs)
         rows, length = query.shape[0], query.shape[2]
         is_shared = key.shape[0] < rows
         if is_shared:  # the queries of N sequences as those of one

@@ -18,7 +18,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .attention import source_positions
 from .configuration_small_transformer import SmallTransformerConfig
 from .copying import CopyableSource
-from .library_internals import attention_backend
+from .library_internals import CACHE, attention_backend
 from .model_inputs import checked, embed, require_shape, require_tokens, targets_per_source
 from .transformer_layers import MultiHeadAttention, Packing, PositionEmbedding, TransformerLayer, mask_for
 from .zoo_model import SafetensorsModel
@@ -59,16 +59,14 @@ class SmallTransformerPreTrainedModel(SafetensorsModel):
             super()._init_weights(module)
 
     @staticmethod
-    def create_masks_for_generate(
-        attention_mask: Tensor | None, past_key_values: Cache, inputs_embeds: Tensor, **kwargs: Any
-    ) -> Tensor | None:
+    def create_masks_for_generate(attention_mask: Tensor | None, inputs_embeds: Tensor, **kwargs: Any) -> Tensor | None:
         """The mask (B, S) for ``generate()`` with a static cache. The stack makes its own mask and positions from it.
 
         It is as long as the cache, so that a compiled step has the same shape at every length.
         """
         if attention_mask is None:
             return None
-        num_keys = past_key_values.get_mask_sizes(inputs_embeds.shape[1], 0)[0]
+        num_keys = kwargs[CACHE].get_mask_sizes(inputs_embeds.shape[1], 0)[0]
         return nn.functional.pad(attention_mask, (0, num_keys - attention_mask.shape[1]))
 
 
@@ -153,7 +151,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             width = self.config.hidden_size
             require_tokens("encoder_outputs[0]", encoder_hidden_states, "(batch, length, width)", 3, width)
             targets_per_source(encoder_hidden_states, hidden_states)
-        cache = self._cache(past_key_values, use_cache)
+        cache: Any = self._cache(past_key_values, use_cache)
         if cache is not None:
             self._check_cache(cache, rows, encoder_hidden_states)
         past: Any = 0 if cache is None else _length(cache)
@@ -208,7 +206,7 @@ class SmallTransformerStack(SmallTransformerPreTrainedModel):
             hidden_states = self.final_norm(hidden_states)
         if packing is not None:
             hidden_states = packing.unpack(hidden_states)
-        output = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden_states, past_key_values=cache)
+        output = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=hidden_states, **{CACHE: cache})
         if self.config.copy and not self.is_causal:
             return CopyableSource(**output, source_ids=input_ids)
         return output

@@ -19,6 +19,7 @@ from .copying import Copied, CopyingLMOutput, pointer_generator, source_ids_of
 from .generation_checks import check_generation, complete
 from .generation_options import ZooGenerationMixin
 from .json_files import read_mapping
+from .library_internals import CACHE
 from .loss import IGNORED, Count, coverage_loss, loss_and_logits, refuse_withheld_labels
 from .model_inputs import Checks, check_labels, check_padding, require_shape, require_tokens, shift_right
 
@@ -256,7 +257,7 @@ def joined_outputs(encoder: ModelOutput, decoder: Any) -> Seq2SeqModelOutput:
     """The output of an encoder-decoder: what both parts return, under the names that Transformers has for it."""
     return Seq2SeqModelOutput(
         last_hidden_state=decoder.last_hidden_state,
-        past_key_values=decoder.past_key_values,
+        **{CACHE: decoder.get(CACHE)},
         decoder_hidden_states=decoder.hidden_states,
         decoder_attentions=decoder.attentions,
         cross_attentions=decoder.cross_attentions,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import Cache
 
+from ..library_internals import CACHE, cache_argument
 from .report import Finding, Report
 from .subject import CannotCallError, Subject, first_line, largest_difference, tensors_of, tolerance_of
 
@@ -253,6 +254,7 @@ def steps_of_transformers(model: Any, vocabulary: int) -> Steps:
     """The steps of a Hugging Face model that has a cache."""
     is_pair = bool(model.config.is_encoder_decoder)
     name = "decoder_input_ids" if is_pair else "input_ids"
+    past = cache_argument(model.forward) or CACHE
 
     def start(source: Tensor, mask: Tensor) -> Any:
         if not is_pair:
@@ -261,7 +263,7 @@ def steps_of_transformers(model: Any, vocabulary: int) -> Steps:
 
     def step(tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
         outputs = model(**{name: tokens[:, None]}, **state, use_cache=True)
-        return outputs.logits[:, -1], {**state, "past_key_values": outputs.past_key_values}
+        return outputs.logits[:, -1], {**state, past: outputs.get(CACHE)}
 
     def forced(source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
         inputs = {"input_ids": source, "attention_mask": mask, name: target} if is_pair else {name: target}
@@ -269,9 +271,9 @@ def steps_of_transformers(model: Any, vocabulary: int) -> Steps:
         return logits
 
     def reorder(state: Any, rows: Tensor) -> Any:
-        past = copy.deepcopy(state["past_key_values"])
-        past.reorder_cache(rows)
-        return {**state, "past_key_values": past}
+        cache = copy.deepcopy(state[past])
+        cache.reorder_cache(rows)
+        return {**state, past: cache}
 
     parts = [Subject(function, model.dtype) for function in (step, start, forced, reorder)]
     for part in parts:

@@ -24,7 +24,7 @@ from transformers import Cache, DynamicCache, EncoderDecoderCache
 from ..copying import Copied, source_ids_of
 from ..fast_products import is_untouched
 from ..generation_options import SearchRefusedError
-from ..library_internals import attention_backend, is_given
+from ..library_internals import CACHE, attention_backend, is_given
 from ..model_inputs import read_mask, source_mask
 from ..transformer_layers import TransformerLayer
 from .repeated_product import RepeatedProduct
@@ -46,9 +46,7 @@ class TransformerSteps:
             bypass; or a cache of the caller's.
     """
 
-    reads = frozenset(
-        {"encoder_outputs", "attention_mask", "decoder_attention_mask", "past_key_values", "logits_to_keep"}
-    )
+    reads = frozenset({"encoder_outputs", "attention_mask", "decoder_attention_mask", CACHE, "logits_to_keep"})
 
     def __init__(self, model: Any, arguments: dict[str, Any], num_sources: int, num_beams: int) -> None:
         decoder = model.model.decoder
@@ -72,7 +70,7 @@ class TransformerSteps:
                 f"search() computes scaled dot-product attention, and attn_implementation={backend!r} may compute "
                 "something else; leave out custom_generate"
             )
-        cache = arguments.get("past_key_values")
+        cache = arguments.get(CACHE)
         if cache is not None and is_given(cache):
             raise SearchRefusedError("search() neither reads nor fills past_key_values; leave out custom_generate")
         self.decoder, self.num_sources, self.num_beams = decoder, num_sources, num_beams

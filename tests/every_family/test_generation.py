@@ -16,6 +16,7 @@ from transformers.generation import (
     StoppingCriteriaList,
 )
 
+from attnzoo.library_internals import CACHE
 from tests import factory
 from tests.every_family.test_outputs import expected_shapes
 from tests.factory import (
@@ -125,6 +126,24 @@ def test_cached_steps_equal_teacher_forcing(name: str, attention: str | None, si
     assert cache.get_seq_length() == is_real.shape[1]
     if alignments:
         torch.testing.assert_close(torch.cat(alignments, dim=1), alignments_of(whole), **EXACT)
+
+
+@every_name
+def test_a_cache_is_given_by_either_name_of_the_library_and_not_by_both(name: str) -> None:
+    """Transformers 5.24 renamed past_key_values to cache, in its ``generate()`` too."""
+    model, text = tiny_model(name), words(2, 6)
+    source = {"input_ids": words(2, 4, seed=1)} if model.config.is_encoder_decoder else {}
+    of_text = "decoder_input_ids" if source else "input_ids"
+
+    def go_on(*names: str) -> Tensor:
+        cache = model(**source, **{of_text: text[:, :3]}, use_cache=True)[CACHE]
+        return model(**source, **{of_text: text[:, 3:]}, **dict.fromkeys(names, cache)).logits
+
+    whole = model(**source, **{of_text: text}).logits
+    for argument in ("past_key_values", "cache"):
+        torch.testing.assert_close(go_on(argument), whole[:, 3:], **EXACT)
+    with pytest.raises(TypeError, match=f"cache and past_key_values are .* give {CACHE} alone"):
+        go_on("past_key_values", "cache")
 
 
 @every_mode
