@@ -8,8 +8,8 @@ as in "Laura" and "Doris", the spelling decides.
 import re
 from functools import cache
 
+from ..phone_sets import PRIMARY, SECONDARY, Phones, arpabet_as_kokoro, split
 from .lexicons import Entry, full_dictionary
-from .phone_sets import PRIMARY, SECONDARY, Phones, arpabet_as_kokoro, split
 
 VOWEL = "[AIQWYaiuɑɒɔəɛɜɪʊʌæO]"
 STRESSED = f"[{PRIMARY}{SECONDARY}]?{VOWEL}"

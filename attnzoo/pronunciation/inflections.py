@@ -9,7 +9,7 @@ if it is spelled with one ("storing"). misaki leaves these to its fallback.
 import re
 from collections.abc import Iterator
 
-from .phone_sets import Phones, split, with_ending
+from ..phone_sets import Phones, split, with_ending
 
 DOUBLED = re.compile(r"([bcdgklmnprstvxz])\1ing$|cking$")  # running, picnicking
 AFTER_VOICELESS = frozenset("pkfθʃsʧ")  # here -ed is t

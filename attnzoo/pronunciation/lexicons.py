@@ -17,9 +17,7 @@ from string import capwords
 from typing import NamedTuple
 
 from ..encoding import text_lines
-from . import heteronyms
-from .inflections import inflected, stems
-from .phone_sets import (
+from ..phone_sets import (
     DESCRIPTIONS,
     PHONE_SETS,
     Phones,
@@ -29,6 +27,8 @@ from .phone_sets import (
     without_stress,
     wrong_phone,
 )
+from . import heteronyms
+from .inflections import inflected, stems
 from .taggers import PARTS_OF_SPEECH
 from .text import SOUNDED_E, straight
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+from .. import phone_sets
 from ..alignment import AlignedPair
 from ..model_inputs import require_flag
+from ..phone_sets import Phones
 from ..shipped_models import KOKORO, PRONUNCIATION, named_folder
-from . import phone_sets
 from .british import british_entries
 from .capitals import WITHOUT_VOWELS, reading, term
 from .compounds import parts_of_compound
@@ -32,7 +33,6 @@ from .lexicons import (
     user_lexicon,
 )
 from .options import Options, chosen_options, iterator_of, texts_of
-from .phone_sets import Phones
 from .spoken import Piece, Spoken, Variant, Word, as_tagged, kind_of, word_of
 from .taggers import Tagger, installed_tagger, tags_by_neighbours
 from .text import (

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ..alignment import AlignedPair
-from .phone_sets import Phones
+from ..phone_sets import Phones
 from .taggers import parts_of_speech
 from .text import Token
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from ..alignment import AlignedPair
 from ..batching import by_length
+from ..phone_sets import Phones, english_set, without_stress
 from ..phonemes import CLOSE, OPEN, known_phonemes
 from ..shipped_models import PRONUNCIATION
 from .engines import EngineName, load_engine
-from .phone_sets import Phones, english_set, without_stress
 from .text import INNER_E, RESPELLED_E, SOUNDED_E, plain, respelled, straight
 
 # The most phones of a word of English, by its letters. In CMUdict and in misaki's gold entries only initialisms and a

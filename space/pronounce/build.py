@@ -22,8 +22,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from attnzoo import AttentionalRNNForConditionalGeneration, model_path
 from attnzoo.export.graph import SMALL, numbers, quantise
 from attnzoo.export.onnx_folder import refuse_copying
+from attnzoo.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, are_arpabet
 from attnzoo.phonemes import CLOSE, OPEN, known_phonemes
-from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, are_arpabet
 from attnzoo.shipped_models import SHIPPED
 from attnzoo.viewer.style import DARK, LIGHT
 

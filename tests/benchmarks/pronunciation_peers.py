@@ -25,8 +25,8 @@ from attnzoo.training.card import describe
 from attnzoo.training.recipe import load_recipe, make_task
 
 from attnzoo.commands.parsers import add_overrides
+from attnzoo.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, split
 from attnzoo.phonemes import accent_and_spelling
-from attnzoo.pronunciation.phone_sets import ACCENT_TOKENS, SILVER_TOKENS, split
 from tests.benchmarks.environments import interpreter
 
 SYSTEMS = Path(__file__).parent / "pronunciation_systems"

@@ -24,9 +24,9 @@ from sklearn.metrics import log_loss, roc_auc_score
 from transformers import AutoConfig
 
 from attnzoo.commands.parsers import add_overrides, command_parser
+from attnzoo.phone_sets import Phones
 from attnzoo.phonemes import accent_and_spelling
 from attnzoo.pronunciation import confidences
-from attnzoo.pronunciation.phone_sets import Phones
 from attnzoo.pronunciation.word_model import WordModel, phones_first
 
 from ..card import describe

@@ -13,6 +13,7 @@ import datasets
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from attnzoo.alignment import align
+from attnzoo.phone_sets import PRIMARY, SECONDARY, are_arpabet, without_stress
 from attnzoo.phonemes import CLOSE, OPEN, accent_and_spelling, bracketed, known_phonemes
 from attnzoo.pipelines import readable_word
 from attnzoo.viewer import plot_alignments
@@ -23,7 +24,6 @@ from ..data.gruut import GRUUT
 from ..data.joined_words import joined_words
 from ..data.lemma_families import family
 from ..data.misaki import MISAKI
-from ..data.phones import PRIMARY, SECONDARY, are_arpabet, without_stress
 from ..data.pronunciations import PronunciationData, entries, read_extra_words, read_pronunciations, without_number
 from ..data.sources import Rows, short
 from ..data.splits import cut_note, split_of

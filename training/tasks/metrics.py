@@ -14,7 +14,8 @@ import sacrebleu
 import sklearn.metrics
 from rapidfuzz.distance import Levenshtein
 
-from ..data.phones import without_stress
+from attnzoo.phone_sets import without_stress
+
 from ..statistics import bootstrap_ratios, percentiles
 
 STRING = datasets.Value("string")
@@ -115,13 +116,13 @@ class StressErrorRate(_PronunciationMetric):
     """Stress errors, in percent: the words whose phones are right and whose stress is wrong.
 
     The prediction is none of the accepted pronunciations, and one of them if stress is dropped from both sides (see
-    ``attnzoo.training.data.phones.without_stress``). WER is WER without stress plus stress errors.
+    ``attnzoo.phone_sets.without_stress``). WER is WER without stress plus stress errors.
     """
 
     key = "stress_errors"
 
     def count(self, prediction: list[str], accepted: list[list[str]]) -> tuple[int, int]:
-        bare = list(map(without_stress, accepted))
+        bare = [without_stress(one) for one in accepted]
         return int(prediction not in accepted and without_stress(prediction) in bare), 1
 
 

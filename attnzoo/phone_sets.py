@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections.abc import Collection
 
-from ..phonemes import OPEN
+from .phonemes import OPEN
 
 Phones = tuple[str, ...]
 PHONE_SETS = ("arpabet", "kokoro", "ipa")
@@ -131,7 +131,7 @@ def arpabet_as_kokoro(phones: Phones) -> Phones:
     return split(found, "kokoro")
 
 
-def without_stress(phones: Phones) -> Phones:
+def without_stress(phones: Collection[str]) -> Phones:
     """The phones without digits and marks of stress."""
     stripped = (phone.strip("012" + PRIMARY + SECONDARY) for phone in phones)
     return tuple(phone for phone in stripped if phone)
