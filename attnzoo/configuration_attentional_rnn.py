@@ -1,15 +1,36 @@
 """Configuration of the attentional RNN encoder-decoder."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from huggingface_hub.dataclasses import strict, validated_field
 
 from .attention import SCORES
 from .zoo_config import ZooConfig
 
-# The defaults of a wiring: its score, and the scale of its initial weights.
-WIRING_SCORES = {"cho": "none", "sutskever": "none", "bahdanau": "additive", "luong": "general"}
-INITIALIZER_RANGES = {"cho": 0.01, "sutskever": 0.08, "bahdanau": 0.01, "luong": 0.1}
+
+class WiringDefaults(NamedTuple):
+    """What the paper of a wiring fixes besides its equations.
+
+    Attributes:
+        score: the default score; "none" for a wiring without attention, which accepts no other
+        initializer_range: the scale of the initial weights
+        is_uniform: whether these are uniform; otherwise normal, with orthogonal recurrent matrices and biases of 0
+        has_maxout: whether the readout takes the maximum of pairs
+    """
+
+    score: str
+    initializer_range: float
+    is_uniform: bool
+    has_maxout: bool
+
+
+# For every wiring: the keys of ``WIRINGS`` in ``recurrent_decoder.py``.
+WIRING_DEFAULTS = {
+    "cho": WiringDefaults("none", 0.01, is_uniform=False, has_maxout=True),
+    "sutskever": WiringDefaults("none", 0.08, is_uniform=True, has_maxout=False),
+    "bahdanau": WiringDefaults("additive", 0.01, is_uniform=False, has_maxout=True),
+    "luong": WiringDefaults("general", 0.1, is_uniform=True, has_maxout=False),
+}
 
 _DEEP_LSTM: dict[str, Any] = {
     "cell": "lstm",
@@ -183,14 +204,15 @@ class AttentionalRNNConfig(ZooConfig):
         return (2 if self.bidirectional else 1) * self.encoder_hidden_size
 
     def __post_init__(self, **kwargs: Any) -> None:
+        defaults = WIRING_DEFAULTS[self.wiring]
         if self.score is None:
-            self.score = WIRING_SCORES[self.wiring]
+            self.score = defaults.score
         if self.initializer_range is None:
-            self.initializer_range = INITIALIZER_RANGES[self.wiring]
+            self.initializer_range = defaults.initializer_range
         super().__post_init__(**kwargs)  # sets fields given by their other names, such as hidden_size
         if self.readout_size is None and isinstance(self.decoder_hidden_size, int):
-            has_maxout = self.wiring in ("cho", "bahdanau")
-            self.readout_size = max(1, self.decoder_hidden_size // 2) if has_maxout else self.decoder_hidden_size
+            pairs = max(1, self.decoder_hidden_size // 2)
+            self.readout_size = pairs if defaults.has_maxout else self.decoder_hidden_size
 
     def validate_architecture(self) -> None:
         """Raise an error for sizes out of range and for fields that contradict each other."""
@@ -224,7 +246,7 @@ class AttentionalRNNConfig(ZooConfig):
                 f"input_feeding=True belongs to wiring='luong', got wiring={self.wiring!r}; "
                 "the other decoders always feed the context into the cell, or have no attention"
             )
-        if WIRING_SCORES[self.wiring] == "none":
+        if WIRING_DEFAULTS[self.wiring].score == "none":
             if self.score != "none":
                 raise ValueError(
                     f"wiring={self.wiring!r} has no attention and takes score='none' only, got score={self.score!r}; "

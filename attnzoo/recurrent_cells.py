@@ -355,6 +355,7 @@ CELLS: dict[str, Callable[[int, int], Any]] = {
     "lstm": partial(PaddedLSTM, batch_first=True),
     "rnn": partial(TorchRNN, batch_first=True),
 }
+WITH_CELL_STATE = frozenset({"lstm"})  # their state is a hidden and a cell state; that of the others is hidden alone
 
 
 def find_cell(name: str) -> Callable[[int, int], Any]:

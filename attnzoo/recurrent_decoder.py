@@ -31,7 +31,7 @@ from .copying import CopyGate
 from .fast_products import linear
 from .fast_shared_gradients import loop_products
 from .packed_rows import PackedRows
-from .recurrent_cells import LayerStates, RecurrentStack, RecurrentState
+from .recurrent_cells import WITH_CELL_STATE, LayerStates, RecurrentStack, RecurrentState
 
 
 class DecoderState(NamedTuple):
@@ -108,7 +108,7 @@ class DecoderOutput(NamedTuple):
 def projected_start(initial_proj: nn.Linear, vector: Tensor, rnn: RecurrentStack) -> LayerStates:
     r""":math:`s_0 = \tanh(W v)` of a vector (B, ...), every layer with a W of its own; LSTM cells start at zero."""
     hidden = torch.tanh(initial_proj(vector)).chunk(len(rnn.layers), dim=-1)  # (B, H) of each layer
-    return tuple((part, torch.zeros_like(part)) if rnn.cell == "lstm" else (part,) for part in hidden)
+    return tuple((part, torch.zeros_like(part)) if rnn.cell in WITH_CELL_STATE else (part,) for part in hidden)
 
 
 class StateBridge(nn.Module):
@@ -130,7 +130,7 @@ class StateBridge(nn.Module):
         needed = config.decoder_layers, config.decoder_hidden_size
         widths = math.prod(given), math.prod(needed)
         self.hidden_proj = nn.Linear(*widths) if given != needed else None
-        self.cell_proj = nn.Linear(*widths) if given != needed and config.cell == "lstm" else None
+        self.cell_proj = nn.Linear(*widths) if given != needed and config.cell in WITH_CELL_STATE else None
 
     def forward(self, encoder_state: RecurrentState) -> LayerStates:
         hidden, cell = encoder_state

@@ -13,7 +13,7 @@ from ..library_internals import forward_hooks
 from ..model_inputs import source_mask
 from ..packed_rows import PackedRows
 from ..recurrent_cache import check_target_mask
-from ..recurrent_cells import RecurrentState
+from ..recurrent_cells import WITH_CELL_STATE, RecurrentState
 from ..recurrent_decoder import BahdanauDecoder, DecoderState, LuongDecoder
 from ..recurrent_encoder import as_encoder_outputs
 from ..step_products import GateSum, LayerProducts
@@ -38,7 +38,10 @@ class RecurrentSteps:
     def __init__(self, model: Any, arguments: dict[str, Any], num_sources: int, num_beams: int) -> None:
         config = model.config
         encoder_outputs = as_encoder_outputs(
-            arguments["encoder_outputs"], config.encoder_layers, config.encoder_output_size, config.cell == "lstm"
+            arguments["encoder_outputs"],
+            config.encoder_layers,
+            config.encoder_output_size,
+            config.cell in WITH_CELL_STATE,
         )
         decoder = model.get_decoder()
         self.wiring, self.encoder_outputs = decoder.wiring, encoder_outputs
