@@ -71,14 +71,14 @@ class DeferredSum(GateSum):
         weights = [_autocast(weight) for weight in self.others]
         detached = [weight.detach() for weight in weights]
         self.factors = [laid_out(factor, sizes[0]) for factor in (torch.cat(detached, dim=1).mT, *detached)]
-        return _KnownSteps.apply(self.values, sizes, self.known_rows(inputs), *weights)
+        return _KnownTerms.apply(self.values, sizes, self.known_rows(inputs), *weights)
 
     def __call__(self, known: Tensor, *values: Tensor) -> Tensor:
         self.steps += 1
         return _Sum.apply(self.values, self.steps, self.factors, known, *values)
 
 
-class _KnownSteps(torch.autograd.Function):
+class _KnownTerms(torch.autograd.Function):
     """What is known of all steps, in parts; its backward pass makes the gradients of the weights, too."""
 
     @staticmethod

@@ -407,9 +407,9 @@ class RecurrentStack(nn.Module):
             states.append(tuple(part[0] for part in (after if is_lstm else (after,))))
         return outputs, tuple(states)
 
-    def for_steps(self, products: StepProducts) -> "StackSteps | CalledSteps":
+    def for_steps(self, products: StepProducts) -> "StackSteps | StackCalls":
         """The stack, one step at a time. If its layers have hooks, for example, every step calls the layers."""
-        return StackSteps(self, products) if is_untouched(self) else CalledSteps(self)
+        return StackSteps(self, products) if is_untouched(self) else StackCalls(self)
 
 
 class StackSteps:
@@ -442,7 +442,7 @@ class StackSteps:
         return tuple(after)
 
 
-class CalledSteps:
+class StackCalls:
     """The same as :class:`StackSteps`, but every step calls the stack's layers."""
 
     def __init__(self, stack: RecurrentStack) -> None:

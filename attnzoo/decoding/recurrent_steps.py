@@ -20,7 +20,7 @@ from ..step_products import GateSum, LayerProducts
 from .repeated_product import RepeatedProduct
 
 
-class RecurrentSteps:
+class RecurrentSearchDecoder:
     """The readouts of sequences that grow by a token at a time.
 
     Args:

@@ -25,9 +25,9 @@ from tokenizers import Tokenizer
 
 if __package__:
     from ..json_files import read_mapping
-    from .array_search import Generated, Steps, beam_search, log_softmax, sample
+    from .array_search import Generated, OnnxDecoder, beam_search, log_softmax, sample
 else:  # in an exported folder, where the files lie side by side
-    from array_search import Generated, Steps, beam_search, log_softmax, sample  # type: ignore[no-redef]
+    from array_search import Generated, OnnxDecoder, beam_search, log_softmax, sample  # type: ignore[no-redef]
     from json_files import read_mapping  # type: ignore[no-redef]
 
 DETAILS = "export.json"  # what was exported, and how
@@ -169,13 +169,13 @@ class OnnxModel:
         limits = self._limits(ids, max_new_tokens)
         if do_sample:
             options = self._stated(temperature=temperature, top_k=top_k, top_p=top_p)
-            steps = Steps(self, ids, mask, n_best)
-            return sample(steps, np.repeat(limits, n_best), self.ends, self.padding, seed, **options)
+            decoder = OnnxDecoder(self, ids, mask, n_best)
+            return sample(decoder, np.repeat(limits, n_best), self.ends, self.padding, seed, **options)
         if beams > 1:
             fill = self.generation.get("pad_token_id") or (self.ends[0] if self.ends else self.padding)  # as there
             options = self._stated(length_penalty=None, early_stopping=None)
-            steps, size = Steps(self, ids, mask, beams), self.config["vocab_size"]
-            return beam_search(steps, beams, n_best, limits, self.ends, fill, size, **options)
+            decoder, size = OnnxDecoder(self, ids, mask, beams), self.config["vocab_size"]
+            return beam_search(decoder, beams, n_best, limits, self.ends, fill, size, **options)
         found = self.outputs("greedy", input_ids=ids, attention_mask=mask, max_new_tokens=np.array(limits.max()))
         is_inside = np.arange(found["tokens"].shape[1]) < limits[:, None]
         tokens = np.where(is_inside, found["tokens"], self.padding)
@@ -193,11 +193,11 @@ class OnnxModel:
         ids, mask = self._checked(input_ids, attention_mask)
         if not len(tokens) or len(tokens) % len(ids):
             raise ValueError(f"every source needs equally many outputs, got {len(ids)} and {len(tokens)}")
-        steps, rows, logits = Steps(self, ids, mask, len(tokens) // len(ids)), np.arange(len(tokens)), []
+        decoder, rows, logits = OnnxDecoder(self, ids, mask, len(tokens) // len(ids)), np.arange(len(tokens)), []
         for column in np.asarray(tokens, dtype=np.int64).T:
-            logits.append(steps.read())
-            steps.go_on(rows, column)
-        return np.stack(logits, axis=1), steps.attention()
+            logits.append(decoder.read())
+            decoder.go_on(rows, column)
+        return np.stack(logits, axis=1), decoder.attention()
 
     def _stated(self, **given: Any) -> dict[str, Any]:
         """These options; the generation config has those that are None, unless it does not state them either."""

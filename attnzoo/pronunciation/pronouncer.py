@@ -33,7 +33,7 @@ from .lexicons import (
     user_lexicon,
 )
 from .options import Options, chosen_options, iterator_of, texts_of
-from .spoken import Piece, Spoken, Variant, Word, as_tagged, kind_of, word_of
+from .spoken import SpokenToken, SpokenWord, Variant, Word, as_tagged, kind_of, word_of
 from .taggers import Tagger, installed_tagger, tags_by_neighbours
 from .text import (
     HYPHENS,
@@ -42,8 +42,8 @@ from .text import (
     STEM,
     Token,
     joined,
-    pieces,
     plain,
+    split_punctuation,
     straight,
     tokenize,
     with_apostrophes,
@@ -167,7 +167,7 @@ class Pronouncer:
         self._letter_names = names if is_known else {}
         self._uses_dictionary = model is None if dictionary is None else dictionary
         self._tagger = tagger
-        counts = (len(pieces(tokenize(word))) for word in self.lexicon if not word.isalpha())
+        counts = (len(split_punctuation(tokenize(word))) for word in self.lexicon if not word.isalpha())
         self._most_tokens = max((count + 2 for count in counts if count > 1), default=1)  # with the two of 's
 
     @cached_property
@@ -300,17 +300,17 @@ class Pronouncer:
                 if not is_fine and sounds_its_e(word, phones) and self._vowels(phones) >= self._vowels(of_now):
                     readable[word] = form
         by_model = {word: self._by_model(word, read.get(form or "", ())) for word, form in readable.items()}
-        pieces = []
+        found = []
         for number, tokens in enumerate(texts):
             parts = [[by_model[part] if type(part) is str else part for part in plans[token[:3]]] for token in tokens]
             parts = self._in_context(tokens, parts)
             if items:
-                pieces.append([Piece(items[number], kind_of(tokens), [part for some in parts for part in some])])
+                found.append([SpokenToken(items[number], kind_of(tokens), [part for some in parts for part in some])])
             else:
                 both = zip(tokens, parts, strict=True)
-                pieces.append([Piece(token.text, token.kind, some, token.space) for token, some in both])
-        aligned = self._alignments(pieces) if options.alignments else None
-        return [list(self._wanted((word_of(piece, aligned) for piece in some), options.on_unknown)) for some in pieces]
+                found.append([SpokenToken(token.text, token.kind, some, token.space) for token, some in both])
+        aligned = self._alignments(found) if options.alignments else None
+        return [list(self._wanted((word_of(token, aligned) for token in some), options.on_unknown)) for some in found]
 
     def _plan(self, text: str, parts: tuple[str, ...], kind: str) -> list[Any]:
         """What is spoken for a token: a word that is listed or spelled out, or the text of one for the model."""
@@ -348,20 +348,20 @@ class Pronouncer:
         parts = parts_of_compound(word, self._listed) if self._letter_names else ()
         return [*chain(*(self._plan(part, *reading(part)) for part in parts))] or [word]
 
-    def _listed(self, word: str) -> Spoken | None:
+    def _listed(self, word: str) -> SpokenWord | None:
         """A word of the lexicon or the dictionary, or the name of a letter, or one of them with an ending."""
         word = straight(word)
         if entries := look_up(self.lexicon, word):
-            return Spoken(word, "lexicon", self._variants(entries, self.phones))
+            return SpokenWord(word, "lexicon", self._variants(entries, self.phones))
         with_ending = self._with_ending(word)
         if with_ending and with_ending.source == "lexicon":  # before an entry of the dictionary
             return with_ending
         if len(word) == 1 and (name := self._letter_names.get(word) or self._letter_names.get(word.upper())):
-            return Spoken(word, "rules", self._variants([Entry(name)], self._base))
+            return SpokenWord(word, "rules", self._variants([Entry(name)], self._base))
         for form_of in (str, plain) if self.dictionary else ():
             entries = look_up(self.dictionary, form := form_of(word)) or self._derived(form, word.isupper())
             if entries := tuple(entry for entry in entries if form == word or sounds_its_e(word, entry.phones)):
-                return Spoken(word, "dictionary", self._variants(as_accented(word, entries), self._base))
+                return SpokenWord(word, "dictionary", self._variants(as_accented(word, entries), self._base))
         return with_ending
 
     def _derived(self, word: str, is_upper: bool) -> tuple[Entry, ...]:
@@ -372,14 +372,14 @@ class Pronouncer:
         entries = inflected_entries(form, self.dictionary, self.accent) if word.isalpha() else ()
         return entries or (british_entries(word) if self.accent == "en-gb" and not is_upper else ())
 
-    def _with_ending(self, word: str) -> Spoken | None:
+    def _with_ending(self, word: str) -> SpokenWord | None:
         """A possessive, a contraction, a plural in és or a word in -in', by its stem, if that is listed."""
         if word.lower().endswith("in'") and (whole := self._listed(f"{word[:-1]}g")):
             phone_set = self.phones if whole.source == "lexicon" else self._base
             short = [
                 Entry((*one.phones[:-1], one.phones[-1].replace("NG", "N").replace("ŋ", "n"))) for one in whole.variants
             ]
-            return Spoken(word, whole.source, self._variants(short, phone_set))
+            return SpokenWord(word, whole.source, self._variants(short, phone_set))
         found = STEM.fullmatch(word) if self._letter_names else None
         stem = found and self._listed(found[1])
         if not found or not stem:
@@ -389,16 +389,16 @@ class Pronouncer:
             Entry(phone_sets.with_ending(one.phones, found[2], self.accent, phone_set), one.parts_of_speech)
             for one in stem.variants
         ]
-        return Spoken(word, stem.source, self._variants(entries, phone_set))
+        return SpokenWord(word, stem.source, self._variants(entries, phone_set))
 
-    def _spelled(self, text: str, letters: Sequence[str]) -> Spoken:
+    def _spelled(self, text: str, letters: Sequence[str]) -> SpokenWord:
         """An initialism; its last letter may have the ending of a plural or a possessive."""
         phones = phone_sets.spelled([self._letter_names[letter[0].upper()] for letter in letters])
         if letters[-1].endswith("s"):
             phones = phone_sets.with_ending(phones, "s", self.accent, self._base)
-        return Spoken(text, "rules", self._variants([Entry(phones)], self._base))
+        return SpokenWord(text, "rules", self._variants([Entry(phones)], self._base))
 
-    def _by_model(self, word: str, hypotheses: Sequence[Hypothesis]) -> Spoken | None:
+    def _by_model(self, word: str, hypotheses: Sequence[Hypothesis]) -> SpokenWord | None:
         """A word with what the model found; None if it found nothing."""
         variants: dict[str, Variant] = {}
         for phones, confidence in hypotheses:
@@ -408,7 +408,7 @@ class Pronouncer:
                 variants[phonemes] = Variant(phonemes, confidence, (), phones)
             elif known.confidence is not None:  # other phones that are written alike
                 variants[phonemes] = known._replace(confidence=known.confidence + (confidence or 0.0))
-        return Spoken(word, "model", tuple(variants.values())) if variants else None
+        return SpokenWord(word, "model", tuple(variants.values())) if variants else None
 
     def _variants(self, entries: Iterable[Entry], phone_set: str) -> tuple[Variant, ...]:
         """Listed pronunciations, each once; without stress if the model has none, so that all words are alike."""
@@ -445,7 +445,7 @@ class Pronouncer:
                 tags[place] = "VBD" if is_habit else "VBN"
         return [[as_tagged(spoken, tag) for spoken in some] for some, tag in zip(parts, tags, strict=True)]
 
-    def _before(self, the: Spoken, following: Spoken | None) -> Spoken:
+    def _before(self, the: SpokenWord, following: SpokenWord | None) -> SpokenWord:
         """The word "the" before another word."""
         phones = phone_sets.without_stress(following.variants[0].phones) if following else ()
         phone_set = self.phones if following and following.source == "lexicon" else self._base
@@ -455,11 +455,9 @@ class Pronouncer:
             variants=self._variants([Entry(weak), *(Entry(one.phones) for one in the.variants)], self._base)
         )
 
-    def _alignments(self, pieces: list[list[Piece]]) -> dict[tuple[str, Phones], AlignedPair | None]:
+    def _alignments(self, texts: list[list[SpokenToken]]) -> dict[tuple[str, Phones], AlignedPair | None]:
         """The alignments of the spoken words."""
-        chosen = {
-            (one.word, one.variants[0].phones) for some in pieces for piece in some for one in piece.spoken if one
-        }
+        chosen = {(one.word, one.variants[0].phones) for some in texts for token in some for one in token.spoken if one}
         readable = [(word, phones, form) for word, phones in chosen if (form := self.word_model.readable(word))]
         aligned = self.word_model.align([(form, phones) for _, phones, form in readable])
         return {(word, phones): pair for (word, phones, _), pair in zip(readable, aligned, strict=True)}

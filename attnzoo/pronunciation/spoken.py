@@ -10,8 +10,8 @@ from ..phone_sets import Phones
 from .taggers import parts_of_speech
 from .text import Token
 
-Source = Literal["lexicon", "rules", "dictionary", "model", "punctuation", "unknown"]
-SOURCES: tuple[Source, ...] = ("lexicon", "rules", "dictionary", "model")  # the surest first
+WordSource = Literal["lexicon", "rules", "dictionary", "model", "punctuation", "unknown"]
+SOURCES: tuple[WordSource, ...] = ("lexicon", "rules", "dictionary", "model")  # the surest first
 
 
 class Variant(NamedTuple):
@@ -49,22 +49,22 @@ class Word(NamedTuple):
 
     text: str
     phonemes: str | None
-    source: Source
+    source: WordSource
     confidence: float | None = None
     variants: tuple[Variant, ...] = ()
     alignments: tuple[AlignedPair | None, ...] = ()
     space: str = ""
 
 
-class Spoken(NamedTuple):
+class SpokenWord(NamedTuple):
     """A spoken word with its pronunciations, the best first."""
 
     word: str
-    source: Source
+    source: WordSource
     variants: tuple[Variant, ...]
 
 
-class Piece(NamedTuple):
+class SpokenToken(NamedTuple):
     """What a :class:`Word` is made of; ``None`` among the spoken words for one that has no pronunciation."""
 
     text: str
@@ -79,7 +79,7 @@ def kind_of(tokens: Sequence[Token]) -> str:
     return "unknown" if "unknown" in kinds or not kinds else "punctuation" if kinds == {"punctuation"} else "word"
 
 
-def as_tagged(spoken: Spoken | None, tag: str) -> Spoken | None:
+def as_tagged(spoken: SpokenWord | None, tag: str) -> SpokenWord | None:
     """A spoken word with the variant of this Penn Treebank tag first."""
     if spoken is None:
         return None
@@ -90,9 +90,9 @@ def as_tagged(spoken: Spoken | None, tag: str) -> Spoken | None:
     return spoken
 
 
-def word_of(piece: Piece, alignments: Mapping[tuple[str, Phones], AlignedPair | None] | None) -> Word:
-    """The word that a piece of a text makes."""
-    text, kind, spoken, space = piece
+def word_of(token: SpokenToken, alignments: Mapping[tuple[str, Phones], AlignedPair | None] | None) -> Word:
+    """The word that a token of a text makes."""
+    text, kind, spoken, space = token
     if kind == "punctuation":
         return Word(text, html.unescape(text), "punctuation", space=space)
     if kind == "unknown" or not spoken or None in spoken:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from .abbreviations import DIVISIONS, abbreviation, ends_sentence, roman_numeral
 from .capitals import Kind, parts_of_name, reading
-from .markup import ADDRESS, IN_ADDRESS, IN_ADDRESSES, PIECES, piece_at, spelled_code
+from .markup import ADDRESS, IN_ADDRESS, IN_ADDRESSES, MARKUP, reading_at, spelled_code
 from .numbers import AMOUNT, CURRENCIES, HYPHENS, MINUS, ORDINALS, TIME, TRAILING, number_words
 from .symbols import FRACTIONS, MARKS, SUPERSCRIPTS, SYMBOLS, normalised
 
@@ -120,12 +120,12 @@ def _tokens(text: str) -> list[Token]:
     alone = text.strip(" .,:;!?")
     tokens: list[Token] = []
     place = 0
-    others = PIECES.finditer(text)
+    others = MARKUP.finditer(text)
     other = next(others, None)
     while place < len(text):
         while other and other.start() < place:
             other = next(others, None)
-        if other and other.start() == place and _append_piece(other, tokens):
+        if other and other.start() == place and _append_markup(other, tokens):
             place = other.end()
             continue
         found: Any = TOKENS.match(classes, place)  # every class begins some token
@@ -164,15 +164,15 @@ def _tokens(text: str) -> list[Token]:
     return tokens
 
 
-def _append_piece(found: re.Match[str], tokens: list[Token]) -> bool:
-    """Append the token of a match of ``PIECES``; False if its place gives it no special reading."""
+def _append_markup(found: re.Match[str], tokens: list[Token]) -> bool:
+    """Append the token of a match of ``MARKUP``; False if its place gives it no special reading."""
     before = tokens[-1] if tokens else None
     if found.lastgroup == "ending":  # of `name`'s
         if before and before.parts and not before.space:
             parts = (*before.parts[:-1], f"{before.parts[-1]}'s")
             tokens[-1] = before._replace(text=before.text + found[0], parts=parts)
         return tokens[-1:] != [before]
-    said = piece_at(found, _number_before(tokens), before.text if before and before.space == " " else "")
+    said = reading_at(found, _number_before(tokens), before.text if before and before.space == " " else "")
     if said:
         tokens.append(Token(found[0], *said))
     return said is not None
@@ -180,7 +180,7 @@ def _append_piece(found: re.Match[str], tokens: list[Token]) -> bool:
 
 def joined(tokens: list[Token], is_listed: Callable[[str], Any], longest: int) -> list[Token]:
     """The tokens; up to ``longest`` in a row are joined if they form a listed word (C#) or a compound of one."""
-    tokens, found, place = pieces(tokens), list[Token](), 0
+    tokens, found, place = split_punctuation(tokens), list[Token](), 0
     while place < len(tokens):
         for end in range(min(place + longest, len(tokens)), place + 1, -1):
             text = "".join(token.text + token.space for token in tokens[place:end]).strip()
@@ -249,7 +249,7 @@ def with_apostrophes(tokens: list[Token], is_listed: Callable[[str], Any]) -> li
     return found
 
 
-def pieces(tokens: list[Token]) -> list[Token]:
+def split_punctuation(tokens: list[Token]) -> list[Token]:
     """The tokens, with each sign of punctuation by itself: in "C#." the first may belong to a listed word."""
     found = []
     for token in tokens:
