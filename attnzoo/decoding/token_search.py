@@ -274,7 +274,7 @@ class _Processors:
 
 
 class _Decoder:
-    """The decoder that is read, and its output projection: a :class:`RepeatedProduct` if it has no hooks or adapters."""
+    """A decoder and its output projection, a :class:`RepeatedProduct` if it has no hooks or adapters."""
 
     def __init__(self, reader: RecurrentSearchDecoder | TransformerSearchDecoder, lm_head: Any) -> None:
         self.reader = reader

@@ -1,4 +1,4 @@
-"""The certificate of an export: how far it is from the model that it was made of, measured on texts and random tokens.
+"""The certificate of an export: how much it differs from its model, measured on texts and random tokens.
 
 Dimensions: B texts, S source length, T tokens.
 """
@@ -19,10 +19,10 @@ from .run import DETAILS, OnnxModel
 BEAMS = 5
 BATCHES = (1, 64)
 MAX_DIFFERENCE = 1e-4  # of logits in float32
-# Tokens after random ones. In a longer search beams come so near to each other that rounding decides between them.
+# Tokens to generate after random ones. In a longer search, beams become so similar that rounding decides between them.
 RANDOM_STEPS = 64
-MIN_SCORED = 1000  # texts, of fewer a score changes by too much with one of them
-MAX_CHANGE = {"per": 0.3, "wer": 0.3, "accuracy": 0.3, "bleu": 0.5}  # of int8, in points of the score
+MIN_SCORED = 1000  # texts; with fewer, one text changes a figure too much
+MAX_CHANGE = {"per": 0.3, "wer": 0.3, "accuracy": 0.3, "bleu": 0.5}  # of a figure in int8, in points
 
 
 @torch.no_grad()
@@ -62,7 +62,7 @@ def certify(
 
 
 def faults(certificate: dict[str, Any], weights: str) -> list[str]:
-    """What a certificate shows that must not be: in float32 another output, in int8 a change of a score."""
+    """The faults that a certificate shows: other outputs in float32, a figure that changed too much in int8."""
     found = []
     if weights == "float32":
         if certificate.get("logits", 0) > MAX_DIFFERENCE:
@@ -91,7 +91,7 @@ def _batches(
             batch = tokenizer(*chosen, padding=True, padding_side=side, return_tensors="pt")
             yield {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch}
             if size == 1 and first == BATCHES[1] - 1:
-                break  # as many alone as in a batch
+                break  # as many texts alone as in one batch
 
 
 def _random_batches(model: Any, exported: OnnxModel, longest: int) -> Iterator[dict[str, Tensor]]:
@@ -114,7 +114,7 @@ def _random_batches(model: Any, exported: OnnxModel, longest: int) -> Iterator[d
 
 
 def _compare_generation(model: Any, exported: OnnxModel, batch: dict[str, Tensor], steps: int | None) -> dict[str, Any]:
-    """``steps``: at most so many new tokens; None for as many as the model's generation config says."""
+    """``steps``: the most new tokens; None for the limit of the model's generation config."""
     ids, mask = batch["input_ids"], batch["attention_mask"]
     prompt = ids.shape[1] if exported.task == "continuation" else 1
     same = {}
@@ -179,7 +179,7 @@ CARD = """\
 `{name}` {what}. It runs without PyTorch:
 
 {use}
-## Beside PyTorch
+## Compared with PyTorch
 
 Measured by `attnzoo export` when it made the folder{data}.{how}
 
@@ -220,7 +220,7 @@ LOOPS = "`encoder.onnx` reads a source, `step.onnx` makes the next token, and `g
 
 
 def figures(certificate: dict[str, Any]) -> list[tuple[str, str]]:
-    """The figures of a certificate, each as what was measured and its value in words."""
+    """The figures of a certificate: what was measured, and its value as text."""
     examples = certificate["examples"]
     largest = {"logits": "largest difference of logits", "attention": "largest difference of attention weights"}
     rows = [(said, f"{certificate[key]:.1e}") for key, said in largest.items() if key in certificate]
@@ -242,10 +242,10 @@ def write_card(folder: Path, certificate: dict[str, Any], name: str, header: str
     """Write ``README.md`` of an export, and the certificate into its details.
 
     Args:
-        folder: of the export
-        certificate: from :func:`certify`; "scores", if there are any, has (PyTorch's, the export's) for each key, and
-            "metrics" the name and the unit
-        name: of the model
+        folder: the folder of the export
+        certificate: from :func:`certify`; "scores", if it is there, has the figures (PyTorch's, the export's) of each
+            key, and "metrics" the name and the unit
+        name: the name of the model
         header: the YAML header, without its lines of dashes
         example: a text, as a literal of Python
     """

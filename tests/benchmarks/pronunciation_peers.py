@@ -56,7 +56,7 @@ def main() -> None:
         options.predictions.write_text(
             "".join(f"{word}\t{prediction}\n" for word, prediction in zip(words, predictions, strict=True))
         )
-    scores = task.score(options.split, predictions)
+    scores = task.measure(options.split, predictions)
     print(f"{options.peer}, {options.split} split, {len(words):,} words: {describe(task, scores)}")
     print(json.dumps(scores))
 

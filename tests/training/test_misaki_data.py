@@ -117,7 +117,7 @@ def test_the_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -
 def test_names_and_accents_are_scored_apart(task: GraphemeToPhoneme) -> None:
     rows = task.splits["test"]
     words, predictions = rows["word"][:], [listed[0] for listed in rows["pronunciations"]]
-    scores = task.score(
+    scores = task.measure(
         "test", ["ˈA" if word.startswith("⟦gb⟧") else p for word, p in zip(words, predictions, strict=True)]
     )
     assert (scores["wer_us"], scores["per_us"]) == (0, 0)

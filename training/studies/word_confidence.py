@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> None:
             f"AUROC {auroc:.4f}"
         )
     predictions = [said.get(word, ("", 0.0))[0] for word in task.splits["test"]["word"]]
-    print(f"test split, as attnzoo pronounce reads: {describe(task, task.score('test', predictions))}")
+    print(f"test split, as attnzoo pronounce reads: {describe(task, task.measure('test', predictions))}")
 
 
 def calibrate(folder: Path, task: GraphemeToPhoneme, num_beams: int | None = None) -> None:
