@@ -90,12 +90,12 @@ class AttentionalRNNConfig(ZooConfig):
             function. "dot" requires a decoder as wide as the encoder's outputs.
         window: "global", or Luong's local attention: "monotonic" (local-m) or "predictive" (local-p).
         window_size: D, half the width of a local window, in tokens.
-        max_source_positions: the number of source positions for which the location score has a row. Tokens at later
-            positions get no attention from it.
+        max_source_positions: the number of source positions for which the location score has a row. It gives no
+            attention to later positions.
         input_feeding: feed the attentional vector into the next step (Luong, section 3.3). Only for "luong": Bahdanau's
-            decoder always feeds the context, and the other two have no attention.
+            decoder always reads the context, and the other two have no attention.
         copy: mix the words of the vocabulary with those of the source (See et al., 2017, section 2.2; see
-            ``copying.py``). Needs attention, of weights that sum to 1, and so not the window "predictive".
+            ``copying.py``). Needs attention with weights that sum to 1, so the window must not be "predictive".
         coverage: let the score also read how much attention a source token has had so far (See et al., 2017, section
             2.3; Tu et al., 2016), and add a loss for attention that returns. Only for the additive function.
         coverage_loss_coefficient: lambda, the weight of that loss.
@@ -129,7 +129,7 @@ class AttentionalRNNConfig(ZooConfig):
             the paper's initialisation. Only for "lstm".
         confidence_temperature: temperature of the confidence that ``attnzoo.pronunciation`` gives with a word. It is
             fitted on held-out words after training and changes nothing that is generated.
-        confidence_bias: added to the log-odds of that confidence; fitted together with the temperature.
+        confidence_bias: is added to the log-odds of that confidence; fitted together with the temperature.
         tie_word_embeddings: use one matrix for both embeddings and the output projection; requires
             ``embedding_size == readout_size``.
 
@@ -188,8 +188,8 @@ class AttentionalRNNConfig(ZooConfig):
         - ``see2017-pointer-generator``: summaries that copy words (arXiv:1704.04368)
         - ``see2017-coverage``: the same with coverage
 
-        See et al. do not name a decoder. Theirs has Luong's order and feeds the context :math:`h^*_{t-1}` into the next
-        step, where Luong's feeds its readout; and no tanh on the readout. All else of "see2017" is theirs.
+        See et al. do not name their decoder. It has Luong's order, but it feeds the context :math:`h^*_{t-1}` into the
+        next step instead of the readout, and has no tanh on the readout. Everything else in "see2017" is theirs.
 
         Source and target share one vocabulary here. Its size is that of the larger one in the paper.
 

@@ -26,7 +26,7 @@ ADAPTER = """A decoder is checked by functions:
 
 @dataclass
 class DecoderFunctions:
-    """The functions of a decoder, each called with the arguments that it takes."""
+    """The functions of a decoder. Each is called with the arguments that it takes."""
 
     step: Subject
     vocabulary: int
@@ -93,7 +93,7 @@ def decoder_functions(
     """The functions of a decoder: those passed, or methods of ``target`` with the usual names.
 
     Raises:
-        CannotCallError: there is no function for a step.
+        CannotCallError: no function for a step is given.
     """
     usual = {
         "start": ("start", "init_state", "begin", "initial_state"),
@@ -169,7 +169,8 @@ def _check_dropout(report: Report, decoder: DecoderFunctions, target: Tensor) ->
 
 
 def _check_in_place(report: Report, decoder: DecoderFunctions) -> bool:
-    """A step must not change the state that it received: neither its tensors nor the result of a second step from it.
+    """A step must not change the state that it received: the tensors must stay, and a second step from it must give the
+    same result.
 
     A cache of Transformers grows by design; of it only the tensors are compared.
     """

@@ -21,12 +21,12 @@ from .repeated_product import RepeatedProduct
 
 
 class RecurrentSearchDecoder:
-    """The readouts of sequences that grow by a token at a time.
+    """The readouts of sequences that grow by one token at a time.
 
     Args:
         arguments: the arguments with which ``generate()`` would call the model, their rows repeated for the beams
         num_sources: B
-        num_beams: unused
+        num_beams: is not used
 
     Raises:
         TypeError: ``encoder_outputs`` of another kind of model.
@@ -58,7 +58,7 @@ class RecurrentSearchDecoder:
             self.source_ids = self.source_ids[:: len(self.source_ids) // num_sources]
         self.copied: Copied | None = None  # of the step that was read last
         self.state: DecoderState | None = None  # after the last token
-        self.decoder: Any = None  # for a step at a time, with what the steps share
+        self.decoder: Any = None  # its copy for single steps, with what they share
         self.read_one = self.step if takes_steps(self.wiring) else self.call
         self.number = 0  # of tokens read
 
@@ -125,7 +125,7 @@ class RepeatedProducts(LayerProducts):
 
 
 class RepeatedSum(GateSum):
-    """A :class:`GateSum` whose step is one product, of what is known, too."""
+    """A :class:`GateSum` whose step is one product; that of the known inputs is a part of it."""
 
     def __init__(self, bias: Tensor, weight: Tensor, width: int, *others: Tensor) -> None:
         self.width, self.product = width, RepeatedProduct([weight, *others], bias, is_sum=True)

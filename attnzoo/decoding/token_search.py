@@ -4,8 +4,8 @@
 
 Transformers prepares the inputs, the options and the encoder's outputs as usual, and then calls :func:`search`. A step
 runs only the decoder: the source is read once and not repeated for its beams, and no output object is built. A step
-looks for the best continuations only in the blocks of the vocabulary with the largest scores. Greedy search of one
-sequence computes only the logits that may be the largest (``largest_output.py``).
+searches only those blocks of the vocabulary that have the largest scores. Greedy search of one sequence computes only
+the logits that may be the largest (``largest_output.py``).
 
 Dimensions: B sources, K beams of each, R = B * K rows, C candidates of each source, T tokens so far.
 """
@@ -64,8 +64,8 @@ def search(
 
     Raises:
         SearchRefusedError: an option that only Transformers' own loops have: sampled beams, outputs of single steps
-            (``output_scores``, for example), a cache of the caller, or other arguments of the model's ``forward``;
-            a decoder with hooks, which would be bypassed; a model without an entry in ``DECODERS``.
+            (``output_scores``, for example), a cache of the caller's, or other arguments of the model's ``forward``; a
+            decoder with hooks, which would be bypassed; a model without an entry in ``DECODERS``.
         ValueError: masks that the model's ``forward`` refuses.
         TypeError: ``encoder_outputs`` of another model.
     """
@@ -148,7 +148,7 @@ def _beam_search(
     stops: StoppingCriteriaList,
     config: GenerationConfig,
 ) -> dict[str, Tensor]:
-    """Transformers' beam search, rule by rule, from starts (B, 1 or K, T).
+    """Transformers' beam search, rule by rule, from the first tokens (B, 1 or K, T).
 
     Every source has K running beams, and K places for sequences that have ended. The score of an ended sequence is
     divided by its length to the power of ``length_penalty``.

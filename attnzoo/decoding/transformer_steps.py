@@ -1,10 +1,10 @@
 r"""The small Transformer's decoder for ``search()``, one token after the other.
 
-In a step of a small model, modules, caches and masks take as long as the products. Here one product computes queries,
-keys and values. The keys of a source's beams stay side by side, and a mask says which beam has seen which key.
+In a step of a small model, modules, caches and masks take as long as the products. So here one product computes
+queries, keys and values. The keys of a source's beams stay side by side, and a mask says which beam has seen which key.
 Reordering the beams reorders rows of this mask; no key moves. The beams of a search soon come from one ancestor, so
-most of their tokens are the same, with one key for all of them. Where the room for keys is full, those that no beam
-sees any more are dropped: the keys grow as the length does, and not as the length times the number of beams.
+most of their tokens are the same, with one key for all of them. When the room for keys is full, keys that no beam sees
+any more are dropped. So the number of keys grows with the length, and not with the length times the number of beams.
 
 Dimensions: B sources (or prompts, where there is no source), G groups of rows that share their keys, N rows in
 each, R = G * N rows, T tokens so far, S tokens of a group's keys or of a source, D model width, H heads, K head width.
@@ -30,7 +30,7 @@ from ..transformer_layers import TransformerLayer
 from .repeated_product import RepeatedProduct
 
 SCALED_DOT_PRODUCTS = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")  # all compute it
-ROOM = 32  # tokens of every row that room is made for
+ROOM = 32  # tokens of every row for which room is made
 
 
 class TransformerSearchDecoder:

@@ -1,6 +1,6 @@
 """Search over arrays: the best sequences or samples of a decoder that reads one token after the other, in numpy.
 
-It lies beside ``run.py`` in every exported folder, and needs nothing but numpy.
+It is in every exported folder, next to ``run.py``, and needs only numpy.
 
 Dimensions: B sources, K beams of each, R = B * K rows, C candidates, S source length, T tokens,
 V vocabulary size.
@@ -15,7 +15,7 @@ NEVER = np.float32(-1e9)  # added to the score of a sequence that must not be ch
 
 
 class Generated(NamedTuple):
-    """What is generated from arrays; N outputs of each source, the best first.
+    """The N outputs of each source, the best first.
 
     Shape:
         - tokens: (B * N, T), padded after the end

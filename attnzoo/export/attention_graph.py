@@ -53,7 +53,7 @@ class AttentionGraph:
     def __call__(self, g: Graph, query: str, source: dict[str, str], number: str | None) -> tuple[str, str]:
         """Context (B, T, V) and weights (B, T, S) of the queries (B, T, H) of step ``number`` (R,)."""
         scores = self.scores(g, query, source)
-        # The root graph makes what is the same at every step of a loop.
+        # What is the same at every step of a loop is computed in the root graph.
         mask, reweight = g.root.unsqueeze(g.root.op("Cast", source["attention_mask"], to=BOOL), 1), None  # (B, 1, S)
         if isinstance(self.score, LocationScore):
             rows = len(self.score.position_key)

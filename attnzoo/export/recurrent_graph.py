@@ -55,7 +55,7 @@ def cell_weights(
 
     def ordered(rows: np.ndarray) -> np.ndarray:
         parts = np.split(rows, len(GATES[cell]))
-        if cell == "cho_gru":  # z is the share of the new state here, and of the old one in ONNX
+        if cell == "cho_gru":  # here z is the share of the new state; in ONNX, of the old one
             parts[0] = -parts[0]
         return np.concatenate([parts[place] for place in GATES[cell]])
 
@@ -126,7 +126,9 @@ def lstm_of_tokens(
 
 
 def quantised_weights(w: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[np.ndarray | None]]:
-    """Transposed weights in eight bits, and the inputs that follow: no peepholes, then the scales and zero points."""
+    """Transposed weights in eight bits, and the inputs that follow them: peepholes, which are left out, scales, zero
+    points.
+    """
     arrays: list[np.ndarray] = []
     others: list[np.ndarray | None] = [None]
     for weight in (w, r):
@@ -137,7 +139,7 @@ def quantised_weights(w: np.ndarray, r: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 class EncoderGraph:
-    """:class:`attnzoo.recurrent_encoder.RecurrentEncoder` as a graph; padding may stand anywhere."""
+    """:class:`attnzoo.recurrent_encoder.RecurrentEncoder` as a graph; padding may be anywhere."""
 
     def __init__(self, encoder: RecurrentEncoder, cell: str, embedding: nn.Embedding) -> None:
         self.layers, self.cell, self.embedding = encoder.layers, cell, embedding
@@ -204,7 +206,7 @@ class RecurrentGraphs(Decoder):
                 self.source["keys"] = np.float32, ["B", "S", self.attention.key_proj.out_features]
 
     def read(self, g: Graph, input_ids: str, attention_mask: str) -> tuple[dict[str, str], dict[str, str]]:
-        """What is attended to, and the state before the first step."""
+        """What the steps attend to, and the state before the first step."""
         values, states = self.encoder(g, input_ids, attention_mask)
         source = {"values": values} if "values" in self.source else {}
         if "keys" in self.source:
