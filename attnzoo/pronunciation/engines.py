@@ -65,7 +65,7 @@ def _on(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (AssertionError, RuntimeError, TypeError) as error:  # as the build of torch has it
+    except (AssertionError, RuntimeError, TypeError) as error:  # the class depends on the build of torch
         raise ValueError(f"device must be a device that torch has here, such as 'cpu', got {name!r}") from error
     return device
 
@@ -87,7 +87,7 @@ class TorchEngine:
         self.calibration = _calibration(self.model.config.to_dict())
 
     def search(self, sources: list[str], beams: int, limits: list[int] | None) -> SearchResult:
-        """The K best outputs of every source; ``limits`` has the most new tokens of each."""
+        """The K best outputs of every source; ``limits`` has the largest number of new tokens of each."""
         inputs = self.tokenizer(sources, padding=True, return_tensors="pt")
         inputs = {name: inputs[name].to(self.model.device) for name in ("input_ids", "attention_mask")}
         options: dict[str, Any] = {}
@@ -134,7 +134,7 @@ class OnnxEngine:
         self.calibration = _calibration(self.model.config)
 
     def search(self, sources: list[str], beams: int, limits: list[int] | None) -> SearchResult:
-        """The K best outputs of every source; ``limits`` has the most new tokens of each."""
+        """The K best outputs of every source; ``limits`` has the largest number of new tokens of each."""
         inputs = self.tokenizer(sources, padding=True, return_tensors="np")
         found = self.model.generate(
             inputs["input_ids"],

@@ -1,4 +1,4 @@
-"""What a text has beside its sentences: addresses, tags, rules, operators, code, and what is said for each of them."""
+"""The parts of a text that are not sentences, and their spoken words: addresses, tags, rules, operators, code."""
 
 import re
 from collections.abc import Callable
@@ -30,7 +30,7 @@ TAGS = (
 OPERATORS = {"<=": SYMBOLS["≤"], ">=": SYMBOLS["≥"], "!=": SYMBOLS["≠"], "~=": "compatible with", "&&": "and"}
 OPERATORS |= {"->": SYMBOLS["→"], "=>": SYMBOLS["→"]}
 EQUATIONS = {"==": "equals", "===": "equals", "*": "times"}
-ARROW_HEADS = tuple("<>=~|")  # beside an operator: of a longer arrow or a line, which are not said
+ARROW_HEADS = tuple("<>=~|")  # next to an operator these make it a longer arrow or a line, which are not spoken
 POWERS = ("^", "**")
 COMPARISONS = {"<": "less than", ">": "greater than"}
 BEFORE_OPERAND = re.compile(r" ?[\w\"'($\[{./\\-]")
@@ -39,7 +39,7 @@ BEFORE_NUMBER = re.compile(r" ?[$.]?\d")
 
 
 class Reading(NamedTuple):
-    """What is spoken for a piece of a text, and its kind: no words for what is markup, or is not read."""
+    """The spoken words of a piece of a text, and its kind. Markup has no words, and nor has what is not read."""
 
     parts: tuple[str, ...]
     kind: Kind = "word"
@@ -52,7 +52,7 @@ def spelled_code(code: str) -> Reading:
 
 
 def reading_at(found: re.Match[str], number_before: str | None, word_before: str) -> Reading | None:
-    """What is said for a match of ``MARKUP``; None if it has no special reading in its place.
+    """The reading of a match of ``MARKUP``; None if it has no special reading in its place.
 
     Args:
         found: the match
@@ -76,7 +76,7 @@ def reading_at(found: re.Match[str], number_before: str | None, word_before: str
 
 
 def _sign(sign: str, before: str, after: str) -> Reading:
-    """An operator, between its operands or before one; else it is markup, which is not said."""
+    """The reading of an operator, between its operands or before one; elsewhere it is markup, which is not spoken."""
     line = before.rpartition("\n")[2]
     has_space, is_close = line[-1:] == " ", after[:1] != " "
     is_between = AFTER_OPERAND.match(line) and BEFORE_OPERAND.match(after) and has_space != is_close
@@ -84,7 +84,7 @@ def _sign(sign: str, before: str, after: str) -> Reading:
     if sign in OPERATORS:
         said = "" if line[-1:] in ARROW_HEADS or after[:1] in ARROW_HEADS else OPERATORS[sign]
     elif sign in COMPARISONS:
-        is_first = not line.strip()  # it quotes the line
+        is_first = not line.strip()  # it marks the line as a quotation
         is_bracket = sign == ">" and line.rfind("<") > line.rfind(">")  # of <name@example.org>
         is_of_number = BEFORE_NUMBER.match(after) and (sign == "<" or not (is_first or is_bracket))
         said = COMPARISONS[sign] if is_of_number or (is_between and has_space) else ""

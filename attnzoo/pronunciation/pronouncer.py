@@ -50,7 +50,7 @@ from .text import (
 )
 from .word_model import MAX_LETTERS, Hypothesis, WordModel
 
-# The models that come with attnzoo, by accent and phones. IPA is made of the phones of ``phone_sets.SOURCE_OF_IPA``.
+# The models that come with attnzoo, by accent and phones. IPA is made from the phones of ``phone_sets.SOURCE_OF_IPA``.
 MODELS = {
     ("en-us", "arpabet"): PRONUNCIATION,
     ("en-us", "kokoro"): KOKORO,
@@ -72,18 +72,18 @@ class Pronouncer:
     Initialisms are spelled out, some of them before the dictionary is used. Numbers are read as words, by the package
     num2words, or digit by digit without it. A letter's diacritics are removed if the model does not know it, or it is
     respelled ("clishay" for cliché). If the dictionary has a pronunciation for each part of speech,
-    ``variants`` has all of them. A tagger chooses the first one, or else the words beside the word; where these do not
-    tell, the commonest comes first.
+    ``variants`` has all of them. A tagger chooses the first one; without a tagger, the neighbouring words choose it. If
+    they do not decide, the commonest comes first.
 
     Calls take these options:
 
-    - ``n_best``: how many pronunciations the model gives for a word
+    - ``n_best``: the number of pronunciations that the model gives for a word
     - ``num_beams``: width of the beam search; by default the model's, and for ``n_best`` above 1 at least that and
       5. 1 is a greedy search, which is faster and gives no confidence
     - ``alignments=True``: align letters and phones
     - ``on_unknown``: "keep" returns a word without a pronunciation with ``phonemes=None``, "skip" leaves it out, and
       "raise" raises a ValueError
-    - ``batch_size``: how many words the model reads at once
+    - ``batch_size``: the number of words that the model reads at once
 
     Args:
         accent: "en-us" or "en-gb"; None is "en-us". For a ``model`` without accents leave it None
@@ -98,7 +98,7 @@ class Pronouncer:
             A model of another language may have its own phones, which are not converted
         tagger: gives the Penn Treebank tags of a list of words; None is the tagger of spaCy or NLTK, if it is installed
             with its model, or else :func:`~attnzoo.pronunciation.taggers.tags_by_neighbours`
-        device: for a model in PyTorch
+        device: the device of a model in PyTorch
         engine: "torch"; "onnx" for ONNX Runtime; or "onnx-int8", with weights in eight bits, the fastest on a
             processor, whose pronunciations sometimes differ. The last two need the extra ``export``, and
             export the model to a temporary folder, which takes some seconds, unless ``model`` is a folder that
@@ -109,7 +109,7 @@ class Pronouncer:
             accent or none, other phones, or phones that no dictionary has; the lexicon has an unknown phone; ``tagger``
             is not callable; or torch does not have the device.
         TypeError: ``dictionary`` is not True, False or None.
-        FileNotFoundError: the model or the lexicon is not there.
+        FileNotFoundError: the model or the lexicon does not exist.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Pronouncer:
         return installed_dictionary(self.accent, self._base) if self._uses_dictionary else {}
 
     def _has_full_dictionary(self) -> bool:
-        """Whether the dictionary is that of a package."""
+        """Whether the dictionary comes from an installed package."""
         return self._uses_dictionary and bool(full_dictionary(self.accent, self._base))
 
     def __call__(self, text: str | Iterable[str], **options: Any) -> Any:
@@ -215,7 +215,7 @@ class Pronouncer:
                 yield from found[item]
 
     def phonemize(self, text: str, **options: Any) -> str:
-        """The phonemes of a text as one string with its punctuation and spaces. What is unknown is left out.
+        """The phonemes of a text as one string with its punctuation and spaces. Unknown words are left out.
 
         In ARPABET there is no punctuation, and words have " | " between them.
 
@@ -240,12 +240,12 @@ class Pronouncer:
         return "".join(f"{word.phonemes}{space}" for word, space in zip(known, spaces, strict=True)).strip()
 
     def _has_phones(self, phones: Phones) -> bool:
-        """Whether the model has these phones, of Kokoro's set without their marks of stress."""
+        """Whether the model has these phones; those of Kokoro's set count without their marks of stress."""
         known = self.word_model.phones
         return known.issuperset(phones) if self._base == "arpabet" else set("".join(phones)) <= set("".join(known))
 
     def _vowels(self, phones: Phones) -> int:
-        """How many vowels a pronunciation of the model has."""
+        """The number of vowels in a pronunciation of the model."""
         return sum(phone_sets.is_vowel(phone, self._base) for phone in phones)
 
     def _tokens(self, item: str) -> list[Token]:
@@ -313,7 +313,7 @@ class Pronouncer:
         return [list(self._wanted((word_of(token, aligned) for token in some), options.on_unknown)) for some in found]
 
     def _plan(self, text: str, parts: tuple[str, ...], kind: str) -> list[Any]:
-        """What is spoken for a token: a word that is listed or spelled out, or the text of one for the model."""
+        """The spoken words of a token: words that are listed or spelled out, or texts of words for the model."""
         own = next((form for form in (text, text.rstrip(".")) if look_up(self.lexicon, form)), text)
         listed = self._listed(own)
         if kind == "capitals":
@@ -339,7 +339,7 @@ class Pronouncer:
         return plan
 
     def _spoken(self, word: str) -> list[Any]:
-        """A word that is listed or spelled, or its text for the model."""
+        """A word that is listed or spelled out, or its text for the model."""
         if listed := self._listed(word):
             return [listed]
         stem, *ending = re.split("(?='s$)", straight(word))
@@ -365,7 +365,7 @@ class Pronouncer:
         return with_ending
 
     def _derived(self, word: str, is_upper: bool) -> tuple[Entry, ...]:
-        """The entries of a word in Kokoro's phones that the dictionary of misaki lacks: by its stem, or converted."""
+        """The entries in Kokoro's phones of a word that misaki's dictionary lacks: made from its stem, or converted."""
         if self._base != "kokoro" or not self._has_full_dictionary() or (is_upper and len(word) <= MAX_SPELLED):
             return ()
         form = word.lower() if is_upper else word
@@ -399,7 +399,7 @@ class Pronouncer:
         return SpokenWord(text, "rules", self._variants([Entry(phones)], self._base))
 
     def _by_model(self, word: str, hypotheses: Sequence[Hypothesis]) -> SpokenWord | None:
-        """A word with what the model found; None if it found nothing."""
+        """A word with the pronunciations that the model found; None if it found nothing."""
         variants: dict[str, Variant] = {}
         for phones, confidence in hypotheses:
             phonemes = phone_sets.written(phones, self._base, self.phones)
@@ -411,7 +411,7 @@ class Pronouncer:
         return SpokenWord(word, "model", tuple(variants.values())) if variants else None
 
     def _variants(self, entries: Iterable[Entry], phone_set: str) -> tuple[Variant, ...]:
-        """Listed pronunciations, each once; without stress if the model has none, so that all words are alike."""
+        """Listed pronunciations, each once; without stress if the model's phones have none."""
         variants: dict[str, Variant] = {}
         for phones, tag in entries:
             phones = phones if self._has_stress else phone_sets.without_stress(phones)
@@ -471,7 +471,7 @@ class Pronouncer:
                 raise ValueError(f"{self.reason(word.text)} (on_unknown='keep' or 'skip' goes on)")
 
     def reason(self, text: str) -> str:
-        """Why a text has no pronunciation, for a message."""
+        """The reason that a text has no pronunciation, for a message."""
         tokens, shown = self._tokenize(text), reprlib.repr(text)
         spoken = [part for token in tokens for part in token.parts]
         unknown = {c for part in spoken for c in part if not self.word_model.readable(c) and c not in HYPHENS}
@@ -484,7 +484,7 @@ class Pronouncer:
 
 
 def _require_accent(own: str, known: Iterable[str], accent: str, phones: str, model: str) -> None:
-    """Raise a ValueError if a model with the phones ``own`` has not those that were asked for, or not the accent."""
+    """Raise a ValueError if a model with the phones ``own`` lacks the requested phones or accent."""
     if phones not in (own, "ipa"):
         raise ValueError(f"{model} writes the phones {own!r}, got phones={phones!r}; choose {own!r} or 'ipa'")
     accents = [name for name, token in phone_sets.ACCENT_TOKENS.items() if token[1:-1] in {*known}] or ["en-us"]

@@ -1,4 +1,4 @@
-"""What a pronouncer returns for a word, and what it is made of."""
+"""The results of a pronouncer, and the records that they are made from."""
 
 import html
 import math
@@ -18,11 +18,11 @@ class Variant(NamedTuple):
     """One pronunciation of a word.
 
     Attributes:
-        phonemes: as the pronouncer writes it
-        confidence: of a model, the probability of this pronunciation among those that the beam search found, see
-            :func:`~attnzoo.pronunciation.confidences`; None after a greedy search. 1 for what is listed
-        parts_of_speech: for which it is listed: "NOUN", "VERB", "ADJ", "ADV" or Penn Treebank tags; empty for any
-        phones: in ARPABET or Kokoro's phones, one by one; empty for a user's lexicon
+        phonemes: the pronunciation as the pronouncer writes it
+        confidence: for a model, the probability of this pronunciation among those that the beam search found, see
+            :func:`~attnzoo.pronunciation.confidences`; None after a greedy search. 1 if it is listed
+        parts_of_speech: those that it is listed for: "NOUN", "VERB", "ADJ", "ADV" or Penn Treebank tags; empty for any
+        phones: its phones in ARPABET or Kokoro's set, one by one; empty for a user's lexicon
     """
 
     phonemes: str
@@ -36,12 +36,13 @@ class Word(NamedTuple):
 
     Attributes:
         text: as it is written
-        phonemes: its pronunciation; of punctuation the text, without HTML's entities; None for what has none. Between
-            the words that are spoken for a number there are spaces
-        source: what gave the pronunciation; of several spoken words the least sure source. "rules": names of letters
-        confidence: that of ``phonemes``, see :class:`Variant`; of several spoken words the product
-        variants: the pronunciations that are listed, or the model's n best, with the chosen one first; empty for
-            several spoken words, punctuation and what is unknown
+        phonemes: its pronunciation; for punctuation the text, without HTML's entities; None if it has none. Between the
+            spoken words of a number there are spaces
+        source: where the pronunciation comes from; for several spoken words the least sure source. "rules": names of
+            letters
+        confidence: that of ``phonemes``, see :class:`Variant`; for several spoken words the product
+        variants: the listed pronunciations, or the model's n best, with the chosen one first; empty for several spoken
+            words, punctuation and unknown words
         alignments: on request, for every spoken word the alignment of its letters and its phones; None for one that the
             model cannot read
         space: the white space after it
@@ -65,7 +66,9 @@ class SpokenWord(NamedTuple):
 
 
 class SpokenToken(NamedTuple):
-    """What a :class:`Word` is made of; ``None`` among the spoken words for one that has no pronunciation."""
+    """A token of a text and its spoken words, from which a :class:`Word` is made. A word without a pronunciation is
+    None.
+    """
 
     text: str
     kind: str
