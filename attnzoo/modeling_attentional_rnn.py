@@ -226,7 +226,7 @@ class AttentionalRNNModel(AttentionalRNNPreTrainedModel):
     classes of ``attention.py``.
 
     Shape:
-        - input_ids, attention_mask: (B, S); padding may stand anywhere
+        - input_ids, attention_mask: (B, S); padding may be anywhere
         - decoder_input_ids: (B, T); the default, without ``decoder_inputs_embeds``, is ``input_ids`` shifted right
         - encoder_outputs: the output of ``get_encoder()``, or its ``to_tuple()``
         - last_hidden_state: (B, T, readout_size), the readout
