@@ -21,7 +21,7 @@ BATCHES = (1, 64)
 MAX_DIFFERENCE = 1e-4  # of logits in float32
 # Tokens to generate after random ones. In a longer search, beams become so similar that rounding decides between them.
 RANDOM_STEPS = 64
-MIN_SCORED = 1000  # texts; with fewer, one text changes a figure too much
+MIN_MEASURED = 1000  # texts; with fewer, one text changes a figure too much
 MAX_CHANGE = {"per": 0.3, "wer": 0.3, "accuracy": 0.3, "bleu": 0.5}  # of a figure in int8, in points
 
 
@@ -38,8 +38,9 @@ def certify(
     The random rows are longer and shorter than any text, padded on the left and on the right.
 
     Returns:
-        "examples", the number of comparisons; "greedy" and "beams", how many outputs were the same, or for a model that
-        generates nothing "predictions"; "logits" and "attention", the largest differences; "texts", the number of texts
+        "examples", the number of comparisons; "greedy" and "beams" (or "predictions" for a model that does not
+        generate), the number of outputs that were the same; "logits" and "attention", the largest differences; "texts",
+        the number of texts
     """
     model.eval()
     found: dict[str, Any] = {"texts": len(texts), "examples": 0, "logits": 0.0}
@@ -72,7 +73,7 @@ def faults(certificate: dict[str, Any], weights: str) -> list[str]:
             if certificate.get(name, certificate["examples"]) < certificate["examples"]:
                 found.append(f"{name}: {certificate[name]} of {certificate['examples']} outputs are the same")
     for key, (before, after) in certificate.get("scores", {}).items():
-        is_measured = certificate["scored"] >= MIN_SCORED and key in MAX_CHANGE
+        is_measured = certificate["scored"] >= MIN_MEASURED and key in MAX_CHANGE
         if is_measured and abs(after - before) > MAX_CHANGE[key]:
             name, unit = certificate["metrics"][key]
             change = f"is {after:.2f}{unit} and was {before:.2f}{unit}, a change of more than {MAX_CHANGE[key]} points"
@@ -114,7 +115,7 @@ def _random_batches(model: Any, exported: OnnxModel, longest: int) -> Iterator[d
 
 
 def _compare_generation(model: Any, exported: OnnxModel, batch: dict[str, Tensor], steps: int | None) -> dict[str, Any]:
-    """``steps``: the most new tokens; None for the limit of the model's generation config."""
+    """``steps``: the largest number of new tokens; None for the limit of the model's generation config."""
     ids, mask = batch["input_ids"], batch["attention_mask"]
     prompt = ids.shape[1] if exported.task == "continuation" else 1
     same = {}

@@ -1,4 +1,4 @@
-"""The work of ``attnzoo export``: load a folder, write the export, certify it, write its card."""
+"""``attnzoo export``: load a folder, write the export, certify it, write its card."""
 
 import json
 import re

@@ -190,7 +190,7 @@ def test_what_cannot_be_exported_is_named_and_nothing_is_written(tmp_path: Path)
     model = make_model("attentional-rnn")
     model.lm_head = torch.nn.Linear(9, 3)
     refuse(model, "other weights than its config says", "lm_head")
-    refuse(make_model("attentional-rnn"), "no fast tokenizer", tokenizer=object())
+    refuse(make_model("attentional-rnn"), "not a fast tokenizer", tokenizer=object())
     for field in KNOWN_PARTS:  # a class of the user's may compute something else than the class that it extends
         model = tiny_model("luong-lstm-general-predictive-feeding")
         attention = model.model.decoder.wiring.attention
